@@ -1,5 +1,7 @@
 //! `mcp`: parser of MCP tool results, JSON inside text blocks included.
 
+use std::collections::HashMap;
+
 use base64::{
     Engine, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
@@ -103,16 +105,6 @@ struct BlockResource<'a> {
     text: Option<IgnoredAny>,
     #[serde(borrow)]
     blob: Option<&'a RawValue>,
-}
-
-/// Text block without other members.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OnlyText {
-    #[serde(rename = "type")]
-    _kind: IgnoredAny,
-    #[serde(rename = "text")]
-    _text: IgnoredAny,
 }
 
 impl McpResult {
@@ -256,11 +248,13 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
         // readable.
         _ => return Ok(Some(Content::text(block.get()))),
     }
-    if serde_json::from_str::<OnlyText>(block.get()).is_ok() {
-        return Ok(Some(Content::text(members.text.unwrap_or_default())));
+    let text = members.text.filter(|_| members.kind == "text");
+    if let Some(text) = &text
+        && read::<HashMap<String, IgnoredAny>>(block.get())?.len() == ["type", "text"].len()
+    {
+        return Ok(Some(Content::text(text)));
     }
     let link = members.uri.zip(members.name).map(|(uri, name)| format!("{name}: {uri}"));
-    let text = if members.kind == "text" { members.text } else { None };
     Ok(Some(ContentBlock::Foreign(ForeignBlock { json: part(message, block)?, text, link }).into()))
 }
 

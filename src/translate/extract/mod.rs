@@ -31,7 +31,7 @@ pub use self::{
     parts::{Extract, ExtractPart, Typing},
     records::{ColumnNames, RaggedRows, Records},
     regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Regex, SearchScope},
-    xml::{Attributes, ElementPath, Prefixes, Xml, XmlPart},
+    xml::{Attributes, ElementPath, Prefixes, Xml},
 };
 pub(crate) use self::{
     documents::MediaType,
@@ -259,11 +259,10 @@ impl Extractor {
 
     /// The result before typing.
     fn find(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
-        let extraction = self.kind.extraction();
-        let Some(source) = &self.source else { return extraction.find(view, &self.typing) };
+        let Some(source) = &self.source else { return self.kind.extraction().find(view, &self.typing) };
         let inner =
             source.text(view).map_err(|error| error.in_part(&format!("`source` {}", source.kind.name())))?;
-        extraction.find(&view.with_text(inner), &self.typing)
+        self.kind.extraction().find(&view.with_text(inner), &self.typing)
     }
 
     /// The result, which must be a string.
@@ -278,15 +277,15 @@ impl Extractor {
     }
 
     fn typed(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
-        match (&self.typing, found) {
-            (Typing::Untyped, found) => Ok(found),
-            (typing, Extracted::Mcp(answered)) => answered.typed(typing, view).map(Extracted::Mcp),
-            (typing, found) => {
+        match found {
+            found if matches!(self.typing, Typing::Untyped) => Ok(found),
+            Extracted::Mcp(answered) => answered.typed(&self.typing, view).map(Extracted::Mcp),
+            found => {
                 let found = found.into_value(view)?;
                 if self.kind.value_count() == ValueCount::One {
-                    typing.check_single(&found)?;
+                    self.typing.check_single(&found)?;
                 }
-                typing.apply(found).map(Extracted::Value)
+                self.typing.apply(found).map(Extracted::Value)
             }
         }
     }
@@ -296,12 +295,8 @@ impl Extracted {
     /// The result as a part of a value, or as the source of another extractor. An error of an MCP server is
     /// neither, because its value has another type.
     fn into_success(self) -> Result<Self, ReadError> {
-        match &self {
-            Self::Mcp(answered) if !answered.is_success() => {
-                Err("the server returned an error and no value".into())
-            }
-            _ => Ok(self),
-        }
+        let is_error = matches!(&self, Self::Mcp(answered) if !answered.is_success());
+        if is_error { Err("the server returned an error and no value".into()) } else { Ok(self) }
     }
 
     /// The value as a tree.

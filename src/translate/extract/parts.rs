@@ -44,8 +44,10 @@ impl Extract {
         match self {
             Self::One(extractor) => extractor.schema(),
             Self::Parts(parts) => {
-                let schemas: Vec<_> = parts.iter().map(|part| part.extractor.schema()).collect();
-                schemas.iter().any(Option::is_some).then(|| schema_of_parts(parts, schemas))
+                parts.iter().find_map(|part| part.extractor.schema())?;
+                let properties = parts.iter().map(|part| (part.name.clone(), part.schema()));
+                let required = parts.iter().filter(|part| !part.optional).map(|part| part.name.as_str());
+                Some(object_of(properties.collect(), required.collect()))
             }
         }
     }
@@ -55,8 +57,8 @@ impl Extract {
     /// For derived output schemas only: a configured output schema may convert the result.
     pub fn found_schema(&self) -> Option<Map<String, Value>> {
         self.schema().or_else(|| match self {
-            Self::One(extractor) => match (&extractor.kind, &extractor.typing) {
-                (ExtractorKind::Html(html), Typing::Untyped) => html.schema(),
+            Self::One(extractor) => match &extractor.kind {
+                ExtractorKind::Html(html) => html.schema(),
                 _ => None,
             },
             Self::Parts(_) => None,
@@ -71,14 +73,13 @@ impl Extract {
     pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         let parts = match self {
             Self::One(extractor) => {
-                let name = extractor.kind.name();
-                let found = extractor.extract(view).and_then(|found| match &found {
-                    Extracted::Value(tree) => {
-                        Ok(view.check_tree_value_count(tree, &mut 0).map(|()| found)?)
+                let found = extractor.extract(view).and_then(|found| {
+                    if let Extracted::Value(tree) = &found {
+                        view.check_tree_value_count(tree, &mut 0)?;
                     }
-                    _ => Ok(found),
+                    Ok(found)
                 });
-                return found.map_err(|error| error.in_part(name));
+                return found.map_err(|error| error.in_part(extractor.kind.name()));
             }
             Self::Parts(parts) => parts,
         };
@@ -105,25 +106,14 @@ impl Extract {
     }
 }
 
-fn schema_of_parts(parts: &[ExtractPart], schemas: Vec<Option<Map<String, Value>>>) -> Map<String, Value> {
-    let property = |(part, schema): (&ExtractPart, Option<Map<String, Value>>)| {
-        let schema = schema.map_or_else(|| part.schema_as_found(), Value::Object);
-        (part.name.clone(), schema)
-    };
-    let required = parts.iter().filter(|part| !part.optional);
-    object_of(
-        parts.iter().zip(schemas).map(property).collect(),
-        required.map(|part| part.name.as_str()).collect(),
-    )
-}
-
 impl ExtractPart {
-    /// JSON Schema of a part without types.
-    fn schema_as_found(&self) -> Value {
-        match &self.extractor.kind {
-            ExtractorKind::Text(_) => json!({ "type": "string" }),
-            kind if kind.value_count() == ValueCount::Many => json!({ "type": "array" }),
-            _ => json!({}),
+    /// JSON Schema of the part; without types, that of the result of its extractor.
+    fn schema(&self) -> Value {
+        match (self.extractor.schema(), &self.extractor.kind) {
+            (Some(schema), _) => Value::Object(schema),
+            (None, ExtractorKind::Text(_)) => json!({ "type": "string" }),
+            (None, kind) if kind.value_count() == ValueCount::Many => json!({ "type": "array" }),
+            (None, _) => json!({}),
         }
     }
 
@@ -138,13 +128,8 @@ impl ExtractPart {
     }
 
     fn finds_nothing(&self, view: &ResponseView<'_>) -> bool {
-        let inner = match &self.extractor.source {
-            Some(source) => match source.text(view) {
-                Ok(text) => Some(view.with_text(text)),
-                Err(_) => return false,
-            },
-            None => None,
-        };
+        let within = |source: &Extractor| source.text(view).map(|text| view.with_text(text));
+        let Ok(inner) = self.extractor.source.as_deref().map(within).transpose() else { return false };
         let view = inner.as_ref().unwrap_or(view);
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,

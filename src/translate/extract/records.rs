@@ -158,6 +158,31 @@ pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
     if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text.into() }
 }
 
+/// Length of a quoted text, up to the first quote that is not escaped by a backslash.
+pub(super) fn quoted_length(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    })
+}
+
+/// Resolves the escapes `\\`, `\"`, and `more` of a letter and its meaning; others are unchanged.
+pub(super) fn unescaped(text: &str, more: &[(char, char)]) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        let escapes = [('"', '"'), ('\\', '\\')].into_iter().chain(more.iter().copied());
+        let meaning =
+            escapes.filter(|(letter, _)| after.starts_with(*letter)).map(|(_, meaning)| meaning).next();
+        plain += before;
+        plain.push(meaning.unwrap_or('\\'));
+        rest = &after[usize::from(meaning.is_some())..];
+    }
+    plain + rest
+}
+
 /// Collects at most [`RECORD_LIMIT`] records; `what` names them, in the plural.
 pub(super) fn gather(
     found: impl Iterator<Item = Result<Value, ReadError>>,

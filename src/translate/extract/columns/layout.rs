@@ -1,6 +1,8 @@
 //! Cell layout of a text table: under the names of a header, or between the bars of a [`Frame`].
 
-use std::ops::Range;
+use std::{ops::Range, sync::LazyLock};
+
+use regex::Regex;
 
 use super::{COLUMN_LIMIT, Line};
 
@@ -501,15 +503,10 @@ impl Cells {
 
 /// Whether a line ends a table with its number of rows: `(3 rows)`, `3 rows in set (0.00 sec)`.
 pub(super) fn is_count(line: &str) -> bool {
-    let line = line.trim();
-    let inside = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-    let counted = inside.unwrap_or(line).trim_start_matches(|c: char| c.is_ascii_digit());
-    let has_digits = counted.len() < inside.unwrap_or(line).len();
-    has_digits
-        && match inside {
-            Some(_) => counted.starts_with(' ') && counted.trim().chars().all(char::is_alphabetic),
-            None => counted.starts_with(" row in set") || counted.starts_with(" rows in set"),
-        }
+    static COUNT: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^(\([0-9]+ \s*\p{Alphabetic}*\s*\)$|[0-9]+ rows? in set)").expect("the pattern is ours")
+    });
+    COUNT.is_match(line.trim())
 }
 
 /// Whether a character is part of a horizontal rule; in Markdown, a colon sets the alignment of a column.

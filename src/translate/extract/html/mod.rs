@@ -99,15 +99,16 @@ impl Html {
         let mut work = PageBudget::for_page(&page, text);
         if let Some(css) = &self.without {
             let root = page.root_element().id();
-            for id in css.all(&page, &mut work)?.into_iter().filter(|id| *id != root) {
+            let found: Vec<NodeId> = css.all(&page, &mut work)?.iter().map(|element| element.id()).collect();
+            for id in found.into_iter().filter(|id| *id != root) {
                 page.tree.get_mut(id).expect("it was found in this tree").detach();
             }
         }
         if let Some(css) = &self.text {
-            let first = css.first(&page, &mut work)?;
-            let first =
-                first.ok_or_else(|| read_error!("expected an element `{}`, found none", css.source()))?;
-            return text::rendered_text(first, &mut work).map(Value::from);
+            return match css.all(&page, &mut work)?.first() {
+                Some(first) => text::rendered_text(*first, &mut work).map(Value::from),
+                None => Err(read_error!("expected an element `{}`, found none", css.source())),
+            };
         }
         if let Some(table) = &self.table {
             let table = table.find(&page, &mut work)?;
@@ -140,8 +141,7 @@ impl Html {
         if elements.is_empty() && !self.allow_empty {
             return Err(read_error!("expected elements `{source}`, found none"));
         }
-        let elements = elements.into_iter().filter_map(|id| ElementRef::wrap(page.tree.get(id)?));
-        let records = elements.enumerate().map(|(index, element)| {
+        let records = elements.into_iter().enumerate().map(|(index, element)| {
             finder.object(element, work).map_err(|error| error.in_part(&format!("record {}", index + 1)))
         });
         records.collect()
@@ -152,7 +152,7 @@ impl TableSelector {
     fn find<'a>(&self, page: &'a Page, work: &mut PageBudget) -> Result<ElementRef<'a>, ReadError> {
         let (place, words) = match &self.0 {
             None => (Some(page.root_element()), "a table".to_owned()),
-            Some(css) => (css.first(page, work)?, format!("a table `{}`", css.source())),
+            Some(css) => (css.all(page, work)?.first().copied(), format!("a table `{}`", css.source())),
         };
         place
             .and_then(|place| place.descendent_elements().find(|element| element.value().name() == "table"))
@@ -167,7 +167,7 @@ impl<'a> Finder<'a> {
     fn all(select: &'a SelectedElements, page: &Page, work: &mut PageBudget) -> Result<Self, ReadError> {
         let find = |selected: &'a (String, Selected)| {
             let found = selected.1.css.as_ref().map(|css| css.all(page, work)).transpose()?;
-            Ok((selected, found.map(HashSet::from_iter)))
+            Ok((selected, found.map(|found| found.iter().map(|element| element.id()).collect())))
         };
         select.0.iter().map(find).collect::<Result<_, _>>().map(Self)
     }

@@ -256,21 +256,16 @@ impl CssSelector {
         &self.source
     }
 
-    /// The first matching element of a page.
-    pub(super) fn first<'p>(
+    /// All matching elements of a page, in document order.
+    pub(super) fn all<'p>(
         &self,
         page: &'p Html,
         work: &mut PageBudget,
-    ) -> Result<Option<ElementRef<'p>>, ReadError> {
-        Ok(self.all(page, work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?)))
-    }
-
-    /// All matching elements of a page, in document order.
-    pub(super) fn all(&self, page: &Html, work: &mut PageBudget) -> Result<Vec<NodeId>, ReadError> {
+    ) -> Result<Vec<ElementRef<'p>>, ReadError> {
         work.search(self)?;
         let root = page.root_element();
         let itself = self.selector.matches(&root).then_some(root);
-        Ok(itself.into_iter().chain(root.select(&self.selector)).map(|element| element.id()).collect())
+        Ok(itself.into_iter().chain(root.select(&self.selector)).collect())
     }
 }
 

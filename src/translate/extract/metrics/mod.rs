@@ -3,12 +3,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, collections::HashMap};
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount, records::reject_empty};
+use super::{
+    Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
+    records::{quoted_length, reject_empty, unescaped},
+};
 use crate::{
     model::object_without_nones,
     settings::{
@@ -122,9 +125,9 @@ struct Family<'t> {
 }
 
 /// Parsed line with a value.
-struct Sample<'t> {
+struct Sample {
     /// Full name: in a histogram, with `_bucket`, `_sum` or `_count`.
-    name: Cow<'t, str>,
+    name: String,
     labels: Map<String, Value>,
     value: Value,
     /// Text of a value that is not a JSON number.
@@ -194,9 +197,9 @@ impl Metrics {
     }
 
     /// Parses the sample of a line; `None` if the rule does not select it.
-    fn sample<'t>(&self, line: &'t str) -> Result<Option<Sample<'t>>, ReadError> {
+    fn sample(&self, line: &str) -> Result<Option<Sample>, ReadError> {
         let mut rest = Scanner(line);
-        let mut name = Cow::Borrowed(rest.take_name());
+        let mut name = rest.take_name().to_owned();
         if name.is_empty() && !line.starts_with('{') {
             return Err(rest.error("the name of a metric"));
         }
@@ -206,16 +209,16 @@ impl Metrics {
         rest.skip_blanks();
         let mut labels = Map::new();
         if rest.take('{') {
-            name = match rest.labels(&mut labels)? {
+            match rest.labels(&mut labels)? {
                 None if name.is_empty() => return Err("expected the name of a metric, found none".into()),
-                None => name,
-                Some(inner) if name.is_empty() => Cow::Owned(inner),
+                None => {}
+                Some(inner) if name.is_empty() => name = inner,
                 Some(inner) => {
                     return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                         format!("expected one name, found {} and {}", quoted(&name), quoted(&inner))
                     }));
                 }
-            };
+            }
             if !self.wants(&name) {
                 return Ok(None);
             }
@@ -271,7 +274,7 @@ impl<'t> ResultBuilder<'t> {
         self.add(metrics, sample)
     }
 
-    fn add(&mut self, metrics: &Metrics, sample: Sample<'_>) -> Result<(), ReadError> {
+    fn add(&mut self, metrics: &Metrics, sample: Sample) -> Result<(), ReadError> {
         match metrics.shape {
             MetricsShape::Samples => {
                 let family = family_of(&sample.name, &self.families);
@@ -280,9 +283,9 @@ impl<'t> ResultBuilder<'t> {
                 let what = "bytes of types and help in all samples";
                 at_most(Metrics::REPEATED_LIMIT_BYTES, self.repeated_bytes, what)?;
                 self.rows.push(Value::Object(object_without_nones([
-                    ("name", Some(sample.name.as_ref().into())),
+                    ("name", Some(sample.name.into())),
                     ("type", Some(family.kind.unwrap_or(Metrics::UNTYPED).into())),
-                    ("help", help.map(|help| unescaped(help).into())),
+                    ("help", help.map(|help| unescaped(help, ESCAPES).into())),
                     ("labels", Some(Value::Object(sample.labels))),
                     ("value", Some(sample.value)),
                     ("not_a_number", sample.not_a_number.map(Value::from)),
@@ -303,18 +306,18 @@ impl<'t> ResultBuilder<'t> {
                     }));
                 }
                 let mut members = Map::new();
-                members.insert("metric".into(), sample.name.as_ref().into());
+                members.insert("metric".into(), sample.name.into());
                 members.extend(sample.labels);
                 members.insert("value".into(), sample.value);
                 self.rows.push(Value::Object(members));
             }
             MetricsShape::Object if sample.labels.is_empty() => {
-                if self.object.contains_key(sample.name.as_ref()) {
+                if self.object.contains_key(&sample.name) {
                     return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                         format!("expected {} once, found it again", quoted(&sample.name))
                     }));
                 }
-                self.object.insert(sample.name.into_owned(), sample.value);
+                self.object.insert(sample.name, sample.value);
             }
             MetricsShape::Object => {}
         }
@@ -440,18 +443,12 @@ impl<'t> Scanner<'t> {
         if !self.take('"') {
             return Err(self.error("a quoted string"));
         }
-        let mut escaped = false;
-        let end = self.0.bytes().position(|byte| {
-            let ends = byte == b'"' && !escaped;
-            escaped = byte == b'\\' && !escaped;
-            ends
-        });
-        let Some(end) = end else {
+        let Some(end) = quoted_length(self.0) else {
             return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
                 format!("expected `\"` at the end of {}, found none", quoted(self.0))
             }));
         };
-        let text = unescaped(&self.0[..end]);
+        let text = unescaped(&self.0[..end], ESCAPES);
         self.0 = &self.0[end + 1..];
         Ok(text)
     }
@@ -515,19 +512,5 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// Resolves the escapes `\\`, `\"` and `\n`; others are unchanged.
-fn unescaped(text: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('\\') {
-        let (character, length) = match after.chars().next() {
-            Some('n') => ('\n', 1),
-            Some(escaped @ ('"' | '\\')) => (escaped, 1),
-            _ => ('\\', 0),
-        };
-        plain += before;
-        plain.push(character);
-        rest = &after[length..];
-    }
-    plain + rest
-}
+/// Escapes of texts besides those of the quote and the backslash.
+const ESCAPES: &[(char, char)] = &[('n', '\n')];

@@ -11,7 +11,7 @@ use settings_derive::{Section, Word};
 
 use super::{
     Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount,
-    records::{Records, add, gather, texts},
+    records::{Records, add, gather, quoted_length, texts, unescaped},
 };
 use crate::{
     settings::{
@@ -206,13 +206,13 @@ impl Pairs {
         }
         let mut left = Self::PAIRS_OF_BLOCKS_LIMIT;
         let objects = self.records.blocks(text).filter_map(|block| {
-            let limit = left.min(RECORD_LIMIT);
-            let (object, count) = match self.object(block.text, None, block.line, limit, stop) {
-                Ok(found) => found,
-                Err(error) => return Some(Err(error)),
-            };
-            left -= count;
-            (!object.is_empty()).then_some(Ok(Value::Object(object)))
+            match self.object(block.text, None, block.line, left.min(RECORD_LIMIT), stop) {
+                Ok((object, count)) => {
+                    left -= count;
+                    (!object.is_empty()).then_some(Ok(Value::Object(object)))
+                }
+                Err(error) => Some(Err(error)),
+            }
         });
         let objects = gather(objects, "blocks of pairs")?;
         if objects.is_empty() && !self.records.allow_empty {
@@ -273,20 +273,9 @@ fn unquoted(value: &str) -> Option<String> {
     if let Some(inner) = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return (!inner.contains('\'')).then(|| inner.to_owned());
     }
-    let inner = value.strip_prefix('"')?.strip_suffix('"')?;
-    let mut plain = String::new();
-    let mut rest = inner.chars();
-    while let Some(character) = rest.next() {
-        match character {
-            '"' => return None,
-            '\\' => match rest.next()? {
-                escaped @ ('"' | '\\') => plain.push(escaped),
-                other => plain.extend(['\\', other]),
-            },
-            other => plain.push(other),
-        }
-    }
-    Some(plain)
+    let rest = value.strip_prefix('"')?;
+    let end = quoted_length(rest)?;
+    (end + 1 == rest.len()).then(|| unescaped(&rest[..end], &[]))
 }
 
 /// Builder of the value, line by line.
