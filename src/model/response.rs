@@ -36,10 +36,8 @@ impl UpstreamResponse {
 
     /// The output of a program and its exit. The HTTP status is 200 for exit status 0, else 500.
     pub fn from_program(output: Bytes, exit: ProgramExit) -> Self {
-        let status = match exit.end.is_success() {
-            true => StatusCode::OK,
-            false => StatusCode::INTERNAL_SERVER_ERROR,
-        };
+        let is_success = exit.end.is_success();
+        let status = if is_success { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         Self { exit: Some(Box::new(exit)), ..Self::new(status, HeaderMap::new(), output) }
     }
 

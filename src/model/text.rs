@@ -95,12 +95,9 @@ pub fn check_number(text: &str) -> Result<(), NumberOutOfBounds> {
     let digits = exponent.trim_start_matches(['+', '-']).trim_start_matches('0');
     let digits = digits.split(|character: char| !character.is_ascii_digit()).next().unwrap_or_default();
     // An exponent that does not fit into 32 bits is out of bounds, too.
-    let is_within =
-        |digits: &str| digits.parse::<u32>().is_ok_and(|exponent| exponent <= NUMBER_EXPONENT_LIMIT);
-    match count <= NUMBER_DIGITS_LIMIT && (digits.is_empty() || is_within(digits)) {
-        true => Ok(()),
-        false => Err(NumberOutOfBounds),
-    }
+    let is_small =
+        digits.is_empty() || digits.parse::<u32>().is_ok_and(|exponent| exponent <= NUMBER_EXPONENT_LIMIT);
+    if count <= NUMBER_DIGITS_LIMIT && is_small { Ok(()) } else { Err(NumberOutOfBounds) }
 }
 
 #[cfg(test)]

@@ -242,7 +242,8 @@ impl ResourceContext<'_> {
             }
             ContentBlock::Resource { uri, mime_type, body } => {
                 let media_type = mime_type.as_deref().and_then(of_bytes);
-                let contents = self.contents(media_type.or_else(|| self.declared()), body.clone());
+                let contents =
+                    self.contents(media_type.or_else(|| self.declared.map(str::to_owned)), body.clone());
                 // Bytes of the response itself have no URI of their own.
                 let is_own = !uri.starts_with("response://");
                 ResourceContents { uri: if is_own { uri.clone() } else { contents.uri }, ..contents }
@@ -262,7 +263,7 @@ impl ResourceContext<'_> {
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let kind = text(&block, "type").unwrap_or_default();
         let embedded = block.get("resource").unwrap_or(&Value::Null);
-        let media_type = |value: &Value| text(value, "mimeType").or_else(|| self.declared());
+        let media_type = |value: &Value| text(value, "mimeType").or_else(|| self.declared.map(str::to_owned));
         match (kind.as_str(), &sent.text) {
             (_, Some(sent)) => {
                 let media_type = self.declared.unwrap_or("text/plain").to_owned();
@@ -289,10 +290,6 @@ impl ResourceContext<'_> {
 
     fn contents(&self, media_type: Option<String>, body: ResourceBody) -> ResourceContents {
         ResourceContents { uri: self.uri.to_owned(), media_type, body }
-    }
-
-    fn declared(&self) -> Option<String> {
-        self.declared.map(str::to_owned)
     }
 }
 

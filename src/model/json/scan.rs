@@ -77,10 +77,10 @@ impl Scanner<'_> {
         self.bytes.get(self.position).copied()
     }
 
-    /// Scans one of these bytes, if it is next.
+    /// Scans a byte, if it is next.
     #[inline(always)]
-    fn take(&mut self, bytes: &[u8]) -> bool {
-        let is_next = self.byte().is_some_and(|byte| bytes.contains(&byte));
+    fn take(&mut self, byte: u8) -> bool {
+        let is_next = self.byte() == Some(byte);
         self.position += usize::from(is_next);
         is_next
     }
@@ -150,7 +150,7 @@ impl Scanner<'_> {
     #[inline(always)]
     fn mark(&mut self, mark: u8) -> Result<(), ScanError> {
         self.peek();
-        if self.take(&[mark]) { Ok(()) } else { Err(ScanError::Grammar) }
+        if self.take(mark) { Ok(()) } else { Err(ScanError::Grammar) }
     }
 
     /// Scans a string after its opening quote.
@@ -158,7 +158,7 @@ impl Scanner<'_> {
     fn string(&mut self) -> Result<(), ScanError> {
         loop {
             self.plain_bytes();
-            if self.take(b"\"") {
+            if self.take(b'"') {
                 return Ok(());
             }
             self.escape()?;
@@ -184,15 +184,16 @@ impl Scanner<'_> {
     /// Scans an escape; a surrogate pair as one.
     fn escape(&mut self) -> Result<(), ScanError> {
         let start = self.position;
-        if !self.take(b"\\") {
+        if !self.take(b'\\') {
             return Err(ScanError::Grammar);
         }
-        if self.take(b"\"\\/bfnrt") {
+        if let Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') = self.byte() {
+            self.position += 1;
             return Ok(());
         }
         let unit = self.code_unit()?;
         let is_paired = matches!(unit, 0xd800..=0xdbff)
-            && self.take(b"\\")
+            && self.take(b'\\')
             && self.byte() == Some(b'u')
             && matches!(self.code_unit()?, 0xdc00..=0xdfff);
         match unit {
@@ -221,16 +222,18 @@ impl Scanner<'_> {
 
     #[inline(always)]
     fn number(&mut self) -> Result<(), ScanError> {
-        self.take(b"-");
+        self.take(b'-');
         // A leading zero is not followed by digits.
-        if !self.take(b"0") {
+        if !self.take(b'0') {
             self.digits()?;
         }
-        if self.take(b".") {
+        if self.take(b'.') {
             self.digits()?;
         }
-        if self.take(b"eE") {
-            self.take(b"+-");
+        if self.take(b'e') || self.take(b'E') {
+            if !self.take(b'+') {
+                self.take(b'-');
+            }
             self.digits()?;
         }
         Ok(())

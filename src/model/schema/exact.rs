@@ -61,10 +61,7 @@ impl ExactKeyword {
 
 impl<'i> Keyword<'i> for ExactKeyword {
     fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
-        match self.is_valid(value) {
-            true => Ok(()),
-            false => Err(ValidationError::custom(self.message.clone())),
-        }
+        if self.is_valid(value) { Ok(()) } else { Err(ValidationError::custom(self.message.clone())) }
     }
 
     fn is_valid(&self, value: &'i Value) -> bool {

@@ -8,7 +8,7 @@ mod types;
 
 use std::{fmt, sync::Arc};
 
-use jsonschema::{ValidationError, ValidationOptions, Validator, error::ValidationErrorKind};
+use jsonschema::{ValidationError, Validator, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
 pub use self::dialect::SchemaDialect;
@@ -79,7 +79,7 @@ impl Schema {
     /// [`SchemaError`] if the document is not a valid JSON Schema, has an unsupported dialect, or refers to
     /// another document. Also if a pattern can't run in linear time, or a number is out of bounds.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        Self::compile_with(jsonschema::options().should_validate_formats(false), document)
+        Self::compile_with(document, false)
     }
 
     /// Compiles a schema; `format` is validated.
@@ -88,17 +88,15 @@ impl Schema {
     ///
     /// As [`compile`](Self::compile).
     pub fn compile_with_formats(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        Self::compile_with(jsonschema::options().should_validate_formats(true), document)
+        Self::compile_with(document, true)
     }
 
-    fn compile_with(
-        options: ValidationOptions<'static>,
-        document: &Map<String, Value>,
-    ) -> Result<Self, SchemaError> {
+    fn compile_with(document: &Map<String, Value>, validates_formats: bool) -> Result<Self, SchemaError> {
         if let Some(pointer) = number_out_of_bounds(document) {
             return Err(SchemaError { message: super::NumberOutOfBounds.to_string(), pointer });
         }
         let dialect = SchemaDialect::from_document(document)?;
+        let options = jsonschema::options().should_validate_formats(validates_formats);
         let options = exact::with_exact_keywords(options, dialect)
             .with_draft(dialect.draft())
             .with_pattern_options(jsonschema::PatternOptions::regex())
