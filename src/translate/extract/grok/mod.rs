@@ -52,11 +52,6 @@ impl GrokPatterns {
         Self { own }
     }
 
-    /// All pattern names, those of the rule first.
-    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
-        self.all().map(|(name, _)| name)
-    }
-
     /// Compiles a pattern in which `^` and `$` match at line ends.
     ///
     /// # Errors
@@ -127,7 +122,8 @@ impl<'p> Expansion<'p> {
         }
         let found = self.patterns.all().find(|(known, _)| *known == name);
         let (known, text) = found.ok_or_else(|| {
-            let nearest = suggest::nearest(&name.to_ascii_uppercase(), self.patterns.names());
+            let nearest =
+                suggest::nearest(&name.to_ascii_uppercase(), self.patterns.all().map(|(name, _)| name));
             let help = nearest.map_or_else(
                 || "see the page of `grok` for all patterns; add your own under `patterns`".to_owned(),
                 |nearest| format!("did you mean `{nearest}`?"),
