@@ -40,6 +40,12 @@ impl ReadError {
         Self::new(sentence(&words), sentence(&length))
     }
 
+    /// Builds both wordings from words of the rule's own and a quote of the response after them, as
+    /// [`Self::with_quotes`] does.
+    pub(crate) fn with_quote(longest: usize, before: &str, text: &str) -> Self {
+        Self::with_quotes(longest, |quoted| format!("{before}{}", quoted(text)))
+    }
+
     /// Prefixes the reason with a part of the response, named in the rule's own words.
     #[must_use]
     pub(crate) fn in_part(self, place: &str) -> Self {

@@ -185,12 +185,9 @@ impl Binary {
         let own_kind = BinaryKind::from_mime_type(&mime_type);
         let kind = self.kind.unwrap_or(own_kind);
         if kind != own_kind && kind != BinaryKind::Resource {
-            return Err(ReadError::with_quotes(usize::MAX, |quoted| {
-                let (expected, found) = (kind.word(), quoted(&mime_type));
-                format!(
-                    "expected {expected} data, found {found}; `media_type` overrides the type of the response"
-                )
-            }));
+            let expected = format!("expected {} data, found ", kind.word());
+            let error = ReadError::with_quote(usize::MAX, &expected, &mime_type);
+            return Err(error.with_suffix("; `media_type` overrides the type of the response"));
         }
         let data = BASE64_STANDARD.encode(view.body()?);
         Ok(match kind {

@@ -62,9 +62,8 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, ReadErro
         let digits = text.get(at + 1..at + 3);
         if !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit())) {
             let found: String = text[at + 1..].chars().take(2).collect();
-            return Err(ReadError::with_quotes(2, |quoted| {
-                format!("expected two hexadecimal digits after `%`, found {}", quoted(&found))
-            }));
+            let expected = "expected two hexadecimal digits after `%`, found ";
+            return Err(ReadError::with_quote(2, expected, &found));
         }
     }
     let mut whole = String::new();

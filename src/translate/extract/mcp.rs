@@ -220,9 +220,8 @@ fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), ReadError> {
 fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, ReadError> {
     let members: BlockMembers<'_> = read(block.get())?;
     let missing = |what: &str| {
-        Err(ReadError::with_quotes(usize::MAX, |quoted| {
-            format!("expected {what} in a content block, found {} without", quoted(&members.kind))
-        }))
+        let expected = format!("expected {what} in a content block, found ");
+        Err(ReadError::with_quote(usize::MAX, &expected, &members.kind).with_suffix(" without"))
     };
     match members.kind.as_str() {
         "text" if members.text.is_none() => return Ok(None),

@@ -331,13 +331,9 @@ impl Rows {
         }
         let mut seen = HashSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
-            return Err(ReadError::with_quotes(usize::MAX, |quoted| {
-                let found = quoted(twice);
-                format!(
-                    "line {header_line}: expected names of columns that differ, found {found} twice; \
-                     `columns` declares names"
-                )
-            }));
+            let expected = format!("line {header_line}: expected names of columns that differ, found ");
+            let error = ReadError::with_quote(usize::MAX, &expected, twice);
+            return Err(error.with_suffix(" twice; `columns` declares names"));
         }
         Ok(Self { heading: Some(heading), spare, ..Self::named(names, ragged_rows, text) })
     }
@@ -418,10 +414,8 @@ impl Rows {
             let is_message =
                 self.names.len() == 1 || heading.is_prose || self.names.iter().any(|name| is_sentence(name));
             if is_message && !is_known {
-                let found = self.names.join(", ");
-                return Err(ReadError::with_quotes(SHOWN, |quoted| {
-                    format!("line {line}: expected a table, found one line {}", quoted(&found))
-                }));
+                let expected = format!("line {line}: expected a table, found one line ");
+                return Err(ReadError::with_quote(SHOWN, &expected, &self.names.join(", ")));
             }
         }
         Ok(Value::Array(self.rows))
@@ -457,9 +451,7 @@ fn begins_page(cell: &str) -> bool {
 }
 
 fn markup(line: usize, begin: &str) -> ReadError {
-    ReadError::with_quotes(SHOWN, |quoted| {
-        format!("line {line}: expected a table, found markup: {}", quoted(begin))
-    })
+    ReadError::with_quote(SHOWN, &format!("line {line}: expected a table, found markup: "), begin)
 }
 
 /// The text after its first `count` lines, which end with `end`.

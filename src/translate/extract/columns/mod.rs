@@ -261,13 +261,9 @@ impl Columns {
         let number = lines[at].number;
         if let Some(drawn) = words(&header).into_iter().find(|word| is_drawn(&header[word.clone()])) {
             let drawn: String = header[drawn].iter().collect();
-            return Err(ReadError::with_quotes(usize::MAX, |quoted| {
-                format!(
-                    "line {number}: expected names of columns, found {}, which spans several; `skip` skips \
-                     the line",
-                    quoted(&drawn)
-                )
-            }));
+            let expected = format!("line {number}: expected names of columns, found ");
+            let error = ReadError::with_quote(usize::MAX, &expected, &drawn);
+            return Err(error.with_suffix(", which spans several; `skip` skips the line"));
         }
         if words(&header).len() > COLUMN_LIMIT {
             return Err(read_error!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
@@ -303,13 +299,9 @@ impl Columns {
             let row = expand_tabs(line.text);
             let number = line.number;
             if let Some(before) = header.unnamed(&row) {
-                return Err(ReadError::with_quotes(usize::MAX, |quoted| {
-                    format!(
-                        "line {number}: expected a name in the header for every cell, found {} before the first; `first_column` \
-                         names it",
-                        quoted(&before)
-                    )
-                }));
+                let expected = format!("line {number}: expected a name in the header for every cell, found ");
+                let error = ReadError::with_quote(usize::MAX, &expected, &before);
+                return Err(error.with_suffix(" before the first; `first_column` names it"));
             }
             let names = &header.names;
             let counted = || split_words(line.text, names.len());
@@ -386,12 +378,8 @@ fn is_drawn(word: &[char]) -> bool {
 }
 
 fn first_is_named(line: usize, name: &str) -> ReadError {
-    ReadError::with_quotes(usize::MAX, |quoted| {
-        let found = quoted(name);
-        format!(
-            "line {line}: expected no name for the first column, as `first_column` gives it one, found {found}"
-        )
-    })
+    let expected = "expected no name for the first column, as `first_column` gives it one";
+    ReadError::with_quote(usize::MAX, &format!("line {line}: {expected}, found "), name)
 }
 
 fn no_header() -> ReadError {

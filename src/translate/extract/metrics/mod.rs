@@ -164,10 +164,8 @@ impl Extraction for Metrics {
 
 impl Metrics {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        match self.help && self.shape != MetricsShape::Samples {
-            true => Err(section.conflict("help", "as")),
-            false => Ok(self),
-        }
+        let has_conflict = self.help && self.shape != MetricsShape::Samples;
+        if has_conflict { Err(section.conflict("help", "as")) } else { Ok(self) }
     }
 
     /// Member names of [`MetricsShape::Samples`].
@@ -297,13 +295,9 @@ impl<'t> ResultBuilder<'t> {
                 if let Some(label) =
                     ["metric", "value"].iter().find(|name| sample.labels.contains_key(**name))
                 {
-                    return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                        let name = quoted(&sample.name);
-                        format!(
-                            "expected no label `{label}` beside a row's own, found one of {name}; `as: samples` keeps them \
-                             apart"
-                        )
-                    }));
+                    let expected = format!("expected no label `{label}` beside a row's own, found one of ");
+                    let error = ReadError::with_quote(MAX_SHOWN, &expected, &sample.name);
+                    return Err(error.with_suffix("; `as: samples` keeps them apart"));
                 }
                 let mut members = Map::new();
                 members.insert("metric".into(), sample.name.into());
@@ -313,9 +307,8 @@ impl<'t> ResultBuilder<'t> {
             }
             MetricsShape::Object if sample.labels.is_empty() => {
                 if self.object.contains_key(&sample.name) {
-                    return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                        format!("expected {} once, found it again", quoted(&sample.name))
-                    }));
+                    let error = ReadError::with_quote(MAX_SHOWN, "expected ", &sample.name);
+                    return Err(error.with_suffix(" once, found it again"));
                 }
                 self.object.insert(sample.name, sample.value);
             }
@@ -424,9 +417,8 @@ impl<'t> Scanner<'t> {
                 self.skip_blanks();
                 let value = self.quoted()?;
                 if labels.contains_key(&name) {
-                    return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                        format!("expected label {} once, found it again", quoted(&name))
-                    }));
+                    let error = ReadError::with_quote(MAX_SHOWN, "expected label ", &name);
+                    return Err(error.with_suffix(" once, found it again"));
                 }
                 labels.insert(name, value.into());
                 at_most(Metrics::LABELS_OF_ONE_LIMIT, labels.len(), "labels")?;
@@ -444,9 +436,8 @@ impl<'t> Scanner<'t> {
             return Err(self.error("a quoted string"));
         }
         let Some(end) = quoted_length(self.0) else {
-            return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                format!("expected `\"` at the end of {}, found none", quoted(self.0))
-            }));
+            let error = ReadError::with_quote(MAX_SHOWN, "expected `\"` at the end of ", self.0);
+            return Err(error.with_suffix(", found none"));
         };
         let text = unescaped(&self.0[..end], ESCAPES);
         self.0 = &self.0[end + 1..];
@@ -478,7 +469,7 @@ impl<'t> Scanner<'t> {
 
     /// Error for an unexpected rest of the line.
     fn error(&self, expected: &str) -> ReadError {
-        ReadError::with_quotes(MAX_SHOWN, |quoted| format!("expected {expected}, found {}", quoted(self.0)))
+        ReadError::with_quote(MAX_SHOWN, &format!("expected {expected}, found "), self.0)
     }
 
     /// Consumes the timestamp of a sample, in the unit that the server uses.
