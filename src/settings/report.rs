@@ -178,6 +178,23 @@ impl<'f> Report<'f> {
         }
     }
 
+    /// Reports an error of a value that can't be used, and returns `None` in its place.
+    pub(crate) fn reject<T>(
+        &self,
+        at: CodedSpan,
+        message: impl Into<String>,
+        help: impl Into<Help>,
+    ) -> Option<T> {
+        self.error(at, message, help);
+        None
+    }
+
+    /// Rejects a value of the wrong type: "`tests` must be a list, found `x`".
+    pub(crate) fn reject_type<T>(&self, node: &Node, requirement: &str, help: impl Into<Help>) -> Option<T> {
+        let message = format!("{requirement}, found {}", node.found());
+        self.reject(Code::WrongType.at_span(node.span), message, help)
+    }
+
     /// Reports a warning: the configuration loads, but probably does not do what was intended.
     pub(crate) fn warning(&self, at: CodedSpan, message: impl Into<String>, help: impl Into<Help>) {
         let CodedSpan { code, span } = at;

@@ -6,6 +6,7 @@ use super::{
     code::Code,
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting},
+    source::SourceSpan,
     suggest,
     tree::{Entry, Kind, Node},
     units::{self, UnitError},
@@ -322,6 +323,15 @@ impl<T: Setting> Setting for Option<T> {
 
     fn shown(&self, kind: ValueKind) -> Option<String> {
         self.as_ref()?.shown(kind)
+    }
+}
+
+/// A setting with its span, for later checks.
+impl<T: Setting> Setting for (T, SourceSpan) {
+    const KIND: ValueKind = T::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Ok((T::read(value)?, value.node.span))
     }
 }
 

@@ -141,6 +141,12 @@ impl Node {
         }
     }
 
+    /// The items of a list, or the values of a map.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Self> {
+        let (items, entries) = (self.as_list().unwrap_or_default(), self.as_map().unwrap_or_default());
+        items.iter().chain(entries.iter().map(|entry| &entry.value))
+    }
+
     /// The entry of a key, if it is a map with that key.
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         self.as_map()?.iter().find(|entry| entry.key.text == key)
