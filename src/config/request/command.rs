@@ -1,20 +1,24 @@
-//! Requests to commands: `RUN UPSTREAM word {argument} …`, or a map with `arguments`.
+//! Requests to commands, `RUN UPSTREAM word {argument} …`, and to MCP servers, `CALL UPSTREAM/TOOL`; or maps.
 
 use super::{
     CompiledRequest, RequestParser,
-    values::{is_name, single_argument},
+    values::{as_name, expression, placeholder},
 };
 use crate::settings::code::Code;
 use crate::{
     config::{
-        language,
+        response::valid_part,
+        route_tests::UpstreamKind,
+        section::{self, all_valid},
         source::SourceSpan,
         suggest,
-        tree::{Kind, Node},
+        tree::Node,
     },
-    route::{CommandTemplate, RequestBodyTemplate, RequestTemplate, UpstreamName, WordTemplate},
+    route::{
+        CommandTemplate, RequestBodyTemplate, RequestTemplate, ToolTemplate, UpstreamName, WordTemplate,
+    },
     settings::section::OpenSection,
-    translate::Template,
+    translate::{Template, expressions},
 };
 
 /// Word in place of the HTTP method, for commands.
@@ -22,6 +26,10 @@ pub(super) const RUN: &str = "RUN";
 /// Keys of a request that are for commands only.
 pub(super) const KEYS: [&str; 3] = ["arguments", "leading_dash_arguments", "stdin"];
 
+/// Word in place of the HTTP method, for tools.
+pub(super) const CALL: &str = "CALL";
+
+const CALL_HELP: &str = "write `CALL UPSTREAM/TOOL`, with the server's name for the tool";
 const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {path}`";
 
 impl RequestParser<'_, '_> {
@@ -29,18 +37,13 @@ impl RequestParser<'_, '_> {
     pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<CompiledRequest> {
         let mut words = rest.split_whitespace();
         let Some(name) = words.next() else {
-            self.report.error(
-                Code::InvalidRequest.at_span(node.span),
-                "`RUN` needs the name of a command upstream",
-                HELP,
-            );
-            return None;
+            let message = "`RUN` needs the name of a command upstream";
+            return self.report.reject(Code::InvalidRequest.at_span(node.span), message, HELP);
         };
-        let place = language::span_of_name(self.report, node.span, name);
+        let place = expressions::span_of_name(self.report, node.span, name);
         let upstream = self.command_upstream(place, name)?;
-        self.reject_http(place, &upstream)?;
-        let words: Vec<_> = words.map(|word| self.word_of_line(node, word)).collect();
-        let words = words.into_iter().collect::<Option<Vec<_>>>()?;
+        self.check_kind(place, &upstream, UpstreamKind::Program)?;
+        let words = all_valid(words.map(|word| self.word_of_line(node, word)))?;
         let template =
             CommandTemplate { words, is_past_options: self.is_past_options(&upstream), ..Default::default() };
         Some(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
@@ -64,17 +67,14 @@ impl RequestParser<'_, '_> {
         } else {
             HELP.to_owned()
         };
-        let message = format!("unknown upstream `{name}`");
-        self.report.error(Code::UnknownUpstream.at_span(place), message, help);
-        None
+        self.report.reject(Code::UnknownUpstream.at_span(place), format!("unknown upstream `{name}`"), help)
     }
 
     /// Parses a word in which `{name}` is an argument.
     fn word_of_line(&mut self, node: &Node, word: &str) -> Option<WordTemplate> {
-        let place = language::span_of_name(self.report, node.span, word);
+        let place = expressions::span_of_name(self.report, node.span, word);
         let reject = |message: String, help: &str| {
-            self.report.error(Code::InvalidRequest.at_span(place), message, help);
-            None
+            self.report.reject(Code::InvalidRequest.at_span(place), message, help)
         };
         let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
         if word.contains("{{") || word.contains("{%") {
@@ -85,43 +85,31 @@ impl RequestParser<'_, '_> {
             return reject(message, in_the_map);
         }
         let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
-        while let Some((before, behind)) = rest.split_once('{') {
-            let found = behind.split_once('}').filter(|(name, _)| is_argument(name));
-            let Some((name, after)) = found.filter(|_| !before.contains('}')) else {
+        while let Some((before, behind)) = rest.split_once(['{', '}']) {
+            let found = behind.split_once('}').filter(|_| !rest[before.len()..].starts_with('}'));
+            let Some((name, after)) = found.and_then(|(name, after)| Some((as_name(name)?, after))) else {
                 return reject(format!("`{word}` has braces without an argument name"), HELP);
             };
             parts.push(before);
             names.push(name);
             rest = after;
         }
-        if rest.contains('}') {
-            return reject(format!("`{word}` has braces without an argument name"), HELP);
-        }
         for name in &names {
-            self.used.add(name, false, language::span_of_name(self.report, node.span, name));
+            self.used.add(name, false, expressions::span_of_name(self.report, node.span, name));
         }
         Some(match names[..] {
             [] => WordTemplate::Fixed(word.to_owned()),
-            [name] => WordTemplate::Argument {
-                before: parts[0].to_owned(),
-                name: name.to_owned(),
-                after: rest.to_owned(),
-            },
+            [name] => argument((parts[0], name, rest)),
             _ => {
-                let source: String = parts
-                    .iter()
-                    .zip(&names)
-                    .map(|(before, name)| format!("{before}{{{{ args.{name} }}}}"))
-                    .collect();
-                let template = Template::compile(&(source + rest)).map_err(|error| {
-                    self.report.error(
-                        Code::InvalidRequest.at_span(place),
-                        format!("invalid word: {error}"),
-                        in_the_map,
-                    );
-                });
-                let needs = names.iter().map(|name| (*name).to_owned()).collect();
-                WordTemplate::Text { template: template.ok()?, needs }
+                let inserted = parts.iter().zip(&names);
+                let source: String =
+                    inserted.map(|(before, name)| format!("{before}{{{{ args.{name} }}}}")).collect();
+                let template = match Template::compile(&(source + rest)) {
+                    Ok(template) => template,
+                    Err(error) => return reject(format!("invalid word: {error}"), in_the_map),
+                };
+                let needs = names.into_iter().map(str::to_owned).collect();
+                WordTemplate::Text { template, needs }
             }
         })
     }
@@ -130,108 +118,50 @@ impl RequestParser<'_, '_> {
     pub(super) fn command(
         &mut self,
         section: &OpenSection<'_>,
-        upstream: Option<UpstreamName>,
-    ) -> Option<CompiledRequest> {
+        upstream: Option<&UpstreamName>,
+    ) -> Option<CommandTemplate> {
         let report = self.report;
-        let before = report.errors();
-        self.reject(section, &super::HTTP_KEYS, upstream.as_ref(), "is a command");
-        self.reject(section, &[super::tool::KEY], upstream.as_ref(), "is a command");
-        let items = match section.get("arguments").map(|node| (&node.kind, node)) {
-            None => &[],
-            Some((Kind::List(items), _)) => items.as_slice(),
-            Some((_, node)) => {
-                let message = format!("`arguments` of a command must be a list, found {}", node.found());
-                report.error(
-                    Code::WrongType.at_span(node.span),
-                    message,
-                    "write one item per word: `[--count, \"{{ args.count }}\"]`",
-                );
-                &[]
+        let words = match section.get("arguments").map(|node| (node, node.as_list())) {
+            None => Some(Vec::new()),
+            Some((_, Some(items))) => all_valid(items.iter().map(|item| self.word(item))),
+            Some((node, None)) => {
+                let help = "write one item per word: `[--count, \"{{ args.count }}\"]`";
+                report.reject_type(node, "`arguments` of a command must be a list", help)
             }
         };
-        let words: Vec<_> = items.iter().map(|item| self.word(item)).collect();
-        let stdin = section.entry("stdin").map(|entry| match &entry.value.kind {
-            Kind::Map(_) => self.body(entry),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
-                self.text(&entry.value, "`stdin`").map(RequestBodyTemplate::Text)
-            }
+        let stdin = section.entry("stdin").map(|entry| match entry.value.as_map() {
+            Some(_) => self.body(entry),
+            None => self.text(&entry.value, "`stdin`").map(RequestBodyTemplate::Text),
         });
-        let leading_dash_arguments = section.get("leading_dash_arguments").and_then(Node::as_list);
-        let leading_dash_arguments: Vec<(&Node, &str)> = leading_dash_arguments
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|node| Some((node, node.as_text()?)))
-            .collect();
-        for (node, name) in &leading_dash_arguments {
+        let mut leading_dash_arguments = Vec::new();
+        for node in section.get("leading_dash_arguments").and_then(Node::as_list).unwrap_or_default() {
+            let Some(name) = node.as_text() else { continue };
             if !self.used.names(name) {
                 let names = self.used.arguments.iter().map(|argument| argument.name.as_str());
+                let message = format!("the command has no argument `{name}`");
                 let help = suggest::help(name, "known arguments", names);
-                report.error(
-                    Code::UnknownArgument.at_span(node.span),
-                    format!("the command has no argument `{name}`"),
-                    help,
-                );
+                report.error(Code::UnknownArgument.at_span(node.span), message, help);
             }
+            leading_dash_arguments.push(name.to_owned());
         }
-        let words = words.into_iter().collect::<Option<Vec<_>>>()?;
-        let stdin = match stdin {
-            Some(stdin) => Some(stdin?),
-            None => None,
-        };
-        let upstream = upstream.filter(|_| report.errors() == before)?;
-        let leading_dash_arguments =
-            leading_dash_arguments.into_iter().map(|(_, name)| name.to_owned()).collect();
-        let is_past_options = self.is_past_options(&upstream);
-        let template = CommandTemplate { words, leading_dash_arguments, is_past_options, stdin };
-        Some(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
+        let (words, stdin) = (words?, valid_part(stdin)?);
+        let is_past_options = upstream.is_some_and(|upstream| self.is_past_options(upstream));
+        Some(CommandTemplate { words, leading_dash_arguments, is_past_options, stdin })
     }
 
     /// Parses a word in a list: a template.
     fn word(&mut self, node: &Node) -> Option<WordTemplate> {
-        if let Some((before, name, after)) = node.as_text().and_then(around_argument) {
-            self.used.add(name, false, language::span_of_name(self.report, node.span, name));
-            return Some(WordTemplate::Argument {
-                before: before.to_owned(),
-                name: name.to_owned(),
-                after: after.to_owned(),
-            });
+        if let Some(parts @ (_, name, _)) = node.as_text().and_then(around_argument) {
+            self.used.add(name, false, expressions::span_of_name(self.report, node.span, name));
+            return Some(argument(parts));
         }
         let template = self.template(node, "an item of `arguments`")?;
-        if !template.source().contains("{{") && !template.source().contains("{%") {
+        if !section::is_template(template.source()) {
             return Some(WordTemplate::Fixed(template.source().to_owned()));
         }
-        let arguments = language::arguments_of(&template).unwrap_or_default();
+        let arguments = expressions::arguments_of(&template).unwrap_or_default();
         let needs = arguments.into_iter().filter(|(_, optional)| !optional).map(|(name, _)| name).collect();
         Some(WordTemplate::Text { template, needs })
-    }
-
-    /// Rejects an HTTP request to a command.
-    pub(super) fn reject_command(&self, place: SourceSpan, upstream: &UpstreamName) -> Option<()> {
-        if self.is_command(upstream) != Some(true) {
-            return Some(());
-        }
-        let message = format!("the upstream `{upstream}` is a command, which has no method and path");
-        let help = format!("write `RUN {upstream} word {{argument}}`");
-        self.report.error(Code::WrongUpstreamKind.at_span(place), message, help);
-        None
-    }
-
-    fn reject_http(&self, place: SourceSpan, upstream: &UpstreamName) -> Option<()> {
-        if self.is_command(upstream) != Some(false) {
-            return Some(());
-        }
-        let message = format!("`RUN` requires a command, and the upstream `{upstream}` is not one");
-        self.report.error(
-            Code::WrongUpstreamKind.at_span(place),
-            message,
-            format!("write `GET {upstream}/path`"),
-        );
-        None
-    }
-
-    /// Whether an upstream is a command; `None` if it has errors.
-    pub(super) fn is_command(&self, upstream: &UpstreamName) -> Option<bool> {
-        self.file(upstream).map(|file| file.settings.command().is_some())
     }
 
     /// Whether the command line of the upstream contains `--`, after which no argument is an option.
@@ -241,14 +171,64 @@ impl RequestParser<'_, '_> {
     }
 }
 
-fn is_argument(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(is_name)
+impl RequestParser<'_, '_> {
+    /// Parses the rest of a line after `CALL`: a tool, to which all arguments are passed unchanged.
+    pub(super) fn call_line(&mut self, node: &Node, target: &str) -> Option<CompiledRequest> {
+        let (name, tool) = target.split_once('/').unwrap_or(("", target));
+        let upstream = self.upstream_in(node, name);
+        if tool.is_empty() || tool.contains(char::is_whitespace) {
+            let message = format!("`CALL` needs the name of a tool, found {}", node.found());
+            return self.report.reject(Code::InvalidRequest.at_span(node.span), message, CALL_HELP);
+        }
+        self.used.all = true;
+        let upstream = upstream?;
+        self.check_kind(node.span, &upstream, UpstreamKind::McpServer)?;
+        Some(CompiledRequest { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
+    }
+
+    /// Parses the map form for an MCP server.
+    pub(super) fn tool(&mut self, section: &OpenSection<'_>) -> Option<ToolTemplate> {
+        let report = self.report;
+        let tool = match section.get("tool") {
+            Some(node) => {
+                let text = node.as_text().unwrap_or_default().trim();
+                if text.is_empty() {
+                    let help = "write the server's name for the tool";
+                    report.error(Code::EmptyValue.at_span(node.span), "`tool` is empty", help);
+                }
+                text
+            }
+            None => {
+                let help = "write `tool: NAME`, with the server's name for the tool";
+                section.missing("`request` has no `tool`".to_owned(), help);
+                ""
+            }
+        };
+        let mut template = ToolTemplate::new(tool);
+        match section.get("arguments") {
+            None => self.used.all = true,
+            Some(node) if node.as_map().is_some() || node.as_text().and_then(expression) == Some("args") => {
+                template.arguments = self.json(node, "a text of `arguments`")?;
+            }
+            Some(node) => {
+                let help =
+                    "write `arguments: { NAME: \"{{ args.name }}\" }`, or remove it to pass all arguments";
+                return report.reject_type(node, "`arguments` of a tool must be a map", help);
+            }
+        }
+        Some(template)
+    }
+}
+
+/// Word with an argument, and the text before and after it.
+fn argument((before, name, after): (&str, &str, &str)) -> WordTemplate {
+    WordTemplate::Argument { before: before.to_owned(), name: name.to_owned(), after: after.to_owned() }
 }
 
 /// Name of the only argument of a template, with the text before and after it.
 fn around_argument(text: &str) -> Option<(&str, &str, &str)> {
     let (start, end) = (text.find("{{")?, text.rfind("}}")? + 2);
     let (before, after) = (&text[..start], &text[end..]);
-    let name = single_argument(text.get(start..end)?)?;
-    (!before.contains('{') && !after.contains(['{', '}'])).then_some((before, name, after))
+    let (name, is_omitted) = placeholder(text.get(start..end)?)?;
+    (!is_omitted && !before.contains('{') && !after.contains(['{', '}'])).then_some((before, name, after))
 }

@@ -1,37 +1,39 @@
 //! `request` and `rest`: the upstream request, and the REST endpoint of the tool.
 //!
-//! This file parses HTTP requests, whose parts are in `values`; `command` and `tool` parse requests to
+//! This file parses HTTP requests, whose parts are in `values`, and `rest`; `command` parses requests to
 //! commands and MCP servers.
 
 mod command;
-mod rest;
-mod tool;
 mod values;
 
 use crate::settings::code::Code;
 use http::Method;
 use settings_derive::Section as DeriveSection;
 
+pub(super) use self::values::as_name;
+use self::values::warn_of_colon_names;
 use super::{
-    language,
     report::Report,
+    response::valid_part,
+    route_tests::UpstreamKind,
     schemas::UsedArguments,
-    section::{ReadElsewhere, open},
+    section::{ReadElsewhere, cursor, open},
     source::SourceSpan,
     suggest,
     tree::{Kind, Node},
     upstreams::UpstreamFile,
 };
 use crate::{
-    route::{HttpTemplate, JsonTemplate, RequestTemplate, UpstreamName},
+    inbound::rest::RESERVED,
+    route::{HttpTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName},
     settings::{
         keys::ValueKind,
         section::{OpenSection, Section as _, Setting},
-        value::Named,
+        value::{Named, text_of},
     },
+    translate::expressions,
+    upstream::UpstreamSettings,
 };
-
-pub(super) use rest::rest;
 
 /// Kinds of values that `request` accepts.
 pub(super) const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, RequestSettings::KIND]);
@@ -86,11 +88,11 @@ struct BodySettings {
     text: ReadElsewhere,
 }
 
-/// Names that the templates of a request may use.
-const NAMES: [&str; 2] = ["args", "input_responses"];
-/// Keys of a request that are for HTTP only.
-const HTTP_KEYS: [&str; 5] = ["method", "path", "query", "headers", "body"];
+/// Names that templates may use before there is a response.
+pub(super) const NAMES: [&str; 2] = ["args", "input_responses"];
 pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+
+const HELP: &str = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";
 
 /// Compiled request.
 pub(super) struct CompiledRequest {
@@ -128,13 +130,7 @@ pub(super) fn read(
         Kind::Text(text) => parser.line(node, &text.text),
         Kind::Map(_) => parser.map(node, place),
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {
-            let message = format!("`request` must be a string or a map, found {}", node.found());
-            report.error(
-                Code::WrongType.at_span(node.span),
-                message,
-                "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`",
-            );
-            None
+            report.reject_type(node, "`request` must be a string or a map", HELP)
         }
     }
 }
@@ -152,56 +148,38 @@ pub(super) fn value(
 
 impl RequestParser<'_, '_> {
     fn line(&mut self, node: &Node, text: &str) -> Option<CompiledRequest> {
-        let span = node.span;
-        let help = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";
-        let Some((method, target)) = text.trim().split_once(char::is_whitespace) else {
-            if text.trim() == command::RUN {
-                return self.run_line(node, "");
-            }
-            self.report.error(
-                Code::InvalidRequest.at_span(span),
-                format!("`request` must have a method and a path, found {}", node.found()),
-                help,
-            );
-            return None;
-        };
-        if method == command::RUN {
-            return self.run_line(node, target);
-        }
+        let (report, span) = (self.report, node.span);
+        let (word, target) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
         let target = target.trim();
-        if method == tool::CALL {
-            return self.call_line(node, target);
+        match word {
+            command::RUN => return self.run_line(node, target),
+            _ if target.is_empty() => {
+                let message = format!("`request` must have a method and a path, found {}", node.found());
+                return report.reject(Code::InvalidRequest.at_span(span), message, HELP);
+            }
+            command::CALL => return self.call_line(node, target),
+            _ => {}
         }
-        let place = language::span_of_name(self.report, span, method);
-        let is_upstream = self.upstreams.names.iter().any(|(name, _)| name.as_str() == method);
-        if is_upstream && !METHODS.contains(&method) {
-            let message = format!("`request` begins with the upstream `{method}`, and has no method");
-            let help = format!("write `GET {method}/path`; `RUN {method} word` if the upstream is a command");
-            self.report.error(Code::InvalidRequest.at_span(place), message, help);
+        let place = expressions::span_of_name(report, span, word);
+        if !METHODS.contains(&word) && self.upstreams.names.iter().any(|(name, _)| name.as_str() == word) {
+            let message = format!("`request` begins with the upstream `{word}`, and has no method");
+            let help = format!("write `GET {word}/path`; `RUN {word} word` if the upstream is a command");
+            return report.reject(Code::InvalidRequest.at_span(place), message, help);
+        }
+        let method = method_of(report, place, word);
+        if is_other_word(word) {
+            // The rest of such a line is no path.
             return None;
         }
-        // The rest of such a line is no path.
-        if is_other_word(method) {
-            method_of(self.report, place, method)?;
-        }
-        let method = method_of(self.report, place, method);
         if target.contains("://") {
-            self.report.error(
-                Code::InvalidRequest.at_span(span),
-                "`request` must name an upstream, not a URL",
-                help,
-            );
-            return None;
+            let message = "`request` must name an upstream, not a URL";
+            return report.reject(Code::InvalidRequest.at_span(span), message, HELP);
         }
         let slash = target.find(['/', '?']).unwrap_or(target.len());
         let (upstream, path) = target.split_at(slash);
-        let upstream = match upstream {
-            "" => self.only_upstream(span),
-            name => self.upstream(language::span_of_name(self.report, span, name), name),
-        };
+        let upstream = self.upstream_in(node, upstream);
         if let Some(upstream) = &upstream {
-            self.reject_command(span, upstream)?;
-            self.reject_server(span, upstream)?;
+            self.check_kind(span, upstream, UpstreamKind::Http)?;
         }
         let (path, query) = self.target(node, if path.is_empty() { "/" } else { path })?;
         let mut template = HttpTemplate::new(method?, path);
@@ -217,21 +195,38 @@ impl RequestParser<'_, '_> {
             Some((node, name)) => self.upstream(node.span, name),
             None => self.only_upstream(place),
         };
-        if self.is_of_tool(&section, upstream.as_ref()) {
-            return self.tool(&section, upstream);
-        }
         // If the upstream has errors, the keys decide which kind is meant.
-        let is_command = match upstream.as_ref().and_then(|upstream| self.is_command(upstream)) {
-            Some(is_command) => is_command,
-            None => {
-                section.get("path").is_none() && command::KEYS.iter().any(|key| section.get(key).is_some())
-            }
+        let has = |key: &str| section.get(key).is_some();
+        let kind = match upstream.as_ref().and_then(|upstream| self.kind_of(upstream)) {
+            Some(kind) => kind,
+            None if has("tool") => UpstreamKind::McpServer,
+            None if !has("path") && command::KEYS.into_iter().any(has) => UpstreamKind::Program,
+            None => UpstreamKind::Http,
         };
-        if is_command {
-            return self.command(&section, upstream);
+        let before = report.errors();
+        for entry in node.as_map().unwrap_or_default() {
+            let Some(is) = reason_against(&entry.key.text, kind) else { continue };
+            let whose = upstream.as_ref().map(|upstream| format!(": the upstream `{upstream}` {is}"));
+            let message = format!("`{}` has no effect{}", entry.key.text, whose.unwrap_or_default());
+            report.error(Code::WrongUpstreamKind.at_span(entry.key.span), message, "remove it");
         }
-        self.reject(&section, &command::KEYS, upstream.as_ref(), "is not a command");
-        self.reject(&section, &[tool::KEY], upstream.as_ref(), "is not an MCP server");
+        let template = match kind {
+            UpstreamKind::Http => {
+                let template = self.http(&section)?;
+                return Some(CompiledRequest {
+                    upstream: upstream?,
+                    template: RequestTemplate::Http(template),
+                });
+            }
+            UpstreamKind::McpServer => RequestTemplate::Tool(self.tool(&section)?),
+            UpstreamKind::Program => RequestTemplate::Command(self.command(&section, upstream.as_ref())?),
+        };
+        Some(CompiledRequest { upstream: upstream.filter(|_| report.errors() == before)?, template })
+    }
+
+    /// Parses the map form for an HTTP server.
+    fn http(&mut self, section: &OpenSection<'_>) -> Option<HttpTemplate> {
+        let report = self.report;
         let target = match section.get("path") {
             Some(node) => self.target(node, node.as_text()?),
             None => {
@@ -239,8 +234,8 @@ impl RequestParser<'_, '_> {
                 None
             }
         };
-        let query = self.values(section.get("query").and_then(Node::as_map));
-        let headers = self.headers(section.get("headers").and_then(Node::as_map));
+        let query = self.values(section.get("query"));
+        let headers = self.headers(section.get("headers"));
         let body = section.entry("body").map(|entry| self.body(entry));
         let method = match section.get("method") {
             Some(node) => method_of(report, node.span, node.as_text()?)?,
@@ -249,58 +244,69 @@ impl RequestParser<'_, '_> {
         };
         if body.is_some() && matches!(method, Method::GET | Method::HEAD) {
             let message = format!("a `{method}` request can't have a body");
-            report.error(
-                Code::UnexpectedBody.at_span(place),
-                message,
-                "write `method: POST`, or send the values in `query`",
-            );
-            return None;
+            let help = "write `method: POST`, or send the values in `query`";
+            return report.reject(Code::UnexpectedBody.at_span(section.value.place), message, help);
         }
         let (path, path_query) = target?;
-        let mut template = HttpTemplate::new(method, path);
-        (template.path_query, template.query, template.headers) = (path_query, query?, headers?);
-        template.body = match body {
-            Some(body) => Some(body?),
-            None => None,
-        };
-        Some(CompiledRequest { upstream: upstream?, template: RequestTemplate::Http(template) })
+        let (query, headers, body) = (query?, headers?, valid_part(body)?);
+        Some(HttpTemplate { path_query, query, headers, body, ..HttpTemplate::new(method, path) })
     }
 
-    /// Rejects keys that do not apply to an upstream of this kind.
-    fn reject(
-        &self,
-        section: &OpenSection<'_>,
-        keys: &[&'static str],
-        upstream: Option<&UpstreamName>,
-        is: &str,
-    ) {
-        for entry in keys.iter().filter_map(|key| section.entry(key)) {
-            let whose =
-                upstream.map_or_else(String::new, |upstream| format!(": the upstream `{upstream}` {is}"));
-            let message = format!("`{}` has no effect{whose}", entry.key.text);
-            self.report.error(Code::WrongUpstreamKind.at_span(entry.key.span), message, "remove it");
+    /// Rejects a request to an upstream of another kind. An upstream with errors has no kind.
+    fn check_kind(&self, place: SourceSpan, upstream: &UpstreamName, wanted: UpstreamKind) -> Option<()> {
+        let Some(kind) = self.kind_of(upstream).filter(|kind| *kind != wanted) else { return Some(()) };
+        let (message, help) = match (wanted, kind) {
+            (UpstreamKind::Http, UpstreamKind::McpServer) => (
+                format!("the upstream `{upstream}` is an MCP server, which has no method and path"),
+                format!("write `CALL {upstream}/TOOL`"),
+            ),
+            (UpstreamKind::Http, _) => (
+                format!("the upstream `{upstream}` is a command, which has no method and path"),
+                format!("write `RUN {upstream} word {{argument}}`"),
+            ),
+            (UpstreamKind::McpServer, _) => (
+                format!("`CALL` requires an MCP server, and the upstream `{upstream}` is not one"),
+                format!("write `GET {upstream}/path`, or `mcp` in place of `url` at the upstream"),
+            ),
+            (UpstreamKind::Program, _) => (
+                format!("`RUN` requires a command, and the upstream `{upstream}` is not one"),
+                format!("write `GET {upstream}/path`"),
+            ),
+        };
+        self.report.reject(Code::WrongUpstreamKind.at_span(place), message, help)
+    }
+
+    /// Kind of an upstream; `None` if it has errors.
+    fn kind_of(&self, upstream: &UpstreamName) -> Option<UpstreamKind> {
+        Some(match self.file(upstream)?.settings {
+            UpstreamSettings::Command(_) => UpstreamKind::Program,
+            UpstreamSettings::Mcp(_) => UpstreamKind::McpServer,
+            UpstreamSettings::Http(_) | UpstreamSettings::Cgi(_) => UpstreamKind::Http,
+        })
+    }
+
+    /// Finds the upstream that a line names, or the only one if the name is empty.
+    fn upstream_in(&self, node: &Node, name: &str) -> Option<UpstreamName> {
+        match name {
+            "" => self.only_upstream(node.span),
+            name => self.upstream(expressions::span_of_name(self.report, node.span, name), name),
         }
     }
 
     fn only_upstream(&self, span: SourceSpan) -> Option<UpstreamName> {
         match self.upstreams.names {
-            [(only, _)] => return Some(only.clone()),
-            [] => self.report.error(
-                Code::UnknownUpstream.at_span(span),
-                "there are no upstreams",
-                "add one: `upstreams: { NAME: http://HOST:PORT }`",
-            ),
+            [(only, _)] => Some(only.clone()),
+            [] => {
+                let help = "add one: `upstreams: { NAME: http://HOST:PORT }`";
+                self.report.reject(Code::UnknownUpstream.at_span(span), "there are no upstreams", help)
+            }
             several => {
                 let names = suggest::quoted_list(several.iter().map(|(name, _)| name.as_str()));
+                let message = format!("`request` must name an upstream, because there are several: {names}");
                 let help = "write `METHOD UPSTREAM/path`, or `upstream: NAME`";
-                self.report.error(
-                    Code::AmbiguousUpstream.at_span(span),
-                    format!("`request` must name an upstream, because there are several: {names}"),
-                    help,
-                );
+                self.report.reject(Code::AmbiguousUpstream.at_span(span), message, help)
             }
         }
-        None
     }
 
     fn upstream(&self, span: SourceSpan, name: &str) -> Option<UpstreamName> {
@@ -313,6 +319,18 @@ impl RequestParser<'_, '_> {
     }
 }
 
+/// Why a key of a request does not apply to an upstream of this kind.
+fn reason_against(key: &str, kind: UpstreamKind) -> Option<&'static str> {
+    let is_of_http = ["method", "path", "query", "headers", "body"].contains(&key);
+    match (kind, key) {
+        (UpstreamKind::Http, "tool") => Some("is not an MCP server"),
+        (UpstreamKind::Http, _) => command::KEYS.contains(&key).then_some("is not a command"),
+        (UpstreamKind::McpServer, "leading_dash_arguments" | "stdin") => Some("is an MCP server"),
+        (UpstreamKind::McpServer, _) => is_of_http.then_some("is an MCP server"),
+        (UpstreamKind::Program, _) => (is_of_http || key == "tool").then_some("is a command"),
+    }
+}
+
 /// Finds the upstream with a name, or reports an unknown one with a suggestion.
 pub(super) fn find_upstream(
     report: &Report<'_>,
@@ -320,63 +338,97 @@ pub(super) fn find_upstream(
     span: SourceSpan,
     name: &str,
 ) -> Option<UpstreamName> {
-    let found = upstreams.iter().find(|(known, _)| known.as_str() == name);
-    if found.is_none() {
-        let known = suggest::help(name, "known upstreams", upstreams.iter().map(|(name, _)| name.as_str()));
-        let help = known.unwrap_or_else(|| "add it: `upstreams: { NAME: http://HOST:PORT }`".to_owned());
-        report.error(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help);
+    if let Some((known, _)) = upstreams.iter().find(|(known, _)| known.as_str() == name) {
+        return Some(known.clone());
     }
-    found.map(|(name, _)| name.clone())
+    let known = suggest::help(name, "known upstreams", upstreams.iter().map(|(name, _)| name.as_str()));
+    let help = known.unwrap_or_else(|| "add it: `upstreams: { NAME: http://HOST:PORT }`".to_owned());
+    report.reject(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help)
 }
 
 /// Whether it is the word for a command or a tool, in capitals or not.
 fn is_other_word(text: &str) -> bool {
-    [command::RUN, tool::CALL].iter().any(|word| word.eq_ignore_ascii_case(text))
+    [command::RUN, command::CALL].iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
 fn method_of(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<Method> {
     if METHODS.contains(&text) {
         return text.parse().ok();
     }
+    let at = Code::InvalidMethod.at_span(span);
+    let not_a_method = format!("`{text}` is not an HTTP method");
     if is_other_word(text) {
         let help = match text.eq_ignore_ascii_case(command::RUN) {
             true => "for a command, write `request: RUN UPSTREAM word {argument}` in one line",
             false => "for an MCP tool, write `request: CALL UPSTREAM/TOOL` in one line",
         };
-        report.error(Code::InvalidMethod.at_span(span), format!("`{text}` is not an HTTP method"), help);
-        return None;
+        return report.reject(at, not_a_method, help);
     }
     let usual = suggest::nearest(text, METHODS);
     if let Some(usual) = usual.filter(|usual| usual.eq_ignore_ascii_case(text)) {
         // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section
         // 9.1).
-        report.error(
-            Code::InvalidMethod.at_span(span),
-            format!("the HTTP method must be in capitals, found `{text}`"),
-            format!("write `{usual}`"),
-        );
-        return None;
+        let message = format!("the HTTP method must be in capitals, found `{text}`");
+        return report.reject(at, message, format!("write `{usual}`"));
     }
     let Ok(method) = text.parse::<Method>() else {
         let help = "write `GET`, `POST`, or another method, such as `PROPFIND`";
-        report.error(Code::InvalidMethod.at_span(span), format!("`{text}` is not an HTTP method"), help);
-        return None;
+        return report.reject(at, not_a_method, help);
     };
     if method == Method::CONNECT {
-        report.error(
-            Code::InvalidMethod.at_span(span),
-            "`CONNECT` is not supported: a tool can't use a tunnel",
-            "use another method",
-        );
-        return None;
+        let message = "`CONNECT` is not supported: a tool can't use a tunnel";
+        return report.reject(at, message, "use another method");
     }
     if let Some(usual) = usual {
         let message = format!("the method `{text}` looks like a misspelled `{usual}`; it is sent unchanged");
-        report.warning(
-            Code::UnusualMethod.at_span(span),
-            message,
-            format!("write `{usual}` if that was meant"),
-        );
+        let help = format!("write `{usual}` if that was meant");
+        report.warning(Code::UnusualMethod.at_span(span), message, help);
     }
     Some(method)
+}
+
+/// Parses `rest`.
+pub(super) fn rest(report: &Report<'_>, node: &Node, used: &mut UsedArguments) -> Option<RestEndpoint> {
+    let text = text_of(&cursor(report, node.span, node, "`rest`", ValueKind::Text)).ok()?;
+    let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
+    let invalid = Code::InvalidEndpoint.at_span(node.span);
+    let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
+        let message = format!("`rest` must have a method and a path, found {}", node.found());
+        return report.reject(invalid, message, help);
+    };
+    let path = path.trim();
+    warn_of_colon_names(report, node.span, path);
+    let method = method_of(report, expressions::span_of_name(report, node.span, method), method)?;
+    if matches!(method, Method::HEAD | Method::OPTIONS) {
+        let message = format!("`rest` can't use the method `{method}`");
+        return report.reject(Code::InvalidMethod.at_span(node.span), message, "use `GET` or `POST`");
+    }
+    let template = match PathTemplate::parse(path) {
+        Ok(template) => template,
+        Err(error) => return report.reject(invalid, error.to_string(), help),
+    };
+    let own = |reserved: &str| path == reserved || path.starts_with(&format!("{reserved}/"));
+    if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
+        let message = format!("the path `{path}` is reserved: glossator uses `{reserved}` itself");
+        let help = "choose another, such as `/weather`; `POST /tools/NAME` always exists";
+        return report.reject(invalid, message, help);
+    }
+    let is_valid_segment = |segment: &str| {
+        !segment.contains('{') || (segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1))
+    };
+    if let Some(segment) = path.split('/').find(|segment| !is_valid_segment(segment)) {
+        let message = format!("an argument in a REST path must be a whole segment, found `{segment}`");
+        let help = "write `/reports/{id}`; only the path of the upstream request can have other characters in the segment";
+        return report.reject(invalid, message, help);
+    }
+    let names: Vec<&str> = template.arguments().collect();
+    let is_repeated = |(at, name): &(usize, &&str)| names[..*at].contains(name);
+    if let Some((_, twice)) = names.iter().enumerate().find(is_repeated) {
+        let message = format!("the path contains the argument `{twice}` twice");
+        return report.reject(invalid, message, "remove one of the two");
+    }
+    for name in names {
+        used.add(name, false, expressions::span_of_name(report, node.span, name));
+    }
+    Some(RestEndpoint { method, path: path.to_owned() })
 }
