@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Map, Value, json};
 use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    completions, content, input_requests, language, lint,
+    completions, content, input_requests, lint,
     report::Report,
+    request::NAMES,
     route_calls::{self, RoutesOfFile, UncheckedRouteCall},
     route_tests::Position,
-    schemas::UsedArguments,
-    section::{ReadElsewhere, cursor, open, read_in_scope},
+    schemas::{self, UsedArguments},
+    section::{ReadElsewhere, cursor, is_template, open, read_in_scope},
     source::SourceSpan,
     suggest,
     tree::{Entry, Kind, Node},
@@ -20,13 +20,13 @@ use super::{
 use crate::{
     model::ToolName,
     prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role},
-    route::{Completion, InputRequests, InputSchema, JsonTemplate, Scopes},
+    route::{Completion, InputRequests, JsonTemplate, Scopes},
     settings::{
         keys::ValueKind,
-        section::{OpenSection, Section as _, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
         value::Named,
     },
-    translate::{Template, extract::MediaType},
+    translate::{Template, extract::MediaType, scope::Scope},
 };
 
 /// Prompt with its position in the file.
@@ -37,9 +37,6 @@ pub struct PromptFile {
     /// Position of its name.
     pub position: Position,
 }
-
-/// Names that the templates of a prompt may use.
-const NAMES: [&str; 2] = ["args", "input_responses"];
 
 /// The section of a prompt.
 #[derive(DeriveSection)]
@@ -66,7 +63,7 @@ pub(super) struct PromptSettings {
     /// those of `defaults`.
     scopes: Option<Scopes>,
     /// Messages, in order.
-    #[key(kind = ValueKind::List(&MessageSettings::KIND))]
+    #[key(kind = Messages::KIND)]
     messages: ReadElsewhere,
 }
 
@@ -86,48 +83,38 @@ struct ArgumentSettings {
     completions: ReadElsewhere,
 }
 
-/// Kinds of values for the content of a message.
-const CONTENT: ValueKind =
-    ValueKind::Either(&[ValueKind::Text, BlockSettings::KIND, ValueKind::List(&BlockSettings::KIND)]);
-
 /// A message of a prompt.
 #[derive(DeriveSection)]
-#[section(name = "a message", id = "prompt_message")]
+#[section(name = "a message", id = "prompt_message", check_keys = Self::check_keys)]
 struct MessageSettings {
     /// Message of the user: a template, a block, or a list of blocks.
-    #[key(kind = CONTENT)]
-    user: ReadElsewhere,
+    user: Option<MessageContent>,
     /// Message of the model, in the same form.
-    #[key(kind = CONTENT)]
-    assistant: ReadElsewhere,
+    assistant: Option<MessageContent>,
 }
 
 /// A block of a message.
 #[derive(DeriveSection)]
-#[section(name = "a block of a message", id = "prompt_block")]
+#[section(name = "a block of a message", id = "prompt_block", check_keys = Self::check_keys)]
 struct BlockSettings {
     /// Text: a template. An empty text is omitted.
-    #[key(kind = ValueKind::Text)]
-    text: ReadElsewhere,
+    text: Option<Template>,
     /// Route whose result is inserted, with all its blocks.
     route: Option<String>,
     /// Arguments for that route: a template each, or a value.
     #[key(kind = ValueKind::Map(&ValueKind::Anything))]
     args: Named<ReadElsewhere>,
     /// Embedded resource: the URI of a resource of a route, or a map.
-    #[key(kind = ValueKind::Either(&[ValueKind::Text, ResourceSettings::KIND]))]
-    resource: ReadElsewhere,
+    resource: Option<ResourceSettings>,
     /// Link to a resource.
-    #[key(kind = content::ResourceLink::KIND)]
-    resource_link: ReadElsewhere,
+    resource_link: Option<content::ResourceLink>,
     /// Annotations for blocks that have none of their own.
-    #[key(kind = content::BlockAnnotations::KIND)]
-    annotations: ReadElsewhere,
+    annotations: Option<content::BlockAnnotations>,
 }
 
 /// An embedded resource.
 #[derive(DeriveSection)]
-#[section(name = "`resource`", id = "prompt_resource")]
+#[section(name = "`resource`", id = "prompt_resource", text = "uri")]
 struct ResourceSettings {
     /// URI of the resource: a template.
     #[key(example = "uri: report://today")]
@@ -144,12 +131,20 @@ struct ResourceSettings {
     media_type: Option<MediaType>,
 }
 
-/// Part of a message, its span, and the route call that it makes.
+/// Part of a message, its span and that of its URI, and the route call that it makes.
 struct ParsedPart {
     template: PartTemplate,
     span: SourceSpan,
+    uri_span: SourceSpan,
     call: Option<UncheckedRouteCall>,
 }
+
+/// Valid parts of the messages; problems of the others have been reported.
+#[derive(Default)]
+struct Messages(Vec<ParsedPart>);
+
+/// Valid parts of one message.
+struct MessageContent(Vec<ParsedPart>);
 
 /// Parses one prompt. Returns `None` after reporting the problems.
 pub(super) fn read(
@@ -160,12 +155,9 @@ pub(super) fn read(
 ) -> Option<PromptFile> {
     let before = report.errors();
     let name = entry.key.text.parse::<ToolName>().map_err(|error| {
-        let what = format!("invalid prompt name: {error}");
-        report.error(
-            Code::InvalidName.at_span(entry.key.span),
-            what,
-            "write letters, digits, `_`, `-` and `.`",
-        );
+        let message = format!("invalid prompt name: {error}");
+        let help = "write letters, digits, `_`, `-` and `.`";
+        report.error(Code::InvalidName.at_span(entry.key.span), message, help);
     });
     let section = open::<PromptSettings>(report, entry.key.span, &entry.value)?;
     let settings = PromptSettings::read_fields(&section, None).unwrap_or_default();
@@ -174,17 +166,20 @@ pub(super) fn read(
     let mut arguments: Vec<PromptArgument> =
         written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
     let mut used = UsedArguments::default();
-    let parts = messages(&section, routes, &mut used);
+    let messages = section.entry("messages");
+    if messages.is_none() {
+        section.missing("a prompt has no `messages`".to_owned(), "write `messages: [{ user: \"…\" }]`");
+    }
+    let messages = messages.and_then(|entry| read_in_scope(report, entry, &NAMES, &mut used));
+    let Messages(parts) = messages.unwrap_or_default();
+    parts.iter().for_each(|part| check_resource(report, routes, part));
     let input_requests = input_requests::read(report, &entry.value, settings.input_timeout, &mut used);
     let scopes = settings.scopes.unwrap_or_else(|| default_scopes.clone());
     if section.get("description").is_none() && !section.has_unknown_keys {
-        report.warning(
-            Code::MissingDescription.at_span(entry.key.span),
-            format!("the prompt `{}` has no `description`", entry.key.text),
-            "users read it to choose a prompt",
-        );
+        let message = format!("the prompt `{}` has no `description`", entry.key.text);
+        let help = "users read it to choose a prompt";
+        report.warning(Code::MissingDescription.at_span(entry.key.span), message, help);
     }
-    let parts = parts.unwrap_or_default();
     route_calls::report_unknown(report, &used, &names, "the prompt has no argument", |name| {
         format!("declare it under `arguments`: `{name}:`")
     });
@@ -198,22 +193,22 @@ pub(super) fn read(
     for unused in written.iter().filter(|entry| is_whole && !used.names(&entry.key.text)) {
         let name = &unused.key.text;
         let message = format!("argument `{name}` is unused: no message contains it");
-        report.warning(
-            Code::UnusedArgument.at_span(unused.key.span),
-            message,
-            format!("insert it into a message: `{{{{ args.{name} }}}}`"),
-        );
+        let help = format!("insert it into a message: `{{{{ args.{name} }}}}`");
+        report.warning(Code::UnusedArgument.at_span(unused.key.span), message, help);
     }
     parts.iter().filter_map(|part| part.call.as_ref()).for_each(|call| call.check(report, routes));
     if report.errors() > before {
         return None;
     }
-    let input_requests = input_requests?.finish(report, &input_schema(&arguments))?;
+    let mut declared = UsedArguments::default();
+    arguments.iter().for_each(|argument| declared.add(&argument.name, !argument.required, entry.key.span));
+    let input = schemas::input(report, None, &declared, &declared)?;
+    let input_requests = input_requests?.finish(report, &input)?;
     // The values of input responses are not known yet.
     if input_requests.is_empty() {
-        parts
-            .iter()
-            .for_each(|part| lint::prompts::check_templates(report, &part.template, part.span, &arguments));
+        for part in &parts {
+            lint::prompts::check_templates(report, &part.template, part.span, &arguments);
+        }
     }
     for argument in arguments.iter_mut().filter(|argument| argument.completion.is_none()) {
         argument.completion =
@@ -236,18 +231,6 @@ pub(super) fn read(
     (report.errors() == before).then(|| PromptFile { prompt: Arc::new(prompt), position })
 }
 
-/// Input schema of the arguments. All arguments are strings.
-fn input_schema(arguments: &[PromptArgument]) -> InputSchema {
-    let text = |argument: &PromptArgument| (argument.name.clone(), json!({ "type": "string" }));
-    let properties: Map<String, Value> = arguments.iter().map(text).collect();
-    let required = arguments.iter().filter(|argument| argument.required);
-    let required: Vec<&str> = required.map(|argument| argument.name.as_str()).collect();
-    let document =
-        [("type", "object".into()), ("properties", properties.into()), ("required", required.into())];
-    let document = document.map(|(keyword, wanted)| (keyword.to_owned(), wanted)).into_iter().collect();
-    InputSchema::new(&document).expect("it is made of names and types")
-}
-
 fn argument(
     report: &Report<'_>,
     routes: RoutesOfFile<'_>,
@@ -258,23 +241,16 @@ fn argument(
     let name = entry.key.text.clone();
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         let message = format!("the name of an argument must have 1 to {MAX_NAME_BYTES} bytes");
-        report.error(
-            Code::InvalidName.at_span(entry.key.span),
-            message,
-            "write a short word, such as `city`",
-        );
-        return None;
+        let help = "write a short word, such as `city`";
+        return report.reject(Code::InvalidName.at_span(entry.key.span), message, help);
     }
     let value = cursor(report, entry.key.span, &entry.value, "an argument", ArgumentSettings::KIND);
     let settings = ArgumentSettings::read(&value).ok()?;
     let completion = match entry.value.entry("completions") {
         None => None,
         Some(entry) => {
-            let completions::CompiledCompletion { completion, call } =
-                completions::read(report, entry, &name, names)?;
-            if let Some(call) = call {
-                call.check(report, routes);
-            }
+            let (completion, call) = completions::read(report, entry, &name, names)?;
+            call.inspect(|call| call.check(report, routes));
             Some(completion)
         }
     };
@@ -287,193 +263,140 @@ fn argument(
     })
 }
 
-fn messages(
-    section: &OpenSection<'_>,
-    routes: RoutesOfFile<'_>,
-    used: &mut UsedArguments,
-) -> Option<Vec<ParsedPart>> {
-    let report = section.value.context.report;
-    let help = "write `messages: [{ user: \"…\" }]`";
-    let Some(node) = section.get("messages") else {
-        section.missing("a prompt has no `messages`".to_owned(), help);
-        return None;
-    };
-    let Kind::List(items) = &node.kind else {
-        report.error(
-            Code::WrongType.at_span(node.span),
-            format!("`messages` must be a list, found {}", node.found()),
-            help,
-        );
-        return None;
-    };
-    if items.is_empty() {
-        report.error(Code::EmptyValue.at_span(node.span), "`messages` is an empty list", help);
-        return None;
-    }
-    let parts: Vec<ParsedPart> = items.iter().flat_map(|item| message(report, routes, item, used)).collect();
-    let mut fetched = parts.iter().filter(|part| part.template.is_fetched());
-    for (parts, limit, what) in [
-        (parts.get(Prompt::PART_LIMIT), Prompt::PART_LIMIT, "blocks"),
-        (fetched.nth(Prompt::FETCH_LIMIT), Prompt::FETCH_LIMIT, "blocks that are fetched"),
-    ] {
-        if let Some(part) = parts {
+impl Setting for Messages {
+    const KIND: ValueKind = ValueKind::List(&MessageSettings::KIND);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let help = "write `messages: [{ user: \"…\" }]`";
+        let Some(items) = value.node.as_list() else {
+            return value.reject_kind("a list", Some(help.to_owned()));
+        };
+        if items.is_empty() {
+            let invalid = Invalid::new("`messages` is an empty list", help);
+            return value.reject(invalid.with_code(Code::EmptyValue));
+        }
+        let message = |item| value.part(item, "a message", MessageSettings::KIND).with_span(item.span);
+        let messages = items.iter().filter_map(|item| MessageSettings::read(&message(item)).ok());
+        let contents = messages.filter_map(|message| message.user.or(message.assistant));
+        let parts: Vec<ParsedPart> = contents.flat_map(|MessageContent(parts)| parts).collect();
+        let mut fetched = parts.iter().filter(|part| part.template.is_fetched());
+        for (first_excess, limit, what) in [
+            (parts.get(Prompt::PART_LIMIT), Prompt::PART_LIMIT, "blocks"),
+            (fetched.nth(Prompt::FETCH_LIMIT), Prompt::FETCH_LIMIT, "blocks that are fetched"),
+        ] {
+            let Some(part) = first_excess else { continue };
             let message = format!("a prompt can have at most {limit} {what}");
-            report.error(
-                Code::TooMany.at_span(part.span),
-                message,
-                "combine some of them, or move some to another prompt",
-            );
+            let help = "combine some of them, or move some to another prompt";
+            value.context.report.error(Code::TooMany.at_span(part.span), message, help);
         }
+        Ok(Self(parts))
     }
-    Some(parts)
 }
 
-/// Parses the parts of a message; reports those with errors and omits them.
-fn message(
-    report: &Report<'_>,
-    routes: RoutesOfFile<'_>,
-    node: &Node,
-    used: &mut UsedArguments,
-) -> Vec<ParsedPart> {
-    let Some(section) = open::<MessageSettings>(report, node.span, node) else { return Vec::new() };
-    let roles = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
-    let mut roles = roles.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
-    let Some((role, entry)) = roles.next() else {
-        section.missing("a message needs a role".to_owned(), "write `- user: …`, or `- assistant: …`");
-        return Vec::new();
-    };
-    if let Some((_, other)) = roles.next() {
-        let help = "write `- user: …`, and another `- assistant: …`";
-        report.error(Code::TooMany.at_span(other.key.span), "a message must have one role, found two", help);
-        return Vec::new();
-    }
-    let value = &entry.value;
-    match &value.kind {
-        Kind::List(items) if items.is_empty() => {
-            report.error(
-                Code::EmptyValue.at_span(value.span),
-                "the message is an empty list",
-                "write a string, or `[{ text: … }]`",
-            );
-            Vec::new()
-        }
-        Kind::List(items) => {
-            items.iter().filter_map(|item| block(report, routes, item, item.span, role, used)).collect()
-        }
-        Kind::Map(_) => block(report, routes, value, entry.key.span, role, used).into_iter().collect(),
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
-            let what = format!("`{}`", entry.key.text);
-            let text = template(report, value, &what, used);
-            let part = text.map(|text| ParsedPart {
-                template: PartTemplate {
-                    role,
-                    part: PartContent::Text(text),
-                    annotations: None,
-                    last_modified: None,
-                },
-                span: value.span,
-                call: None,
-            });
-            part.into_iter().collect()
+impl MessageSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        match (section.entry("user"), section.entry("assistant")) {
+            (None, None) => {
+                let help = "write `- user: …`, or `- assistant: …`";
+                Err(section.missing("a message needs a role".to_owned(), help))
+            }
+            (Some(_), Some(other)) => {
+                let (at, message) = (other.key.span, "a message must have one role, found two");
+                let help = "write `- user: …`, and another `- assistant: …`";
+                Err(section.reject_at(Code::TooMany.at_span(at), message, help))
+            }
+            _ => Ok(()),
         }
     }
 }
 
-fn block(
-    report: &Report<'_>,
-    routes: RoutesOfFile<'_>,
-    node: &Node,
-    place: SourceSpan,
-    role: Role,
-    used: &mut UsedArguments,
-) -> Option<ParsedPart> {
-    let section = open::<BlockSettings>(report, place, node)?;
-    let read = BlockSettings::read_fields(&section, None);
-    let (annotations, last_modified) = match section.entry("annotations") {
-        Some(entry) => read_in_scope::<content::BlockAnnotations>(report, entry, &NAMES, used)?.into(),
-        None => (None, None),
-    };
+impl Setting for MessageContent {
+    const KIND: ValueKind =
+        ValueKind::Either(&[ValueKind::Text, BlockSettings::KIND, ValueKind::List(&BlockSettings::KIND)]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let is_assistant = value.key.is_some_and(|key| key.name == "assistant");
+        let role = if is_assistant { Role::Assistant } else { Role::User };
+        let parts = match &value.node.kind {
+            Kind::List(items) if items.is_empty() => {
+                let invalid =
+                    Invalid::new("the message is an empty list", "write a string, or `[{ text: … }]`");
+                return value.reject(invalid.with_code(Code::EmptyValue));
+            }
+            Kind::List(items) => {
+                let block = |item| value.part(item, value.name, BlockSettings::KIND).with_span(item.span);
+                items.iter().filter_map(|item| part(&block(item), role).ok()).collect()
+            }
+            Kind::Map(_) => vec![part(value, role)?],
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
+                let part = PartContent::Text(Template::read(value)?);
+                let template = PartTemplate { role, part, annotations: None, last_modified: None };
+                let span = value.node.span;
+                vec![ParsedPart { template, span, uri_span: span, call: None }]
+            }
+        };
+        Ok(Self(parts))
+    }
+}
+
+impl BlockSettings {
     const KINDS: [&str; 4] = ["text", "route", "resource", "resource_link"];
-    let kinds: Vec<_> = KINDS.into_iter().filter_map(|name| section.entry(name)).collect();
-    let [one] = kinds[..] else {
-        let help = "write `- text: …`, and another `-` for the next block";
-        match kinds.get(1) {
-            None => {
-                section.missing("a block of a message has no content".to_owned(), help);
+
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        content::check_one_kind(section, &Self::KINDS, "a block of a message")?;
+        match Self::KINDS.into_iter().find(|kind| section.entry(kind).is_some()) {
+            Some(kind) if kind != "route" && section.entry("args").is_some() => {
+                Err(section.conflict("args", kind))
             }
-            Some(second) => {
-                report.error(
-                    Code::ConflictingKeys.at_span(second.key.span),
-                    "a block of a message must have one kind of content, found several",
-                    help,
-                );
-            }
+            _ => Ok(()),
         }
-        return None;
-    };
-    let kind = one.key.text.as_str();
-    if kind != "route" && section.get("args").is_some() {
-        section.conflict("args", kind);
     }
-    read.ok()?;
+}
+
+/// Parses a block of a message.
+fn part(value: &Cursor<'_>, role: Role) -> Checked<ParsedPart> {
+    let BlockSettings { text, resource, resource_link, annotations, .. } = BlockSettings::read(value)?;
+    let text_of = |media_type: Option<MediaType>| media_type.map(|MediaType(text)| text);
     let mut call = None;
-    let part = match kind {
-        "text" => PartContent::Text(template(report, &one.value, "`text`", used)?),
-        "route" => {
-            let (route, written) = route_calls::read(report, node, used)?;
-            call = Some(written);
+    let part = match (text, resource, resource_link) {
+        (Some(text), ..) => PartContent::Text(text),
+        (_, Some(ResourceSettings { uri, text: Some(text), media_type }), _) => {
+            let media_type = text_of(media_type).or_else(|| Some("text/plain".to_owned()));
+            PartContent::Resource { uri, media_type, text }
+        }
+        (_, Some(ResourceSettings { uri, .. }), _) => PartContent::Read(uri),
+        (.., Some(content::ResourceLink { uri, name, description, media_type })) => {
+            PartContent::ResourceLink { uri, name, description, media_type: text_of(media_type) }
+        }
+        (None, None, None) => {
+            let mut used = Scope::from_cursor(value).used.borrow_mut();
+            let read = route_calls::read(value.context.report, value.node, &mut used);
+            let (route, unchecked) = value.checked(read)?;
+            call = Some(unchecked);
             PartContent::Route(route)
         }
-        "resource" if one.value.as_text().is_some() => {
-            resource_of_route(report, &one.value, template(report, &one.value, "`resource`", used)?, routes)?
-        }
-        "resource" => {
-            let ResourceSettings { uri, text, media_type } = read_in_scope(report, one, &NAMES, used)?;
-            let media_type = media_type.map_or_else(|| "text/plain".to_owned(), |MediaType(text)| text);
-            match text {
-                Some(text) => PartContent::Resource { uri, media_type: Some(media_type), text },
-                None => resource_of_route(report, one.value.get("uri")?, uri, routes)?,
-            }
-        }
-        _ => {
-            let content::ResourceLink { uri, name, description, media_type } =
-                read_in_scope(report, one, &NAMES, used)?;
-            let media_type = media_type.map(|MediaType(text)| text);
-            PartContent::ResourceLink { uri, name, description, media_type }
-        }
     };
+    let (annotations, last_modified) = annotations.map(Into::into).unwrap_or_default();
+    let content = BlockSettings::KINDS.into_iter().find_map(|kind| value.node.get(kind));
+    let content = content.unwrap_or(value.node);
     let template = PartTemplate { role, part, annotations, last_modified };
-    Some(ParsedPart { template, span: one.value.span, call })
+    let uri_span = content.get("uri").unwrap_or(content).span;
+    Ok(ParsedPart { template, span: content.span, uri_span, call })
 }
 
-/// Embedded resource. A literal URI must be that of a resource; a template is checked at the call.
-fn resource_of_route(
-    report: &Report<'_>,
-    node: &Node,
-    uri: Template,
-    routes: RoutesOfFile<'_>,
-) -> Option<PartContent> {
+/// Checks that the literal URI of an embedded resource is that of a route. A template is checked at the call.
+fn check_resource(report: &Report<'_>, routes: RoutesOfFile<'_>, part: &ParsedPart) {
+    let PartContent::Read(uri) = &part.template.part else { return };
+    let uri = uri.source();
     let resources = || routes.parsed.iter().filter_map(|file| file.route.resource.as_ref());
-    let is_known = |uri: &str| resources().any(|resource| resource.uri.arguments_of(uri).is_some());
+    let is_known = || resources().any(|resource| resource.uri.arguments_of(uri).is_some());
     let all_parsed = routes.parsed.len() == routes.entries.len();
-    if all_parsed && !uri.source().contains("{{") && !uri.source().contains("{%") && !is_known(uri.source()) {
-        let message = format!("no route has a resource with the URI `{}`", uri.source());
-        let help =
-            suggest::help(uri.source(), "known URIs", resources().map(|resource| resource.uri.as_str()));
-        report.error(
-            Code::UnknownResource.at_span(node.span),
-            message,
-            help.unwrap_or_else(|| "write its content as `text: …`".to_owned()),
-        );
-        return None;
+    if all_parsed && !is_template(uri) && !is_known() {
+        let message = format!("no route has a resource with the URI `{uri}`");
+        let help = suggest::help(uri, "known URIs", resources().map(|resource| resource.uri.as_str()))
+            .unwrap_or_else(|| "write its content as `text: …`".to_owned());
+        report.error(Code::UnknownResource.at_span(part.uri_span), message, help);
     }
-    Some(PartContent::Read(uri))
-}
-
-fn template(report: &Report<'_>, node: &Node, what: &str, used: &mut UsedArguments) -> Option<Template> {
-    let template = language::template(report, node, what, &NAMES)?;
-    used.add_template(report, &template, node.span);
-    Some(template)
 }
 
 /// Allowed values (`enum`, `const`, boolean) that the called route's input schema lists for a prompt argument
