@@ -5,22 +5,14 @@ use serde_json::{Map, Value, json};
 use settings_derive::Section as DeriveSection;
 
 use crate::{
-    config::{
-        report::Report,
-        section::cursor,
-        tree::{Entry, Kind, Node},
-    },
+    config::tree::{Entry, Kind, Node},
     route::{FormError, InputForm},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        value::{read_one_of, text_of},
+        value::{Named, read_one_of, text_of},
     },
 };
-
-/// Kinds of values that `fields` accepts.
-pub(super) const KIND: ValueKind =
-    ValueKind::Map(&ValueKind::Either(&[FieldType::KIND, FieldSettings::KIND]));
 
 /// A field of a form.
 #[derive(DeriveSection)]
@@ -50,12 +42,9 @@ impl FieldSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let multiple = section.get("multiple").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
         if multiple && section.get("choices").is_none() {
+            let at = Code::RequiresKey.at_span(section.value.place);
             let message = "`multiple` has no effect without `choices`";
-            return Err(section.reject_at(
-                Code::RequiresKey.at_span(section.value.place),
-                message,
-                "write `choices: [a, b]`",
-            ));
+            return Err(section.reject_at(at, message, "write `choices: [a, b]`"));
         }
         Ok(())
     }
@@ -64,29 +53,25 @@ impl FieldSettings {
 /// Type of a form field, with `?` if it is optional.
 struct FieldType(&'static str);
 
+impl FieldType {
+    const WORDS: &'static [&'static str] = [
+        ["string", "string?"],
+        ["integer", "integer?"],
+        ["number", "number?"],
+        ["boolean", "boolean?"],
+        ["email", "email?"],
+        ["uri", "uri?"],
+        ["date", "date?"],
+        ["date-time", "date-time?"],
+    ]
+    .as_flattened();
+}
+
 impl Setting for FieldType {
-    const KIND: ValueKind = ValueKind::Word(&[
-        "string",
-        "string?",
-        "integer",
-        "integer?",
-        "number",
-        "number?",
-        "boolean",
-        "boolean?",
-        "email",
-        "email?",
-        "uri",
-        "uri?",
-        "date",
-        "date?",
-        "date-time",
-        "date-time?",
-    ]);
+    const KIND: ValueKind = ValueKind::Word(Self::WORDS);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let ValueKind::Word(words) = Self::KIND else { return value.reject_kind("a type", None) };
-        read_one_of(value, words).map(Self)
+        read_one_of(value, Self::WORDS).map(Self)
     }
 }
 
@@ -109,109 +94,100 @@ impl Setting for Choices {
             _ => ("enum", Vec::<String>::read(value)?.into_iter().map(Value::from).collect()),
         };
         if values.is_empty() {
-            return value.reject(
-                Invalid::new("`choices` is empty", "write `choices: [a, b]`").with_code(Code::EmptyValue),
-            );
+            let invalid = Invalid::new("`choices` is empty", "write `choices: [a, b]`");
+            return value.reject(invalid.with_code(Code::EmptyValue));
         }
         Ok(Self(keyword, values))
     }
 }
 
-/// Parses `fields`: each is a type or a map.
-pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<InputForm> {
-    let Some(entries) = entry.value.as_map() else {
-        let message = format!("`fields` must be a map of names, found {}", entry.value.found());
-        report.error(
-            Code::WrongType.at_span(entry.value.span),
-            message,
-            "write `fields: { name: string, age: integer? }`",
-        );
-        return None;
-    };
-    let before = report.errors();
-    let (mut properties, mut required) = (Map::new(), Vec::new());
-    for Entry { key, value } in entries {
-        let read = match &value.kind {
-            Kind::Map(_) => field(&cursor(report, key.span, value, "a field", FieldSettings::KIND)),
-            _ => {
-                let name = format!("the type of `{}`", key.text);
-                let word = FieldType::read(&cursor(report, key.span, value, &name, FieldType::KIND));
-                word.map(|FieldType(word)| typed(word))
+/// Schema of a field, and whether the field may be omitted.
+struct FormField {
+    schema: Value,
+    is_optional: bool,
+}
+
+impl FormField {
+    fn of_type(word: &str) -> Self {
+        let name = word.trim_end_matches('?');
+        let schema = match name {
+            "email" | "uri" | "date" | "date-time" => json!({ "type": "string", "format": name }),
+            _ => json!({ "type": name }),
+        };
+        Self { schema, is_optional: word.ends_with('?') }
+    }
+}
+
+/// Parses a field: its type, or a map.
+impl Setting for FormField {
+    const KIND: ValueKind = ValueKind::Either(&[FieldType::KIND, FieldSettings::KIND]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        if value.node.as_map().is_none() {
+            let name = format!("the type of {}", value.name);
+            let FieldType(word) = FieldType::read(&value.part(value.node, &name, FieldType::KIND))?;
+            return Ok(Self::of_type(word));
+        }
+        let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
+            FieldSettings::read(value)?;
+        let word = r#type.map(|FieldType(word)| word);
+        let mut field = Self::of_type(word.unwrap_or("string"));
+        field.is_optional |= optional;
+        let mut keywords =
+            vec![("title", title.map(Value::from)), ("description", description.map(Value::from))];
+        if let Some(Choices(keyword, values)) = choices {
+            if word.is_some_and(|word| !word.starts_with("string")) {
+                let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
+                let invalid = Invalid::new("`choices` requires the type `string`", "remove `type`");
+                return value.reject_at(span, invalid.with_code(Code::ConflictingKeys));
             }
-        };
-        let Ok((schema, optional)) = read else { continue };
-        if !optional {
-            required.push(Value::from(key.text.as_str()));
+            let (keyword, schema) = match (keyword, multiple) {
+                ("enum", false) => ("enum", values.into()),
+                ("enum", true) => ("items", json!({ "type": "string", "enum": values })),
+                (_, false) => ("oneOf", values.into()),
+                (_, true) => ("items", json!({ "anyOf": values })),
+            };
+            keywords.extend([(keyword, Some(schema)), ("type", multiple.then(|| "array".into()))]);
         }
-        properties.insert(key.text.clone(), schema.into());
+        keywords.push(("default", default));
+        for (keyword, schema) in keywords {
+            if let Some(schema) = schema {
+                field.schema[keyword] = schema;
+            }
+        }
+        Ok(field)
     }
-    if report.errors() > before {
-        return None;
-    }
-    let mut document = Map::new();
-    document.insert("properties".into(), properties.into());
-    document.insert("required".into(), required.into());
-    form_of(report, &entry.value, &document, true)
 }
 
-/// Schema of a type, and whether the field is optional.
-fn typed(word: &str) -> (Map<String, Value>, bool) {
-    let name = word.trim_end_matches('?');
-    let mut schema = Map::new();
-    match name {
-        "email" | "uri" | "date" | "date-time" => {
-            schema.insert("type".into(), "string".into());
-            schema.insert("format".into(), name.into());
+/// Parses `fields`.
+impl Setting for InputForm {
+    const KIND: ValueKind = Named::<FormField>::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        if value.node.as_map().is_none() {
+            let help = "write `fields: { name: string, age: integer? }`";
+            return value.reject_kind("a map of names", Some(help.to_owned()));
         }
-        _ => {
-            schema.insert("type".into(), name.into());
-        }
+        let Named(fields) = Named::<FormField>::read(value)?;
+        let required = fields.iter().filter(|(_, field)| !field.is_optional).map(|(name, _)| name.as_str());
+        let required: Value = required.collect();
+        let properties: Value = fields.into_iter().map(|(name, field)| (name, field.schema)).collect();
+        let document = [("properties", properties), ("required", required)];
+        let document = document.map(|(keyword, schema)| (keyword.to_owned(), schema)).into_iter().collect();
+        compile(value, &document, "/properties")
     }
-    (schema, word.ends_with('?'))
 }
 
-/// Schema of a field, and whether it is optional.
-fn field(value: &Cursor<'_>) -> Checked<(Map<String, Value>, bool)> {
-    let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
-        FieldSettings::read(value)?;
-    let word = r#type.map(|FieldType(word)| word);
-    let (mut schema, may_be_missing) = typed(word.unwrap_or("string"));
-    schema.extend(title.map(|title| ("title".to_owned(), title.into())));
-    schema.extend(description.map(|description| ("description".to_owned(), description.into())));
-    if let Some(Choices(keyword, values)) = choices {
-        if word.is_some_and(|word| !word.starts_with("string")) {
-            let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
-            return value.reject_at(
-                span,
-                Invalid::new("`choices` requires the type `string`", "remove `type`")
-                    .with_code(Code::ConflictingKeys),
-            );
-        }
-        match (keyword, multiple) {
-            ("enum", false) => schema.insert("enum".into(), values.into()),
-            ("enum", true) => schema.insert("items".into(), json!({ "type": "string", "enum": values })),
-            (_, false) => schema.insert("oneOf".into(), values.into()),
-            (_, true) => schema.insert("items".into(), json!({ "anyOf": values })),
-        };
-        if multiple {
-            schema.insert("type".into(), "array".into());
-        }
-    }
-    schema.extend(default.map(|default| ("default".to_owned(), default)));
-    Ok((schema, may_be_missing || optional))
+/// Parses `schema`.
+pub(super) fn read_schema(value: &Cursor<'_>) -> Checked<Option<InputForm>> {
+    let document = value.node.as_map().map(Node::entries_to_json).unwrap_or_default();
+    compile(value, &document, "").map(Some)
 }
 
-/// Compiles a form. If the schema was generated from `fields`, errors point to those.
-pub(super) fn form_of(
-    report: &Report<'_>,
-    node: &Node,
-    document: &Map<String, Value>,
-    made: bool,
-) -> Option<InputForm> {
-    InputForm::compile(document)
-        .map_err(|FormError { message, pointer, help }| {
-            let pointer = if made { pointer.replacen("/properties", "", 1) } else { pointer };
-            report.error(Code::InvalidForm.at_span(node.at_pointer(&pointer).span), message, help);
-        })
-        .ok()
+/// Compiles a form. `generated` is the part of JSON Pointers to its schema that the file does not have.
+fn compile(value: &Cursor<'_>, document: &Map<String, Value>, generated: &str) -> Checked<InputForm> {
+    InputForm::compile(document).or_else(|FormError { message, pointer, help }| {
+        let place = value.node.at_pointer(&pointer.replacen(generated, "", 1)).span;
+        value.reject_at(place, Invalid::new(message, help).with_code(Code::InvalidForm))
+    })
 }

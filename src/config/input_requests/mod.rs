@@ -13,12 +13,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     code::Code,
-    language,
     report::Report,
+    request::NAMES,
     schemas::{InputResponseUse, UsedArguments},
+    section::read_in_scope,
     source::SourceSpan,
     suggest,
-    tree::{Kind, Node},
+    tree::{Entry, Node},
 };
 use crate::{
     route::{
@@ -32,11 +33,6 @@ use input_request::InputRequestSettings;
 
 /// Kinds of values that `input_requests` accepts: one round, or a list of rounds.
 pub(super) const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Map(&InputRequestSettings::KIND));
-
-/// Names that the templates of an input request may use.
-const NAMES: [&str; 2] = ["args", "input_responses"];
-/// Name of the response to `confirm`.
-const CONFIRM: &str = "confirm";
 
 /// Parsed input requests. Forms for arguments are compiled once the input schema is known.
 #[derive(Default)]
@@ -63,36 +59,38 @@ pub(super) fn read(
     let before = report.errors();
     let mut parsed = ParsedInputRequests { timeout, ..ParsedInputRequests::default() };
     if let Some(entry) = section.entry("input_requests") {
-        let rounds = match &entry.value.kind {
-            Kind::List(rounds) => rounds.as_slice(),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
-                std::slice::from_ref(&entry.value)
-            }
-        };
-        for round in rounds {
-            parsed.read_round(report, round, used);
-        }
+        entry.value.one_or_more().iter().for_each(|round| parsed.read_round(report, round, used));
     }
     if let Some(entry) = section.entry("confirm") {
-        let place = entry.key.span;
-        match template(report, &entry.value, "`confirm`", used) {
-            Some(message) => parsed.add(report, place, vec![confirmation(message)]),
-            None => return None,
-        }
+        let message: Template = read_with_optional_arguments(report, entry, used)?;
+        // A form without fields.
+        let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
+        let request =
+            InputRequestTemplate { name: entry.key.text.clone(), when: None, optional: false, kind };
+        parsed.add(report, entry.key.span, vec![request]);
     }
     (report.errors() == before).then_some(parsed)
 }
 
-/// Input request of `confirm`: a form without fields.
-fn confirmation(message: Template) -> InputRequestTemplate {
-    let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
-    InputRequestTemplate {
-        name: CONFIRM.to_owned(),
-        when: None,
-        optional: false,
-        gives_arguments: false,
-        kind,
-    }
+/// Parses a setting whose templates may use arguments and earlier responses. The arguments remain optional:
+/// without one, the request is not sent.
+fn read_with_optional_arguments<T: Setting>(
+    report: &Report<'_>,
+    entry: &Entry,
+    used: &mut UsedArguments,
+) -> Option<T> {
+    let mut own = UsedArguments::default();
+    let read = read_in_scope(report, entry, &NAMES, &mut own);
+    used.all |= own.all;
+    own.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
+    used.answers.extend(own.answers);
+    read
+}
+
+fn report_duplicate(report: &Report<'_>, span: SourceSpan, name: &str) {
+    let message = format!("duplicate input request `{name}`");
+    let help = "rename one: templates find the response by this name";
+    report.error(Code::DuplicateValue.at_span(span), message, help);
 }
 
 impl ParsedInputRequests {
@@ -109,29 +107,20 @@ impl ParsedInputRequests {
     fn read_round(&mut self, report: &Report<'_>, node: &Node, used: &mut UsedArguments) {
         let Some(entries) = node.as_map() else {
             let message = format!("a round of input requests must be a map of names, found {}", node.found());
-            return report.error(
-                Code::WrongType.at_span(node.span),
-                message,
-                "write `input_requests: { NAME: { message: \"…\" } }`",
-            );
+            let help = "write `input_requests: { NAME: { message: \"…\" } }`";
+            return report.error(Code::WrongType.at_span(node.span), message, help);
         };
         let mut round = Vec::new();
         for entry in entries {
-            let index = round.len();
-            if let Some((request, names)) = input_request::read(report, entry, used) {
-                if !names.is_empty() {
-                    self.argument_requests.push(ArgumentRequest { round: self.rounds.len(), index, names });
-                }
-                if self.names().any(|known| known == request.name) {
-                    let message = format!("duplicate input request `{}`", request.name);
-                    report.error(
-                        Code::DuplicateValue.at_span(entry.key.span),
-                        message,
-                        "rename one: templates find the response by this name",
-                    );
-                }
-                round.push(request);
+            let Some((request, names)) = input_request::read(report, entry, used) else { continue };
+            if !names.is_empty() {
+                let (round, index) = (self.rounds.len(), round.len());
+                self.argument_requests.push(ArgumentRequest { round, index, names });
             }
+            if self.names().any(|known| known == request.name) {
+                report_duplicate(report, entry.key.span, &request.name);
+            }
+            round.push(request);
         }
         let place = entries.first().map_or(node.span, |entry| entry.key.span);
         self.add(report, place, round);
@@ -139,12 +128,7 @@ impl ParsedInputRequests {
 
     fn add(&mut self, report: &Report<'_>, place: SourceSpan, round: InputRound) {
         if let Some(twice) = round.iter().find(|request| self.names().any(|known| known == request.name)) {
-            let message = format!("duplicate input request `{}`", twice.name);
-            return report.error(
-                Code::DuplicateValue.at_span(place),
-                message,
-                "rename one: templates find the response by this name",
-            );
+            return report_duplicate(report, place, &twice.name);
         }
         if self.names().count() + round.len() > InputRequests::INPUT_REQUEST_LIMIT {
             let message = format!("more than {} input requests", InputRequests::INPUT_REQUEST_LIMIT);
@@ -157,40 +141,29 @@ impl ParsedInputRequests {
     pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<InputRequests> {
         let before = report.errors();
         for ArgumentRequest { round, index, names } in &self.argument_requests {
-            let document = input.document();
-            let (properties, required) = (document.get("properties"), document.get("required"));
-            let is_required = |name: &str| {
-                required
-                    .and_then(Value::as_array)
-                    .is_some_and(|names| names.iter().any(|other| other == name))
-            };
+            let properties = input.document().get("properties").and_then(Value::as_object);
+            let required = input.document().get("required").and_then(Value::as_array);
             let mut wanted = Map::new();
             for (name, span) in names {
                 let Some(property) = properties.and_then(|properties| properties.get(name)) else {
-                    let known = properties.and_then(Value::as_object).into_iter().flatten();
-                    let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
+                    let known: Vec<&str> =
+                        properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
                     let help = suggest::help(name, "known arguments", known);
-                    report.error(
-                        Code::UnknownArgument.at_span(*span),
-                        format!("unknown argument `{name}`"),
-                        help,
-                    );
+                    let message = format!("unknown argument `{name}`");
+                    report.error(Code::UnknownArgument.at_span(*span), message, help);
                     continue;
                 };
-                if is_required(name) {
-                    let message = format!("the input request is never sent: `input` requires `{name}`");
-                    report.error(
-                        Code::InputRequestNeverSent.at_span(*span),
-                        message,
-                        "remove it from `required`: it is requested if it is missing",
-                    );
-                } else if property.get("default").is_some() {
-                    let message = format!("the input request is never sent: `{name}` has a default");
-                    report.error(
-                        Code::InputRequestNeverSent.at_span(*span),
-                        message,
-                        "remove the default from `input`",
-                    );
+                let never = if required.into_iter().flatten().any(|other| other == name.as_str()) {
+                    let help = "remove it from `required`: it is requested if it is missing";
+                    Some((format!("`input` requires `{name}`"), help))
+                } else {
+                    let has_default = property.get("default").is_some();
+                    has_default
+                        .then(|| (format!("`{name}` has a default"), "remove the default from `input`"))
+                };
+                if let Some((why, help)) = never {
+                    let message = format!("the input request is never sent: {why}");
+                    report.error(Code::InputRequestNeverSent.at_span(*span), message, help);
                 }
                 wanted.insert(name.clone(), property.clone());
             }
@@ -198,23 +171,19 @@ impl ParsedInputRequests {
             let document = json!({ "properties": wanted, "required": all });
             let Value::Object(document) = document else { continue };
             match InputForm::compile(&document) {
-                Ok(made) => {
+                Ok(compiled) => {
                     if let InputRequestKindTemplate::Form { form, .. } = &mut self.rounds[*round][*index].kind
                     {
-                        *form = made;
+                        *form = compiled;
                     }
                 }
                 Err(error) => {
                     let name = error.pointer.split('/').nth(2).unwrap_or_default();
                     let place = names.iter().find(|(known, _)| known == name).or_else(|| names.first());
-                    if let Some((name, span)) = place {
-                        let message = format!("a form can't have the argument `{name}`: {error}");
-                        report.error(
-                            Code::InvalidForm.at_span(*span),
-                            message,
-                            "request its parts with `fields`, and build the argument in the request",
-                        );
-                    }
+                    let Some((name, span)) = place else { continue };
+                    let message = format!("a form can't have the argument `{name}`: {error}");
+                    let help = "request its parts with `fields`, and build the argument in the request";
+                    report.error(Code::InvalidForm.at_span(*span), message, help);
                 }
             }
         }
@@ -241,31 +210,8 @@ pub(super) fn report_unknown_input_responses<'a>(
             )),
             _ => suggest::help(name, "known input requests", names.iter().copied()),
         };
-        report.in_context(answer.context.clone(), || {
-            report.error(
-                Code::UndeclaredArgument.at_span(answer.span),
-                format!("there is no input response `{name}`"),
-                help,
-            );
-        });
-    }
-}
-
-fn template(report: &Report<'_>, node: &Node, what: &str, used: &mut UsedArguments) -> Option<Template> {
-    let template = language::template(report, node, what, &NAMES)?;
-    record_uses(report, &template, node.span, used);
-    Some(template)
-}
-
-/// Records the arguments and input responses that a template uses.
-fn record_uses(report: &Report<'_>, template: &Template, span: SourceSpan, used: &mut UsedArguments) {
-    used.add_input_responses(report, template, span);
-    match language::arguments_of(template) {
-        None => used.all = true,
-        Some(arguments) => {
-            for (name, _) in arguments {
-                used.add(&name, true, language::span_of_name(report, span, &name));
-            }
-        }
+        let message = format!("there is no input response `{name}`");
+        let at = Code::UndeclaredArgument.at_span(answer.span);
+        report.in_context(answer.context.clone(), || report.error(at, message, help));
     }
 }

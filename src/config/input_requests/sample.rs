@@ -4,13 +4,9 @@ use crate::settings::code::Code;
 use settings_derive::Section as DeriveSection;
 
 use crate::{
-    config::{
-        section::ReadElsewhere,
-        tree::{Kind, Node},
-    },
     settings::{
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
+        section::{Checked, Cursor, OpenSection, Setting},
     },
     translate::{SamplingRequestTemplate, SamplingRole, Template},
 };
@@ -41,14 +37,28 @@ struct SampleSettings {
 
 /// Message of one role.
 #[derive(DeriveSection)]
-#[section(name = "a message", id = "message")]
+#[section(name = "a message", id = "message", check_keys = Self::check_keys)]
 struct MessageSettings {
     /// Message of the user: a template.
-    #[key(kind = ValueKind::Text)]
-    user: ReadElsewhere,
+    user: Option<Template>,
     /// Message of the model: a template.
-    #[key(kind = ValueKind::Text)]
-    assistant: ReadElsewhere,
+    assistant: Option<Template>,
+}
+
+impl MessageSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        if section.entry("user").is_some() != section.entry("assistant").is_some() {
+            return Ok(());
+        }
+        let at = Code::ConflictingKeys.at_span(section.value.node.span);
+        let help = "write `- user: \"…\"`, and another `- assistant: \"…\"`";
+        Err(section.reject_at(at, "a message must have one role", help))
+    }
+
+    fn template(self) -> Option<(SamplingRole, Template)> {
+        let user = self.user.map(|template| (SamplingRole::User, template));
+        user.or(self.assistant.map(|template| (SamplingRole::Assistant, template)))
+    }
 }
 
 /// Messages of a sampling request: one text of the user, or a list.
@@ -58,29 +68,12 @@ impl Setting for Messages {
     const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::List(&MessageSettings::KIND)]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match &value.node.kind {
-            Kind::List(items) if !items.is_empty() => {
-                let read: Vec<_> = items.iter().map(|item| message(value, item)).collect();
-                read.into_iter().collect::<Checked<_>>().map(Self)
-            }
-            _ => Ok(Self(vec![(SamplingRole::User, Template::read(value)?)])),
+        if value.node.as_list().is_none_or(<[_]>::is_empty) {
+            return Ok(Self(vec![(SamplingRole::User, Template::read(value)?)]));
         }
+        let messages = Vec::<MessageSettings>::read(value)?;
+        Ok(Self(messages.into_iter().filter_map(MessageSettings::template).collect()))
     }
-}
-
-fn message(value: &Cursor<'_>, item: &Node) -> Checked<(SamplingRole, Template)> {
-    let item = value.part(item, "a message", MessageSettings::KIND).with_span(item.span);
-    let section = OpenSection::open(&item, MessageSettings::keys())?;
-    let (speaker, name, entry) = match (section.entry("user"), section.entry("assistant")) {
-        (Some(entry), None) => (SamplingRole::User, "`user`", entry),
-        (None, Some(entry)) => (SamplingRole::Assistant, "`assistant`", entry),
-        _ => {
-            let help = "write `- user: \"…\"`, and another `- assistant: \"…\"`";
-            return item
-                .reject(Invalid::new("a message must have one role", help).with_code(Code::ConflictingKeys));
-        }
-    };
-    Ok((speaker, Template::read(&item.member(entry, name, ValueKind::Text))?))
 }
 
 impl Setting for SamplingRequestTemplate {
