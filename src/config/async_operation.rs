@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Method, Uri, uri::PathAndQuery};
+use http::uri::PathAndQuery;
 use settings_derive::Section as DeriveSection;
 
 use super::{
@@ -11,16 +11,12 @@ use super::{
     report::Report,
     request::{self, METHODS, Upstreams},
     response::valid_part,
-    schemas::UsedArguments,
-    section::{ReadElsewhere, cursor, in_scope},
-    tree::{Entry, Node},
-    upstreams::UpstreamFile,
+    schemas::{ArgumentUse, UsedArguments},
+    section::{ReadElsewhere, read_in_scope},
+    tree::Entry,
 };
 use crate::{
-    route::{
-        AsyncOperationRule, CancelRule, HttpTemplate, OperationLocationRule, RequestTemplate, TaskRule,
-        UpstreamName,
-    },
+    route::{AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule, UpstreamName},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
@@ -82,22 +78,20 @@ struct AsyncOperationSettings {
 impl AsyncOperationSettings {
     /// Checks that `id` and `status` are set together.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let (place, message, help) = match (section.entry("id"), section.entry("status")) {
+        let (at, message, help) = match (section.entry("id"), section.entry("status")) {
+            // An unknown key is probably the missing one, misspelled.
+            _ if section.has_unknown_keys => return Ok(()),
             (Some(id), None) => (
-                id.key.span,
+                id,
                 "`id` has no effect without `status`, the request that polls the operation",
                 "write `status: GET UPSTREAM/jobs/{job}`, or remove `id` to poll the `Location`",
             ),
             (None, Some(status)) => {
-                (status.key.span, "`status` needs `id`, the id of the operation that it polls", ID_HELP)
+                (status, "`status` needs `id`, the id of the operation that it polls", ID_HELP)
             }
             (None, None) | (Some(_), Some(_)) => return Ok(()),
         };
-        match section.has_unknown_keys {
-            // An unknown key is probably the missing one, misspelled.
-            true => Ok(()),
-            false => Err(section.reject_at(Code::MissingKey.at_span(place), message, help)),
-        }
+        Err(section.reject_at(Code::MissingKey.at_span(at.key.span), message, help))
     }
 }
 
@@ -132,132 +126,78 @@ pub(super) fn read(
     if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
         let name = file.settings.name();
         let message = format!("`async_operation` requires an HTTP upstream, and `{name}` has no `url`");
-        report.error(
-            Code::WrongUpstreamKind.at_span(entry.key.span),
-            message,
-            "remove it; a call may take up to `timeout`",
-        );
-        return None;
+        let help = "remove it; a call may take up to `timeout`";
+        return report.reject(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
     }
-    let base = file.and_then(base);
     if renamed::report_word(report, node, "route", "async_operation") {
         return None;
     }
     let named = ["id", "status"].iter().any(|name| node.get(name).is_some());
-    if let Some(argument) =
-        in_request.arguments.iter().find(|argument| named && argument.name == AsyncOperationRule::ARGUMENT)
-    {
-        let help = "rename the argument";
-        report.error(
-            Code::ReservedName.at_span(argument.span),
-            "`job` is reserved for the operation's id, and can't be an argument",
-            help,
-        );
-        return None;
+    let is_reserved = |argument: &&ArgumentUse| named && argument.name == AsyncOperationRule::ARGUMENT;
+    if let Some(argument) = in_request.arguments.iter().find(is_reserved) {
+        let message = "`job` is reserved for the operation's id, and can't be an argument";
+        return report.reject(Code::ReservedName.at_span(argument.span), message, "rename the argument");
     }
     let settings = match node.as_text() {
         Some("follow_location") => Some(AsyncOperationSettings::default()),
         Some(_) => {
-            let message =
-                format!("`async_operation` must be `follow_location` or a map, found {}", node.found());
             let help = "`follow_location` polls the `Location` of a 202 until the status is another one";
-            report.error(Code::WrongType.at_span(node.span), message, help);
-            return None;
+            return report.reject_type(node, "`async_operation` must be `follow_location` or a map", help);
         }
-        None => in_scope(&[], in_operation, |scope| {
-            let value =
-                cursor(report, entry.key.span, node, "`async_operation`", AsyncOperationSettings::KIND);
-            AsyncOperationSettings::read(&value.in_scope(scope))
-        }),
+        None => read_in_scope(report, entry, &[], in_operation),
     };
-    let mut reader = Requests { report, upstreams, upstream, named, in_request };
-    let status = node.entry("status").map(|entry| reader.read(entry));
-    let result = node.entry("result").map(|entry| reader.read(entry));
-    let cancel = node.entry("cancel").map(|entry| match method(&entry.value) {
-        Some(method) => Some(CancelRule::Method(method)),
-        None => reader.read(entry).map(CancelRule::Request),
-    });
-    let AsyncOperationSettings {
-        extract,
-        id,
-        done,
-        failed,
-        cancelled,
-        poll_interval,
-        progress,
-        total,
-        message,
-        task,
-        ..
-    } = settings?;
-    let location = match (id, valid_part(status)?) {
-        (Some(id), Some(status)) => OperationLocationRule::Named { id, status: Box::new(status) },
-        _ => OperationLocationRule::Location,
-    };
-    Some(AsyncOperationRule {
-        location,
-        extract: extract.map(|compiled| compiled.extract),
-        done,
-        failed,
-        cancelled,
-        task,
-        result: valid_part(result)?,
-        cancel: valid_part(cancel)?,
-        poll_interval,
-        progress,
-        total,
-        message,
-        base: base?,
-    })
-}
-
-/// Base URI of the route's upstream, against which a `Location` is resolved.
-fn base(upstream: &UpstreamFile) -> Option<Uri> {
-    upstream.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()
-}
-
-/// HTTP method, if the value is nothing else.
-fn method(node: &Node) -> Option<Method> {
-    let text = node.as_text()?;
-    METHODS.contains(&text).then(|| text.parse().ok())?
-}
-
-/// Parser for the requests of an operation: status, result, cancellation.
-struct Requests<'a, 'r, 'f> {
-    report: &'r Report<'f>,
-    upstreams: Upstreams<'a>,
-    upstream: Option<&'a UpstreamName>,
-    named: bool,
-    in_request: &'a mut UsedArguments,
-}
-
-impl Requests<'_, '_, '_> {
-    fn read(&mut self, entry: &Entry) -> Option<HttpTemplate> {
+    // Parses a request about an operation, and adds its arguments to those of the route.
+    let mut read_request = |entry: &Entry| {
         let mut used = UsedArguments::default();
-        let compiled = request::read(self.report, self.upstreams, &entry.value, entry.key.span, &mut used)?;
-        if self.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
+        let compiled = request::read(report, upstreams, &entry.value, entry.key.span, &mut used)?;
+        if upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
             let message = format!("`{}` uses another upstream than the request of the route", entry.key.text);
             let help = "an operation is polled at the upstream that started it";
-            self.report.error(Code::AsyncOperationUpstream.at_span(entry.value.span), message, help);
-            return None;
+            return report.reject(Code::AsyncOperationUpstream.at_span(entry.value.span), message, help);
         }
         for argument in &used.arguments {
             if argument.name != AsyncOperationRule::ARGUMENT {
-                self.in_request.add_for(argument, None);
-            } else if !self.named {
-                self.report.error(
-                    Code::UndeclaredArgument.at_span(argument.span),
-                    "`{job}` needs `id`, the id of the operation",
-                    ID_HELP,
-                );
-                return None;
+                in_request.add_for(argument, None);
+            } else if !named {
+                let message = "`{job}` needs `id`, the id of the operation";
+                return report.reject(Code::UndeclaredArgument.at_span(argument.span), message, ID_HELP);
             }
         }
-        self.in_request.answers.extend(used.answers);
+        in_request.answers.extend(used.answers);
         match compiled.template {
             RequestTemplate::Http(template) => Some(template),
             // Other kinds belong to another upstream, which has been reported.
             RequestTemplate::Command(_) | RequestTemplate::Tool(_) => None,
         }
-    }
+    };
+    let status = node.entry("status").map(&mut read_request);
+    let result = node.entry("result").map(&mut read_request);
+    let cancel = node.entry("cancel").map(|entry| {
+        let method = entry.value.as_text().filter(|text| METHODS.contains(text));
+        match method.and_then(|method| method.parse().ok()) {
+            Some(method) => Some(CancelRule::Method(method)),
+            None => read_request(entry).map(CancelRule::Request),
+        }
+    });
+    let settings = settings?;
+    let location = match (settings.id, valid_part(status)?) {
+        (Some(id), Some(status)) => OperationLocationRule::Named { id, status: Box::new(status) },
+        _ => OperationLocationRule::Location,
+    };
+    Some(AsyncOperationRule {
+        location,
+        extract: settings.extract.map(|compiled| compiled.extract),
+        done: settings.done,
+        failed: settings.failed,
+        cancelled: settings.cancelled,
+        task: settings.task,
+        result: valid_part(result)?,
+        cancel: valid_part(cancel)?,
+        poll_interval: settings.poll_interval,
+        progress: settings.progress,
+        total: settings.total,
+        message: settings.message,
+        // A `Location` is resolved against the URI of the route's upstream.
+        base: file?.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()?,
+    })
 }
