@@ -10,9 +10,9 @@ use super::{
     report::Report,
     route_calls::{self, UncheckedRouteCall},
     schemas::UsedArguments,
-    section::{ReadElsewhere, cursor, in_scope},
+    section::{ReadElsewhere, all_valid, read_in_scope},
     suggest,
-    tree::{Entry, Kind},
+    tree::Entry,
     upstreams::scalar,
 };
 use crate::{
@@ -45,12 +45,6 @@ pub(super) struct CompletionSettings {
     values: Option<Jq>,
 }
 
-/// Completion of an argument, and the route call that it makes.
-pub(super) struct CompiledCompletion {
-    pub(super) completion: Completion,
-    pub(super) call: Option<UncheckedRouteCall>,
-}
-
 /// Parses `completions` of a route. The route calls that they make are added to `calls`.
 pub(super) fn read_all(
     section: &OpenSection<'_>,
@@ -63,75 +57,55 @@ pub(super) fn read_all(
     let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
     let mut completions = Vec::new();
     if section.entry("resource").is_none() {
+        let message = "`completions` has no effect without `resource`";
         let help = "remove it: clients complete arguments of prompts and resources, not of tools";
-        report.warning(
-            Code::RequiresKey.at_span(written.key.span),
-            "`completions` has no effect without `resource`",
-            help,
-        );
+        report.warning(Code::RequiresKey.at_span(written.key.span), message, help);
     }
     for entry in written.value.as_map().unwrap_or_default() {
         let name = &entry.key.text;
         if !names.contains(name) {
+            let message = format!("the route has no argument `{name}`");
             let help = suggest::help(name, "known arguments", names.iter().map(String::as_str));
-            report.error(
-                Code::UnknownArgument.at_span(entry.key.span),
-                format!("the route has no argument `{name}`"),
-                help,
-            );
+            report.error(Code::UnknownArgument.at_span(entry.key.span), message, help);
         }
-        if let Some(compiled) = read(report, entry, name, &names) {
-            completions.push((name.clone(), compiled.completion));
-            calls.borrow_mut().extend(compiled.call);
+        if let Some((completion, call)) = read(report, entry, name, &names) {
+            completions.push((name.clone(), completion));
+            calls.borrow_mut().extend(call);
         }
     }
     completions
 }
 
-/// Parses the completion of the argument `own`; its templates may use the arguments `known`. Returns `None`
-/// after reporting the problems.
+/// Parses the completion of the argument `own`; its templates may use the arguments `known`. Also returns the
+/// route call that it makes. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
     own: &str,
     known: &[String],
-) -> Option<CompiledCompletion> {
-    if let Kind::List(items) = &entry.value.kind {
+) -> Option<(Completion, Option<UncheckedRouteCall>)> {
+    let node = &entry.value;
+    if let Some(items) = node.as_list() {
         if items.is_empty() {
-            report.error(
-                Code::EmptyValue.at_span(entry.value.span),
-                "`completions` is an empty list",
-                "write `[short, long]`, or remove it",
-            );
-            return None;
+            let (message, help) = ("`completions` is an empty list", "write `[short, long]`, or remove it");
+            return report.reject(Code::EmptyValue.at_span(node.span), message, help);
         }
-        let values: Vec<_> =
-            items.iter().map(|item| scalar(report, item, "a value of `completions`")).collect();
-        let completion = Completion::Listed(values.into_iter().collect::<Option<_>>()?);
-        return Some(CompiledCompletion { completion, call: None });
+        let values = all_valid(items.iter().map(|item| scalar(report, item, "a value of `completions`")))?;
+        return Some((Completion::Listed(values), None));
     }
-    if !matches!(entry.value.kind, Kind::Map(_)) {
-        let message =
-            format!("`completions` must be a list of values or a map, found {}", entry.value.found());
-        report.error(
-            Code::WrongType.at_span(entry.value.span),
-            message,
-            "write `[short, long]`, or `{ route: NAME }`",
-        );
-        return None;
+    if node.as_map().is_none() {
+        let help = "write `[short, long]`, or `{ route: NAME }`";
+        return report.reject_type(node, "`completions` must be a list of values or a map", help);
     }
-    let value = cursor(report, entry.key.span, &entry.value, "`completions`", CompletionSettings::KIND);
-    let settings = in_scope(&[], &mut UsedArguments::default(), |scope| {
-        CompletionSettings::read(&value.in_scope(scope))
-    });
+    let settings: Option<CompletionSettings> =
+        read_in_scope(report, entry, &[], &mut UsedArguments::default());
     let mut used = UsedArguments::default();
-    let (call, written) = route_calls::read(report, &entry.value, &mut used)?;
+    let (call, unchecked) = route_calls::read(report, node, &mut used)?;
     let before = report.errors();
     route_calls::report_unknown(report, &used, known, "there is no argument", |name| {
         format!("declare it as an argument: `{name}:`")
     });
     let values = settings?.values.map(Arc::new);
-    let chosen = used.names(own);
-    let completion = Completion::Route(RouteCompletion { call, values, chosen });
-    (report.errors() == before).then_some(CompiledCompletion { completion, call: Some(written) })
+    let completion = Completion::Route(RouteCompletion { call, values, chosen: used.names(own) });
+    (report.errors() == before).then_some((completion, Some(unchecked)))
 }

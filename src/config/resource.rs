@@ -7,11 +7,10 @@ use settings_derive::Section as DeriveSection;
 use super::{
     code::Code,
     content::BlockAnnotations,
-    language,
     lint::no_effect::forwarded,
     report::Report,
     schemas::UsedArguments,
-    section::{cursor, in_scope},
+    section::read_in_scope,
     source::SourceSpan,
     tree::{Entry, Node},
 };
@@ -23,7 +22,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         value::text_of,
     },
-    translate::extract::MediaType,
+    translate::{expressions, extract::MediaType},
 };
 
 /// Kinds of values that `resource` accepts.
@@ -35,7 +34,7 @@ pub(super) const KIND: ValueKind = RouteResourceSettings::KIND;
 pub(super) struct RouteResourceSettings {
     /// URI of the resource, or a URI template with arguments as `{name}`.
     #[key(example = "uri: report://daily/{date}")]
-    uri: UriTemplate,
+    uri: (UriTemplate, SourceSpan),
     /// Media type; that of the response when absent.
     media_type: Option<MediaType>,
     /// Size in bytes, if known in advance.
@@ -48,26 +47,19 @@ pub(super) struct RouteResourceSettings {
     poll_interval: Option<Duration>,
 }
 
-/// Resource, with the spans for later checks.
-pub(super) struct RouteResource {
-    settings: RouteResourceSettings,
-    uri_span: SourceSpan,
-    poll_span: Option<SourceSpan>,
-}
-
 /// Parses `resource`. Returns `None` after reporting the problems.
-pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut UsedArguments) -> Option<RouteResource> {
-    let value = cursor(report, entry.key.span, &entry.value, "`resource`", KIND);
+pub(super) fn read(
+    report: &Report<'_>,
+    entry: &Entry,
+    used: &mut UsedArguments,
+) -> Option<RouteResourceSettings> {
     // Annotations are sent in the resource list, before any response that a template could use.
-    let settings = in_scope(&[], &mut UsedArguments::default(), |scope| {
-        RouteResourceSettings::read(&value.in_scope(scope))
-    })?;
-    let uri_span = entry.value.get("uri").unwrap_or(&entry.value).span;
-    for name in settings.uri.arguments() {
-        used.add(name, false, language::span_of_name(report, uri_span, name));
+    let settings: RouteResourceSettings = read_in_scope(report, entry, &[], &mut UsedArguments::default())?;
+    let (uri, span) = &settings.uri;
+    for name in uri.arguments() {
+        used.add(name, false, expressions::span_of_name(report, *span, name));
     }
-    let poll_span = entry.value.entry("poll_interval").map(|entry| entry.key.span);
-    Some(RouteResource { settings, uri_span, poll_span })
+    Some(settings)
 }
 
 impl Setting for UriTemplate {
@@ -77,15 +69,9 @@ impl Setting for UriTemplate {
         Self::parse(text_of(value)?.trim()).or_else(|error| {
             let span = match &error {
                 UriError::Expression(words) | UriError::Name(words) | UriError::Twice(words) => {
-                    language::span_of_name(value.context.report, value.node.span, words)
+                    expressions::span_of_name(value.context.report, value.node.span, words)
                 }
-                UriError::Scheme(_)
-                | UriError::Empty(_)
-                | UriError::TooLong { .. }
-                | UriError::Character(_)
-                | UriError::Percent(_)
-                | UriError::Brace(_)
-                | UriError::Adjacent(..) => value.node.span,
+                _ => value.node.span,
             };
             let help = "write `resource: report://daily/{date}`";
             value.reject_at(span, Invalid::new(error.to_string(), help))
@@ -113,18 +99,12 @@ impl Setting for ResourceAnnotations {
 impl RouteResourceSettings {
     fn check_size(section: &OpenSection<'_>) -> Checked<()> {
         let uri = section.get("uri").and_then(Node::as_text).map(|text| UriTemplate::parse(text.trim()));
-        match section.entry("size").filter(|_| uri.is_some_and(|uri| uri.is_ok_and(|uri| uri.is_template())))
-        {
-            Some(entry) => {
-                let message = "`size` has no effect with a URI template, which matches many resources";
-                Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), message, "remove it"))
-            }
-            None => Ok(()),
-        }
+        let is_template = uri.is_some_and(|uri| uri.is_ok_and(|uri| uri.is_template()));
+        let Some(entry) = section.entry("size").filter(|_| is_template) else { return Ok(()) };
+        let message = "`size` has no effect with a URI template, which matches many resources";
+        Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), message, "remove it"))
     }
-}
 
-impl RouteResource {
     /// Checks the resource against the rest of the route.
     pub(super) fn check(
         &self,
@@ -134,38 +114,32 @@ impl RouteResource {
         idempotent: Option<bool>,
     ) {
         let report = route.value.context.report;
-        let missing =
-            input.required().filter(|name| !self.settings.uri.arguments().any(|known| known == *name));
-        for name in missing {
-            report.error(
-                Code::ResourceArgument.at_span(self.uri_span),
-                format!("the URI has no argument `{name}`, which the request needs"),
-                format!("add `{{{name}}}` to the URI, or a `default` under `input`"),
-            );
+        let (uri, uri_span) = &self.uri;
+        for name in input.required().filter(|name| !uri.arguments().any(|known| known == *name)) {
+            let message = format!("the URI has no argument `{name}`, which the request needs");
+            let help = format!("add `{{{name}}}` to the URI, or a `default` under `input`");
+            report.error(Code::ResourceArgument.at_span(*uri_span), message, help);
         }
-        let Some(span) = self.poll_span else { return };
+        let poll_interval = route.get("resource").and_then(|resource| resource.entry("poll_interval"));
+        let Some(span) = poll_interval.map(|entry| entry.key.span) else { return };
         if route.entry("async_operation").is_some() {
-            let help = "remove one of the two";
-            report.error(
-                Code::ConflictsWithAsyncOperation.at_span(span),
-                "`poll_interval` can't be combined with `async_operation`, which has several responses",
-                help,
-            );
+            let at = Code::ConflictsWithAsyncOperation.at_span(span);
+            let message =
+                "`poll_interval` can't be combined with `async_operation`, which has several responses";
+            report.error(at, message, "remove one of the two");
         }
         if !idempotent.unwrap_or_else(|| request.effect().is_none()) {
-            report.warning(
-                Code::PollsUnsafeRequest.at_span(span),
-                format!("`poll_interval` repeats this {}, which may have effects", request.describe()),
-                "add `idempotent: true` if that is safe",
-            );
+            let message =
+                format!("`poll_interval` repeats this {}, which may have effects", request.describe());
+            let help = "add `idempotent: true` if that is safe";
+            report.warning(Code::PollsUnsafeRequest.at_span(span), message, help);
         }
         // `forward_headers` of `defaults` are for all routes, so they give no warning here.
         if let Some(header) = forwarded(route).first().and_then(Node::as_text) {
-            report.warning(
-                Code::PollsWithoutClient.at_span(span),
-                format!("`poll_interval` sends the request without `{header}`: a poll has no client"),
-                "add the header to `headers` of the upstream, or remove `poll_interval`",
-            );
+            let message =
+                format!("`poll_interval` sends the request without `{header}`: a poll has no client");
+            let help = "add the header to `headers` of the upstream, or remove `poll_interval`";
+            report.warning(Code::PollsWithoutClient.at_span(span), message, help);
         }
     }
 
@@ -177,14 +151,14 @@ impl RouteResource {
         description: Option<String>,
     ) -> ResourceDefinition {
         ResourceDefinition {
-            uri: self.settings.uri,
+            uri: self.uri.0,
             name: name.to_owned(),
             title,
             description,
-            media_type: self.settings.media_type.map(|MediaType(text)| text),
-            annotations: self.settings.annotations.and_then(|ResourceAnnotations(annotations)| annotations),
-            size_bytes: self.settings.size,
-            watch: self.settings.poll_interval,
+            media_type: self.media_type.map(|MediaType(text)| text),
+            annotations: self.annotations.and_then(|ResourceAnnotations(annotations)| annotations),
+            size_bytes: self.size,
+            watch: self.poll_interval,
         }
     }
 }

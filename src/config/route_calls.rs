@@ -1,11 +1,14 @@
 //! Calls of routes by other parts of the file: prompts that insert a result, and completions that request
 //! values.
 
+use serde_json::Value;
+
 use super::{
     report::Report,
     request,
     routes::RouteFile,
     schemas::UsedArguments,
+    section::all_valid,
     source::SourceSpan,
     suggest,
     tree::{Entry, Node},
@@ -37,26 +40,21 @@ pub(super) fn read(
 ) -> Option<(RouteCall, UncheckedRouteCall)> {
     let node = section.get("route")?;
     let (name, args) = (node.as_text()?, section.get("args"));
-    let mut is_valid = args.is_none_or(|node| node.as_map().is_some());
-    let (mut templates, mut arguments) = (Vec::new(), Vec::new());
-    for entry in args.and_then(Node::as_map).unwrap_or_default() {
-        let what = format!("the argument `{}`", entry.key.text);
-        match request::value(report, &entry.value, &what, used) {
-            Some(template) => templates.push((entry.key.text.clone(), template)),
-            None => is_valid = false,
-        }
-        arguments.push((entry.key.text.clone(), entry.key.span));
-    }
-    let unchecked = UncheckedRouteCall { route: name.to_owned(), route_span: node.span, arguments };
+    let entries = args.map_or(Some(&[][..]), Node::as_map);
+    let arguments = entries.unwrap_or_default();
+    let templates = all_valid(arguments.iter().map(|Entry { key, value }| {
+        let template = request::value(report, value, &format!("the argument `{}`", key.text), used)?;
+        Some((key.text.clone(), template))
+    }));
+    let spans = arguments.iter().map(|entry| (entry.key.text.clone(), entry.key.span)).collect();
+    let unchecked = UncheckedRouteCall { route: name.to_owned(), route_span: node.span, arguments: spans };
     // A route name is a tool name; `check` reports a name that no route has.
     let route = name.parse::<ToolName>().map_err(|error| {
-        report.error(
-            Code::UnknownRoute.at_span(node.span),
-            format!("unknown route `{name}`: {error}"),
-            "write the name of a route",
-        );
+        let message = format!("unknown route `{name}`: {error}");
+        report.error(Code::UnknownRoute.at_span(node.span), message, "write the name of a route");
     });
-    is_valid.then_some((RouteCall { route: route.ok()?, arguments: templates }, unchecked))
+    entries?;
+    Some((RouteCall { route: route.ok()?, arguments: templates? }, unchecked))
 }
 
 impl UncheckedRouteCall {
@@ -69,36 +67,27 @@ impl UncheckedRouteCall {
     pub(super) fn check(&self, report: &Report<'_>, routes: RoutesOfFile<'_>) {
         let names = || routes.entries.iter().map(|entry| entry.key.text.as_str());
         if !names().any(|name| name == self.route) {
+            let message = format!("unknown route `{}`", self.route);
             let help = suggest::help(&self.route, "known routes", names());
-            return report.error(
-                Code::UnknownRoute.at_span(self.route_span),
-                format!("unknown route `{}`", self.route),
-                help,
-            );
+            return report.error(Code::UnknownRoute.at_span(self.route_span), message, help);
         }
         let Some(file) = self.route(routes) else { return };
         let document = file.route.input.document();
-        let properties = document.get("properties").and_then(serde_json::Value::as_object);
+        let properties = document.get("properties").and_then(Value::as_object);
         let known = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
-        let closed = document.get("additionalProperties") == Some(&serde_json::Value::Bool(false));
+        let closed = document.get("additionalProperties") == Some(&Value::Bool(false));
         for (name, span) in self.arguments.iter().filter(|(name, _)| closed && !known().any(|k| k == name)) {
+            let message = format!("the route `{}` has no argument `{name}`", self.route);
             let help = suggest::help(name, "its arguments", known())
                 .unwrap_or_else(|| "remove `args`: it has no arguments".to_owned());
-            report.error(
-                Code::UnknownArgument.at_span(*span),
-                format!("the route `{}` has no argument `{name}`", self.route),
-                help,
-            );
+            report.error(Code::UnknownArgument.at_span(*span), message, help);
         }
-        let required = document.get("required").and_then(serde_json::Value::as_array);
-        for name in required.into_iter().flatten().filter_map(serde_json::Value::as_str) {
+        let required = document.get("required").and_then(Value::as_array);
+        for name in required.into_iter().flatten().filter_map(Value::as_str) {
             if !self.arguments.iter().any(|(given, _)| given == name) {
                 let message = format!("the route `{}` requires the argument `{name}`", self.route);
-                report.error(
-                    Code::MissingArgument.at_span(self.route_span),
-                    message,
-                    format!("add `args: {{ {name}: … }}`"),
-                );
+                let help = format!("add `args: {{ {name}: … }}`");
+                report.error(Code::MissingArgument.at_span(self.route_span), message, help);
             }
         }
     }
