@@ -1,6 +1,6 @@
 //! `input` and `output`: JSON Schemas, checked for what clients support.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     code::Code,
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     model::{CHECK_STEP_LIMIT, SchemaError},
     route::InputSchema,
-    translate::{OutputSchema, OutputSchemaError, WrapNonObjects},
+    translate::{OutputSchema, OutputSchemaError, WrapNonObjects, expressions::span_of_name},
 };
 
 pub(super) use crate::translate::scope::{ArgumentKind, ArgumentUse, InputResponseUse, UsedArguments};
@@ -36,8 +36,8 @@ pub(super) fn input(
     };
     let document = written_input(report, entry, used)?;
     warn_needed(report, &document, in_request);
-    let input =
-        InputSchema::new(&document).map_err(|error| report_schema(report, &entry.value, &error)).ok()?;
+    let input = InputSchema::new(&document);
+    let input = input.map_or_else(|error| reject_schema(report, &entry.value, &error), Some)?;
     warn_of_cost(report, "input", &entry.value, input.values_too_costly());
     Some(input)
 }
@@ -50,22 +50,17 @@ fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &
     if conditions.iter().any(|key| document.contains_key(*key)) {
         return;
     }
-    let is_required = |name: &str| {
-        let required = document.get("required").and_then(Value::as_array);
-        required.is_some_and(|required| required.iter().any(|required| required == name))
-    };
-    let property = |name: &str| document.get("properties").and_then(|properties| properties.get(name));
+    let (properties, required) = (document.get("properties"), document.get("required"));
+    let required = required.and_then(Value::as_array);
     for argument in &in_request.arguments {
         let name = &argument.name;
-        let is_optional = |property: &Value| !is_required(name) && property.get("default").is_none();
-        if let Some(at) = argument.needed_at
-            && property(name).is_some_and(is_optional)
-        {
-            report.warning(
-                Code::OptionalArgument.at_span(at),
-                format!("the request fails without the optional argument `{name}`"),
-                format!("make it required in `input`, or write `{{{{ args.{name} | default('') }}}}`"),
-            );
+        let property = properties.and_then(|properties| properties.get(name));
+        let is_required = required.into_iter().flatten().any(|required| required == name.as_str());
+        let is_optional = property.is_some_and(|property| property.get("default").is_none()) && !is_required;
+        if let Some(at) = argument.needed_at.filter(|_| is_optional) {
+            let message = format!("the request fails without the optional argument `{name}`");
+            let help = format!("make it required in `input`, or write `{{{{ args.{name} | default('') }}}}`");
+            report.warning(Code::OptionalArgument.at_span(at), message, help);
         }
     }
 }
@@ -73,15 +68,13 @@ fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &
 /// Warns of a schema whose validation may exceed the step limit of a call.
 fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly: Option<u64>) {
     let Some(values) = values_too_costly else { return };
-    report.warning(
-        Code::CostlySchema.at_span(node.span),
-        format!(
-            "`{name}` may need more than the limit of {CHECK_STEP_LIMIT} validation steps, from {values} value{} on",
-            if values == 1 { "" } else { "s" }
-        ),
-        "check each value by fewer subschemas: use fewer of them under `anyOf`, `oneOf` and `allOf`, and fewer \
-         nested references",
+    let message = format!(
+        "`{name}` may need more than the limit of {CHECK_STEP_LIMIT} validation steps, from {values} value{} on",
+        if values == 1 { "" } else { "s" }
     );
+    let help = "check each value by fewer subschemas: use fewer of them under `anyOf`, `oneOf` and `allOf`, and fewer \
+                nested references";
+    report.warning(Code::CostlySchema.at_span(node.span), message, help);
 }
 
 fn inferred(in_request: &UsedArguments, used: &UsedArguments) -> Map<String, Value> {
@@ -89,17 +82,11 @@ fn inferred(in_request: &UsedArguments, used: &UsedArguments) -> Map<String, Val
         Some(ArgumentUse { kind: ArgumentKind::Count, .. }) => "integer",
         Some(ArgumentUse { kind: ArgumentKind::Text, .. }) | None => "string",
     };
-    let properties: Map<_, _> = in_request
-        .arguments
-        .iter()
-        .map(|argument| (argument.name.clone(), serde_json::json!({ "type": kind_of(&argument.name) })))
-        .collect();
-    let required: Vec<Value> = in_request
-        .arguments
-        .iter()
-        .filter(|argument| !argument.optional)
-        .map(|argument| argument.name.as_str().into())
-        .collect();
+    let arguments = &in_request.arguments;
+    let property = |ArgumentUse { name, .. }: &ArgumentUse| (name.clone(), json!({ "type": kind_of(name) }));
+    let properties: Map<_, _> = arguments.iter().map(property).collect();
+    let required = arguments.iter().filter(|argument| !argument.optional);
+    let required: Vec<Value> = required.map(|argument| argument.name.as_str().into()).collect();
     let mut document = Map::new();
     document.insert("type".into(), "object".into());
     document.insert("properties".into(), properties.into());
@@ -121,50 +108,37 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
             document.insert("type".into(), "object".into());
             document.extend(rest);
         }
-        Some(Value::String(kind)) if kind == "object" => {}
+        Some(kind) if kind == "object" => {}
         Some(_) => {
             let node = entry.value.get("type").unwrap_or(&entry.value);
             let message = format!("the root of `input` must be of type `object`, found {}", node.found());
-            report.error(
-                Code::InputIsNoObject.at_span(node.span),
-                message,
-                "write `type: object`, with the arguments under `properties`",
-            );
-            return None;
+            let help = "write `type: object`, with the arguments under `properties`";
+            return report.reject(Code::InputIsNoObject.at_span(node.span), message, help);
         }
     }
     // `$ref`, `allOf` and similar keywords may define further properties; those are checked at the call only.
-    let plain = !["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"]
-        .iter()
-        .any(|key| document.contains_key(*key));
-    let open = document.get("additionalProperties").is_some_and(|value| value != &Value::Bool(false));
+    let composed = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"];
+    let open = composed.iter().any(|key| document.contains_key(*key))
+        || document.get("additionalProperties").is_some_and(|value| value != &Value::Bool(false));
     let properties = entry.value.get("properties").and_then(Node::as_map).unwrap_or_default();
     let names = || properties.iter().map(|property| property.key.text.as_str());
     let required = document.get("required").and_then(Value::as_array);
-    report_unknown(report, used, names(), !plain || open, "`input` has no property");
+    report_unknown(report, used, names(), open, "`input` has no property");
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
-        if plain && !open && !names().any(|known| known == name) {
+        if !open && !names().any(|known| known == name) {
             let place = entry.value.get("required").unwrap_or(&entry.value).span;
+            let at = Code::RequiredWithoutProperty.at_span(span_of_name(report, place, name));
             let message = format!("`{name}` is required but not a property of `input`");
-            let help = suggest::help(name, "known properties", names());
-            report.error(
-                Code::RequiredWithoutProperty.at_span(super::language::span_of_name(report, place, name)),
-                message,
-                help,
-            );
+            report.error(at, message, suggest::help(name, "known properties", names()));
         }
     }
-    if !used.all {
-        for property in properties.iter().filter(|property| !used.has(&property.key.text)) {
-            report.warning(
-                Code::UnusedArgument.at_span(property.key.span),
-                format!("argument `{}` is unused: the route does not contain it", property.key.text),
-                format!(
-                    "insert it into the request: `{{{}}}` in the path, `{{{{ args.{} }}}}` elsewhere",
-                    property.key.text, property.key.text
-                ),
-            );
-        }
+    for property in properties.iter().filter(|property| !used.names(&property.key.text)) {
+        let name = &property.key.text;
+        let message = format!("argument `{name}` is unused: the route does not contain it");
+        let help = format!(
+            "insert it into the request: `{{{name}}}` in the path, `{{{{ args.{name} }}}}` elsewhere"
+        );
+        report.warning(Code::UnusedArgument.at_span(property.key.span), message, help);
     }
     Some(document)
 }
@@ -181,13 +155,9 @@ fn report_unknown<'a>(
     for argument in used.arguments.iter().filter(unknown).filter(|_| !open) {
         let help = suggest::help(&argument.name, "known arguments", names.clone())
             .unwrap_or_else(|| "add it to the request, or to `properties` of `input`".to_owned());
-        report.in_context(argument.context.clone(), || {
-            report.error(
-                Code::UndeclaredArgument.at_span(argument.span),
-                format!("{missing} `{}`", argument.name),
-                help,
-            );
-        });
+        let (at, message) =
+            (Code::UndeclaredArgument.at_span(argument.span), format!("{missing} `{}`", argument.name));
+        report.in_context(argument.context.clone(), || report.error(at, message, help));
     }
 }
 
@@ -199,17 +169,10 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
             warn_of_cost(report, "output", node, schema.value_count_limit());
             Some(schema)
         }
-        Err(OutputSchemaError::Schema(error)) => {
-            report_schema(report, node, &error);
-            None
-        }
+        Err(OutputSchemaError::Schema(error)) => reject_schema(report, node, &error),
         Err(error @ OutputSchemaError::RootReference) => {
-            report.error(
-                Code::InvalidSchema.at_span(node.span),
-                error.to_string(),
-                "write `$ref: \"#/$defs/NAME\"`",
-            );
-            None
+            let help = "write `$ref: \"#/$defs/NAME\"`";
+            report.reject(Code::InvalidSchema.at_span(node.span), error.to_string(), help)
         }
     }
 }
@@ -218,12 +181,7 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
 fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, Value>> {
     let Some(entries) = node.as_map() else {
         let help = "write a JSON Schema: `{ type: object, properties: { … } }`";
-        report.error(
-            Code::WrongType.at_span(node.span),
-            format!("`{name}` must be a JSON Schema, found {}", node.found()),
-            help,
-        );
-        return None;
+        return report.reject_type(node, &format!("`{name}` must be a JSON Schema"), help);
     };
     let before = report.errors();
     report_unreadable_by_clients(report, node);
@@ -232,52 +190,41 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
 }
 
 fn report_unreadable_by_clients(report: &Report<'_>, node: &Node) {
-    match &node.kind {
-        Kind::Map(entries) => {
-            for Entry { key, value } in entries {
-                match (key.text.as_str(), value.as_text()) {
-                    // These keywords contain values, not schemas.
-                    ("const" | "enum" | "default" | "examples", _) => {}
-                    // Maps with user-defined names, which may look like keywords.
-                    ("properties" | "$defs" | "definitions" | "dependencies" | "dependentSchemas", _) => {
-                        let members = value.as_map().unwrap_or_default();
-                        members.iter().for_each(|member| report_unreadable_by_clients(report, &member.value));
-                    }
-                    ("patternProperties", _) => {
-                        for member in value.as_map().unwrap_or_default() {
-                            check_pattern(report, member.key.span, &member.key.text);
-                            report_unreadable_by_clients(report, &member.value);
-                        }
-                    }
-                    ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => report.error(
-                        Code::ForeignReference.at_span(value.span),
-                        format!("`{reference}` refers to another document, which clients don't load"),
-                        "move the schema to `$defs`, and write `$ref: \"#/$defs/NAME\"`",
-                    ),
-                    ("pattern", Some(pattern)) => check_pattern(report, value.span, pattern),
-                    _ => report_unreadable_by_clients(report, value),
+    node.as_list().unwrap_or_default().iter().for_each(|item| report_unreadable_by_clients(report, item));
+    for Entry { key, value } in node.as_map().unwrap_or_default() {
+        match (key.text.as_str(), value.as_text()) {
+            // These keywords contain values, not schemas.
+            ("const" | "enum" | "default" | "examples", _) => {}
+            // Maps with user-defined names, which may look like keywords.
+            ("properties" | "$defs" | "definitions" | "dependencies" | "dependentSchemas", _) => {
+                let members = value.as_map().unwrap_or_default();
+                members.iter().for_each(|member| report_unreadable_by_clients(report, &member.value));
+            }
+            ("patternProperties", _) => {
+                for member in value.as_map().unwrap_or_default() {
+                    check_pattern(report, member.key.span, &member.key.text);
+                    report_unreadable_by_clients(report, &member.value);
                 }
             }
+            ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => {
+                let message = format!("`{reference}` refers to another document, which clients don't load");
+                let help = "move the schema to `$defs`, and write `$ref: \"#/$defs/NAME\"`";
+                report.error(Code::ForeignReference.at_span(value.span), message, help);
+            }
+            ("pattern", Some(pattern)) => check_pattern(report, value.span, pattern),
+            _ => report_unreadable_by_clients(report, value),
         }
-        Kind::List(items) => items.iter().for_each(|item| report_unreadable_by_clients(report, item)),
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
 }
 
 fn check_pattern(report: &Report<'_>, span: SourceSpan, pattern: &str) {
-    if let Some(why) = schema_patterns::rejected_by_clients(pattern) {
-        report.error(
-            Code::ForeignPattern.at_span(span),
-            format!(
-                "clients compile patterns with an ECMAScript engine, which rejects {}",
-                why.split("; ").next().unwrap_or(&why)
-            ),
-            why.split_once("; ").map_or("use syntax that ECMAScript supports", |(_, help)| help),
-        );
-    }
+    let Some(why) = schema_patterns::rejected_by_clients(pattern) else { return };
+    let (why, help) = why.split_once("; ").unwrap_or((&why, "use syntax that ECMAScript supports"));
+    let message = format!("clients compile patterns with an ECMAScript engine, which rejects {why}");
+    report.error(Code::ForeignPattern.at_span(span), message, help);
 }
 
-fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
+fn reject_schema<T>(report: &Report<'_>, node: &Node, error: &SchemaError) -> Option<T> {
     let place = node.at_pointer(&error.pointer);
     let mut steps = error.pointer.rsplit('/');
     let (last, parent) = (steps.next().unwrap_or_default(), steps.next().unwrap_or_default());
@@ -297,5 +244,5 @@ fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
         }
         _ => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
     };
-    report.error(Code::InvalidSchema.at_span(place.span), format!("invalid JSON Schema: {error}"), help);
+    report.reject(Code::InvalidSchema.at_span(place.span), format!("invalid JSON Schema: {error}"), help)
 }
