@@ -1,15 +1,13 @@
 //! Expansion of `use` in the rules of one `response`.
 
-use std::borrow::Cow;
-
-use super::{ExpandedRule, RuleOrigin, RuleSet, RuleSets, UseSettings, first_key};
+use super::{ExpandedRule, RuleOrigin, RuleSet, RuleSets, Substitution, UseSettings, first_key};
 use crate::config::{
     code::Code,
     report::{ProblemContext, Report},
     section::cursor,
     source::SourceSpan,
     suggest,
-    tree::{Kind, Node},
+    tree::Node,
 };
 use crate::settings::section::Setting;
 
@@ -17,7 +15,7 @@ use crate::settings::section::Setting;
 const DEPTH_LIMIT: usize = 16;
 
 /// Expansion in progress.
-pub(super) struct Expansion<'e, 'r> {
+pub(super) struct Expansion<'e> {
     sets: &'e RuleSets<'e>,
     report: &'e Report<'e>,
     /// Owner of the `response`, for messages.
@@ -26,56 +24,41 @@ pub(super) struct Expansion<'e, 'r> {
     pub(super) chain: Vec<usize>,
     /// Origin of the rules that are being expanded.
     pub(super) origin: Option<RuleOrigin>,
-    rules: Vec<ExpandedRule<'r>>,
+    rules: Vec<ExpandedRule>,
 }
 
-impl<'e, 'r> Expansion<'e, 'r> {
+impl<'e> Expansion<'e> {
     pub(super) fn new(sets: &'e RuleSets<'_>, report: &'e Report<'_>, user: &'e str) -> Self {
         Self { sets, report, user, chain: Vec::new(), origin: None, rules: Vec::new() }
     }
 
     /// Expands the `response` at `place`. Returns `None` after reporting the problems.
-    pub(super) fn expand(
-        mut self,
-        place: SourceSpan,
-        response: Cow<'r, Node>,
-    ) -> Option<Vec<ExpandedRule<'r>>> {
+    pub(super) fn expand(mut self, place: SourceSpan, response: &Node) -> Option<Vec<ExpandedRule>> {
         self.add_rules(place, response).then_some(self.rules)
     }
 
     /// Adds the rules of one `response`. Returns `false` after reporting the problems.
-    fn add_rules(&mut self, place: SourceSpan, response: Cow<'r, Node>) -> bool {
-        let items: Vec<Cow<'r, Node>> = match response {
-            Cow::Borrowed(Node { kind: Kind::List(items), .. }) => items.iter().map(Cow::Borrowed).collect(),
-            Cow::Owned(Node { kind: Kind::List(items), .. }) => items.into_iter().map(Cow::Owned).collect(),
-            one => {
-                let span = if self.chain.is_empty() { place } else { one.span };
-                return self.add_item(span, one);
-            }
+    fn add_rules(&mut self, place: SourceSpan, response: &Node) -> bool {
+        let Some(items) = response.as_list() else {
+            let span = if self.chain.is_empty() { place } else { response.span };
+            return self.add_item(span, response);
         };
         // All items are checked, so that all problems are reported in one run.
-        let mut good = true;
-        for item in items {
-            good &= self.add_item(first_key(&item), item);
-        }
-        good
+        items.iter().fold(true, |good, item| self.add_item(first_key(item), item) & good)
     }
 
-    fn add_item(&mut self, span: SourceSpan, item: Cow<'r, Node>) -> bool {
+    fn add_item(&mut self, span: SourceSpan, item: &Node) -> bool {
         if item.get("use").is_some() {
-            return self.add_use(&item).is_some();
+            return self.add_use(item).is_some();
         }
-        if let Some(name) = item.as_text()
-            && self.sets.sets.iter().any(|set| set.name.text == name)
-        {
-            self.report.error(
-                Code::WrongType.at_span(item.span),
-                format!("expected a rule, found the name `{name}`"),
-                format!("write `{{ use: {name} }}`"),
-            );
+        let is_name = |name: &&str| self.sets.sets.iter().any(|set| set.name.text == *name);
+        if let Some(name) = item.as_text().filter(is_name) {
+            let message = format!("expected a rule, found the name `{name}`");
+            let help = format!("write `{{ use: {name} }}`");
+            self.report.error(Code::WrongType.at_span(item.span), message, help);
             return false;
         }
-        self.rules.push(ExpandedRule { node: item, span, origin: self.origin.clone() });
+        self.rules.push(ExpandedRule { node: item.clone(), span, origin: self.origin.clone() });
         true
     }
 
@@ -87,30 +70,22 @@ impl<'e, 'r> Expansion<'e, 'r> {
         let name = node.as_text()?;
         let given = item.get("with").and_then(Node::as_map);
         let Some((index, set)) = sets.iter().enumerate().find(|(_, set)| set.name.text == name) else {
-            let names = sets.iter().map(|set| set.name.text.as_str());
-            report.error(
-                Code::UnknownRules.at_span(node.span),
-                format!("unknown rules `{name}`"),
-                suggest::help(name, "known rules", names),
-            );
-            return None;
+            let help = suggest::help(name, "known rules", sets.iter().map(|set| set.name.text.as_str()));
+            let message = format!("unknown rules `{name}`");
+            return report.reject(Code::UnknownRules.at_span(node.span), message, help);
         };
         set.used.set(true);
         if self.chain.contains(&index) {
             let cycle = self.chain.iter().chain([&index]);
             let names: Vec<_> = cycle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
             let message = format!("circular `use`: {}", names.join(" > "));
-            report.error(Code::RecursiveRules.at_span(node.span), message, "remove one `use` of the cycle");
-            return None;
+            let help = "remove one `use` of the cycle";
+            return report.reject(Code::RecursiveRules.at_span(node.span), message, help);
         }
         if self.chain.len() == DEPTH_LIMIT {
             let message = format!("named rules are nested more than {DEPTH_LIMIT} levels deep");
-            report.error(
-                Code::RulesTooDeep.at_span(node.span),
-                message,
-                "replace the innermost `use` by its rules",
-            );
-            return None;
+            let help = "replace the innermost `use` by its rules";
+            return report.reject(Code::RulesTooDeep.at_span(node.span), message, help);
         }
         let arguments = set.checked_arguments(report, node.span, given.unwrap_or_default());
         let (response, arguments) = (set.response?, arguments?);
@@ -119,8 +94,9 @@ impl<'e, 'r> Expansion<'e, 'r> {
         let before = self.origin.replace(origin);
         self.chain.push(index);
         let good = report.in_context(Some(context), || {
-            let substituted = self.sets.substitution.substitute(report, response, &arguments)?;
-            self.add_rules(response.span, Cow::Owned(substituted)).then_some(())
+            let substitution = Substitution { report, budget: &self.sets.budget, arguments };
+            let substituted = substitution.substitute(response)?;
+            self.add_rules(response.span, &substituted).then_some(())
         });
         self.chain.pop();
         self.origin = before;
@@ -137,7 +113,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
             Some(_) | None => {
                 let outermost = format!("the {} `{name}`", if set.preset { "preset" } else { "rules" });
                 let text = format!("in {outermost}, used by {}", self.user);
-                RuleOrigin { names, outermost, span, context: ProblemContext { text, at: span } }
+                RuleOrigin { names, outermost, context: ProblemContext { text, at: span } }
             }
         }
     }

@@ -12,27 +12,29 @@
 mod expand;
 mod parameters;
 
-use std::{borrow::Cow, cell::Cell};
+use std::cell::Cell;
 
 use self::{
     expand::Expansion,
-    parameters::{Parameter, ParameterSubstitution, parameter_uses},
+    parameters::{NODE_LIMIT, Parameter, Substitution, TEXT_LIMIT_BYTES, parameter_uses},
 };
 use settings_derive::Section as DeriveSection;
 
 use super::{
-    keys::RESPONSE,
-    language,
+    compile::RESPONSE,
     report::{ProblemContext, Report},
     section::{ReadElsewhere, cursor},
     source::SourceSpan,
     suggest,
-    tree::{Entry, Key, Node},
+    tree::{Budget, Entry, Key, Node},
 };
-use crate::settings::{
-    code::Code,
-    section::{Checked, OpenSection, Section as _, Setting},
-    value::Named,
+use crate::{
+    settings::{
+        code::Code,
+        section::{Checked, OpenSection, Section as _, Setting},
+        value::Named,
+    },
+    translate::expressions,
 };
 
 /// The presets, as a file with named rules.
@@ -41,7 +43,7 @@ pub(super) const PRESETS: &str = include_str!("presets.yaml");
 /// All named rules: those of the file, and the presets.
 pub(super) struct RuleSets<'n> {
     sets: Vec<RuleSet<'n>>,
-    substitution: ParameterSubstitution,
+    budget: Budget,
 }
 
 /// Named rules.
@@ -83,16 +85,15 @@ pub(super) struct RuleSetSettings {
 
 impl RuleSetSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let missing = || {
-            section.missing("named rules have no `response`".to_owned(), "write the rules under `response`")
-        };
+        let help = "write the rules under `response`";
+        let missing = || section.missing("named rules have no `response`".to_owned(), help);
         section.entry("response").map(|_| ()).ok_or_else(missing)
     }
 }
 
 /// One rule of a `response`, after the expansion of every `use`.
-pub(super) struct ExpandedRule<'n> {
-    pub(super) node: Cow<'n, Node>,
+pub(super) struct ExpandedRule {
+    pub(super) node: Node,
     /// Span of its first key.
     pub(super) span: SourceSpan,
     /// The `use` that inserted it.
@@ -106,9 +107,7 @@ pub(super) struct RuleOrigin {
     pub(super) names: String,
     /// The outermost of them in a sentence: "the preset `soap`".
     pub(super) outermost: String,
-    /// Span of the outermost `use`.
-    pub(super) span: SourceSpan,
-    /// Context for problems in the rule.
+    /// Context for problems in the rule, with the span of the outermost `use`.
     pub(super) context: ProblemContext,
 }
 
@@ -118,66 +117,62 @@ impl<'n> RuleSets<'n> {
         let own_sets = own.iter().map(|entry| read_set(report, entry, false));
         let hidden = |entry: &&Entry| !own.iter().any(|known| known.key.text == entry.key.text);
         let preset_sets = presets.iter().filter(hidden).map(|entry| read_set(report, entry, true));
-        Self { sets: own_sets.chain(preset_sets).collect(), substitution: ParameterSubstitution::default() }
+        Self {
+            sets: own_sets.chain(preset_sets).collect(),
+            budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES),
+        }
     }
 
     /// Expands every `use` in a `response`. Returns `None` after reporting the problems.
     ///
     /// `user` is the owner of the `response` in messages: "the route `get_report`".
-    pub(super) fn expand<'r>(
+    pub(super) fn expand(
         &self,
         report: &Report<'_>,
         user: &str,
-        response: &'r Entry,
-    ) -> Option<Vec<ExpandedRule<'r>>> {
-        Expansion::new(self, report, user).expand(response.key.span, Cow::Borrowed(&response.value))
+        response: &Entry,
+    ) -> Option<Vec<ExpandedRule>> {
+        Expansion::new(self, report, user).expand(response.key.span, &response.value)
     }
 
     /// Expands the rules of `defaults.response` for a route.
-    pub(super) fn expand_defaults<'r>(
+    pub(super) fn expand_defaults(
         &self,
         report: &Report<'_>,
         route: &str,
-        response: &'r Entry,
-    ) -> Option<Vec<ExpandedRule<'r>>> {
+        response: &Entry,
+    ) -> Option<Vec<ExpandedRule>> {
         let span = response.key.span;
         let text = format!("in `defaults.response`, tried for {route}");
-        let origin = RuleOrigin {
-            names: "defaults".to_owned(),
-            outermost: "`defaults.response`".to_owned(),
-            span,
-            context: ProblemContext { text, at: span },
-        };
         let user = format!("`defaults.response` for {route}");
         let mut expansion = Expansion::new(self, report, &user);
-        expansion.origin = Some(origin);
-        expansion.expand(span, Cow::Borrowed(&response.value))
+        expansion.origin = Some(RuleOrigin {
+            names: "defaults".to_owned(),
+            outermost: "`defaults.response`".to_owned(),
+            context: ProblemContext { text, at: span },
+        });
+        expansion.expand(span, &response.value)
     }
 
     /// Warns of rules that no route uses, and parses those without required parameters so that their problems
     /// are reported.
-    pub(super) fn check_unused(
-        &self,
-        report: &Report<'_>,
-        read: impl Fn(&Report<'_>, Vec<ExpandedRule<'_>>),
-    ) {
+    pub(super) fn check_unused(&self, report: &Report<'_>, read: impl Fn(Vec<ExpandedRule>)) {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
             let Some(response) = set.response else { continue };
-            report.warning(
-                Code::UnusedRules.at_span(set.name.span),
-                format!("no route uses the rules `{}`", set.name.text),
-                "remove them, or add a `use` to the `response` of a route",
-            );
+            let (span, name) = (set.name.span, &set.name.text);
+            let message = format!("no route uses the rules `{name}`");
+            let help = "remove them, or add a `use` to the `response` of a route";
+            report.warning(Code::UnusedRules.at_span(span), message, help);
             if set.parameters.iter().any(|parameter| parameter.default.is_none()) {
                 continue;
             }
-            let user = format!("the rules `{}`", set.name.text);
+            let user = format!("the rules `{name}`");
             let mut expansion = Expansion::new(self, report, &user);
             expansion.chain.push(index);
-            if let Some(substituted) = self.substitution.substitute(report, response, &set.arguments(&[]))
-                && let Some(rules) = expansion.expand(set.name.span, Cow::Owned(substituted))
-            {
-                read(report, rules);
+            let substitution = Substitution { report, budget: &self.budget, arguments: set.arguments(&[]) };
+            let substituted = substitution.substitute(response);
+            if let Some(rules) = substituted.and_then(|rules| expansion.expand(span, &rules)) {
+                read(rules);
             }
         }
     }
@@ -186,11 +181,11 @@ impl<'n> RuleSets<'n> {
 impl<'n> RuleSet<'n> {
     /// Value of each parameter: the argument, or its default.
     fn arguments<'a>(&'a self, given: &'a [Entry]) -> Vec<(&'a str, &'a Node)> {
-        let value_of = |parameter: &Parameter<'n>| -> Option<&'a Node> {
+        let value_of = |parameter: &Parameter<'n>| {
             let given = given.iter().find(|entry| entry.key.text == parameter.name);
-            given.map(|entry| &entry.value).or(parameter.default)
+            Some((parameter.name, given.map(|entry| &entry.value).or(parameter.default)?))
         };
-        self.parameters.iter().filter_map(|parameter| Some((parameter.name, value_of(parameter)?))).collect()
+        self.parameters.iter().filter_map(value_of).collect()
     }
 
     /// Like [`Self::arguments`]. Returns `None` after reporting unknown and missing arguments.
@@ -204,24 +199,18 @@ impl<'n> RuleSet<'n> {
         let names = || self.parameters.iter().map(|parameter| parameter.name);
         let name = &self.name.text;
         for entry in given.iter().filter(|entry| !names().any(|known| known == entry.key.text)) {
-            let help = suggest::help(&entry.key.text, "known parameters", names());
             let message = format!("the rules `{name}` have no parameter `{}`", entry.key.text);
-            report.error(
-                Code::UnknownParameter.at_span(entry.key.span),
-                message,
-                help.unwrap_or_else(|| "remove it".to_owned()),
-            );
+            let help = suggest::help(&entry.key.text, "known parameters", names())
+                .unwrap_or_else(|| "remove it".to_owned());
+            report.error(Code::UnknownParameter.at_span(entry.key.span), message, help);
         }
         let arguments = self.arguments(given);
         for missing in names().filter(|name| !arguments.iter().any(|(known, _)| known == name)) {
             // An unknown name above is probably the missing one, misspelled.
             if report.errors() == before {
                 let message = format!("the rules `{name}` require the parameter `{missing}`");
-                report.error(
-                    Code::MissingParameter.at_span(place),
-                    message,
-                    format!("add `with: {{ {missing}: … }}`"),
-                );
+                let help = format!("add `with: {{ {missing}: … }}`");
+                report.error(Code::MissingParameter.at_span(place), message, help);
             }
         }
         (report.errors() == before).then_some(arguments)
@@ -252,21 +241,15 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
         let help = suggest::help(name, "known parameters", names()).unwrap_or_else(|| {
             format!("declare it under `parameters`, or write `$$({name})` for a literal `$({name})`")
         });
-        let place = language::span_of_name(report, *span, name);
-        report.error(
-            Code::UnknownParameter.at_span(place),
-            format!("the rules `{}` have no parameter `{name}`", entry.key.text),
-            help,
-        );
+        let at = Code::UnknownParameter.at_span(expressions::span_of_name(report, *span, name));
+        report.error(at, format!("the rules `{}` have no parameter `{name}`", entry.key.text), help);
     }
-    for idle in declared.iter().filter(|parameter| !found.iter().any(|(name, _)| *name == parameter.key.text))
-    {
-        let message = format!("parameter `{}` is unused", idle.key.text);
-        report.warning(
-            Code::UnusedParameter.at_span(idle.key.span),
-            message,
-            format!("write `$({})` in the rules, or remove it", idle.key.text),
-        );
+    for Key { text, span } in declared.iter().map(|parameter| &parameter.key) {
+        if !found.iter().any(|(name, _)| name == text) {
+            let help = format!("write `$({text})` in the rules, or remove it");
+            let message = format!("parameter `{text}` is unused");
+            report.warning(Code::UnusedParameter.at_span(*span), message, help);
+        }
     }
     set
 }
