@@ -1,8 +1,8 @@
 //! `fields` and `type`: typed fields of the value that an extractor returns.
 
 use crate::{
-    config::{code::Code, report::Report, section, suggest, tree::Entry},
-    settings::section::Setting,
+    config::{code::Code, section::cursor, source::SourceSpan, suggest, tree::Entry},
+    settings::section::{Checked, Cursor, Invalid, Setting},
     translate::{
         Cardinality, FieldKind, FieldPath, FieldSetting, Fields, OnMissing,
         extract::{ExtractorKind, MemberNames, Typing, ValueCount},
@@ -11,112 +11,70 @@ use crate::{
 
 /// Parses the keys beside an extractor: `fields`, `type`, or the type of an object with its fields.
 pub(super) fn typing(
-    report: &Report<'_>,
-    kind: &ExtractorKind,
+    value: &Cursor<'_>,
+    extractor: &ExtractorKind,
     fields: Option<&Entry>,
     one: Option<&Entry>,
-) -> Option<Typing> {
-    match (fields, one) {
-        (None, None) => Some(Typing::Untyped),
-        (Some(entry), None) => {
-            let fields: Fields = read(report, entry, "`fields`")?;
-            check_sources(report, kind, &fields, entry)?;
-            Some(Typing::Fields(fields))
-        }
-        (fields, Some(entry)) => value(report, kind, fields, entry),
-    }
-}
-
-fn read<T: Setting>(report: &Report<'_>, entry: &Entry, name: &str) -> Option<T> {
-    T::read(&section::cursor(report, entry.key.span, &entry.value, name, T::KIND)).ok()
-}
-
-/// Parses the type of one value.
-fn value(
-    report: &Report<'_>,
-    extractor: &ExtractorKind,
-    outer: Option<&Entry>,
-    entry: &Entry,
-) -> Option<Typing> {
-    let written: FieldSetting = read(report, entry, "`type`")?;
+) -> Checked<Typing> {
+    let Some(entry) = one else {
+        let Some(entry) = fields else { return Ok(Typing::Untyped) };
+        let fields: Fields = read(value, entry, "`fields`")?;
+        check_sources(value, extractor, &fields, entry)?;
+        return Ok(Typing::Fields(fields));
+    };
+    let written: FieldSetting = read(value, entry, "`type`")?;
+    let does_not_fit = |message: String, help: &str| {
+        value.reject_at(entry.key.span, Invalid::new(message, help).with_code(Code::FieldsDoNotFit))
+    };
+    let name = extractor.name();
     if extractor.value_count() == ValueCount::Block {
-        let message = format!("`type` has no effect: `{}` returns a block and no value", extractor.name());
-        report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, "remove `type`");
-        return None;
+        let message = format!("`type` has no effect: `{name}` returns a block and no value");
+        return does_not_fit(message, "remove `type`");
     }
     let mut kind = written.kind;
-    if let Some(outer) = outer {
+    if let Some(outer) = fields {
         let FieldKind::Object(inner @ None) = &mut kind.kind else {
-            let message = "`fields` requires the type `object`";
-            report.error(
-                Code::ConflictingKeys.at_span(outer.key.span),
-                message,
-                "write `type: object[]`, or remove one of the two",
-            );
-            return None;
+            let help = "write `type: object[]`, or remove one of the two";
+            let invalid = Invalid::new("`fields` requires the type `object`", help);
+            return value.reject_at(outer.key.span, invalid.with_code(Code::ConflictingKeys));
         };
-        *inner = Some(read(report, outer, "`fields`")?);
+        *inner = Some(read(value, outer, "`fields`")?);
     }
     if written.missing != OnMissing::Error {
-        let message = "the value as a whole can't be optional";
-        report.error(
-            Code::FieldsDoNotFit.at_span(entry.key.span),
-            message,
-            "remove `optional`, `default` and `?`",
-        );
-        return None;
+        let message = "the value as a whole can't be optional".to_owned();
+        return does_not_fit(message, "remove `optional`, `default` and `?`");
     }
     let one = !matches!(kind.kind, FieldKind::Object(_) | FieldKind::Any);
     match (extractor.finds(), &written.from) {
         (MemberNames::Names(names), Some((path, span)))
             if !names.iter().any(|name| path_is_among(path, name)) =>
         {
-            let message = format!("`{}` has no field `{path}`", extractor.name());
-            report.error(
-                Code::UnknownField.at_span(*span),
-                message,
-                suggest::help(path.as_str(), "known fields", names.iter().copied()),
-            );
-            return None;
+            return reject_unknown(value, *span, extractor, path, &names);
         }
         (MemberNames::Names(names), None) if one => {
-            let message = format!(
-                "`{}` returns an object, and `type` needs the field that it applies to",
-                extractor.name()
+            let message =
+                format!("`{name}` returns an object, and `type` needs the field that it applies to");
+            let first = names.first().unwrap_or(&"name");
+            return does_not_fit(
+                message,
+                &format!("write `type: {{ type: …, from: {first} }}`, or `fields`"),
             );
-            let help = format!(
-                "write `type: {{ type: …, from: {} }}`, or `fields`",
-                names.first().unwrap_or(&"name")
-            );
-            report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, help);
-            return None;
         }
         (MemberNames::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
-            let message = format!(
-                "`from` applies to each row of the list that `{}` returns, found `{path}`",
-                extractor.name()
-            );
+            let message =
+                format!("`from` applies to each row of the list that `{name}` returns, found `{path}`");
             let help =
                 "remove `from`: `type` applies to each row; for the first row only, write `structured: .[0]`";
-            report.error(Code::FieldsDoNotFit.at_span(*span), message, help);
-            return None;
+            return value.reject_at(*span, Invalid::new(message, help).with_code(Code::FieldsDoNotFit));
         }
         (MemberNames::NoFields, Some((_, span))) => {
-            report.error(
-                Code::FieldsDoNotFit.at_span(*span),
-                format!("`{}` returns one value without field names", extractor.name()),
-                "remove `from`",
-            );
-            return None;
+            let message = format!("`{name}` returns one value without field names");
+            let invalid = Invalid::new(message, "remove `from`");
+            return value.reject_at(*span, invalid.with_code(Code::FieldsDoNotFit));
         }
         (MemberNames::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
-            let message = format!("`{}` does not return an object", extractor.name());
-            report.error(
-                Code::FieldsDoNotFit.at_span(entry.key.span),
-                message,
-                "use `pairs`, `regex` or `json` for fields",
-            );
-            return None;
+            let message = format!("`{name}` does not return an object");
+            return does_not_fit(message, "use `pairs`, `regex` or `json` for fields");
         }
         _ => {}
     }
@@ -124,7 +82,11 @@ fn value(
     if extractor.value_count() == ValueCount::Many && written.from.is_none() {
         kind.count = Cardinality::One;
     }
-    Some(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
+    Ok(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
+}
+
+fn read<T: Setting>(value: &Cursor<'_>, entry: &Entry, name: &str) -> Checked<T> {
+    T::read(&cursor(value.context.report, entry.key.span, &entry.value, name, T::KIND))
 }
 
 /// Whether a path begins with the index of a row, although `from` applies to each row.
@@ -139,31 +101,37 @@ fn path_is_among(path: &FieldPath, name: &str) -> bool {
 }
 
 /// Checks that the extractor finds every source field, if the names that it finds are known.
-fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, entry: &Entry) -> Option<()> {
+fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entry: &Entry) -> Checked<()> {
     let names = match kind.finds() {
-        MemberNames::AnyNames => return Some(()),
+        MemberNames::AnyNames => return Ok(()),
         MemberNames::Names(names) => names,
         MemberNames::NoFields => {
             let message = format!("`{}` returns no fields", kind.name());
             let help =
                 "use `pairs`, `regex` or `json` for fields, or write the type of the value: `type: number`";
-            report.error(Code::FieldsDoNotFit.at_span(entry.key.span), message, help);
-            return None;
+            let invalid = Invalid::new(message, help).with_code(Code::FieldsDoNotFit);
+            return value.reject_at(entry.key.span, invalid);
         }
     };
-    let mut good = true;
+    let mut checked = Ok(());
     for field in fields.iter().filter(|field| !names.iter().any(|name| path_is_among(&field.from, name))) {
-        good = false;
-        let place =
-            entry.value.as_map().unwrap_or_default().iter().find(|entry| entry.key.text == field.name);
-        let span = place
-            .map_or(entry.key.span, |entry| entry.value.get("from").map_or(entry.key.span, |node| node.span));
-        let message = format!("`{}` has no field `{}`", kind.name(), field.from);
-        report.error(
-            Code::UnknownField.at_span(span),
-            message,
-            suggest::help(field.from.as_str(), "known fields", names.iter().copied()),
-        );
+        let span = entry
+            .value
+            .entry(&field.name)
+            .map_or(entry.key.span, |field| field.value.get("from").map_or(field.key.span, |from| from.span));
+        checked = reject_unknown(value, span, kind, &field.from, &names);
     }
-    good.then_some(())
+    checked
+}
+
+fn reject_unknown<T>(
+    value: &Cursor<'_>,
+    span: SourceSpan,
+    kind: &ExtractorKind,
+    path: &FieldPath,
+    names: &[&str],
+) -> Checked<T> {
+    let message = format!("`{}` has no field `{path}`", kind.name());
+    let help = suggest::help(path.as_str(), "known fields", names.iter().copied());
+    value.reject_at(span, Invalid { code: Code::UnknownField, message, help, shows_value: true })
 }

@@ -3,7 +3,6 @@
 
 mod fields;
 mod parts;
-mod source;
 
 use settings_derive::Section as DeriveSection;
 
@@ -24,8 +23,9 @@ use crate::{
     translate::{
         FieldSetting, Fields,
         extract::{
-            Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header, Html,
-            Json, Mcp, Metrics, NdJson, Pairs, Regex, Text, Xml,
+            Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header,
+            Html, Json, Mcp, MemberNames, Metrics, NdJson, Pairs, Regex, Text, Typing, ValueCount,
+            Xml,
         },
     },
 };
@@ -293,48 +293,81 @@ fn check_single_extractor(value: &Cursor<'_>) -> Checked<()> {
 
 fn reject_optional<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
     let place = value.node.entry("optional").map_or(value.place, |entry| entry.key.span);
-    value.reject_at(
-        place,
-        Invalid::new("`optional` applies only to one of several named extractors", help)
-            .with_code(Code::FieldsDoNotFit),
-    )
+    let invalid = Invalid::new("`optional` applies only to one of several named extractors", help);
+    value.reject_at(place, invalid.with_code(Code::FieldsDoNotFit))
 }
 
 fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
     let alone;
-    let value = match &value.node.kind {
-        Kind::Text(name) if !name.text.is_empty() => {
-            let nothing = Node::new(Kind::Null, value.node.span);
-            alone =
-                Node::new(Kind::Map(vec![Entry::new(&name.text, nothing, value.node.span)]), value.node.span);
+    let value = match (value.node.as_text(), value.node.as_map()) {
+        (Some(name), _) if !name.is_empty() => {
+            let span = value.node.span;
+            let entry = Entry::new(name, Node::new(Kind::Null, span), span);
+            alone = Node::new(Kind::Map(vec![entry]), span);
             value.at_node(&alone)
         }
-        Kind::Map(_) => *value,
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
-            let message = format!("{} must be an extractor, found {}", value.name, value.node.found());
-            return value.reject(Invalid::new(message, help()).with_code(Code::WrongType));
-        }
+        (_, Some(_)) => *value,
+        _ => return value.reject_kind("an extractor", Some(help())),
     };
     check_single_extractor(&value)?;
     let mut settings = ExtractSettings::read(&value)?;
     let (source, optional) = (settings.source.take(), settings.optional);
     let Extractor { kind, .. } = value.checked(settings.extractor())?;
-    let report = value.context.report;
     let written = value.node.entry(kind.name());
     if let Some(written) = written.filter(|_| source.is_some()) {
-        value.checked(source::check_parses_text(report, &kind, written).then_some(()))?;
+        check_parses_text(&value, &kind, written)?;
     }
     let (inner, outer) =
         (written.and_then(|written| written.value.entry("fields")), value.node.entry("fields"));
     if let (Some(_), Some(outer)) = (inner, outer) {
         let help = format!("keep the one under `{}`", kind.name());
-        return value.reject_at(
-            outer.key.span,
-            Invalid::new("`fields` is defined twice", help).with_code(Code::DuplicateKey),
-        );
+        let invalid = Invalid::new("`fields` is defined twice", help);
+        return value.reject_at(outer.key.span, invalid.with_code(Code::DuplicateKey));
     }
     let (named, of_one) = (inner.or(outer), value.node.entry("type"));
-    let typing = value.checked(fields::typing(report, &kind, named, of_one))?;
+    let typing = fields::typing(&value, &kind, named, of_one)?;
     let fields_span = named.or(of_one).map(|entry| entry.key.span);
     Ok(ParsedExtractor { extractor: Extractor { source, kind, typing }, fields_span, optional })
+}
+
+/// `source`: an extractor whose text another extractor parses.
+impl Setting for Extractor {
+    const KIND: ValueKind = ONE_EXTRACTOR;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let ParsedExtractor { extractor, optional, .. } = read_one(value)?;
+        if optional {
+            return reject_optional(value, "remove it");
+        }
+        let name = extractor.kind.name();
+        let found = match (&extractor.typing, extractor.kind.value_count()) {
+            (_, ValueCount::Block) => "a block",
+            (_, ValueCount::Many) => "a list",
+            (Typing::Fields(_), ValueCount::One) => "an object",
+            (Typing::Value { .. }, ValueCount::One) => return Ok(extractor),
+            (Typing::Untyped, ValueCount::One) => match (&extractor.kind, extractor.kind.finds()) {
+                (ExtractorKind::Mcp(_), _) => "a whole result",
+                (ExtractorKind::Form(_) | ExtractorKind::Pairs(_), _) | (_, MemberNames::Names(_)) => {
+                    "an object"
+                }
+                (_, MemberNames::AnyNames | MemberNames::NoFields) => return Ok(extractor),
+            },
+        };
+        let message = format!("`source` must return a string, and `{name}` returns {found}");
+        let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
+                    `source: { json: {}, type: { type: string, from: output } }`";
+        value.reject(Invalid::new(message, help).with_code(Code::WrongExtractor))
+    }
+}
+
+/// Rejects `source` of an extractor that does not parse text.
+fn check_parses_text(value: &Cursor<'_>, kind: &ExtractorKind, entry: &Entry) -> Checked<()> {
+    let reads = match kind {
+        ExtractorKind::Binary(_) | ExtractorKind::Header(_) => "no text",
+        ExtractorKind::Mcp(_) => "the whole response",
+        _ => return Ok(()),
+    };
+    let message = format!("`source` has no effect: `{}` reads {reads}", kind.name());
+    let invalid = Invalid::new(message, "remove `source`").with_code(Code::WrongExtractor);
+    value.reject_at(entry.key.span, invalid)
 }

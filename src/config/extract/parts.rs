@@ -1,6 +1,8 @@
 //! `extract` as a map of extractors by name. Each returns one part of the value.
 
-use super::{CompiledExtract, ExtractSettings, ONE_EXTRACTOR, ParsedExtractor, names, read_one};
+use super::{
+    CompiledExtract, ExtractSettings, ONE_EXTRACTOR, ParsedExtractor, is_extractor, names, read_one,
+};
 use crate::{
     config::{
         renamed::RENAMES,
@@ -26,13 +28,13 @@ pub(super) fn is_map_of_names(node: &Node) -> bool {
 }
 
 fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
-    let is_one = |word: &str| names().any(|name| name == word);
     match &node.kind {
-        Kind::Text(text) => is_one(&text.text),
+        Kind::Text(text) => is_extractor(&text.text),
         Kind::Map(entries) => {
             let misspelt = suggest::nearest(name, names()).is_some();
             entries.iter().any(|entry| {
-                is_one(&entry.key.text) || (!misspelt && suggest::nearest(&entry.key.text, names()).is_some())
+                is_extractor(&entry.key.text)
+                    || (!misspelt && suggest::nearest(&entry.key.text, names()).is_some())
             })
         }
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => false,
@@ -49,7 +51,7 @@ pub(super) fn read(value: &Cursor<'_>) -> Checked<CompiledExtract> {
 fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     let name = &entry.key.text;
     if ExtractSettings::keys().get(name).is_some() {
-        let what = if names().any(|known| known == *name) { "an extractor" } else { "a key of `extract`" };
+        let what = if is_extractor(name) { "an extractor" } else { "a key of `extract`" };
         let message = format!("`{name}` can't be the name of a part: it is {what}");
         let help = format!("rename the part: `the_{name}`");
         return value.reject_at(entry.key.span, Invalid::new(message, help).with_code(Code::ConflictingKeys));
