@@ -28,8 +28,8 @@ impl Setting for ContentTemplate {
         let blocks = match &value.node.kind {
             Kind::List(items) if items.is_empty() => {
                 let help = "write at least one block, or remove `content` for the default";
-                return value
-                    .reject(Invalid::new("`content` is an empty list", help).with_code(Code::EmptyValue));
+                let invalid = Invalid::new("`content` is an empty list", help);
+                return value.reject(invalid.with_code(Code::EmptyValue));
             }
             Kind::List(_) => Vec::read(value)?,
             Kind::Map(_) => vec![BlockTemplate::read(value)?],
@@ -61,11 +61,13 @@ struct BlockSettings {
     /// Text of the response (`verbatim`), or the structured content as JSON (`json`, `json-pretty`).
     r#as: Option<ContentForm>,
     /// Image: `response` for the response body, or a template of Base64 data.
-    image: Option<BlockData>,
+    #[key(kind = ValueKind::Text)]
+    image: Option<FromResponse<Template>>,
     /// Audio: `response` for the response body, or a template of Base64 data.
-    audio: Option<BlockData>,
+    #[key(kind = ValueKind::Text)]
+    audio: Option<FromResponse<Template>>,
     /// Embedded resource: `response` for the response body, or a map.
-    resource: Option<BlockResource>,
+    resource: Option<FromResponse<EmbeddedResource>>,
     /// Link to a resource.
     resource_link: Option<ResourceLink>,
     /// Media type of `image`, `audio` or `resource: response`.
@@ -84,12 +86,11 @@ impl BlockSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         const KINDS: [&str; 6] = ["text", "as", "image", "audio", "resource", "resource_link"];
         check_one_kind(section, &KINDS, "a block of content")?;
-        match section.entry("resource").filter(|entry| entry.value.as_map().is_some()) {
-            Some(_) if section.entry("media_type").is_some() => {
-                Err(section.conflict("media_type", "resource: {…}"))
-            }
-            _ => Ok(()),
+        let is_map = section.get("resource").is_some_and(|node| node.as_map().is_some());
+        if is_map && section.entry("media_type").is_some() {
+            return Err(section.conflict("media_type", "resource: {…}"));
         }
+        Ok(())
     }
 
     fn compile(self, value: &Cursor<'_>) -> Checked<BlockTemplate> {
@@ -98,27 +99,37 @@ impl BlockSettings {
         let typed = |name| {
             let help =
                 "add `media_type: image/png`, or write `response` for the body and type of the response";
-            let invalid = || {
-                Invalid::new("data from a template needs a `media_type`", help).with_code(Code::MissingKey)
-            };
+            let invalid = Invalid::new("data from a template needs a `media_type`", help);
             let place = value.node.get(name).map_or(value.node.span, |node| node.span);
-            media_type.clone().map_or_else(|| value.reject_at(place, invalid()), Ok)
+            let missing = || value.reject_at(place, invalid.with_code(Code::MissingKey));
+            media_type.clone().map_or_else(missing, Ok)
         };
         let payload = match self {
             Self { text: Some(text), .. } => BlockPayload::Text(text),
             Self { r#as: Some(ContentForm::Verbatim), .. } => BlockPayload::Verbatim,
             Self { r#as: Some(ContentForm::Json), .. } => BlockPayload::Json,
             Self { r#as: Some(ContentForm::JsonPretty), .. } => BlockPayload::JsonPretty,
-            Self { image: Some(BlockData::UpstreamResponse), .. } => bytes(BinaryKind::Image, media_type),
-            Self { image: Some(BlockData::Template(data)), .. } => {
+            Self { image: Some(FromResponse::Body), .. } => bytes(BinaryKind::Image, media_type),
+            Self { image: Some(FromResponse::Given(data)), .. } => {
                 BlockPayload::Image { data, media_type: typed("image")? }
             }
-            Self { audio: Some(BlockData::UpstreamResponse), .. } => bytes(BinaryKind::Audio, media_type),
-            Self { audio: Some(BlockData::Template(data)), .. } => {
+            Self { audio: Some(FromResponse::Body), .. } => bytes(BinaryKind::Audio, media_type),
+            Self { audio: Some(FromResponse::Given(data)), .. } => {
                 BlockPayload::Audio { data, media_type: typed("audio")? }
             }
-            Self { resource: Some(BlockResource::Map(resource)), .. } => resource.into(),
-            Self { resource_link: Some(link), .. } => link.into(),
+            Self { resource: Some(FromResponse::Given(resource)), .. } => {
+                let EmbeddedResource { uri, media_type, text, blob } = resource;
+                let body = match (text, blob) {
+                    (Some(text), _) => ResourceBodyTemplate::Text(text),
+                    (None, Some(blob)) => ResourceBodyTemplate::Blob(blob),
+                    (None, None) => ResourceBodyTemplate::Response,
+                };
+                BlockPayload::Resource { uri, media_type: media_type.map(|MediaType(text)| text), body }
+            }
+            Self { resource_link: Some(ResourceLink { uri, name, description, media_type }), .. } => {
+                let media_type = media_type.map(|MediaType(text)| text);
+                BlockPayload::ResourceLink { uri, name, description, media_type }
+            }
             _ => bytes(BinaryKind::Resource, media_type),
         };
         let (annotations, last_modified) = self.annotations.map(Into::into).unwrap_or_default();
@@ -149,46 +160,23 @@ enum ContentForm {
     JsonPretty,
 }
 
-/// Data of an image or audio block.
-enum BlockData {
-    UpstreamResponse,
-    /// Template that renders Base64.
-    Template(Template),
+/// Data of a block.
+enum FromResponse<T> {
+    /// The body of the response.
+    Body,
+    /// Configured data: a resource, or a template that renders Base64.
+    Given(T),
 }
 
-/// Whether the block uses the response body.
-fn is_response(value: &Cursor<'_>) -> Checked<bool> {
-    if value.node.as_text() == Some("response") {
-        return Ok(true);
-    }
-    value.reject_renamed_word().map(|()| false)
-}
-
-impl Setting for BlockData {
-    const KIND: ValueKind = ValueKind::Text;
+impl<T: Setting> Setting for FromResponse<T> {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["response"]), T::KIND]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match is_response(value)? {
-            true => Ok(Self::UpstreamResponse),
-            false => Template::read(value).map(Self::Template),
+        if value.node.as_text() == Some("response") {
+            return Ok(Self::Body);
         }
-    }
-}
-
-/// Embedded resource of a block.
-enum BlockResource {
-    UpstreamResponse,
-    Map(EmbeddedResource),
-}
-
-impl Setting for BlockResource {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["response"]), EmbeddedResource::KIND]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match is_response(value)? {
-            true => Ok(Self::UpstreamResponse),
-            false => EmbeddedResource::read(value).map(Self::Map),
-        }
+        value.reject_renamed_word()?;
+        T::read(value).map(Self::Given)
     }
 }
 
@@ -208,17 +196,6 @@ struct EmbeddedResource {
     blob: Option<Template>,
 }
 
-impl From<EmbeddedResource> for BlockPayload {
-    fn from(EmbeddedResource { uri, media_type, text, blob }: EmbeddedResource) -> Self {
-        let body = match (text, blob) {
-            (Some(text), _) => ResourceBodyTemplate::Text(text),
-            (None, Some(blob)) => ResourceBodyTemplate::Blob(blob),
-            (None, None) => ResourceBodyTemplate::Response,
-        };
-        Self::Resource { uri, media_type: media_type.map(|MediaType(text)| text), body }
-    }
-}
-
 /// Section of a link to a resource.
 #[derive(DeriveSection)]
 #[section(id = "resource_link")]
@@ -233,12 +210,6 @@ pub(super) struct ResourceLink {
     pub(super) description: Option<Template>,
     /// Media type of the linked resource.
     pub(super) media_type: Option<MediaType>,
-}
-
-impl From<ResourceLink> for BlockPayload {
-    fn from(ResourceLink { uri, name, description, media_type }: ResourceLink) -> Self {
-        Self::ResourceLink { uri, name, description, media_type: media_type.map(|MediaType(text)| text) }
-    }
 }
 
 /// Section of the annotations of a block.

@@ -4,12 +4,12 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    extract, language,
+    extract,
     lint::output_schema,
     report::Report,
     rules::{ExpandedRule, RuleOrigin},
     schemas::{InputResponseUse, UsedArguments},
-    section::{self, cursor},
+    section::{all_valid, cursor, in_scope},
     source::SourceSpan,
     suggest,
     tree::Node,
@@ -18,8 +18,8 @@ use crate::{
     settings::section::{Checked, Cursor, Invalid, OpenSection, Setting},
     translate::{
         Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
-        SamplingRequestTemplate, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template, extract::ValueCount,
-        scope::Scope,
+        SamplingRequestTemplate, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template, expressions,
+        extract::ValueCount, scope::Scope,
     },
 };
 
@@ -35,25 +35,24 @@ pub(super) struct CompiledRule {
 /// Parses and compiles the rules of a `response`. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
-    rules: Vec<ExpandedRule<'_>>,
+    rules: Vec<ExpandedRule>,
     used: &mut UsedArguments,
 ) -> Option<Vec<CompiledRule>> {
-    let mut compiled = Vec::with_capacity(rules.len());
-    for ExpandedRule { node, span, origin } in rules {
+    let compiled = all_valid(rules.into_iter().map(|ExpandedRule { node, span, origin }| {
         let context = origin.as_ref().map(|origin| &origin.context);
         let mut in_rule = UsedArguments::default();
-        let read = report.in_context(context.cloned(), || rule(report, &node, span, &mut in_rule));
+        let value = cursor(report, span, &node, "a rule", RuleSettings::KIND);
+        let rule = |scope: &Scope| {
+            let value = value.in_scope(scope);
+            RuleSettings::read(&value).and_then(|rule| rule.compile(&value))
+        };
+        let read = report.in_context(context.cloned(), || in_scope(&TEMPLATE_NAMES, &mut in_rule, rule));
         used.all |= in_rule.all;
         in_rule.arguments.iter().for_each(|argument| used.add_for(argument, context));
-        used.answers.extend(
-            in_rule
-                .answers
-                .into_iter()
-                .map(|answer| InputResponseUse { context: context.cloned(), ..answer }),
-        );
-        compiled.push(read.map(|read| CompiledRule { origin, ..read }));
-    }
-    let compiled = compiled.into_iter().collect::<Option<Vec<_>>>()?;
+        let answers = in_rule.answers.into_iter();
+        used.answers.extend(answers.map(|answer| InputResponseUse { context: context.cloned(), ..answer }));
+        Some(CompiledRule { origin, ..read? })
+    }))?;
     warn_unreachable(report, &compiled);
     Some(compiled)
 }
@@ -70,8 +69,8 @@ pub(super) fn warn_of_command_conditions(report: &Report<'_>, own: &[CompiledRul
 
 /// Appends the reachable rules of `defaults.response` to those of a route.
 pub(super) fn with_defaults(mut own: Vec<CompiledRule>, defaults: Vec<CompiledRule>) -> Vec<CompiledRule> {
-    let reachable = defaults.into_iter().filter(|rule| !own.iter().any(|first| matches_all_of(first, rule)));
-    let reachable: Vec<_> = reachable.collect();
+    let is_reachable = |rule: &CompiledRule| !own.iter().any(|first| matches_all_of(first, rule));
+    let reachable: Vec<_> = defaults.into_iter().filter(is_reachable).collect();
     own.extend(reachable);
     own
 }
@@ -127,51 +126,41 @@ pub(super) struct ErrorSettings {
 
 impl RuleSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        match (section.entry("error"), section.entry("structured")) {
-            (Some(_), Some(entry)) => {
-                let help = "move it into `error`: `error: { text: …, structured: … }`";
-                Err(section.reject_at(
-                    Code::ConflictingKeys.at_span(entry.key.span),
-                    "`structured` has no effect beside `error`",
-                    help,
-                ))
-            }
-            _ => Ok(()),
-        }
+        let (Some(_), Some(entry)) = (section.entry("error"), section.entry("structured")) else {
+            return Ok(());
+        };
+        let at = Code::ConflictingKeys.at_span(entry.key.span);
+        let help = "move it into `error`: `error: { text: …, structured: … }`";
+        Err(section.reject_at(at, "`structured` has no effect beside `error`", help))
     }
 
     fn compile(self, value: &Cursor<'_>) -> Checked<CompiledRule> {
-        let reject = |name: &str, message: &str, help: &str| {
+        let reject = |name: &str, message: &str| {
             let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
-            value.reject_at(place, Invalid::new(message, help).with_code(Code::ConflictingKeys))
+            let invalid = Invalid::new(message, "remove one of the two");
+            value.reject_at(place, invalid.with_code(Code::ConflictingKeys))
         };
         let fields_span = self.extract.as_ref().and_then(|extract| extract.fields_span);
         let extract = self.extract.map(|extract| extract.extract);
         if extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block) {
             // A binary block has no value for a condition or a filter.
             if self.when.reads_value() {
-                let message = "`value` has no effect: `binary` returns a block and no value";
-                return reject("when", message, "remove one of the two");
+                return reject("when", "`value` has no effect: `binary` returns a block and no value");
             }
-            if let Some(name) =
-                ["structured", "limit"].into_iter().find(|name| value.node.get(name).is_some())
-            {
+            let is_set = |name: &&str| value.node.get(name).is_some();
+            if let Some(name) = ["structured", "limit"].into_iter().find(is_set) {
                 let message = format!("`{name}` has no effect: `binary` returns a block and no value");
-                return reject(name, &message, "remove one of the two");
+                return reject(name, &message);
             }
         }
         let (action, fields_span) = match self.error {
             Some(ErrorSettings { text, code, structured, status }) => {
                 if self.status.and(status).is_some() {
-                    let message = "`status` has no effect beside `error: { status: … }`";
-                    return reject("status", message, "remove one of the two");
+                    return reject("status", "`status` has no effect beside `error: { status: … }`");
                 }
                 let rule = ErrorRule { extract, text, code, structured, status: status.or(self.status) };
-                if rule.extract.is_some()
-                    && !rule.reads_value()
-                    && !self.when.reads_value()
-                    && let Some(entry) = value.node.entry("extract")
-                {
+                let reads_value = rule.reads_value() || self.when.reads_value();
+                if let Some(entry) = value.node.entry("extract").filter(|_| !reads_value) {
                     let message = "`extract` has no effect: this rule does not use the value";
                     let help = "use `value` in a template, in `structured` of the error, or in `when: { value: … }`; or remove it";
                     value.context.report.warning(Code::UnusedExtract.at_span(entry.key.span), message, help);
@@ -195,18 +184,6 @@ impl RuleSettings {
         let rule = Rule { matcher: self.when, charset: self.charset, action };
         Ok(CompiledRule { origin: None, rule, span: value.place, fields_span })
     }
-}
-
-fn rule(
-    report: &Report<'_>,
-    node: &Node,
-    span: SourceSpan,
-    used: &mut UsedArguments,
-) -> Option<CompiledRule> {
-    section::in_scope(&TEMPLATE_NAMES, used, |scope| {
-        let value = cursor(report, span, node, "a rule", RuleSettings::KIND).in_scope(scope);
-        RuleSettings::read(&value).and_then(|rule| rule.compile(&value))
-    })
 }
 
 /// Parses `error`. The variable `structured` exists only if `error.structured` is set.
@@ -241,7 +218,7 @@ fn check_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checke
         if let Some((name, names)) = output_schema::first_unknown_field(&schema, fields) {
             let message = format!("the template uses `{path}`, but the value of this rule has no `{name}`");
             let help = suggest::help(&name, "its fields", names.iter().map(String::as_str));
-            let place = language::span_of_name(value.context.report, content.span, path);
+            let place = expressions::span_of_name(value.context.report, content.span, path);
             checked =
                 value.reject_at(place, Invalid { code: Code::UnknownName, message, help, shows_value: true });
         }
@@ -251,11 +228,7 @@ fn check_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checke
 
 /// `None` if a present part has errors.
 pub(super) fn valid_part<T>(part: Option<Option<T>>) -> Option<Option<T>> {
-    match part {
-        None => Some(None),
-        Some(None) => None,
-        Some(some) => Some(some),
-    }
+    part.map_or(Some(None), |part| part.map(Some))
 }
 
 /// Whether the first of two rules matches every response that the later one matches.
@@ -274,7 +247,7 @@ fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
 /// Warns of rules that an earlier rule leaves no response. Part of some named rules may be unreachable in one
 /// route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
 fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
-    let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.span);
+    let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.context.at);
     let covering =
         |index: usize, later: &CompiledRule| rules[..index].iter().find(|first| matches_all_of(first, later));
     let mut checked_uses = Vec::new();
@@ -292,27 +265,25 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
             true => ("has no `when`", "move the rule without `when` to the end"),
             false => ("matches all its responses", "move it before that one, or remove it"),
         };
-        let message = |rules: &str| format!("unreachable {rules}: the one {place} comes first and {why}");
+        let warn = |span, rules: &str| {
+            let message = format!("unreachable {rules}: the one {place} comes first and {why}");
+            report.warning(Code::UnreachableRule.at_span(span), message, help);
+        };
         match (use_of(first), use_of(later)) {
             (from, to) if from == to => {
                 let context = later.origin.as_ref().map(|origin| origin.context.clone());
-                let warn =
-                    || report.warning(Code::UnreachableRule.at_span(later.span), message("rule"), help);
-                match context {
-                    Some(context) => report.in_context(Some(context), warn),
-                    None => warn(),
-                }
+                report.in_context(context, || warn(later.span, "rule"));
             }
+            (_, None) => warn(later.span, "rule"),
             (_, Some(span)) if checked_uses.contains(&span) => {}
             (_, Some(span)) => {
                 checked_uses.push(span);
                 let before = rules.iter().position(|rule| use_of(rule) == Some(span)).unwrap_or(index);
                 let mut of_use = rules.iter().filter(|rule| use_of(rule) == Some(span));
                 if of_use.all(|rule| covering(before, rule).is_some()) {
-                    report.warning(Code::UnreachableRule.at_span(span), message("rules"), help);
+                    warn(span, "rules");
                 }
             }
-            (_, None) => report.warning(Code::UnreachableRule.at_span(later.span), message("rule"), help),
         }
     }
 }
