@@ -1,5 +1,7 @@
 //! `tests`: examples of a route, which `glossator test` runs.
 
+use std::{fs::File, io::Read, path::Path};
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -8,22 +10,25 @@ use settings_derive::Section as DeriveSection;
 
 use super::{
     code::Code,
-    recording::RecordedResponse,
     report::Report,
     rules::first_key,
     section::cursor,
-    source::SourceSpan,
+    source::{SourceSpan, describe_io_error},
     tree::{Entry, Kind, Node},
+    units,
 };
 use crate::{
-    model::{ProgramEnd, ProgramExit, UpstreamResponse},
+    model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        value::{FromText, Named, Scalar, parsed_settings, text_settings},
+        value::{FromText, Named, Scalar, parsed_settings, text_of, text_settings},
     },
     translate::extract::MCP_MEDIA_TYPE,
 };
+
+/// Maximum size of a file with recorded responses, in bytes.
+const RECORDING_LIMIT_BYTES: u64 = 16 << 20;
 
 /// Example: an upstream response, and the expected result.
 #[derive(Debug, Clone)]
@@ -153,17 +158,18 @@ struct ExampleResponse {
     /// Commands: standard error.
     stderr: Option<Scalar>,
     /// `Content-Type` of the response.
-    content_type: Option<ContentType>,
+    content_type: Option<HeaderValue>,
     /// Other headers.
     headers: Headers,
     /// Response body, or standard output of a command, as text.
     #[key(conflicts = "recording")]
-    body: Option<Body>,
+    #[key(kind = ValueKind::Scalar, with = read_body)]
+    body: Option<Bytes>,
     /// The same, in Base64.
     #[key(conflicts = "recording")]
-    body_base64: Option<Base64>,
+    body_base64: Option<Bytes>,
     /// File with a recorded response, relative to this file: a body, output of `curl -i`, or a HAR file.
-    recording: Option<RecordedResponse>,
+    recording: Option<UpstreamResponse>,
     /// Response of a HAR file: its number, or a part of its URL. Default: the last.
     #[key(requires = "recording", help = "add `recording` with the path of a HAR file, or remove `entry`")]
     entry: Option<Scalar>,
@@ -171,14 +177,9 @@ struct ExampleResponse {
 
 /// Parses `tests`; examples with errors are reported and omitted.
 pub(super) fn read(report: &Report<'_>, node: &Node, upstream_kind: UpstreamKind) -> Vec<Example> {
-    let Kind::List(items) = &node.kind else {
+    let Some(items) = node.as_list() else {
         let help = "write `tests: [ { response: { body: \"…\" }, expect: { … } } ]`";
-        report.error(
-            Code::WrongType.at_span(node.span),
-            format!("`tests` must be a list, found {}", node.found()),
-            help,
-        );
-        return Vec::new();
+        return report.reject_type(node, "`tests` must be a list", help).unwrap_or_default();
     };
     let example = |item| {
         let value = cursor(report, first_key(item), item, "an example", ExampleSettings::KIND);
@@ -188,15 +189,10 @@ pub(super) fn read(report: &Report<'_>, node: &Node, upstream_kind: UpstreamKind
 }
 
 fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> {
-    let is_empty =
-        |node: &Node| matches!(node.kind, Kind::Null) || node.as_map().is_some_and(<[Entry]>::is_empty);
     if value.node.as_map().is_some() && value.node.get("expect").is_none_or(is_empty) {
+        let message = "the example has no `expect`, so it fails";
         let help = "`glossator test --update` writes the current result as `expect`";
-        value.context.report.warning(
-            Code::EmptyTest.at_span(value.place),
-            "the example has no `expect`, so it fails",
-            help,
-        );
+        value.context.report.warning(Code::EmptyTest.at_span(value.place), message, help);
     }
     let (read, fits) = (ExampleSettings::read(value), check_upstream_kind(value, upstream_kind));
     let ExampleSettings { name, args, answers, response, expect } = read?;
@@ -209,63 +205,52 @@ fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> 
 
 /// Rejects keys of a command's output in the response of a server, and the reverse.
 fn check_upstream_kind(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<()> {
-    let (rejected, why): (&[&str], _) = match upstream_kind {
+    const OF_SERVERS: &[&str] = &["status", "content_type", "headers"];
+    let (rejected, why) = match upstream_kind {
         UpstreamKind::Http | UpstreamKind::McpServer => {
-            (&["exit_status", "stderr"], "the route runs no command")
+            (&["exit_status", "stderr"][..], "the route runs no command")
         }
-        UpstreamKind::Program => (
-            &["status", "content_type", "headers"],
-            "a command has an `exit_status`, but no status or headers",
-        ),
+        UpstreamKind::Program => (OF_SERVERS, "a command has an `exit_status`, but no status or headers"),
     };
     let Some(response) = value.node.get("response") else { return Ok(()) };
     let mut checked = Ok(());
     for entry in rejected.iter().filter_map(|name| response.entry(name)) {
         let message = format!("`{}` has no effect: {why}", entry.key.text);
-        checked = value
-            .reject_at(entry.key.span, Invalid::new(message, "remove it").with_code(Code::WrongUpstreamKind));
+        let invalid = Invalid::new(message, "remove it").with_code(Code::WrongUpstreamKind);
+        checked = value.reject_at(entry.key.span, invalid);
     }
     checked
 }
 
 impl ExampleResponse {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        match (section.entry("body"), section.entry("body_base64")) {
-            (Some(_), Some(base64)) => {
-                let message = "`body_base64` has no effect beside `body`";
-                Err(section.reject_at(
-                    Code::ConflictingKeys.at_span(base64.value.span),
-                    message,
-                    "remove one of the two",
-                ))
-            }
-            _ => Ok(()),
-        }
+        let (Some(_), Some(base64)) = (section.get("body"), section.get("body_base64")) else {
+            return Ok(());
+        };
+        let at = Code::ConflictingKeys.at_span(base64.span);
+        Err(section.reject_at(at, "`body_base64` has no effect beside `body`", "remove one of the two"))
     }
 
     fn compile(self, upstream_kind: UpstreamKind) -> UpstreamResponse {
         let Self { status, content_type, body, body_base64, recording, .. } = self;
         let empty = || UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
-        let recorded = recording.map_or_else(empty, |RecordedResponse(response)| response);
-        let body = body.map(|Body(bytes)| bytes).or_else(|| body_base64.map(|Base64(bytes)| bytes));
-        let body = body.unwrap_or(recorded.body);
+        let recorded = recording.unwrap_or_else(empty);
+        let body = body.or(body_base64).unwrap_or(recorded.body);
         if upstream_kind == UpstreamKind::Program {
             let stderr = self.stderr.map(|Scalar(text)| text).unwrap_or_default().into();
-            return UpstreamResponse::from_program(
-                body,
-                ProgramExit { end: self.exit.unwrap_or(ProgramEnd::Code(0)), stderr },
-            );
+            let end = self.exit.unwrap_or(ProgramEnd::Code(0));
+            return UpstreamResponse::from_program(body, ProgramExit { end, stderr });
         }
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
         let mut headers = recorded.headers;
         if upstream_kind == UpstreamKind::McpServer {
             headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
         }
-        if let Some(ContentType(value)) = content_type {
+        if let Some(value) = content_type {
             headers.insert(header::CONTENT_TYPE, value);
         }
         for (name, value) in &self.headers.0 {
-            headers.append(name.clone(), value.clone());
+            headers.append(name, value.clone());
         }
         UpstreamResponse::new(status.unwrap_or(recorded.status), headers, body)
     }
@@ -273,11 +258,11 @@ impl ExampleResponse {
 
 /// Parses `expect`; an empty value counts as absent.
 fn read_expectation(value: &Cursor<'_>) -> Checked<Option<Expectation>> {
-    match &value.node.kind {
-        Kind::Null => Ok(None),
-        Kind::Map(entries) if entries.is_empty() => Ok(None),
-        _ => Expectation::read(value).map(Some),
-    }
+    if is_empty(value.node) { Ok(None) } else { Expectation::read(value).map(Some) }
+}
+
+fn is_empty(node: &Node) -> bool {
+    matches!(node.kind, Kind::Null) || node.as_map().is_some_and(<[Entry]>::is_empty)
 }
 
 impl<T: Setting> Setting for Expected<T> {
@@ -294,10 +279,10 @@ impl Setting for ExpectedContent {
         ValueKind::Either(&[ValueKind::Text, ValueKind::List(&<Map<String, Value>>::KIND)]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match &value.node.kind {
-            Kind::Text(text) => Ok(Self::FirstText(text.text.clone())),
-            Kind::List(items) => Ok(Self::Blocks(items.iter().map(Node::to_json).collect())),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Map(_) => {
+        match (value.node.as_text(), value.node.as_list()) {
+            (Some(text), _) => Ok(Self::FirstText(text.to_owned())),
+            (_, Some(items)) => Ok(Self::Blocks(items.iter().map(Node::to_json).collect())),
+            (None, None) => {
                 let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
                 value.reject_kind("a string or a list of blocks", Some(help.to_owned()))
             }
@@ -309,18 +294,37 @@ parsed_settings! {
     ProgramEnd = Scalar, "write `exit_status: 1`";
 }
 
+text_settings!(HeaderValue, Bytes);
+
 /// Value of `Content-Type`.
-struct ContentType(HeaderValue);
-
-text_settings!(ContentType);
-
-impl FromText for ContentType {
+impl FromText for HeaderValue {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let help = "write `text/plain; charset=utf-8`";
-        HeaderValue::from_str(text)
-            .map(Self)
-            .map_err(|_| Invalid::new("the value is not a valid header value", help))
+        Self::from_str(text).map_err(|_| Invalid::new("the value is not a valid header value", help))
     }
+}
+
+/// Body in Base64.
+impl FromText for Bytes {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let text: String = text.split_ascii_whitespace().collect();
+        let decoded = BASE64_STANDARD.decode(text).map(Self::from);
+        decoded.map_err(|error| {
+            Invalid::new(format!("`body_base64` is not Base64: {error}"), "write text under `body`")
+        })
+    }
+}
+
+/// Parses a body as text.
+fn read_body(value: &Cursor<'_>) -> Checked<Option<Bytes>> {
+    let span = value.node.span;
+    let text = match &value.node.kind {
+        // A number keeps its digits as in the file.
+        Kind::Number(_) => value.context.report.files().text(span)[span.start..span.end].trim().to_owned(),
+        Kind::Null => String::new(),
+        _ => Scalar::read(value)?.0,
+    };
+    Ok(Some(text.into()))
 }
 
 /// Headers of a response.
@@ -353,37 +357,44 @@ impl Setting for Headers {
     }
 }
 
-/// Body as text.
-struct Body(Bytes);
-
-impl Setting for Body {
-    const KIND: ValueKind = ValueKind::Scalar;
+/// Response from the file `recording`, selected by `entry` if it has several.
+impl Setting for UpstreamResponse {
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let span = value.node.span;
-        let text = match &value.node.kind {
-            // A number keeps its digits as in the file.
-            Kind::Number(_) => {
-                value.context.report.files().text(span)[span.start..span.end].trim().to_owned()
-            }
-            Kind::Null => String::new(),
-            Kind::Boolean(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => Scalar::read(value)?.0,
+        let name = text_of(value)?;
+        let choice = value.sibling("entry").and_then(|entry| entry.scalar());
+        let choice = choice.map(|text| EntryChoice::from(text.as_str()));
+        let Some(folder) = value.context.report.files().folder(value.node.span) else {
+            let message = "`recording` needs a configuration file, and this configuration is not a file";
+            return value.reject(Invalid::new(message, "write the response under `body`"));
         };
-        Ok(Self(text.into()))
+        let bytes = bytes(&folder.join(name)).or_else(|message| {
+            let help = "write a path relative to the folder of this file: `responses/ok.http`";
+            let invalid = Invalid::new(format!("the recording {message}"), help);
+            value.reject(invalid.with_code(Code::UnreadableFile))
+        })?;
+        let read = Recording::read(&bytes).and_then(|recording| recording.choose(choice.as_ref()));
+        read.or_else(|error| {
+            let help = "record the output of `curl -i`, a body, or a HAR file";
+            let invalid = Invalid::new(format!("the recording is not a response: {error}"), help);
+            value.reject(invalid.with_code(Code::InvalidRecording))
+        })
     }
 }
 
-/// Body in Base64.
-struct Base64(Bytes);
-
-text_settings!(Base64);
-
-impl FromText for Base64 {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        let text: String = text.split_ascii_whitespace().collect();
-        let decoded = BASE64_STANDARD.decode(text);
-        decoded.map(|bytes| Self(bytes.into())).map_err(|error| {
-            Invalid::new(format!("`body_base64` is not Base64: {error}"), "write text under `body`")
-        })
+fn bytes(path: &Path) -> Result<Bytes, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| describe_io_error(&error))?;
+    // Reading a pipe could block, and a device has no end.
+    if !metadata.is_file() {
+        return Err("is not a file".to_owned());
     }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(RECORDING_LIMIT_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| describe_io_error(&error))?;
+    if bytes.len() as u64 > RECORDING_LIMIT_BYTES {
+        return Err(format!("is longer than {}", units::format_size(RECORDING_LIMIT_BYTES)));
+    }
+    Ok(bytes.into())
 }
