@@ -33,14 +33,11 @@ pub(super) fn read(
     let (report, entry) = (context.report, file.entry("clients"));
     let has_auth = file.get("server").is_some_and(|server| server.get("auth").is_some());
     let entries = entry.and_then(|entry| entry.value.as_map()).unwrap_or_default();
-    let named = match entry {
-        None => Ok(Vec::new()),
-        Some(entry) => {
-            let kind = Named::<ClientSettings>::KIND;
-            Named::read(&Cursor::new(context, entry.key.span, &entry.value, "`clients`", kind))
-                .map(|Named(clients)| clients)
-        }
-    };
+    let named = entry.map_or(Ok(Named(Vec::new())), |entry| {
+        let kind = Named::<ClientSettings>::KIND;
+        Named::read(&Cursor::new(context, entry.key.span, &entry.value, "`clients`", kind))
+    });
+    let named = named.map(|Named(clients)| clients);
     for name in entries.iter().map(|entry| &entry.key) {
         let text = &name.text;
         if text.is_empty() || text.len() > NAME_LIMIT_BYTES || text.chars().any(char::is_control) {

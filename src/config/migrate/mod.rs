@@ -22,8 +22,8 @@ use self::{
 use super::{
     Problem, Problems,
     code::Code,
+    compile::{FileSettings, RULES_FORM, VERSION_KEY},
     folder,
-    keys::{FileSettings, RULES_FORM},
     renamed::{RENAMES, Renames, sections},
     report::Report,
     source::{Files, SourceSpan},
@@ -184,7 +184,7 @@ impl Migration<'_> {
         let entries = tree.as_map()?;
         // Many other files have a key `version`.
         let is_known = |name: &str| {
-            name != super::version::KEY
+            name != VERSION_KEY
                 && (FileSettings::keys().get(name).is_some()
                     || self.renames.key(FileSettings::keys().id, name).is_some())
         };
@@ -214,10 +214,8 @@ impl Migration<'_> {
         }
         let mut best: Vec<(usize, ValueKind)> = Vec::new();
         for section in sections() {
-            let ValueKind::Section(keys) = section else { continue };
-            let keys = keys();
-            let forms = keys.keys().map(|key| key.kind);
-            for kind in forms.chain([section]) {
+            let forms = section().keys().map(|key| key.kind);
+            for kind in forms.chain([ValueKind::Section(section)]) {
                 let Some(known) = self.count(tree, &kind).filter(|known| *known > 0) else { continue };
                 if best.first().is_none_or(|(most, _)| *most < known) {
                     best.clear();

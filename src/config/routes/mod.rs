@@ -14,8 +14,8 @@ use self::shared::ResponseSettings;
 use super::{
     async_operation,
     code::Code,
+    compile::RESPONSE,
     completions, input_requests,
-    keys::RESPONSE,
     lint::{no_effect, route_policies, unescaped},
     notifications,
     report::Report,

@@ -8,7 +8,7 @@ use settings_derive::Section as DeriveSection;
 
 use crate::{
     config::{
-        keys::RESPONSE,
+        compile::RESPONSE,
         lint::no_effect::{forwarded, warn_of_forwarded_authorization},
         section::ReadElsewhere,
     },

@@ -106,7 +106,7 @@ pub(super) fn all_sections() -> Vec<&'static KeyTable> {
         }
     }
     let mut found = Vec::new();
-    visit(keys::FileSettings::keys(), &mut found);
+    visit(compile::FileSettings::keys(), &mut found);
     found
 }
 

@@ -6,7 +6,7 @@ use settings_derive::{Section as DeriveSection, Word};
 
 use crate::{
     config::{
-        keys::RESPONSE,
+        compile::RESPONSE,
         response::ErrorSettings,
         routes::AnnotationSettings,
         section::ReadElsewhere,

@@ -1,0 +1,379 @@
+//! Compiles the trees of all files to one configuration: merges the sections, parses every part, and
+//! cross-checks the parts.
+//!
+//! [`merge`] joins the files, [`compile`] parses every part. Checks that need several parts are in `lint`.
+
+use std::{cell::RefCell, collections::HashMap};
+
+use settings_derive::Section as DeriveSection;
+
+use super::{
+    AdminSettings, Loaded, certificates, clients,
+    code::Code,
+    import::{self, Importer},
+    lint,
+    prompts::{self, PromptFile, PromptSettings},
+    renamed::renamed_variable,
+    report::Report,
+    request::{Upstreams, find_upstream},
+    response::{self, RuleSettings},
+    route_calls::RoutesOfFile,
+    routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings},
+    rules::{RuleSetSettings, RuleSets, UseSettings},
+    schemas::UsedArguments,
+    secret::Environment,
+    section::{ReadElsewhere, context, open},
+    server::ServerSettings,
+    source::SourceSpan,
+    telemetry::TelemetrySettings,
+    tree::{Entry, Kind, Node},
+    upstreams::{self, UpstreamFile, UpstreamSection},
+};
+use crate::{
+    auth::ClientSettings,
+    inbound::{filter::FilterSettings, mcp::McpApiSettings},
+    policy::{PassthroughSettings, PolicySettings},
+    route::{Scopes, UpstreamName},
+    settings::{
+        keys::ValueKind,
+        layers::{self, ExternalSettings},
+        section::{Checked, Cursor, OpenSection, ReadContext, Section, Setting, read_section},
+        value::Named,
+    },
+    shared_state::StoreSettings,
+    telemetry::log::LogSettings,
+};
+
+/// Key of the version of the configuration language.
+pub(super) const VERSION_KEY: &str = "version";
+/// Supported version. It is incremented when the meaning of existing files changes.
+pub(super) const VERSION: u64 = 1;
+
+/// Kinds of values that `response` accepts.
+pub(super) const RESPONSE: ValueKind =
+    ValueKind::OneOrMore(&ValueKind::Either(&[RuleSettings::KIND, UseSettings::KIND]));
+
+/// Kinds of values that an entry of `rules` accepts.
+pub(super) static RULES_FORM: ValueKind = ValueKind::Either(&[RESPONSE, RuleSetSettings::KIND]);
+
+/// Top-level keys of the file. Each section is parsed by its module.
+#[derive(DeriveSection)]
+#[section(name = "the file", id = "file")]
+pub(super) struct FileSettings {
+    /// Version of the configuration language.
+    #[key(kind = ValueKind::Count(VERSION, VERSION), shown = "that of the program")]
+    version: ReadElsewhere,
+    /// Listener for clients, and limits of the process.
+    #[key(kind = ServerSettings::KIND)]
+    server: ReadElsewhere,
+    /// Admin API: probes, metrics and the active configuration.
+    #[key(kind = AdminSettings::KIND)]
+    admin: ReadElsewhere,
+    /// Level and format of the log.
+    #[key(kind = LogSettings::KIND)]
+    log: ReadElsewhere,
+    /// Redis or Valkey in which replicas share limits, cached responses and subscriptions: its address, or a
+    /// map.
+    #[key(kind = StoreSettings::KIND)]
+    shared_state: ReadElsewhere,
+    /// Export of traces and metrics (OpenTelemetry).
+    #[key(kind = TelemetrySettings::KIND)]
+    telemetry: ReadElsewhere,
+    /// Clients that may call, by name. By default, without `auth` of `server`, every client may.
+    #[key(kind = <Named<ClientSettings>>::KIND)]
+    clients: ReadElsewhere,
+    /// Defaults of all routes and upstreams.
+    #[key(kind = DefaultSettings::KIND)]
+    defaults: ReadElsewhere,
+    /// Named rules, which routes can use: as `response` of a route, or a map.
+    #[key(kind = ValueKind::Map(&RULES_FORM))]
+    rules: Named<ReadElsewhere>,
+    /// Upstream servers, by name: a URL, or a map.
+    #[key(kind = ValueKind::Map(&UpstreamSection::KIND))]
+    upstreams: Named<ReadElsewhere>,
+    /// Upstream that requests outside all routes are proxied to, unmodified.
+    #[key(kind = PassthroughSection::KIND)]
+    passthrough: ReadElsewhere,
+    /// Routes, by name: each binds an MCP tool to an upstream request and its rules.
+    #[key(kind = ValueKind::Map(&RouteSettings::KIND))]
+    routes: Named<ReadElsewhere>,
+    /// MCP prompts, by name.
+    #[key(kind = ValueKind::Map(&PromptSettings::KIND))]
+    prompts: Named<ReadElsewhere>,
+}
+
+/// Compiles the trees of the files. Returns `None` after reporting the problems.
+pub(in crate::config) fn compile(
+    report: &Report<'_>,
+    environment: &Environment,
+    external: &ExternalSettings,
+    trees: Vec<Node>,
+    presets: Option<&Node>,
+) -> Option<Loaded> {
+    check_version(report, &trees)?;
+    let root = merge(report, trees)?;
+    let process_tables = [
+        ServerSettings::keys(),
+        AdminSettings::keys(),
+        LogSettings::keys(),
+        TelemetrySettings::keys(),
+        StoreSettings::keys(),
+    ];
+    let root = layers::merge(report, environment, root, &process_tables, external, renamed_variable);
+    let file = open::<FileSettings>(report, root.span, &root)?;
+    // A section that is not a map is reported here, and parsed as an empty one below.
+    let _ = FileSettings::read_fields(&file, None);
+    let entries_of = |name: &str| file.get(name).and_then(Node::as_map).unwrap_or_default();
+    let context = context(report, environment);
+    let server: Checked<ServerSettings> = section(context, &file);
+    let admin: Checked<AdminSettings> = section(context, &file);
+    let log: Checked<LogSettings> = section(context, &file);
+    let telemetry: Checked<TelemetrySettings> = section(context, &file);
+    let node_at = |section: &str, key: &str| root.get(section).and_then(|section| section.get(key));
+    let mcp = server.as_ref().ok().map(|server| &server.mcp);
+    let shared_entry = file.entry("shared_state");
+    let shared = shared_entry.map(|_| section::<StoreSettings>(context, &file)).transpose();
+    match (shared_entry, mcp) {
+        (None, _) => lint::process_settings::warn_of_on_store_failure(report, &root),
+        (Some(entry), Some(McpApiSettings { secret_key: None, .. })) if shared.is_ok() => {
+            lint::process_settings::report_missing_secret_key(report, entry);
+        }
+        // If `server` has errors, it is unknown whether `secret_key` is set.
+        (Some(_), _) => {}
+    }
+    let defaults: DefaultSettings = section(context, &file).unwrap_or_default();
+    let written_defaults = file.get("defaults").unwrap_or(&root);
+    upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies, PolicySettings::default());
+    let default_response = node_at("defaults", "response").and_then(|_| written_defaults.entry("response"));
+    let preset_entries =
+        presets.and_then(|root| root.get("rules")).and_then(Node::as_map).unwrap_or_default();
+    let rules = RuleSets::read(report, entries_of("rules"), preset_entries);
+    let entries = entries_of("upstreams");
+    let upstreams: Vec<UpstreamFile> =
+        entries.iter().filter_map(|entry| upstreams::read(context, &defaults, entry)).collect();
+    let names: Vec<(UpstreamName, SourceSpan)> =
+        entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
+    let auth = server.as_ref().ok().map(|server| server.auth.clone());
+    let clients = clients::read(context, &root, auth, &defaults.scopes);
+    let passthrough = file
+        .entry("passthrough")
+        .and_then(|entry| read_passthrough(context, entry, &names, &upstreams, &clients));
+    let calls = RefCell::default();
+    let route_context = RouteContext {
+        defaults: &defaults,
+        rules: &rules,
+        default_response,
+        upstreams: Upstreams { names: &names, files: &upstreams },
+        calls: &calls,
+    };
+    let written = entries_of("routes");
+    let routes: Vec<RouteFile> =
+        written.iter().filter_map(|entry| routes::read(report, &route_context, entry)).collect();
+    import::check_tools(report, &root, &route_context, &upstreams);
+    let known = RoutesOfFile { entries: written, parsed: &routes };
+    for call in calls.borrow().iter() {
+        call.check(report, known);
+    }
+    let prompt_entries = entries_of("prompts");
+    let prompts: Vec<PromptFile> = prompt_entries
+        .iter()
+        .filter_map(|entry| prompts::read(report, known, &defaults.scopes, entry))
+        .collect();
+    let offers =
+        |file: &UpstreamFile| file.tools.is_some() || file.prompts.is_some() || file.resources.is_some();
+    let lists_tools = upstreams.iter().any(offers);
+    let nothing =
+        written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none() && !lists_tools;
+    if nothing && report.errors() == 0 {
+        let beginning = || report.files().beginning(root.span.file);
+        let place = file.entry("routes").map_or_else(beginning, |entry| entry.key.span);
+        let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
+        report.error(Code::NoRoutes.at_span(place), "there are no routes", help);
+    }
+    read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
+    let proxied = passthrough.as_ref().map(|(name, ..)| name);
+    lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
+    lint::conflicts::check(report, &routes);
+    let body_timeout = server.as_ref().map(|server| server.filter.body_timeout);
+    let passthrough_scopes = passthrough.as_ref().map(|(.., scopes)| scopes.clone()).unwrap_or_default();
+    let passthrough = passthrough.map(|(name, settings, _)| {
+        let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
+        let timeout = upstream.map_or(defaults.limits, |file| file.limits).timeout;
+        let body_timeout = body_timeout.unwrap_or(FilterSettings::BODY_TIMEOUT_DEFAULT);
+        (name, PassthroughSettings { timeout, body_timeout, ..settings })
+    });
+    lint::clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
+    let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
+    let shared = shared.ok()?;
+    let ServerSettings { listener, filter, mcp, tls, .. } = server;
+    let place = node_at("server", "listen").or_else(|| file.get("clients"));
+    let place = place.map_or(root.span, |node| node.span);
+    let is_behind = tls.is_some() || !filter.trusted_proxies.is_empty();
+    lint::clients::warn_of_open_port(&clients, report, place, &listener, is_behind);
+    let elsewhere = node_at("defaults", "timeout").or_else(|| node_at("server", "shutdown_timeout"));
+    let elsewhere = elsewhere.map_or(root.span, |node| node.span);
+    let limit = listener.shutdown_timeout;
+    lint::process_settings::warn_of_long_timeouts(report, limit, &routes, (written, entries), elsewhere);
+    let certificates = certificates::read(report, &root);
+    let needs_place = node_at("admin", "readiness_upstreams").map(|node| node.span);
+    lint::upstreams::check_readiness(report, &names, &admin.readiness_upstreams, needs_place);
+    (report.errors() == 0).then(|| Loaded {
+        importer: Importer::new(&upstreams),
+        listener,
+        admin,
+        tls,
+        filter,
+        access: clients.access,
+        mcp,
+        log,
+        telemetry: Box::new(telemetry),
+        cache_limit_bytes: server.cache_limit_bytes,
+        upstream_buffer_limit_bytes: server.upstream_buffer_limit_bytes,
+        shared,
+        upstreams,
+        passthrough,
+        passthrough_scopes,
+        routes: routes.into(),
+        prompts,
+        named_files: Vec::new(),
+        certificates,
+        warnings: Vec::new(),
+    })
+}
+
+/// Parses a section of the file, whose key is the identifier of the section.
+fn section<T: Section>(context: ReadContext<'_>, file: &OpenSection<'_>) -> Checked<T> {
+    let keys = T::keys();
+    read_section(context, file.entry(keys.id), file.value.place, keys.section)
+}
+
+/// All `scopes` that clients need, not those that they have.
+fn all_scopes<'n>(root: &'n Node, named: &[&'n [Entry]], upstreams: &'n [Entry]) -> Vec<&'n Node> {
+    let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name)?.get("scopes"));
+    let written = named.iter().copied().flatten().filter_map(|entry| entry.value.get("scopes"));
+    let offered = upstreams.iter().flat_map(|entry| {
+        ["prompts", "resources"].into_iter().filter_map(|key| entry.value.get(key)?.get("scopes"))
+    });
+    sections.chain(written).chain(offered).collect()
+}
+
+/// Parses rules that no route uses, so that their problems are reported as well.
+fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Option<&Entry>) {
+    // They may be used by a part with errors.
+    if report.errors() > 0 {
+        return;
+    }
+    let read = |rules| response::read(report, rules, &mut UsedArguments::default());
+    let defaults = default_response.and_then(|entry| rules.expand(report, "`defaults.response`", entry));
+    if let Some(written) = defaults {
+        read(written);
+    }
+    rules.check_unused(report, |rules| drop(read(rules)));
+}
+
+/// Merges the trees of all files: sections are joined, and a name in two files is an error.
+pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
+    let mut merged: Option<(SourceSpan, Vec<Entry>)> = None;
+    for tree in trees {
+        let Kind::Map(entries) = tree.kind else {
+            let message = format!("expected a map with the keys of the file, found {}", tree.found());
+            let help = "write the keys of sections: `upstreams:`, `routes:`";
+            report.error(Code::WrongType.at_span(tree.span), message, help);
+            continue;
+        };
+        match &mut merged {
+            None => merged = Some((tree.span, entries)),
+            Some((_, known)) => join(report, known, entries, true),
+        }
+    }
+    merged.map(|(span, entries)| Node::new(Kind::Map(entries), span))
+}
+
+fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections: bool) {
+    let mut places: HashMap<String, usize> =
+        known.iter().enumerate().map(|(index, entry)| (entry.key.text.clone(), index)).collect();
+    for entry in more {
+        let Some(&index) = places.get(&entry.key.text) else {
+            places.insert(entry.key.text.clone(), known.len());
+            known.push(entry);
+            continue;
+        };
+        let first = &mut known[index];
+        match (&mut first.value.kind, entry.value.kind) {
+            (Kind::Map(known), Kind::Map(more)) if sections => join(report, known, more, false),
+            // Each file has its own `version`.
+            _ if sections && first.key.text == VERSION_KEY => {}
+            _ => {
+                let (name, first) = (&entry.key.text, report.file_and_line(first.key.span));
+                let message = format!("`{name}` is defined in two files; the other definition is at {first}");
+                let help = "remove one of the two, or rename one";
+                report.error(Code::DuplicateKey.at_span(entry.key.span), message, help);
+            }
+        }
+    }
+}
+
+/// Section `passthrough`.
+#[derive(DeriveSection)]
+#[section(id = "passthrough", text = "upstream")]
+pub(in crate::config) struct PassthroughSection {
+    /// Upstream that requests outside all routes are proxied to.
+    #[key(example = "upstream: NAME")]
+    upstream: String,
+    #[key(part)]
+    settings: PassthroughSettings,
+    /// Scopes that a client needs for passthrough; required if there are `clients`.
+    scopes: Scopes,
+}
+
+/// Parses `passthrough`. Returns `None` after reporting the problems.
+fn read_passthrough(
+    context: ReadContext<'_>,
+    entry: &Entry,
+    names: &[(UpstreamName, SourceSpan)],
+    upstreams: &[UpstreamFile],
+    clients: &clients::Clients,
+) -> Option<(UpstreamName, PassthroughSettings, Scopes)> {
+    let (report, node) = (context.report, &entry.value);
+    let value = Cursor::new(context, entry.key.span, node, "`passthrough`", PassthroughSection::KIND);
+    let read = PassthroughSection::read(&value);
+    lint::clients::check_passthrough_scopes(report, node, clients);
+    let written = node.get("upstream").unwrap_or(node);
+    let upstream = written.as_text().and_then(|name| {
+        let found = find_upstream(report, names, written.span, name)?;
+        let file = upstreams.iter().find(|file| *file.settings.name() == found);
+        if file.is_some_and(|file| file.settings.http().is_none()) {
+            let message = format!("`passthrough` requires an HTTP upstream, and `{name}` has no `url`");
+            let help = "name an upstream with `url`, or write routes for this one";
+            return report.reject(Code::WrongUpstreamKind.at_span(written.span), message, help);
+        }
+        Some(found)
+    });
+    let PassthroughSection { settings, scopes, .. } = read.ok()?;
+    let upstream = upstream?;
+    lint::upstreams::warn_of_passthrough_limit(report, node, upstreams, &upstream, &settings);
+    Some((upstream, settings, scopes))
+}
+
+/// Rejects files of another version before any other check, because their keys may be valid in that version.
+/// Returns `None` after reporting one.
+fn check_version(report: &Report<'_>, trees: &[Node]) -> Option<()> {
+    let before = report.errors();
+    for node in trees.iter().filter_map(|tree| tree.get(VERSION_KEY)) {
+        match &node.kind {
+            Kind::Number(text) if text.parse() == Ok(VERSION) => {}
+            Kind::Number(text) if text.parse::<u64>().is_ok_and(|version| version > VERSION) => {
+                let message =
+                    format!("version {text} is not supported; this program supports version {VERSION}");
+                let help = "install a newer glossator; the rest of this file has not been checked";
+                report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
+            }
+            _ => {
+                let message = format!("`version` must be {VERSION}, found {}", node.found());
+                let help = format!("write `version: {VERSION}`, or remove it");
+                report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
+            }
+        }
+    }
+    (report.errors() == before).then_some(())
+}
