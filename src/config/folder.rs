@@ -1,11 +1,15 @@
-//! Reader for the configuration files: one file, or those of a folder.
+//! Reader for the configuration files, one file or those of a folder, and their fingerprint for the detection
+//! of changes.
 
 use std::{
+    fs,
     io::{self, Read},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use super::{
+    ConfigSource, Sources,
     code::Code,
     problem::Problem,
     source::{self, Files},
@@ -20,10 +24,10 @@ const FILE_COUNT_LIMIT: usize = 1000;
 /// Reads the file or folder at `path`. Returns the readable files, and a problem for each unreadable one.
 pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     let (mut files, mut problems) = (Files::default(), Vec::new());
-    let paths = match list(path) {
-        Ok(paths) => paths,
-        Err(problem) => return (files, vec![*problem]),
-    };
+    let paths = list(path).unwrap_or_else(|problem| {
+        problems.push(*problem);
+        Vec::new()
+    });
     for path in paths {
         match read_one(&path) {
             Ok(bytes) => {
@@ -58,67 +62,54 @@ pub(super) fn add(
             Some(files.add(name, text))
         }
         Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
+            let start = error.utf8_error().valid_up_to();
             let bytes = error.into_bytes();
             let mut single = Files::default();
             let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
-            let words = source::SourceSpan { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
-            let message = format!("the file is not UTF-8 text: invalid byte 0x{:02x}", bytes[valid]);
-            problems.push(Problem::with_span(
-                &single,
-                Code::NotUtf8.at_span(words),
-                message,
-                Some("save it as UTF-8".to_owned()),
-            ));
+            let span = source::SourceSpan { file, start, end: start + '\u{fffd}'.len_utf8() };
+            let message = format!("the file is not UTF-8 text: invalid byte 0x{:02x}", bytes[start]);
+            let (at, help) = (Code::NotUtf8.at_span(span), Some("save it as UTF-8".to_owned()));
+            problems.push(Problem::with_span(&single, at, message, help));
             None
         }
     }
 }
 
 pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
-    let problem_of = |message: String, help: &str| {
-        Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
-    };
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) => {
-            let message = format!("the configuration {}", source::describe_io_error(&error));
-            return Err(problem_of(
-                message,
-                "name a file or a folder with `--config PATH`, or try `glossator demo`",
-            ));
-        }
-    };
+    let metadata = fs::metadata(path).map_err(|error| {
+        let help = "name a file or a folder with `--config PATH`, or try `glossator demo`";
+        unreadable(path, &format!("the configuration {}", source::describe_io_error(&error)), help)
+    })?;
     if metadata.is_file() {
         return Ok(vec![path.to_owned()]);
     }
     // Reading a pipe could block, and a device has no end.
     if !metadata.is_dir() {
-        return Err(problem_of(
-            "the configuration is neither a file nor a folder".to_owned(),
-            "name a file or a folder with `--config PATH`",
-        ));
+        let help = "name a file or a folder with `--config PATH`";
+        return Err(unreadable(path, "the configuration is neither a file nor a folder", help));
     }
-    let entries =
-        std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|error| {
-            problem_of(format!("the folder {}", source::describe_io_error(&error)), "check its permissions")
-        })?;
+    let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.map_err(|error| {
+        let message = format!("the folder {}", source::describe_io_error(&error));
+        unreadable(path, &message, "check its permissions")
+    })?;
     let mut paths: Vec<_> =
-        entries.iter().map(std::fs::DirEntry::path).filter(|path| is_config_file(path)).collect();
+        entries.iter().map(fs::DirEntry::path).filter(|path| is_config_file(path)).collect();
     paths.sort();
     if paths.is_empty() {
-        return Err(problem_of(
-            "the folder has no `.yaml` or `.yml` file".to_owned(),
-            "add one, or name a file with `--config PATH`",
-        ));
+        let help = "add one, or name a file with `--config PATH`";
+        return Err(unreadable(path, "the folder has no `.yaml` or `.yml` file", help));
     }
     if paths.len() > FILE_COUNT_LIMIT {
-        return Err(problem_of(
-            format!("the folder has {} files, more than the limit of {FILE_COUNT_LIMIT}", paths.len()),
-            "combine several routes in one file",
-        ));
+        let message =
+            format!("the folder has {} files, more than the limit of {FILE_COUNT_LIMIT}", paths.len());
+        return Err(unreadable(path, &message, "combine several routes in one file"));
     }
     Ok(paths)
+}
+
+fn unreadable(path: &Path, message: &str, help: &str) -> Box<Problem> {
+    Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
 }
 
 /// Whether it is a YAML file that is not hidden; mounted secrets and editors create hidden files.
@@ -130,27 +121,16 @@ fn is_config_file(path: &Path) -> bool {
 }
 
 fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
-    let problem_of = |message: String, help: &str| {
-        Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
-    };
     let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| {
-            // Reserve the length of the file and 1 byte to detect its end: a growing buffer would fragment
-            // the heap.
-            let length = file.metadata()?.len().min(FILE_LIMIT_BYTES);
-            bytes.reserve_exact(usize::try_from(length).unwrap_or_default() + 1);
-            file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)
-        })
-        .map_err(|error| {
-            problem_of(
-                format!("the file {}", source::describe_io_error(&error)),
-                "check its path and permissions",
-            )
-        })?;
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes));
+    read.map_err(|error| {
+        let message = format!("the file {}", source::describe_io_error(&error));
+        unreadable(path, &message, "check its path and permissions")
+    })?;
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         let message = format!("the file is longer than {}", units::format_size(FILE_LIMIT_BYTES));
-        return Err(problem_of(message, "split it into several files in one folder, and name the folder"));
+        let help = "split it into several files in one folder, and name the folder";
+        return Err(unreadable(path, &message, help));
     }
     // The text is kept in memory while the configuration is active.
     bytes.shrink_to_fit();
@@ -159,4 +139,46 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
 
 fn name_of(path: &Path) -> String {
     path.display().to_string()
+}
+
+/// Fingerprint of the configuration files and of the files that they refer to. Equal fingerprints: unchanged.
+///
+/// It consists of path, length, modification time and resolved symlink of each file. So it changes if a file
+/// is written, replaced, or reached through another symlink, as when Kubernetes swaps mounted folders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigFingerprint(Vec<(PathBuf, Option<FileFingerprint>)>);
+
+/// Fingerprint of one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileFingerprint {
+    length: u64,
+    modified: Option<SystemTime>,
+    /// Path without symlinks.
+    target: PathBuf,
+}
+
+impl Sources {
+    /// Fingerprint of the configuration files, and of `named`: secrets and certificates. `None` for a
+    /// configuration that is not a file.
+    pub fn fingerprint(&self, named: &[PathBuf]) -> Option<ConfigFingerprint> {
+        let ConfigSource::Path(path) = &self.origin else { return None };
+        let own = list(path).unwrap_or_else(|_| vec![path.clone()]);
+        let all = own.into_iter().chain(named.iter().cloned());
+        Some(ConfigFingerprint(
+            all.map(|path| {
+                let fingerprint = FileFingerprint::from_path(&path);
+                (path, fingerprint)
+            })
+            .collect(),
+        ))
+    }
+}
+
+impl FileFingerprint {
+    /// `None`: missing file.
+    fn from_path(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        let target = fs::canonicalize(path).ok()?;
+        Some(Self { length: metadata.len(), modified: metadata.modified().ok(), target })
+    }
 }

@@ -2,19 +2,19 @@
 //!
 //! Files:
 //!
-//! - `folder`: finds and reads the files; `file_fingerprint`: fingerprint for the detection of changes.
-//! - `file`: parses one file and marks the secrets in it; `version`: version of the language.
-//! - `keys`: top-level sections; `section`: helpers for parsing them; `language`: jq filters and templates.
+//! - `folder`: finds and reads the files, and detects changes of them.
+//! - `file`: parses one file and marks the secrets in it.
+//! - `section`: helpers for parsing sections.
 //!
 //! Compilation:
 //!
-//! - `compile`: merges the files, parses every section and cross-checks them.
+//! - `compile`: top-level sections; merges the files, parses every section and cross-checks them.
 //! - `server`, `admin`, `telemetry`, `certificates`, `clients`: process settings and access control.
 //! - `upstreams`: servers and programs, with their policies.
 //! - `routes`, with its parts in `request`, `input_requests`, `schemas`, `async_operation`, `resource`,
 //!   `completions`, `notifications`.
 //! - `response`, with `rules`, `extract`, `content`, `limit`: translation of upstream responses.
-//! - `prompts`, with `route_calls`; `route_tests`, with `recording`.
+//! - `prompts`, with `route_calls`; `route_tests`.
 //! - `lint`: checks that involve several sections.
 //!
 //! Use of a compiled configuration:
@@ -38,18 +38,14 @@ mod content;
 mod draft;
 mod extract;
 mod file;
-mod file_fingerprint;
 mod folder;
 mod import;
 mod input_requests;
-mod keys;
-mod language;
 mod lint;
 mod masked;
 mod migrate;
 mod notifications;
 mod prompts;
-mod recording;
 mod renamed;
 mod request;
 mod resource;
@@ -65,7 +61,6 @@ mod server;
 mod telemetry;
 mod update_tests;
 mod upstreams;
-mod version;
 pub mod yaml;
 
 use std::{fmt, path::PathBuf, sync::Arc};
@@ -94,7 +89,7 @@ pub(crate) use crate::settings::suggest::quoted_list;
 pub use admin::AdminSettings;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
-pub use file_fingerprint::ConfigFingerprint;
+pub use folder::ConfigFingerprint;
 pub use import::{ImportNote, ImportedTools, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use prompts::PromptFile;
@@ -177,13 +172,6 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
 }
 
-impl Loaded {
-    /// Notes on tools without an output schema, with the reason.
-    pub fn notes(&self) -> Vec<Problem> {
-        self.routes.iter().filter_map(|file| no_output_schema(&self.importer.files, file)).collect()
-    }
-}
-
 /// Shows the names only: a file may contain secrets.
 impl fmt::Debug for ConfigSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,6 +202,20 @@ impl Sources {
 }
 
 impl Loaded {
+    /// Notes on tools without an output schema, with the reason.
+    pub fn notes(&self) -> Vec<Problem> {
+        let note = |file: &RouteFile| {
+            let (name, why) = (file.name(), file.no_output_schema.as_deref()?);
+            let at = Code::NoOutputSchema.at_span(file.name_span);
+            let message = format!("`{name}` has no output schema, because {why}");
+            let help = "write `output`, or `fields` with types in each of its rules".to_owned();
+            let mut note = Problem::with_span(&self.importer.files, at, message, Some(help));
+            note.severity = Severity::Note;
+            Some(note)
+        };
+        self.routes.iter().filter_map(note).collect()
+    }
+
     /// Maximum number of open file descriptors, if every limit is reached.
     pub(crate) fn descriptors_needed(&self) -> u64 {
         /// Listeners, the runtime, the log, files that are read, and connections to the admin API.
@@ -268,22 +270,11 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     }
 }
 
-/// Creates the note about a tool without an output schema.
-fn no_output_schema(files: &source::Files, file: &RouteFile) -> Option<Problem> {
-    let message =
-        format!("`{}` has no output schema, because {}", file.name(), file.no_output_schema.as_deref()?);
-    let help = "write `output`, or `fields` with types in each of its rules".to_owned();
-    let mut note =
-        Problem::with_span(files, Code::NoOutputSchema.at_span(file.name_span), message, Some(help));
-    note.severity = Severity::Note;
-    Some(note)
-}
-
 /// Parses the files, and the built-in presets, which come after them.
 fn trees(report: &report::Report<'_>) -> (Vec<tree::Node>, Option<tree::Node>) {
-    let Some(presets) = report.files().built_in() else { return (Vec::new(), None) };
-    let file_trees = (0..presets).filter_map(|index| file::read(report, index)).collect();
-    (file_trees, file::read(report, presets))
+    let presets = report.files().built_in();
+    let file_trees = (0..presets.unwrap_or_default()).filter_map(|index| file::read(report, index)).collect();
+    (file_trees, presets.and_then(|index| file::read(report, index)))
 }
 
 #[cfg(test)]
