@@ -29,28 +29,21 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
     for (span, at) in &expiries {
         let date =
             Timestamp::try_from(*at).map_or_else(|_| "an unknown date".to_owned(), |at| at.to_string());
+        let message = match *at {
+            at if at <= now => format!("the certificate has expired: it was valid until {date}"),
+            at if at <= now + WARNED_BEFORE => {
+                format!("the certificate expires within a week, at {date}")
+            }
+            _ => continue,
+        };
         let help = "renew it; `glossator run` reloads a changed file by itself";
-        if *at <= now {
-            report.warning(
-                Code::ExpiringCertificate.at_span(*span),
-                format!("the certificate has expired: it was valid until {date}"),
-                help,
-            );
-        } else if *at <= now + WARNED_BEFORE {
-            report.warning(
-                Code::ExpiringCertificate.at_span(*span),
-                format!("the certificate expires within a week, at {date}"),
-                help,
-            );
-        }
+        report.warning(Code::ExpiringCertificate.at_span(*span), message, help);
     }
     let mut found = Vec::new();
-    if !expiries.is_empty() {
-        visit(root, "", &mut |node, setting| {
-            let expiry = expiries.iter().find(|(span, _)| *span == node.span);
-            found.extend(expiry.map(|(_, at)| CertificateExpiry { setting: setting.to_owned(), at: *at }));
-        });
-    }
+    visit(root, "", &mut |node, setting| {
+        let expiry = expiries.iter().find(|(span, _)| *span == node.span);
+        found.extend(expiry.map(|(_, at)| CertificateExpiry { setting: setting.to_owned(), at: *at }));
+    });
     found
 }
 
@@ -65,9 +58,9 @@ fn visit(node: &Node, path: &str, visitor: &mut impl FnMut(&Node, &str)) {
             }
         }
         Kind::List(items) => {
-            items.iter().enumerate().for_each(|(index, item)| {
+            for (index, item) in items.iter().enumerate() {
                 visit(item, &format!("{path}[{index}]"), visitor);
-            });
+            }
         }
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) => {}
     }

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, ops::Range, sync::LazyLock};
 
 use super::{
-    keys::FileSettings,
+    compile::FileSettings,
     renamed::{self, RENAMES, Replacement},
 };
 use crate::settings::{
@@ -46,7 +46,7 @@ static DECLARED: LazyLock<DeclaredNames> = LazyLock::new(|| {
     /// A shorter name is close to too many others to be found in a misspelled one.
     const MIN_LENGTH: usize = 5;
     let sections = renamed::sections();
-    let keys = || sections.iter().filter_map(|kind| table_of(*kind)).flat_map(KeyTable::keys);
+    let keys = || sections.iter().flat_map(|keys| keys().keys());
     let is_masked = |name: &str| keys().any(|key| key.name == name && key.masking == Masking::Always);
     let old =
         RENAMES.settings.iter().filter(|row| matches!(row.now, Replacement::Key(now) if is_masked(now)));
@@ -84,13 +84,13 @@ impl Secrets {
                 items.iter_mut().for_each(|item| self.mark(item, &kinds.items, masks_unknown_keys));
             }
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
-                let is_masked = kinds.sections.iter().any(|section| match section.short_form {
-                    ShortForm::Text(key) => {
-                        section.get(key).is_some_and(|key| key.masking == Masking::Always)
-                    }
-                    ShortForm::None | ShortForm::Null => false,
+                let is_masked = kinds.sections.iter().any(|section| {
+                    let ShortForm::Text(key) = section.short_form else { return false };
+                    section.get(key).is_some_and(|key| key.masking == Masking::Always)
                 });
-                if is_masked || masks_unknown_keys && kinds.is_section() {
+                // A scalar in place of a section is probably the value of one of its keys.
+                let accepts_scalar = kinds.sections.is_empty() || kinds.accepts_text || kinds.accepts_scalars;
+                if is_masked || masks_unknown_keys && !accepts_scalar {
                     self.hide(node);
                 }
             }
@@ -180,17 +180,10 @@ fn is_misspelled_secret(name: &str) -> bool {
 
 /// Key of a section with this name or old name.
 fn key_of(section: &'static KeyTable, name: &str) -> Option<&'static KeySpec> {
-    section.get(name).or_else(|| match RENAMES.key(section.id, name) {
-        Some(Replacement::Key(path)) => Some(renamed::key_at(section, path)?.1),
-        Some(Replacement::Removed(_) | Replacement::Word(..)) | None => None,
+    section.get(name).or_else(|| {
+        let Some(Replacement::Key(path)) = RENAMES.key(section.id, name) else { return None };
+        Some(renamed::key_at(section, path)?.1)
     })
-}
-
-fn table_of(kind: ValueKind) -> Option<&'static KeyTable> {
-    match kind {
-        ValueKind::Section(section) => Some(section()),
-        _ => None,
-    }
 }
 
 /// The alternative kinds of a value, sorted by its form.
@@ -214,11 +207,6 @@ impl Kinds {
         let mut sorted = Self::default();
         kinds.iter().for_each(|kind| sorted.add(*kind));
         sorted
-    }
-
-    /// Whether the value must be a section.
-    fn is_section(&self) -> bool {
-        !self.sections.is_empty() && !self.accepts_text && !self.accepts_scalars
     }
 
     fn add(&mut self, kind: ValueKind) {

@@ -4,6 +4,9 @@
 //! rules here are about values that contain a secret: defaults of variables, tokens, URLs, arguments of a
 //! command.
 
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 
 use super::{
@@ -62,29 +65,13 @@ fn is_no_secret(word: &Node) -> bool {
 
 /// Masks the defaults of variables, and the credentials that are recognized by their form.
 fn without_secrets(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, reference)) = rest.split_once("${") {
-        shown.push_str(before);
-        shown.push_str("${");
-        let Some((inside, after)) = reference.split_once('}') else {
-            rest = reference;
-            break;
-        };
-        match inside.split_once(":-") {
-            Some((name, default)) if !default.is_empty() => {
-                shown.push_str(name);
-                shown.push_str(":-");
-                shown.push_str(HIDDEN);
-            }
-            Some(_) | None => shown.push_str(inside),
-        }
-        shown.push('}');
-        rest = after;
-    }
-    shown.push_str(rest);
+    let masked = |found: &Captures<'_>| format!("${{{}:-{HIDDEN}}}", &found[1]);
+    let shown = VARIABLE_WITH_DEFAULT.replace_all(text, masked);
     replaced(&shown, &credentials_in(&shown), HIDDEN)
 }
+
+static VARIABLE_WITH_DEFAULT: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\$\{([^}]*?):-[^}]+\}").expect("the pattern is fixed and right"));
 
 #[cfg(test)]
 mod tests {

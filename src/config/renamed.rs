@@ -5,8 +5,9 @@
 //! row.
 
 use super::{
-    keys::FileSettings,
+    compile::FileSettings,
     report::Report,
+    source::SourceSpan,
     tree::{self, Node},
 };
 use crate::settings::{
@@ -131,13 +132,7 @@ pub(super) static RENAMES: Renames = Renames {
         row(&["server"], "bodies_limit", Replacement::Key("request_buffer_limit")),
         row(&["server"], "caller_streams", Replacement::Key("max_streams_per_client")),
         row(&["server"], "connections", Replacement::Key("max_connections")),
-        row(
-            &["server"],
-            "direct_path",
-            Replacement::Removed(
-                "remove it: glossator selects the direct path whenever the result is the same",
-            ),
-        ),
+        row(&["server"], "direct_path", Replacement::Removed(NO_DIRECT_PATH)),
         row(&["server"], "drain", Replacement::Key("shutdown_timeout")),
         row(&["server"], "instructions", Replacement::Key("mcp.instructions")),
         row(&["server"], "list_ttl", Replacement::Key("mcp.list_ttl")),
@@ -166,6 +161,8 @@ pub(super) static RENAMES: Renames = Renames {
     ],
     variables: &[("answers", "input_responses"), ("exit", "exit_status")],
 };
+
+const NO_DIRECT_PATH: &str = "remove it: glossator selects the direct path whenever the result is the same";
 
 /// Sections that have policies.
 const POLICIES: &[&str] = &["defaults", "route", "upstream"];
@@ -231,18 +228,12 @@ impl Renames {
         let name = &key.text;
         match self.key(section, name) {
             Some(Replacement::Key(now)) => {
-                let message = format!("`{name}` in {title} was renamed to `{now}`");
-                report.error(
-                    Code::RenamedKey.at_span(key.span),
-                    message,
-                    format!("write `{now}`, or run `glossator migrate`"),
-                );
+                report_renamed(report, key.span, &format!("`{name}` in {title}"), now);
             }
-            Some(Replacement::Removed(help)) => report.error(
-                Code::RenamedKey.at_span(key.span),
-                format!("`{name}` in {title} was removed"),
-                help,
-            ),
+            Some(Replacement::Removed(help)) => {
+                let message = format!("`{name}` in {title} was removed");
+                report.error(Code::RenamedKey.at_span(key.span), message, help);
+            }
             Some(Replacement::Word(..)) | None => return false,
         }
         true
@@ -253,13 +244,14 @@ impl Renames {
 pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
     let Some(was) = node.scalar() else { return false };
     let Some(now) = RENAMES.word(section, key, &was) else { return false };
-    let message = format!("`{was}` of `{key}` was renamed to `{now}`");
-    report.error(
-        Code::RenamedKey.at_span(node.span),
-        message,
-        format!("write `{now}`, or run `glossator migrate`"),
-    );
+    report_renamed(report, node.span, &format!("`{was}` of `{key}`"), now);
     true
+}
+
+fn report_renamed(report: &Report<'_>, span: SourceSpan, old: &str, now: &str) {
+    let message = format!("{old} was renamed to `{now}`");
+    let help = format!("write `{now}`, or run `glossator migrate`");
+    report.error(Code::RenamedKey.at_span(span), message, help);
 }
 
 /// Message and help for the old name of an environment variable.
@@ -288,24 +280,21 @@ pub(super) fn section_of(kind: ValueKind) -> Option<&'static KeyTable> {
     }
 }
 
-/// All sections of the file, the top level first.
-pub(super) fn sections() -> Vec<ValueKind> {
-    fn add(kind: ValueKind, known: &mut Vec<&'static KeyTable>, all: &mut Vec<ValueKind>) {
+/// Tables of all sections of the file, the top level first.
+pub(super) fn sections() -> Vec<fn() -> &'static KeyTable> {
+    fn add(kind: ValueKind, all: &mut Vec<fn() -> &'static KeyTable>) {
         match kind {
-            ValueKind::Section(keys) if !known.iter().any(|known| std::ptr::eq(*known, keys())) => {
-                known.push(keys());
-                all.push(kind);
-                keys().keys().for_each(|key| add(key.kind, known, all));
+            ValueKind::Section(keys) if !all.iter().any(|known| std::ptr::eq(known(), keys())) => {
+                all.push(keys);
+                keys().keys().for_each(|key| add(key.kind, all));
             }
-            ValueKind::List(item) | ValueKind::OneOrMore(item) | ValueKind::Map(item) => {
-                add(*item, known, all)
-            }
-            ValueKind::Either(kinds) => kinds.iter().for_each(|kind| add(*kind, known, all)),
+            ValueKind::List(item) | ValueKind::OneOrMore(item) | ValueKind::Map(item) => add(*item, all),
+            ValueKind::Either(kinds) => kinds.iter().for_each(|kind| add(*kind, all)),
             _ => {}
         }
     }
     let mut all = Vec::new();
-    add(FileSettings::KIND, &mut Vec::new(), &mut all);
+    add(FileSettings::KIND, &mut all);
     all
 }
 
@@ -340,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_renamed_key_is_no_key_and_its_new_name_is_one() {
-        let all: Vec<_> = sections().into_iter().filter_map(section_of).collect();
+        let all: Vec<_> = sections().into_iter().map(|keys| keys()).collect();
         for RenamedSetting { sections, key, now } in RENAMES.settings {
             for section in *sections {
                 let found: Vec<_> = all.iter().filter(|keys| keys.id == *section).collect();

@@ -143,18 +143,19 @@ impl ServerSettings {
         let (Some(peer), Some(entry)) = (&self.mcp.advertise_url, section.entry("advertise_url")) else {
             return Ok(None);
         };
-        let (place, tls) = (entry.value.span, &self.tls);
-        if !peer.is_tls() {
-            if tls.is_none() {
-                return Ok(None);
+        let place = entry.value.span;
+        let created = match (peer.is_tls(), &self.tls) {
+            (false, None) => return Ok(None),
+            (false, Some(_)) => {
+                let message =
+                    "`advertise_url` is `http://`, but the server accepts only TLS because of `tls`";
+                let help = "write `https://` with a host name of the certificate";
+                return Err(section.reject_at(Code::AdvertiseUrlScheme.at_span(place), message, help));
             }
-            let message = "`advertise_url` is `http://`, but the server accepts only TLS because of `tls`";
-            let help = "write `https://` with a host name of the certificate";
-            return Err(section.reject_at(Code::AdvertiseUrlScheme.at_span(place), message, help));
-        }
-        let made =
-            tls.as_ref().map_or_else(|| ClientTls::new(ClientTlsOptions::default()), ServerTls::to_replica);
-        made.map(Some).map_err(|error| {
+            (true, None) => ClientTls::new(ClientTlsOptions::default()),
+            (true, Some(tls)) => tls.to_replica(),
+        };
+        created.map(Some).map_err(|error| {
             let help = "install `ca-certificates`, or set `SSL_CERT_FILE`";
             section.reject_at(Code::UnreadableFile.at_span(place), &error.to_string(), help)
         })
