@@ -76,27 +76,20 @@ impl Importer {
         let source = source_lines(&self.files, entries)
             .filter(|text| yaml::read(NAME, text.clone()).is_ok_and(|value| value == shown));
         source.or_else(|| {
-            let members = shown.as_object()?;
-            Some(
-                members
-                    .iter()
-                    .map(|(name, value)| format!("{}:{}\n", yaml::text(name), yaml::block(value, 0)))
-                    .collect(),
-            )
+            let line =
+                |(name, value): (&String, _)| format!("{}:{}\n", yaml::text(name), yaml::block(value, 0));
+            Some(shown.as_object()?.iter().map(line).collect())
         })
     }
 }
 
 /// Removes the route's name if the draft was pasted with it.
 fn without_name(name: &str, tree: Node) -> Node {
-    match &tree.kind {
-        Kind::Map(entries) => match entries.as_slice() {
-            [only] if only.key.text == name && RouteSettings::keys().get(name).is_none() => {
-                only.value.clone()
-            }
-            _ => tree,
-        },
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => tree,
+    match tree.as_map() {
+        Some([only]) if only.key.text == name && RouteSettings::keys().get(name).is_none() => {
+            only.value.clone()
+        }
+        _ => tree,
     }
 }
 
@@ -134,9 +127,8 @@ fn source_lines(files: &Files, entries: &[Entry]) -> Option<String> {
             // Ends before the line of the next key, so that comments before that key are included.
             Some(next) => files.line(next.key.span).start,
             None => {
-                files
-                    .line(SourceSpan { start: entry.value.span.end.saturating_sub(1), ..entry.value.span })
-                    .end
+                let start = entry.value.span.end.saturating_sub(1);
+                files.line(SourceSpan { start, ..entry.value.span }).end
             }
         };
         if span.file != first.file
@@ -151,8 +143,7 @@ fn source_lines(files: &Files, entries: &[Entry]) -> Option<String> {
             if !margin.trim().is_empty() {
                 return None;
             }
-            out.push_str(rest);
-            out.push('\n');
+            out += &format!("{rest}\n");
         }
     }
     Some(out)

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
+    compile::FileSettings,
     extract::{self, ExtractSettings},
-    keys::FileSettings,
 };
 use crate::{
     settings::{
@@ -19,15 +19,16 @@ use crate::{
 /// Generates the JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
     let mut definitions = BTreeMap::new();
-    let mut root = section_schema(FileSettings::keys(), &mut definitions);
-    let mut schema = Map::new();
-    schema.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
-    schema.insert("title".into(), "Configuration of glossator".into());
-    schema.append(&mut root);
-    let definitions: Map<_, _> =
-        definitions.into_iter().map(|(id, schema)| (id.to_owned(), Value::Object(schema))).collect();
-    schema.insert("$defs".into(), Value::Object(definitions));
-    Value::Object(schema)
+    let root = section_schema(FileSettings::keys(), &mut definitions);
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration of glossator",
+    });
+    for (keyword, value) in root.as_object().into_iter().flatten() {
+        schema[keyword] = value.clone();
+    }
+    schema["$defs"] = definitions.into_iter().collect();
+    schema
 }
 
 /// Converts a default from the form of the reference ("`30s`", "200", "`true`") to JSON. `None` for prose.
@@ -40,53 +41,45 @@ fn json_of(default: &str) -> Option<Value> {
 }
 
 /// Schemas of sections (`$defs`), by the id of the section.
-type Definitions = BTreeMap<&'static str, Map<String, Value>>;
+type Definitions = BTreeMap<&'static str, Value>;
 
-fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Map<String, Value> {
-    // Before expansion, a value with a variable is a string.
-    let variables = keys.expands_variables;
+fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Value {
     let mut properties = Map::new();
     for key in keys.keys() {
         let mut schema = value_schema(key.kind, definitions);
-        if variables {
-            let variable = json!({ "type": "string", "pattern": r"\$\{" });
-            schema = Map::from_iter([("anyOf".to_owned(), json!([schema, variable]))]);
+        // Before expansion, a value with a variable is a string.
+        if keys.expands_variables {
+            schema = json!({ "anyOf": [schema, { "type": "string", "pattern": r"\$\{" }] });
         }
-        schema.insert("description".into(), key.full_description().into());
-        if let Some(default) =
-            key.default.and_then(|default| default(key.kind)).and_then(|text| json_of(&text))
-        {
-            schema.insert("default".into(), default);
+        schema["description"] = key.full_description().into();
+        let default = key.default.and_then(|default| default(key.kind));
+        if let Some(default) = default.and_then(|text| json_of(&text)) {
+            schema["default"] = default;
         }
-        properties.insert(key.name.into(), Value::Object(schema));
+        properties.insert(key.name.into(), schema);
     }
-    let mut schema = Map::new();
-    schema.insert("type".into(), "object".into());
-    schema.insert("properties".into(), Value::Object(properties));
-    schema.insert("additionalProperties".into(), false.into());
+    let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
     let required = keys.keys().filter_map(|key| Some((key.name.to_owned(), json!([key.requires?.0]))));
     let required: Map<_, _> = required.collect();
     if !required.is_empty() {
-        schema.insert("dependentRequired".into(), required.into());
+        schema["dependentRequired"] = required.into();
     }
     if std::ptr::eq(keys, ExtractSettings::keys()) {
         // At least one extractor is required, so that an editor reports a misspelled one.
         let named = keys.names().filter(|name| !extract::OTHER_KEYS.contains(name));
-        let named: Vec<_> = named.map(|name| json!({ "required": [name] })).collect();
-        schema.insert("anyOf".into(), named.into());
+        schema["anyOf"] = named.map(|name| json!({ "required": [name] })).collect();
     }
     schema
 }
 
-fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Map<String, Value> {
-    let value = match kind {
+fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Value {
+    match kind {
         ValueKind::Text => json!({ "type": "string" }),
         ValueKind::Word(words) => json!({ "enum": words }),
         ValueKind::Boolean => json!({ "type": "boolean" }),
         ValueKind::FieldType => {
-            let words =
-                |ending: &str| type_names().map(move |word| format!("{word}{ending}")).collect::<Vec<_>>();
-            let words = ["", "?", "[]", "[]?"].map(words).concat();
+            let with = |ending| type_names().map(move |word| format!("{word}{ending}"));
+            let words: Vec<_> = ["", "?", "[]", "[]?"].into_iter().flat_map(with).collect();
             json!({ "enum": words })
         }
         ValueKind::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$" }),
@@ -108,7 +101,7 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Map<String, V
             let keys = keys();
             if !definitions.contains_key(keys.id) {
                 // Reserves the entry first, because the section may contain itself.
-                definitions.insert(keys.id, Map::new());
+                definitions.insert(keys.id, Value::Null);
                 let schema = section_schema(keys, definitions);
                 definitions.insert(keys.id, schema);
             }
@@ -127,9 +120,5 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Map<String, V
         ValueKind::JsonSchema => json!({ "type": ["object", "boolean"] }),
         ValueKind::Anything => json!({}),
         ValueKind::Null => json!({ "type": "null" }),
-    };
-    match value {
-        Value::Object(map) => map,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }

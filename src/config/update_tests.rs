@@ -1,5 +1,7 @@
 //! Rewrites the `expect` of an example in a file, and leaves every other byte unchanged.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -29,30 +31,24 @@ pub struct ExpectationUpdate {
 /// another part of the file would change as well (an alias, a rule with parameters).
 pub fn update_expectation(text: &str, update: &ExpectationUpdate) -> Result<String, String> {
     let before = read(text).ok_or("the file can't be read")?;
+    let routes = before.get("routes");
     let example =
-        find(&before, update).ok_or("its position in the file is unknown: is it part of an alias?")?;
+        routes.and_then(|routes| routes.get(&update.route)?.get("tests")?.as_list()?.get(update.example));
+    let example = example.ok_or("its position in the file is unknown: is it part of an alias?")?;
     let entries = example.as_map().ok_or("it is not a map")?;
     let expected = with_expect(&before.to_json(), update).ok_or("its position in the file is unknown")?;
     let value = Value::Object(update.expect.clone());
-    let entry = entries.iter().find(|entry| entry.key.text == "expect");
+    let entry = example.entry("expect");
     let is_as_expected = |written: &String| read(written).is_some_and(|after| after.to_json() == expected);
-    // If only scalars differ, replace those, which keeps comments and layout.
-    if let Some(written) =
-        entry.and_then(|entry| scalars_replaced(text, &entry.value, &value)).filter(is_as_expected)
-    {
-        return Ok(written);
-    }
-    // Prefer block style; otherwise flow style.
-    for as_block in [true, false] {
-        let written = match entry {
-            Some(entry) => replaced(text, entry, &value, as_block),
-            None => added(text, entries, &value, as_block),
-        };
-        if let Some(written) = written.filter(is_as_expected) {
-            return Ok(written);
-        }
-    }
-    Err("it can't be changed without changing other parts of the file; change it by hand".to_owned())
+    // If only scalars differ, replace those, which keeps comments and layout. Otherwise, prefer block style.
+    let scalars = entry.and_then(|entry| scalars_replaced(text, &entry.value, &value));
+    let rewritten = [true, false].into_iter().filter_map(|as_block| match entry {
+        Some(entry) => replaced(text, entry, &value, as_block),
+        None => added(text, entries, &value, as_block),
+    });
+    scalars.into_iter().chain(rewritten).find(is_as_expected).ok_or_else(|| {
+        "it can't be changed without changing other parts of the file; change it by hand".to_owned()
+    })
 }
 
 fn read(text: &str) -> Option<Node> {
@@ -61,13 +57,6 @@ fn read(text: &str) -> Option<Node> {
     let report = Report::new(&files);
     let root = file::read(&report, file);
     root.filter(|_| report.errors() == 0)
-}
-
-fn find<'n>(root: &'n Node, update: &ExpectationUpdate) -> Option<&'n Node> {
-    match &root.get("routes")?.get(&update.route)?.get("tests")?.kind {
-        Kind::List(items) => items.get(update.example),
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
-    }
 }
 
 /// Expected values of the whole file after the change.
@@ -135,11 +124,10 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     }
     if as_block {
         let colon = entry.key.span.end + text.get(entry.key.span.end..start)?.find(':')? + 1;
-        let column = column(text, entry.key.span.start);
-        let block = with_line_ends_of(text, yaml::block(value, column));
-        return Some(format!("{}{block}{}", text.get(..colon)?, text.get(end..)?));
+        let block = yaml::block(value, column(text, entry.key.span.start));
+        return spliced(text, colon..end, with_line_ends_of(text, block));
     }
-    Some(format!("{}{}{}", text.get(..start)?, yaml::flow(value), text.get(end..)?))
+    spliced(text, start..end, yaml::flow(value))
 }
 
 /// Inserts the value of an `expect` that is empty or null.
@@ -153,36 +141,32 @@ fn filled_in(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option
         true => with_line_ends_of(text, yaml::block(value, column(text, entry.key.span.start))),
         false => format!(" {}", yaml::flow(value)),
     };
-    Some(format!("{}{written}{}", text.get(..colon)?, text.get(end..)?))
+    spliced(text, colon..end, written)
 }
 
 /// Adds `expect` after the last key of an example.
 fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option<String> {
-    let last = entries.last()?;
-    let end = end_of(text, &last.value);
-    if as_block {
-        let column = column(text, entries.first()?.key.span.start);
-        // After a comment in the last line.
-        let line = text.get(end..)?.lines().next().unwrap_or_default();
-        let end = end + line.len();
-        let margin = " ".repeat(column);
-        let lines = with_line_ends_of(text, format!("\n{margin}expect:{}", yaml::block(value, column)));
-        return Some(format!("{}{lines}{}", text.get(..end)?, text.get(end..)?));
+    let end = end_of(text, &entries.last()?.value);
+    if !as_block {
+        return spliced(text, end..end, format!(", expect: {}", yaml::flow(value)));
     }
-    Some(format!("{}, expect: {}{}", text.get(..end)?, yaml::flow(value), text.get(end..)?))
+    let column = column(text, entries.first()?.key.span.start);
+    // After a comment in the last line.
+    let end = end + text.get(end..)?.lines().next().unwrap_or_default().len();
+    let lines = format!("\n{}expect:{}", " ".repeat(column), yaml::block(value, column));
+    spliced(text, end..end, with_line_ends_of(text, lines))
+}
+
+/// Replaces a range of a text.
+fn spliced(text: &str, range: Range<usize>, new: String) -> Option<String> {
+    Some([text.get(..range.start)?, &new, text.get(range.end..)?].concat())
 }
 
 /// End of a value without trailing comments and blank lines.
 fn end_of(text: &str, node: &Node) -> usize {
     let is_flow = text.get(node.span.start..).is_some_and(|rest| rest.starts_with(['{', '[']));
-    let inner = match &node.kind {
-        Kind::List(items) if !is_flow => items.last().map(|item| end_of(text, item)),
-        Kind::Map(entries) if !is_flow => entries.last().map(|entry| end_of(text, &entry.value)),
-        Kind::List(_) | Kind::Map(_) | Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
-            None
-        }
-    };
-    let end = inner.unwrap_or(node.span.end).min(text.len());
+    let last = node.children().last().filter(|_| !is_flow);
+    let end = last.map_or(node.span.end, |last| end_of(text, last)).min(text.len());
     let words = text.get(..end).map_or(end, |before| before.trim_end().len());
     words.max(node.span.start)
 }

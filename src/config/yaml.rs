@@ -43,8 +43,7 @@ pub fn flow(value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         Value::String(text) => self::text(text),
         Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(flow).collect();
-            format!("[{}]", items.join(", "))
+            format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", "))
         }
         Value::Object(members) if members.is_empty() => "{}".to_owned(),
         Value::Object(members) => {
@@ -64,22 +63,13 @@ pub fn block(value: &Value, indent: usize) -> String {
         Value::String(text) if text.contains('\n') => {
             format!(" {}", literal(text, inner).unwrap_or_else(|| quoted(text)))
         }
-        Value::Array(_) | Value::Object(_) if !fits(value, indent) => {
-            let mut out = String::new();
-            match value {
-                Value::Array(items) => {
-                    for item in items {
-                        out += &format!("\n{margin}-{}", block(item, inner));
-                    }
-                }
-                Value::Object(members) => {
-                    for (name, value) in members {
-                        out += &format!("\n{margin}{}:{}", text(name), block(value, inner));
-                    }
-                }
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-            }
-            out
+        Value::Array(items) if !fits(value, indent) => {
+            items.iter().map(|item| format!("\n{margin}-{}", block(item, inner))).collect()
+        }
+        Value::Object(members) if !fits(value, indent) => {
+            let line =
+                |(name, value): (&String, _)| format!("\n{margin}{}:{}", text(name), block(value, inner));
+            members.iter().map(line).collect()
         }
         _ => format!(" {}", flow(value)),
     }
@@ -115,22 +105,17 @@ fn quoted(text: &str) -> String {
     if text.contains(['\\', '"']) && !text.contains('\'') && text.chars().all(is_printable) {
         return format!("'{text}'");
     }
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out += "\\\"",
-            '\\' => out += "\\\\",
-            '\n' => out += "\\n",
-            '\r' => out += "\\r",
-            '\t' => out += "\\t",
-            c if is_printable(c) => out.push(c),
-            c if u32::from(c) <= 0xffff => out += &format!("\\u{:04x}", u32::from(c)),
-            c => out += &format!("\\U{:08x}", u32::from(c)),
-        }
-    }
-    out.push('"');
-    out
+    let escaped = text.chars().map(|c| match c {
+        '"' => "\\\"".to_owned(),
+        '\\' => "\\\\".to_owned(),
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\t' => "\\t".to_owned(),
+        c if is_printable(c) => c.to_string(),
+        c if u32::from(c) <= 0xffff => format!("\\u{:04x}", u32::from(c)),
+        c => format!("\\U{:08x}", u32::from(c)),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }
 
 /// Whether YAML allows the character unescaped and it is visible (YAML 1.2, section 5.1), line breaks
@@ -162,17 +147,14 @@ fn literal(text: &str, indent: usize) -> Option<String> {
     // A first line with leading spaces needs an explicit indentation indicator.
     let indicator = if content.starts_with(' ') { "2" } else { "" };
     let margin = " ".repeat(indent);
-    let mut out = format!("|{indicator}{chomp}");
-    for line in content.split('\n') {
-        out.push('\n');
-        if !line.is_empty() {
-            out += &margin;
-            out += line;
-        }
-    }
+    let lines = content.split('\n').map(|line| match line {
+        "" => "\n".to_owned(),
+        line => format!("\n{margin}{line}"),
+    });
+    let lines: String = lines.collect();
     // The text after the block begins with a line break.
-    out += &"\n".repeat(breaks.saturating_sub(1));
-    Some(out)
+    let end = "\n".repeat(breaks.saturating_sub(1));
+    Some(format!("|{indicator}{chomp}{lines}{end}"))
 }
 
 #[cfg(test)]
