@@ -3,8 +3,8 @@
 use super::{
     AdminSettings, Environment,
     code::Code,
+    compile::FileSettings,
     extract::{self, ExtractSettings},
-    keys::FileSettings,
     renamed::{self, RENAMES},
     report::Report,
     request::RequestSettings,
@@ -99,19 +99,12 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     if std::ptr::eq(keys, ExtractSettings::keys()) {
         return extract::report_unknown(report, key);
     }
-    let message = format!("unknown key `{}` in {}", key.text, keys.section);
-    if let Some(help) = extract::help_for_misplaced(&key.text, keys) {
-        return report.error(Code::UnknownKey.at_span(key.span), message, help);
-    }
-    if let Some(help) = help_for_foreign(&key.text, keys) {
-        return report.error(Code::UnknownKey.at_span(key.span), message, help);
-    }
-    if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {
-        return report.error(
-            Code::UnknownKey.at_span(key.span),
-            message,
-            format!("did you mean `{nearest}`?"),
-        );
+    let (at, message) =
+        (Code::UnknownKey.at_span(key.span), format!("unknown key `{}` in {}", key.text, keys.section));
+    let help = extract::help_for_misplaced(&key.text, keys).or_else(|| help_for_foreign(&key.text, keys));
+    let nearest = || suggest::nearest(&key.text, keys.names());
+    if let Some(help) = help.or_else(|| Some(format!("did you mean `{}`?", nearest()?))) {
+        return report.error(at, message, help);
     }
     let large: [&'static KeyTable; 8] = [
         ServerSettings::keys(),
@@ -134,7 +127,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
         Some((name, of)) => format!("`{name}` is a key of {of}"),
         None => format!("known keys: {}", suggest::quoted_list(keys.names())),
     };
-    report.error(Code::UnknownKey.at_span(key.span), message, help);
+    report.error(at, message, help);
 }
 
 /// Help for a condition or an extractor in the wrong place, a status in place of a rule, and the format of
@@ -162,6 +155,17 @@ fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
     }
     (is(FileSettings::keys()) && matches!(key, "openapi" | "swagger"))
         .then(|| "this is an API description: `glossator import openapi` generates routes from it".to_owned())
+}
+
+/// Whether a text has an expression or a statement of a template.
+pub(super) fn is_template(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%")
+}
+
+/// Collects parsed items if all of them are valid. All are parsed first, so that every problem is reported.
+pub(super) fn all_valid<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
+    let items: Vec<_> = items.collect();
+    items.into_iter().collect()
 }
 
 /// Key whose value is parsed elsewhere.

@@ -3,10 +3,10 @@
 use serde_json::Map;
 
 use crate::{
-    config::{code::Code, language, report::Report, source::SourceSpan},
+    config::{code::Code, report::Report, source::SourceSpan},
     model::Arguments,
     prompt::{PartContent, PartTemplate, PromptArgument},
-    translate::request_variables,
+    translate::{expressions, request_variables},
 };
 
 /// Reports templates with undefined names, which would fail at each request.
@@ -51,7 +51,7 @@ pub(in crate::config) fn check_templates(
                 false => "an argument is a string and has no members".to_owned(),
             };
             return report.error(
-                Code::FailingTemplate.at_span(language::span_of_name(report, span, name)),
+                Code::FailingTemplate.at_span(expressions::span_of_name(report, span, name)),
                 message,
                 help,
             );

@@ -6,11 +6,13 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::config::{
-    code::Code,
-    language,
-    report::Report,
-    tree::{Entry, Kind, Node},
+use crate::{
+    config::{
+        code::Code,
+        report::Report,
+        tree::{Entry, Kind, Node},
+    },
+    translate::expressions,
 };
 
 /// Syntax that a text appears to have.
@@ -46,7 +48,7 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
     let Some(name) = unescaped(text, syntax, schema) else { return };
     let (place, words) = match name {
         Some(name) => {
-            let place = language::span_of_name(report, node.span, &format!("args.{name}"));
+            let place = expressions::span_of_name(report, node.span, &format!("args.{name}"));
             (place, format!("the argument `{name}`"))
         }
         None => (node.span, "a value".to_owned()),
