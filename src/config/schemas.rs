@@ -104,9 +104,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
     mcp_param_headers::check(report, &entry.value);
     match document.get("type") {
         None => {
-            let rest = std::mem::take(&mut document);
-            document.insert("type".into(), "object".into());
-            document.extend(rest);
+            document.shift_insert(0, "type".into(), "object".into());
         }
         Some(kind) if kind == "object" => {}
         Some(_) => {

@@ -59,14 +59,12 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     let label = format!("`{name}`");
     let value = value.member(entry, &label, ONE_EXTRACTOR);
     let ParsedExtractor { extractor, optional, .. } = read_one(&value)?;
-    let alone = "use it alone, in a rule of its own";
-    if extractor.kind.value_count() == ValueCount::Block {
-        let message = format!("`{}` can't be a part: it returns a block and no value", extractor.kind.name());
-        return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
-    }
-    if matches!(extractor.kind, ExtractorKind::Mcp(_)) {
-        let message = "`mcp` can't be a part: it reads the whole result, which may be an error";
-        return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
-    }
-    Ok(ExtractPart { name: name.clone(), extractor, optional })
+    let why = match extractor.kind {
+        ExtractorKind::Mcp(_) => "reads the whole result, which may be an error",
+        _ if extractor.kind.value_count() == ValueCount::Block => "returns a block and no value",
+        _ => return Ok(ExtractPart { name: name.clone(), extractor, optional }),
+    };
+    let message = format!("`{}` can't be a part: it {why}", extractor.kind.name());
+    let help = "use it alone, in a rule of its own";
+    value.reject(Invalid::new(message, help).with_code(Code::WrongExtractor))
 }
