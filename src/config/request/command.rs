@@ -77,7 +77,7 @@ impl RequestParser<'_, '_> {
             self.report.reject(Code::InvalidRequest.at_span(place), message, help)
         };
         let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
-        if word.contains("{{") || word.contains("{%") {
+        if section::is_template(word) {
             return reject("a one-line request can't contain templates".into(), in_the_map);
         }
         if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
@@ -85,6 +85,7 @@ impl RequestParser<'_, '_> {
             return reject(message, in_the_map);
         }
         let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
+        // The next brace must be `{`, with a name and `}` after it.
         while let Some((before, behind)) = rest.split_once(['{', '}']) {
             let found = behind.split_once('}').filter(|_| !rest[before.len()..].starts_with('}'));
             let Some((name, after)) = found.and_then(|(name, after)| Some((as_name(name)?, after))) else {

@@ -106,12 +106,11 @@ impl RequestParser<'_, '_> {
                 return None;
             }
         }
-        let form = section.get("form");
-        match (section.get("json"), form, section.get("xml"), section.get("text")) {
+        match (section.get("json"), section.get("form"), section.get("xml"), section.get("text")) {
             (Some(json), None, None, None) => {
                 self.json(json, "a text of `json`").map(RequestBodyTemplate::Json)
             }
-            (None, Some(_), None, None) => self.values(form).map(RequestBodyTemplate::Form),
+            (None, Some(form), None, None) => self.values(Some(form)).map(RequestBodyTemplate::Form),
             (None, None, Some(xml), None) => {
                 let template = self.text(xml, "`xml`")?;
                 // The template has just been compiled; the output context has no effect on its validity.
@@ -130,7 +129,8 @@ impl RequestParser<'_, '_> {
     /// Reports variables in the strings of a body. Returns whether there are any.
     fn reject_variables_in(&self, node: &Node) -> bool {
         if node.as_text().is_some_and(|text| VARIABLE.is_match(text)) {
-            return self.reject_variable::<()>(node, "request bodies").is_none();
+            self.reject_variable::<()>(node, "request bodies");
+            return true;
         }
         node.children().fold(false, |found, child| self.reject_variables_in(child) | found)
     }
