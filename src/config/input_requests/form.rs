@@ -108,7 +108,7 @@ struct FormField {
 }
 
 impl FormField {
-    fn of_type(word: &str) -> Self {
+    fn from_word(word: &str) -> Self {
         let name = word.trim_end_matches('?');
         let schema = match name {
             "email" | "uri" | "date" | "date-time" => json!({ "type": "string", "format": name }),
@@ -126,12 +126,12 @@ impl Setting for FormField {
         if value.node.as_map().is_none() {
             let name = format!("the type of {}", value.name);
             let FieldType(word) = FieldType::read(&value.part(value.node, &name, FieldType::KIND))?;
-            return Ok(Self::of_type(word));
+            return Ok(Self::from_word(word));
         }
         let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
             FieldSettings::read(value)?;
         let word = r#type.map(|FieldType(word)| word);
-        let mut field = Self::of_type(word.unwrap_or("string"));
+        let mut field = Self::from_word(word.unwrap_or("string"));
         field.is_optional |= optional;
         let mut keywords =
             vec![("title", title.map(Value::from)), ("description", description.map(Value::from))];
