@@ -30,3 +30,8 @@ pub(crate) mod suggest;
 pub(crate) mod tree;
 pub(crate) mod units;
 pub(crate) mod value;
+
+/// Compiles a pattern that is part of the program.
+pub(crate) fn fixed_regex(pattern: &str) -> regex::Regex {
+    regex::Regex::new(pattern).expect("the pattern is fixed and tested")
+}

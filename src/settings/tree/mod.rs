@@ -1,19 +1,19 @@
 //! Syntax tree of a YAML file, in which every key and value has its span.
 
+use std::{cell::Cell, sync::LazyLock};
+
+use regex::Regex;
 use serde_json::{Map, Value};
 
-mod cost;
-mod map;
 mod syntax;
 #[cfg(test)]
 mod tests;
 mod yaml;
 
-pub(crate) use self::{
-    cost::{Budget, Cost},
-    yaml::{read, read_documents},
+pub(crate) use self::yaml::{read, read_documents};
+use super::{
+    credential_forms::credentials_in, fixed_regex, source::SourceSpan, suggest::quoted, units::format_size,
 };
-use super::{credential_forms::credentials_in, source::SourceSpan};
 
 /// Value of the file, with its span.
 #[derive(Debug, Clone)]
@@ -106,26 +106,20 @@ impl Node {
 
     /// The value, if it is a string.
     pub(crate) fn as_text(&self) -> Option<&str> {
-        match &self.kind {
-            Kind::Text(text) => Some(&text.text),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
-        }
+        let Kind::Text(text) = &self.kind else { return None };
+        Some(&text.text)
     }
 
     /// The digits, if it is a number.
     pub(crate) fn as_number(&self) -> Option<&str> {
-        match &self.kind {
-            Kind::Number(text) => Some(text),
-            Kind::Null | Kind::Boolean(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
-        }
+        let Kind::Number(text) = &self.kind else { return None };
+        Some(text)
     }
 
     /// The items, if it is a list.
     pub(crate) fn as_list(&self) -> Option<&[Self]> {
-        match &self.kind {
-            Kind::List(items) => Some(items),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
-        }
+        let Kind::List(items) = &self.kind else { return None };
+        Some(items)
     }
 
     /// The items of a list, or the value itself as the only item.
@@ -135,10 +129,8 @@ impl Node {
 
     /// The entries, if it is a map.
     pub(crate) fn as_map(&self) -> Option<&[Entry]> {
-        match &self.kind {
-            Kind::Map(entries) => Some(entries),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => None,
-        }
+        let Kind::Map(entries) = &self.kind else { return None };
+        Some(entries)
     }
 
     /// The items of a list, or the values of a map.
@@ -174,19 +166,15 @@ impl Node {
             Kind::Null => "nothing".to_owned(),
             Kind::List(_) => "a list".to_owned(),
             Kind::Map(_) => "a map".to_owned(),
-            Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) if self.secret => {
-                "a value that is not shown".to_owned()
-            }
-            Kind::Text(text) if !credentials_in(&text.text).is_empty() => {
+            _ if self.secret || self.as_text().is_some_and(|text| !credentials_in(text).is_empty()) => {
                 "a value that is not shown".to_owned()
             }
             Kind::Boolean(flag) => format!("`{flag}`"),
             Kind::Number(text) => format!("the number `{text}`"),
-            Kind::Text(text) if text.text.is_empty() => "an empty string".to_owned(),
             Kind::Text(text) if text.text.chars().count() > MAX_SHOWN || text.text.contains("://") => {
                 format!("a string of {} characters", text.text.chars().count())
             }
-            Kind::Text(text) => format!("`{}`", text.text),
+            Kind::Text(text) => quoted(&text.text),
         }
     }
 
@@ -214,15 +202,9 @@ impl Node {
         for segment in pointer.split('/').skip(1) {
             // Undo `~1` before `~0`, or `~01` would turn into `/` (RFC 6901, section 4).
             let segment = segment.replace("~1", "/").replace("~0", "~");
-            let next = match &node.kind {
-                Kind::List(items) => segment.parse().ok().and_then(|index: usize| items.get(index)),
-                Kind::Map(_) => node.get(&segment),
-                Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => None,
-            };
-            match next {
-                Some(next) => node = next,
-                None => break,
-            }
+            let item = || node.as_list()?.get(segment.parse::<usize>().ok()?);
+            let Some(next) = node.get(&segment).or_else(item) else { break };
+            node = next;
         }
         node
     }
@@ -243,45 +225,86 @@ pub(crate) fn resolve_plain(text: &str) -> Kind {
 
 /// Converts a YAML number to JSON notation without losing digits.
 fn json_number(text: &str) -> Option<String> {
-    let radix =
-        |digits: &str, radix| u128::from_str_radix(digits, radix).ok().map(|number| number.to_string());
-    if let Some(digits) = text.strip_prefix("0x") {
-        return radix(digits, 16).filter(|_| !digits.starts_with('+'));
+    static DECIMAL: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r"^([-+]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]+))?$"));
+    for (prefix, radix) in [("0x", 16), ("0o", 8)] {
+        if let Some(digits) = text.strip_prefix(prefix).filter(|digits| !digits.starts_with('+')) {
+            return u128::from_str_radix(digits, radix).ok().map(|number| number.to_string());
+        }
     }
-    if let Some(digits) = text.strip_prefix("0o") {
-        return radix(digits, 8).filter(|_| !digits.starts_with('+'));
-    }
-    let (sign, unsigned) = match text.as_bytes().first()? {
-        b'-' => ("-", &text[1..]),
-        b'+' => ("", &text[1..]),
-        _ => ("", text),
-    };
-    let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
-        Some(at) => (&unsigned[..at], Some(&unsigned[at + 1..])),
-        None => (unsigned, None),
-    };
-    let (whole, fraction) = match mantissa.split_once('.') {
-        Some((whole, fraction)) => (whole, Some(fraction)),
-        None => (mantissa, None),
-    };
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let exponent_digits = exponent.map(|text| text.strip_prefix(['+', '-']).unwrap_or(text));
-    if !digits(whole)
-        || !fraction.is_none_or(digits)
-        || (whole.is_empty() && fraction.is_none_or(str::is_empty))
-        || exponent_digits.is_some_and(|text| text.is_empty() || !digits(text))
-    {
+    let found = DECIMAL.captures(text)?;
+    let part = |index: usize| found.get(index).map(|part| part.as_str());
+    let fraction = part(3);
+    if found[2].is_empty() && fraction.is_none_or(str::is_empty) {
         return None;
     }
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        whole => whole,
-    };
-    let fraction = match fraction {
-        Some("") => ".0".to_owned(),
-        Some(fraction) => format!(".{fraction}"),
-        None => String::new(),
-    };
-    let exponent = exponent.map(|text| format!("e{text}")).unwrap_or_default();
+    let or_zero = |digits: &str| if digits.is_empty() { "0".to_owned() } else { digits.to_owned() };
+    let (sign, whole) = (found[1].trim_start_matches('+'), or_zero(found[2].trim_start_matches('0')));
+    let fraction = fraction.map(|digits| format!(".{}", or_zero(digits))).unwrap_or_default();
+    let exponent = part(4).map(|digits| format!("e{digits}")).unwrap_or_default();
     Some(format!("{sign}{whole}{fraction}{exponent}"))
+}
+
+/// Size of a value: number of nodes, bytes of text, and depth.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cost {
+    pub(crate) nodes: usize,
+    pub(crate) text_bytes: usize,
+    pub(crate) depth: usize,
+}
+
+impl Cost {
+    pub(crate) fn from_node(node: &Node) -> Self {
+        let own = Self { nodes: 1, text_bytes: node.as_text().map_or(0, str::len), depth: 1 };
+        match &node.kind {
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => own,
+            Kind::List(items) => items.iter().fold(own, |sum, item| sum.with(Self::from_node(item))),
+            Kind::Map(entries) => entries.iter().fold(own, |sum, entry| {
+                let key = Self { nodes: 1, text_bytes: entry.key.text.len(), depth: 0 };
+                sum.with(key).with(Self::from_node(&entry.value))
+            }),
+        }
+    }
+
+    fn with(self, part: Self) -> Self {
+        Self {
+            nodes: self.nodes + part.nodes,
+            text_bytes: self.text_bytes + part.text_bytes,
+            depth: self.depth.max(part.depth + 1),
+        }
+    }
+}
+
+/// Counter of values and bytes of text, with a limit for each: by aliases and named rules, a short file can
+/// expand to a large configuration.
+pub(crate) struct Budget {
+    node_limit: usize,
+    text_limit_bytes: usize,
+    nodes: Cell<usize>,
+    text_bytes: Cell<usize>,
+}
+
+impl Budget {
+    pub(crate) fn new(node_limit: usize, text_limit_bytes: usize) -> Self {
+        Self { node_limit, text_limit_bytes, nodes: Cell::default(), text_bytes: Cell::default() }
+    }
+
+    /// Counts values and bytes of text.
+    ///
+    /// # Errors
+    ///
+    /// The exceeded limit, in words.
+    pub(crate) fn spend(&self, nodes: usize, text_bytes: usize) -> Result<(), String> {
+        self.nodes.set(self.nodes.get().saturating_add(nodes));
+        self.text_bytes.set(self.text_bytes.get().saturating_add(text_bytes));
+        self.exceeded().map_or(Ok(()), Err)
+    }
+
+    /// The exceeded limit, in words.
+    pub(crate) fn exceeded(&self) -> Option<String> {
+        if self.nodes.get() > self.node_limit {
+            return Some(format!("{} values", self.node_limit));
+        }
+        (self.text_bytes.get() > self.text_limit_bytes).then(|| format_size(self.text_limit_bytes as u64))
+    }
 }

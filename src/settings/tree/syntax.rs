@@ -1,8 +1,8 @@
 //! Error messages for invalid YAML, in words that need no knowledge of its specification.
 
-use granit_parser::{ErrorKind, ScanError};
+use granit_parser::{ErrorKind::*, ScanError};
 
-use crate::settings::{code::Code, report::Report, source::SourceSpan};
+use crate::settings::{code::Code, fixed_regex, report::Report, source::SourceSpan};
 
 /// Message and help for lists and maps that are nested too deep.
 pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps are nested too deep", "use at most 64 levels");
@@ -11,58 +11,54 @@ pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps are nested too deep",
 pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
     let files = report.files();
     let text = files.text(files.beginning(file));
+    let line_of = |start: usize| files.line_and_column(SourceSpan { file, start, end: start }).line;
     let at = error.marker().byte_offset().unwrap_or_else(|| {
         text.char_indices().nth(error.marker().index()).map_or(text.len(), |(offset, _)| offset)
     });
     let at = at.min(text.len());
     let start = match error.kind() {
-        ErrorKind::UnclosedQuotedScalar
-        | ErrorKind::DocumentIndicatorInQuotedScalar
-        | ErrorKind::InvalidQuotedScalarIndent => opening_quote(text, at).unwrap_or(at),
-        ErrorKind::TabInBlockIndentation | ErrorKind::TabNotAllowed | ErrorKind::TabInIndentation
-            if text[..at].ends_with('\t') =>
-        {
-            at - 1
+        UnclosedQuotedScalar | DocumentIndicatorInQuotedScalar | InvalidQuotedScalarIndent => {
+            opening_quote(text, at).unwrap_or(at)
         }
+        TabInBlockIndentation | TabNotAllowed | TabInIndentation if text[..at].ends_with('\t') => at - 1,
         // The parser reports the beginning of the value, which is in a line above.
-        ErrorKind::TabInPlainScalar => tab_in_indentation(text, at).unwrap_or(at),
+        TabInPlainScalar => tab_in_indentation(text, at).unwrap_or(at),
         _ => at,
     };
-    let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
     let (mut message, help) = words(error);
     let mut help = help.map(str::to_owned);
-    if let ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement = error.kind()
-        && let Some((key, line)) = key_with_value_above(text, start)
-    {
-        message =
-            format!("line {line} already has a value for `{key}`, so this line can't be one of its keys");
-        help = Some(format!("remove the value in line {line}, or indent this line like line {line}"));
-    }
-    if let ErrorKind::InvalidQuotedScalarIndent = error.kind()
-        && closes(text, start)
-    {
-        // The place is the quote, not that line, whose text may be part of a secret.
-        let below = files.line_and_column(SourceSpan { file, start: at, end: at }).line;
-        message = format!("this string continues in line {below}, which is not indented enough");
-        help = Some(format!("indent line {below} more than the key of the string, or join the lines"));
-    }
-    if let ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator = error.kind()
-        && let Some(bracket) = open_bracket(text, start)
-    {
-        let opened =
-            report.files().line_and_column(SourceSpan { file, start: bracket, end: bracket + 1 }).line;
-        if opened < report.files().line_and_column(SourceSpan { file, start, end }).line {
-            let bracket = &text[bracket..=bracket];
-            message = format!("{message}, to close the `{bracket}` of line {opened}");
+    match error.kind() {
+        MappingValueNotAllowed | InvalidColonPlacement => {
+            if let Some((key, line)) = key_with_value_above(text, start) {
+                message = format!(
+                    "line {line} already has a value for `{key}`, so this line can't be one of its keys"
+                );
+                help = Some(format!("remove the value in line {line}, or indent this line like line {line}"));
+            }
         }
+        InvalidQuotedScalarIndent if closes(text, start) => {
+            // The place is the quote, not that line, whose text may be part of a secret.
+            let below = line_of(at);
+            message = format!("this string continues in line {below}, which is not indented enough");
+            help = Some(format!("indent line {below} more than the key of the string, or join the lines"));
+        }
+        ExpectedFlowMappingSeparator | ExpectedFlowSequenceSeparator => {
+            let opened = open_bracket(text, start).filter(|bracket| line_of(*bracket) < line_of(start));
+            if let Some(bracket) = opened {
+                let (line, bracket) = (line_of(bracket), &text[bracket..=bracket]);
+                message = format!("{message}, to close the `{bracket}` of line {line}");
+            }
+        }
+        _ => {}
     }
     // Parsing stops at a syntax error, so the rest of the file has not been checked.
     let rest = "the rest of this file is checked once this is fixed";
     let help = help.map_or_else(|| rest.to_owned(), |help| format!("{help} ({rest})"));
     let code = match error.kind() {
-        ErrorKind::RecursionLimitExceeded => Code::NestedTooDeep,
+        RecursionLimitExceeded => Code::NestedTooDeep,
         _ => Code::InvalidYaml,
     };
+    let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
     report.error(code.at_span(SourceSpan { file, start, end }), message, help);
 }
 
@@ -72,52 +68,28 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
         return Some(at);
     }
     let mut end = at;
-    loop {
-        let start = text[..end].rfind('\n').map_or(0, |newline| newline + 1);
-        let line = &text[start..end];
+    text[..at].rsplit('\n').find_map(|line| {
+        let start = end - line.len();
+        end = start.saturating_sub(1);
         let odd = ['"', '\''].into_iter().filter(|quote| line.matches(*quote).count() % 2 == 1);
-        if let Some(found) = odd.filter_map(|quote| line.rfind(quote)).max() {
-            return Some(start + found);
-        }
-        end = start.checked_sub(1)?;
-    }
+        odd.filter_map(|quote| line.rfind(quote)).max().map(|found| start + found)
+    })
 }
 
 /// Whether the quoted string that begins at `start` has a closing quote, with nothing but the end of a value
 /// after it. Otherwise the next quote of the file probably opens another string.
 fn closes(text: &str, start: usize) -> bool {
-    let mut characters = text[start..].chars();
-    let quote = characters.next();
-    loop {
-        match characters.next() {
-            Some('\\') if quote == Some('"') => {
-                characters.next();
-            }
-            // `''` is an apostrophe in single quotes.
-            Some('\'') if quote == Some('\'') && characters.as_str().starts_with('\'') => {
-                characters.next();
-            }
-            Some(character) if Some(character) == quote => break,
-            Some(_) => {}
-            None => return false,
-        }
-    }
-    let rest = characters.as_str().lines().next().unwrap_or_default().trim();
-    rest.is_empty() || rest.starts_with(['#', ',', '}', ']'])
+    // `''` is an apostrophe in single quotes.
+    let string = r#"^(?s:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[^\S\n]*(?:\n|\z|[#,}\]])"#;
+    fixed_regex(string).is_match(&text[start..])
 }
 
-/// Position of the first tab after `at` that is in the indentation of a line.
+/// Position of the first tab after `at` that is in the indentation of a line. A line of white space only may
+/// have tabs.
 fn tab_in_indentation(text: &str, at: usize) -> Option<usize> {
-    let mut start = at + text[at..].find('\n')? + 1;
-    for line in text[start..].split_inclusive('\n') {
-        let indentation = &line[..line.len() - line.trim_start().len()];
-        // A line of white space only may have tabs.
-        if let Some(tab) = indentation.find('\t').filter(|_| !line.trim().is_empty()) {
-            return Some(start + tab);
-        }
-        start += line.len();
-    }
-    None
+    let start = at + text[at..].find('\n')? + 1;
+    let tab = fixed_regex(r"(?m)^[^\S\n\t]*(\t)[^\S\n]*\S").captures(&text[start..])?.get(1)?;
+    Some(start + tab.start())
 }
 
 /// Key of the line above that has a plain value although the line at `at` is indented below it, and the
@@ -157,68 +129,61 @@ fn open_bracket(text: &str, at: usize) -> Option<usize> {
 fn words(error: &ScanError) -> (String, Option<&'static str>) {
     let quoted = "put the string in quotes: \"…\"";
     let (message, help) = match error.kind() {
-        ErrorKind::TabInBlockIndentation
-        | ErrorKind::TabNotAllowed
-        | ErrorKind::TabInIndentation
-        | ErrorKind::TabInPlainScalar => {
+        TabInBlockIndentation | TabNotAllowed | TabInIndentation | TabInPlainScalar => {
             ("tabs can't be used for indentation", "replace the tab with spaces")
         }
-        ErrorKind::UnclosedQuotedScalar
-        | ErrorKind::DocumentIndicatorInQuotedScalar
-        | ErrorKind::InvalidQuotedScalarIndent => {
+        UnclosedQuotedScalar | DocumentIndicatorInQuotedScalar | InvalidQuotedScalarIndent => {
             ("this quote has no closing quote", "close it on the same line")
         }
-        ErrorKind::UnclosedFlowCollection { open: '{' }
-        | ErrorKind::UnexpectedEofFlowMapping
-        | ErrorKind::UnexpectedEofImplicitFlowMapping => ("this `{` has no closing `}`", "add the `}`"),
-        ErrorKind::UnclosedFlowCollection { .. } | ErrorKind::UnexpectedEofFlowSequence => {
+        UnclosedFlowCollection { open: '{' }
+        | UnexpectedEofFlowMapping
+        | UnexpectedEofImplicitFlowMapping => ("this `{` has no closing `}`", "add the `}`"),
+        UnclosedFlowCollection { .. } | UnexpectedEofFlowSequence => {
             ("this `[` has no closing `]`", "add the `]`")
         }
-        ErrorKind::ExpectedFlowMappingSeparator => (
+        ExpectedFlowMappingSeparator => (
             "expected `,` or `}`",
             "inside `{…}`, put a string that contains `{`, `}`, `[`, `]` or `,` in quotes",
         ),
-        ErrorKind::ExpectedFlowSequenceSeparator => (
+        ExpectedFlowSequenceSeparator => (
             "expected `,` or `]`",
             "inside `[…]`, put a string that contains `{`, `}`, `[`, `]` or `,` in quotes",
         ),
-        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
+        MismatchedFlowCollectionEnd { open, close } => {
             return (
                 format!("a `{open}` is closed by `{close}`"),
                 Some("check for a missing bracket before it"),
             );
         }
-        ErrorKind::MisplacedFlowCollectionEnd => ("unexpected closing bracket", quoted),
-        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => (
+        MisplacedFlowCollectionEnd => ("unexpected closing bracket", quoted),
+        MappingValueNotAllowed | InvalidColonPlacement => (
             "unexpected `:`",
             "put a string that contains `: ` in quotes; check the indentation, and brackets before it",
         ),
-        ErrorKind::MappingKeyNotAllowed => ("unexpected key", "check the indentation"),
-        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
+        MappingKeyNotAllowed => ("unexpected key", "check the indentation"),
+        SimpleKeyExpected | InvalidSimpleKey => {
             ("expected a `:` after this key", "write `key: value`, with a space after the colon")
         }
-        ErrorKind::ExpectedBlockMappingKey => {
+        ExpectedBlockMappingKey => {
             ("expected a key", "check the indentation: all keys of a map begin in the same column")
         }
-        ErrorKind::ExpectedBlockSequenceEntry | ErrorKind::BlockSequenceEntryNotAllowed => {
+        ExpectedBlockSequenceEntry | BlockSequenceEntryNotAllowed => {
             ("unexpected or missing `-`", "check the indentation of the list")
         }
-        ErrorKind::InvalidIndentation | ErrorKind::InvalidBlockScalarIndent => (
+        InvalidIndentation | InvalidBlockScalarIndent => (
             "the indentation of this line matches no line above",
             "indent it like the other lines of its map or list, with spaces",
         ),
-        ErrorKind::UnknownAnchor => ("undefined anchor", "define it with `&` before it is used"),
-        ErrorKind::UnexpectedCharacter { .. } => {
-            ("a string without quotes can't begin with this character", quoted)
-        }
-        ErrorKind::UnknownQuotedScalarEscape => (
+        UnknownAnchor => ("undefined anchor", "define it with `&` before it is used"),
+        UnexpectedCharacter { .. } => ("a string without quotes can't begin with this character", quoted),
+        UnknownQuotedScalarEscape => (
             "unknown escape sequence in a double-quoted string",
             "write `\\\\` for a backslash, or use single quotes, which are best for patterns",
         ),
-        ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+        InvalidTrailingSingleQuotedScalar | InvalidTrailingDoubleQuotedScalar => {
             ("unexpected text after the closing quote", "put the whole string in one pair of quotes")
         }
-        ErrorKind::RecursionLimitExceeded => TOO_DEEP,
+        RecursionLimitExceeded => TOO_DEEP,
         _ => return (format!("invalid YAML: {}", error.info()), None),
     };
     (message.to_owned(), Some(help))

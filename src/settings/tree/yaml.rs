@@ -1,20 +1,21 @@
 //! Parser from YAML text to a tree in which every key and value has its span.
 //!
 //! It handles the parser's events itself instead of using `serde`, which loses the digits of numbers and the
-//! spans of keys. [`read`] builds the tree; the module `map` builds its maps.
+//! spans of keys. It checks that each key of a map occurs once, and applies merge keys (`<<`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use granit_parser::{Event, Parser, ScalarStyle, Tag};
+use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 
 use super::{
-    Key, Kind, Node, Style, TextNode,
-    cost::{Budget, Cost},
-    map::OpenMap,
-    resolve_plain,
+    Budget, Cost, Entry, Key, Kind, Node, Style, TextNode, resolve_plain,
     syntax::{self, TOO_DEEP},
 };
-use crate::settings::{code::Code, report::Report, source::SourceSpan};
+use crate::settings::{
+    code::{Code, CodedSpan},
+    report::Report,
+    source::SourceSpan,
+};
 
 /// Maximum number of values in a file after alias expansion.
 const NODE_LIMIT: usize = 200_000;
@@ -30,11 +31,8 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     let beginning = report.files().beginning(file);
     match read_documents(report, file, 1)?.pop() {
         None | Some(Node { kind: Kind::Null, .. }) => {
-            report.error(
-                Code::EmptyFile.at_span(beginning),
-                "the file is empty",
-                "a configuration needs at least an upstream and a route with a request; `glossator schema` shows all keys",
-            );
+            let help = "a configuration needs at least an upstream and a route with a request; `glossator schema` shows all keys";
+            report.error(Code::EmptyFile.at_span(beginning), "the file is empty", help);
             None
         }
         Some(root) => Some(root),
@@ -45,225 +43,226 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
 pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> Option<Vec<Node>> {
     let files = report.files();
     let text = files.text(files.beginning(file));
-    let mut tree = TreeBuilder::new(report, file, most);
     let options = granit_parser::options! {
         flow_nesting_limit: DEPTH_LIMIT,
         block_nesting_limit: DEPTH_LIMIT,
         simple_key_max_lookahead: KEY_LIMIT,
         emit_comments: false,
     };
-    for event in Parser::new_from_str_with_options(text, options) {
-        match event {
-            Ok((event, span)) => tree.handle(event, tree.span(&span))?,
-            Err(error) => {
-                syntax::report(report, file, &error);
-                return None;
+    let parser = Parser::new_from_str_with_options(text, options);
+    let budget = Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES);
+    let mut reader = TreeReader { report, file, parser, anchors: HashMap::new(), budget, depth: 0 };
+    let mut roots = Vec::new();
+    loop {
+        match reader.next()? {
+            (Event::StreamEnd, _) => return Some(roots),
+            (Event::DocumentStart(..), span) if roots.len() == most => {
+                let message = "a second YAML document begins here; a file must have exactly one";
+                let help = "move it to another file in the same folder, and start glossator with the folder";
+                return reader.fail(Code::SecondDocument.at_span(span), message, help);
             }
+            (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
+            (event, span) => roots.push(reader.value(event, span)?),
         }
     }
-    Some(tree.roots)
 }
 
-/// Builder of the tree.
-struct TreeBuilder<'r, 'f> {
+/// Reader of the parser's events. Its functions return `None` after reporting an error that stops parsing.
+struct TreeReader<'r, 'f> {
     report: &'r Report<'f>,
     file: usize,
-    open: Vec<Open>,
-    anchors: HashMap<usize, Anchored>,
-    roots: Vec<Node>,
-    documents: usize,
-    /// Maximum number of documents.
-    max_documents: usize,
+    parser: Parser<'f, StrInput<'f>>,
+    /// Values with an anchor, and the size that each alias of one adds.
+    anchors: HashMap<usize, (Node, Cost)>,
     budget: Budget,
+    /// Number of lists and maps around the current value.
+    depth: usize,
 }
 
-/// List or map whose end event has not been received.
-struct Open {
-    start: usize,
-    anchor: usize,
-    inside: Inside,
-}
-
-/// Content of a list or map whose end event has not been received.
-enum Inside {
-    List(Vec<Node>),
-    Map(Box<OpenMap>),
-}
-
-/// Value with an anchor, and the size that each alias of it adds.
-struct Anchored {
-    node: Node,
-    cost: Cost,
-}
-
-impl<'r, 'f> TreeBuilder<'r, 'f> {
-    fn new(report: &'r Report<'f>, file: usize, max_documents: usize) -> Self {
-        Self {
-            report,
-            file,
-            open: Vec::new(),
-            anchors: HashMap::new(),
-            roots: Vec::new(),
-            documents: 0,
-            max_documents,
-            budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES),
-        }
+impl<'f> TreeReader<'_, 'f> {
+    fn fail<T>(&self, at: CodedSpan, message: impl Into<String>, help: &str) -> Option<T> {
+        self.report.error(at, message, help);
+        None
     }
 
-    fn span(&self, span: &granit_parser::Span) -> SourceSpan {
-        let start = span.start.byte_offset().unwrap_or_default();
-        let end = span.end.byte_offset().unwrap_or(start).max(start);
-        SourceSpan { file: self.file, start, end }
-    }
-
-    /// Handles one event. Returns `None` after reporting an error that stops parsing.
-    fn handle(&mut self, event: Event<'_>, span: SourceSpan) -> Option<()> {
-        match event {
-            Event::DocumentStart(..) => {
-                self.documents += 1;
-                if self.documents > self.max_documents {
-                    self.report.error(
-                        Code::SecondDocument.at_span(span),
-                        "a second YAML document begins here; a file must have exactly one",
-                        "move it to another file in the same folder, and start glossator with the folder",
-                    );
-                    return None;
-                }
+    fn next(&mut self) -> Option<(Event<'f>, SourceSpan)> {
+        match self.parser.next()? {
+            Ok((event, span)) => {
+                let start = span.start.byte_offset().unwrap_or_default();
+                let end = span.end.byte_offset().unwrap_or(start).max(start);
+                Some((event, SourceSpan { file: self.file, start, end }))
             }
-            Event::Scalar(text, style, anchor, tag) => {
-                let kind = self.scalar(&text, style, tag.as_deref(), span)?;
-                self.spend(1, text.len(), span)?;
-                // Only a plain `<<` is a merge key; in quotes it is an ordinary key (YAML 1.1, "Merge Key").
-                if let Some(Inside::Map(map)) = self.open.last_mut().map(|open| &mut open.inside)
-                    && map.wants_key()
-                    && text == "<<"
-                    && style == ScalarStyle::Plain
-                    && tag.is_none()
-                    && anchor == 0
-                {
-                    map.add_merge_key(Key { text: text.into_owned(), span });
-                } else {
-                    self.add_value(Node::new(kind, span), anchor)?;
-                }
-            }
-            Event::SequenceStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), span)?;
-                self.open(span, anchor, Inside::List(Vec::new()))?;
-            }
-            Event::MappingStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), span)?;
-                self.open(span, anchor, Inside::Map(Box::default()))?;
-            }
-            Event::SequenceEnd | Event::MappingEnd => {
-                if let Some(Open { start, anchor, inside }) = self.open.pop() {
-                    let kind = match inside {
-                        Inside::List(items) => Kind::List(items),
-                        Inside::Map(map) => Kind::Map(map.into_entries(self.report)),
-                    };
-                    let span = SourceSpan { file: self.file, start, end: span.end.max(start) };
-                    self.add_value(Node::new(kind, span), anchor)?;
-                }
-            }
-            Event::Alias(id) => {
-                let Some(cost) = self.anchors.get(&id).map(|anchored| anchored.cost) else {
-                    self.report.error(
-                        Code::RecursiveAlias.at_span(span),
-                        "the alias is inside the value that it refers to, which never ends",
-                        "write out the value here",
-                    );
-                    return None;
-                };
-                // The parser's own depth limit does not count values that aliases insert.
-                if self.open.len() + cost.depth > 2 * DEPTH_LIMIT {
-                    self.report.error(Code::NestedTooDeep.at_span(span), TOO_DEEP.0, TOO_DEEP.1);
-                    return None;
-                }
-                self.spend(cost.nodes, cost.text_bytes, span)?;
-                let node = self.anchors.get(&id)?.node.clone();
-                self.add_value(node, 0)?;
-            }
-            // Stream markers, comments and other events without a value.
-            _ => {}
-        }
-        Some(())
-    }
-
-    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: SourceSpan) -> Option<Kind> {
-        let is_text = match tag.map(Tag::core_suffix) {
-            None => false,
-            Some(Some("str")) => true,
-            Some(Some("int" | "float" | "bool" | "null")) => false,
-            Some(_) => {
-                self.check_tag(tag, span)?;
-                false
-            }
-        };
-        let text_of = |style| Kind::Text(TextNode { text: text.to_owned(), style });
-        Some(match style {
-            ScalarStyle::Plain if !is_text => resolve_plain(text),
-            ScalarStyle::Plain | ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => {
-                text_of(Style::Inline)
-            }
-            ScalarStyle::Literal => text_of(Style::Literal),
-            ScalarStyle::Folded => text_of(Style::Folded),
-        })
-    }
-
-    fn check_tag(&self, tag: Option<&Tag>, span: SourceSpan) -> Option<()> {
-        match tag {
-            None => Some(()),
-            Some(tag)
-                if matches!(
-                    tag.core_suffix(),
-                    Some("seq" | "map" | "str" | "int" | "float" | "bool" | "null")
-                ) =>
-            {
-                Some(())
-            }
-            Some(tag) => {
-                let message = format!("the tag `{}` is not supported", tag.original());
-                self.report.error(
-                    Code::UnknownTag.at_span(span),
-                    message,
-                    "remove the tag; put a string that begins with `!` in quotes",
-                );
+            Err(error) => {
+                syntax::report(self.report, self.file, &error);
                 None
             }
         }
     }
 
-    fn open(&mut self, span: SourceSpan, anchor: usize, inside: Inside) -> Option<()> {
-        self.spend(1, 0, span)?;
-        self.open.push(Open { start: span.start, anchor, inside });
-        Some(())
-    }
-
-    fn spend(&self, nodes: usize, text_bytes: usize, span: SourceSpan) -> Option<()> {
-        let spent = self.budget.spend(nodes, text_bytes);
-        let checked = spent.map_err(|limit| {
-            let message = format!("after alias expansion, the file has more than {limit}");
-            self.report.error(
-                Code::TooLarge.at_span(span),
-                message,
-                "split it into several files, or use fewer aliases",
-            );
-        });
-        checked.ok()
-    }
-
-    /// Adds a complete value to the open list or map, or to the documents.
-    fn add_value(&mut self, node: Node, anchor: usize) -> Option<()> {
+    /// Reads the value that begins with an event.
+    fn value(&mut self, event: Event<'_>, span: SourceSpan) -> Option<Node> {
+        let (kind, anchor, end) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.check_tag(tag.as_deref(), span)?;
+                self.spend(1, text.len(), span)?;
+                (scalar(&text, style, tag.as_deref()), anchor, span.end)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), span)?;
+                self.spend(1, 0, span)?;
+                let (items, end) = self.items()?;
+                (Kind::List(items), anchor, end)
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), span)?;
+                self.spend(1, 0, span)?;
+                let (entries, end) = self.entries()?;
+                (Kind::Map(entries), anchor, end)
+            }
+            Event::Alias(id) => return self.alias(id, span),
+            // No other event is between the beginning and the end of a document.
+            _ => return None,
+        };
+        let node = Node::new(kind, SourceSpan { end: end.max(span.start), ..span });
         if anchor > 0 {
             let cost = Cost::from_node(&node);
             // The copy that is kept for aliases uses memory as well.
             self.spend(cost.nodes, cost.text_bytes, node.span)?;
-            self.anchors.insert(anchor, Anchored { node: node.clone(), cost });
+            self.anchors.insert(anchor, (node.clone(), cost));
         }
-        match self.open.last_mut().map(|open| &mut open.inside) {
-            None => self.roots.push(node),
-            Some(Inside::List(items)) => items.push(node),
-            Some(Inside::Map(map)) => map.add_node(self.report, node),
-        }
-        Some(())
+        Some(node)
     }
+
+    /// Reads the rest of a list. Returns its items, and the offset of its end.
+    fn items(&mut self) -> Option<(Vec<Node>, usize)> {
+        let mut items = Vec::new();
+        self.depth += 1;
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, span) => {
+                    self.depth -= 1;
+                    return Some((items, span.end));
+                }
+                (event, span) => items.push(self.value(event, span)?),
+            }
+        }
+    }
+
+    /// Reads the rest of a map. Returns its entries, and the offset of its end.
+    fn entries(&mut self) -> Option<(Vec<Entry>, usize)> {
+        let (mut entries, mut seen, mut merge) = (Vec::<Entry>::new(), HashMap::new(), None::<Entry>);
+        self.depth += 1;
+        loop {
+            let (event, span) = self.next()?;
+            if matches!(event, Event::MappingEnd) {
+                self.depth -= 1;
+                let merged = merge.map(|merge| self.merged_entries(&merge)).unwrap_or_default();
+                entries.extend(merged.into_iter().filter(|entry| !seen.contains_key(&entry.key.text)));
+                return Some((entries, span.end));
+            }
+            // Only a plain `<<` is a merge key; in quotes it is an ordinary key (YAML 1.1, "Merge Key").
+            let merges =
+                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, 0, None) if text.as_ref() == "<<");
+            let key = self.value(event, span)?;
+            let key = self.key(&key);
+            let (event, span) = self.next()?;
+            let mut value = self.value(event, span)?;
+            if matches!(value.kind, Kind::Null) {
+                // An absent value has no place of its own.
+                value.span = key.span;
+            }
+            let entry = Entry { key, value };
+            let first = match merges {
+                true => merge.as_ref(),
+                false => seen.get(&entry.key.text).map(|index: &usize| &entries[*index]),
+            };
+            match first {
+                Some(first) => {
+                    let line = self.report.files().line_and_column(first.key.span).line;
+                    let message = format!("duplicate key `{}`, first defined in line {line}", entry.key.text);
+                    let at = Code::DuplicateKey.at_span(entry.key.span);
+                    self.report.error(at, message, "remove one of the two");
+                }
+                None if merges => merge = Some(entry),
+                None => {
+                    seen.insert(entry.key.text.clone(), entries.len());
+                    entries.push(entry);
+                }
+            }
+        }
+    }
+
+    fn key(&self, node: &Node) -> Key {
+        let span = node.span;
+        let written = || self.report.files().text(span).get(span.start..span.end).unwrap_or_default();
+        let text = match &node.kind {
+            Kind::Null => written().to_owned(),
+            // Keys keep their spelling: `1.0` and `True` are names here.
+            Kind::Boolean(_) | Kind::Number(_) => written().trim().to_owned(),
+            Kind::Text(text) => text.text.clone(),
+            Kind::List(_) | Kind::Map(_) => {
+                let message = format!("a key must be a string, found {}", node.found());
+                let help = "put a string that begins with `{` or `[` in quotes";
+                self.report.error(Code::InvalidKey.at_span(span), message, help);
+                String::new()
+            }
+        };
+        Key { text, span }
+    }
+
+    /// Entries of the map, or of the maps in the list, that a `<<` refers to; the first map takes precedence.
+    fn merged_entries(&self, Entry { key, value }: &Entry) -> Vec<Entry> {
+        let maps: Option<Vec<_>> = value.one_or_more().iter().map(Node::as_map).collect();
+        let Some(maps) = maps else {
+            let message = format!("`<<` must be a map or a list of maps, found {}", value.found());
+            let help = "refer to the anchor of a map: `<<: *common`";
+            self.report.error(Code::InvalidMergeKey.at_span(key.span), message, help);
+            return Vec::new();
+        };
+        let mut seen = HashSet::new();
+        maps.into_iter().flatten().filter(|entry| seen.insert(&entry.key.text)).cloned().collect()
+    }
+
+    fn alias(&self, id: usize, span: SourceSpan) -> Option<Node> {
+        let Some((node, cost)) = self.anchors.get(&id) else {
+            let message = "the alias is inside the value that it refers to, which never ends";
+            return self.fail(Code::RecursiveAlias.at_span(span), message, "write out the value here");
+        };
+        // The parser's own depth limit does not count values that aliases insert.
+        if self.depth + cost.depth > 2 * DEPTH_LIMIT {
+            return self.fail(Code::NestedTooDeep.at_span(span), TOO_DEEP.0, TOO_DEEP.1);
+        }
+        self.spend(cost.nodes, cost.text_bytes, span)?;
+        Some(node.clone())
+    }
+
+    fn check_tag(&self, tag: Option<&Tag>, span: SourceSpan) -> Option<()> {
+        const KNOWN: [&str; 7] = ["seq", "map", "str", "int", "float", "bool", "null"];
+        let Some(tag) = tag.filter(|tag| !tag.core_suffix().is_some_and(|name| KNOWN.contains(&name))) else {
+            return Some(());
+        };
+        let message = format!("the tag `{}` is not supported", tag.original());
+        let help = "remove the tag; put a string that begins with `!` in quotes";
+        self.fail(Code::UnknownTag.at_span(span), message, help)
+    }
+
+    fn spend(&self, nodes: usize, text_bytes: usize, span: SourceSpan) -> Option<()> {
+        let report = |limit| {
+            let message = format!("after alias expansion, the file has more than {limit}");
+            let help = "split it into several files, or use fewer aliases";
+            self.report.error(Code::TooLarge.at_span(span), message, help);
+        };
+        self.budget.spend(nodes, text_bytes).map_err(report).ok()
+    }
+}
+
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
+    let is_string = tag.and_then(Tag::core_suffix) == Some("str");
+    let style = match style {
+        ScalarStyle::Plain if !is_string => return resolve_plain(text),
+        ScalarStyle::Plain | ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Style::Inline,
+        ScalarStyle::Literal => Style::Literal,
+        ScalarStyle::Folded => Style::Folded,
+    };
+    Kind::Text(TextNode { text: text.to_owned(), style })
 }
