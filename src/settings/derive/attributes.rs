@@ -1,6 +1,6 @@
 //! Parser for the derives' attributes and for doc comments.
 
-use syn::{Attribute, Error, Expr, Lit, Meta, Result, Token, punctuated::Punctuated};
+use syn::{Attribute, Error, Expr, ExprLit, Lit, Meta, Result, Token, punctuated::Punctuated};
 
 /// Options in the attributes of one name: `#[name(flag, option = value)]`.
 pub(crate) struct Options(Vec<Meta>);
@@ -10,16 +10,14 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// If an option is not in `known`; the message lists the known ones.
-    pub(crate) fn read(attributes: &[Attribute], name: &str, known: &[&str]) -> Result<Self> {
+    /// If an option is not in `known`, which lists them with commas between.
+    pub(crate) fn read(attributes: &[Attribute], name: &str, known: &str) -> Result<Self> {
         let mut all = Vec::new();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(name)) {
             all.extend(attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?);
         }
-        match all.iter().find(|meta| !known.iter().any(|known| meta.path().is_ident(known))) {
-            Some(unknown) => {
-                Err(Error::new_spanned(unknown, format!("unknown option; known here: {}", known.join(", "))))
-            }
+        match all.iter().find(|meta| !known.split(", ").any(|known| meta.path().is_ident(known))) {
+            Some(unknown) => Err(Error::new_spanned(unknown, format!("unknown option; known here: {known}"))),
             None => Ok(Self(all)),
         }
     }
@@ -35,13 +33,7 @@ impl Options {
 
     /// Value of an option that is a string literal.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        match self.value(name)? {
-            Expr::Lit(literal) => match &literal.lit {
-                Lit::Str(text) => Some(text.value()),
-                _ => None,
-            },
-            _ => None,
-        }
+        string(self.value(name)?)
     }
 
     /// Items of an option such as `conflicts = "a, b"`.
@@ -51,16 +43,17 @@ impl Options {
     }
 }
 
+fn string(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+        _ => None,
+    }
+}
+
 /// First paragraph of a doc comment, joined to one line.
 pub(crate) fn description(attributes: &[Attribute]) -> String {
     let line = |attribute: &Attribute| match &attribute.meta {
-        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-            Expr::Lit(literal) => match &literal.lit {
-                Lit::Str(text) => Some(text.value().trim().to_owned()),
-                _ => None,
-            },
-            _ => None,
-        },
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => Some(string(&pair.value)?.trim().to_owned()),
         _ => None,
     };
     let lines = attributes.iter().filter_map(line).take_while(|line| !line.is_empty());

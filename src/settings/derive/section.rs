@@ -6,31 +6,9 @@ use syn::{Data, DeriveInput, Error, Field, Fields, Ident, Result};
 
 use crate::attributes::{Options, description};
 
-const SECTION_OPTIONS: [&str; 10] =
-    ["name", "id", "text", "bare", "check", "check_keys", "variables", "default", "process", "masked"];
-const KEY_OPTIONS: [&str; 21] = [
-    "name",
-    "default",
-    "range",
-    "size",
-    "kind",
-    "live",
-    "restart",
-    "secret",
-    "masked",
-    "public",
-    "file",
-    "example",
-    "conflicts",
-    "requires",
-    "help",
-    "part",
-    "skip",
-    "description",
-    "with",
-    "shown",
-    "inherits",
-];
+const SECTION_OPTIONS: &str = "name, id, text, bare, check, check_keys, variables, default, process, masked";
+const KEY_OPTIONS: &str = "name, default, range, size, kind, live, restart, secret, masked, public, file, \
+                           example, conflicts, requires, help, part, skip, description, with, shown, inherits";
 
 /// Field with its options.
 struct Declared<'a> {
@@ -45,9 +23,9 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     if matches!(data.fields, Fields::Unnamed(_)) {
         return Err(Error::new_spanned(&input.ident, "the fields of a section have names"));
     }
-    let section = Options::read(&input.attrs, "section", &SECTION_OPTIONS)?;
+    let section = Options::read(&input.attrs, "section", SECTION_OPTIONS)?;
     let declared = data.fields.iter().map(|field| {
-        let options = Options::read(&field.attrs, "key", &KEY_OPTIONS)?;
+        let options = Options::read(&field.attrs, "key", KEY_OPTIONS)?;
         Ok(Declared { field, options })
     });
     let declared: Vec<Declared<'_>> = declared.collect::<Result<_>>()?;
@@ -63,18 +41,12 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         None => quote!(ShortForm::None),
     };
     let (variables, masked) = (section.has("variables"), section.has("masked"));
-    let rows = declared.iter().filter(|field| !field.options.has("skip")).map(Declared::row);
+    let (skipped, keys): (Vec<_>, Vec<_>) = declared.iter().partition(|field| field.options.has("skip"));
+    let rows = keys.iter().map(|field| field.row());
     let idents: Vec<_> = declared.iter().map(Declared::ident).collect();
     let nothing = idents.iter().map(|_| quote!(None));
-    let mut row = 0;
-    let reads: Vec<_> = declared
-        .iter()
-        .map(|field| {
-            let read = field.read(row);
-            row += usize::from(!field.options.has("skip"));
-            read
-        })
-        .collect();
+    let skips = skipped.iter().map(|field| field.skip());
+    let reads = keys.iter().enumerate().map(|(row, field)| field.read(row)).chain(skips);
     let check = section.value("check").map(|check| quote!(let read = #check(read, section)?;));
     let check_keys = section
         .value("check_keys")
@@ -155,16 +127,14 @@ impl Declared<'_> {
             (.., Some(kind)) => kind.to_token_stream(),
             _ => quote!(<#ty as Setting>::KIND),
         };
-        let default = match self.options.value("default") {
-            _ if self.options.has("shown") => {
-                let shown = self.options.text("shown").unwrap_or_default();
-                quote!(Some(|_| Some(#shown.to_owned())))
+        let (default, inherited) = (self.options.value("default"), self.options.value("inherits"));
+        let default = match (self.options.text("shown"), default, inherited) {
+            (Some(shown), ..) => quote!(Some(|_| Some(#shown.to_owned()))),
+            (_, Some(value), _) => {
+                quote!(Some(|kind| Setting::shown(&{ let value: #ty = #value; value }, kind)))
             }
-            Some(value) => quote!(Some(|kind| Setting::shown(&{ let value: #ty = #value; value }, kind))),
-            None => match self.options.value("inherits") {
-                Some(value) => quote!(Some(|kind| Setting::shown(&#value, kind))),
-                None => quote!(None),
-            },
+            (.., Some(value)) => quote!(Some(|kind| Setting::shown(&#value, kind))),
+            _ => quote!(None),
         };
         let takes_effect = match (self.options.has("restart"), self.options.has("live")) {
             (true, _) => quote!(Some(TakesEffect::OnRestart)),
@@ -181,13 +151,9 @@ impl Declared<'_> {
         };
         let example = self.options.text("example").unwrap_or_default();
         let conflicts = self.options.texts("conflicts");
-        let requires = match self.options.text("requires") {
-            Some(other) => {
-                let help = self.options.text("help").unwrap_or_default();
-                quote!(Some((#other, #help)))
-            }
-            None => quote!(None),
-        };
+        let help = self.options.text("help").unwrap_or_default();
+        let requires = self.options.text("requires");
+        let requires = requires.map_or_else(|| quote!(None), |other| quote!(Some((#other, #help))));
         quote!(Row::Key(KeySpec {
             name: #key, kind: #kind, description: #description, default: #default, takes_effect: #takes_effect,
             secret: #secret, masking: #masking, file: #file, example: #example,
@@ -197,43 +163,36 @@ impl Declared<'_> {
 
     /// Function that creates the declared default.
     fn default(&self) -> TokenStream {
-        let ty = &self.field.ty;
-        match self.options.value("default").or_else(|| self.options.value("skip")) {
-            Some(value) => quote!(Some(|| { let value: #ty = #value; value })),
-            None if self.options.has("skip") => quote!(Some(<#ty as Default>::default)),
-            None => quote!(None),
-        }
+        let (ty, value) = (&self.field.ty, self.options.value("default"));
+        value.map_or_else(|| quote!(None), |value| quote!(Some(|| { let value: #ty = #value; value })))
     }
 
     fn default_field(&self) -> TokenStream {
+        let (ident, ty, default) = (self.ident(), &self.field.ty, self.default());
+        match (self.options.value("skip"), self.options.has("part") || self.options.has("skip")) {
+            (Some(value), _) => quote!(#ident: #value),
+            (None, true) => quote!(#ident: Default::default()),
+            (None, false) => quote!(#ident: crate::settings::section::default_of::<#ty>(#default)),
+        }
+    }
+
+    /// Statement that sets a field without a key.
+    fn skip(&self) -> TokenStream {
         let (ident, ty) = (self.ident(), &self.field.ty);
-        if self.options.has("part") {
-            return quote!(#ident: Default::default());
-        }
-        if self.options.has("skip") {
-            let value =
-                self.options.value("skip").map_or_else(|| quote!(Default::default()), |value| quote!(#value));
-            return quote!(#ident: #value);
-        }
-        let value = self.default();
-        quote!(#ident: crate::settings::section::default_of::<#ty>(#value))
+        let value =
+            self.options.value("skip").map_or_else(|| quote!(Default::default()), |value| quote!(#value));
+        quote!(let #ident: Checked<#ty> = Ok(#ident.unwrap_or_else(|| #value));)
     }
 
     /// Statement that parses the field into a variable of the same name; `row` is the index of its row.
     fn read(&self, row: usize) -> TokenStream {
-        let (ident, ty) = (self.ident(), &self.field.ty);
-        if self.options.has("skip") {
-            let value =
-                self.options.value("skip").map_or_else(|| quote!(Default::default()), |value| quote!(#value));
-            return quote!(let #ident: Checked<#ty> = Ok(#ident.unwrap_or_else(|| #value)););
-        }
+        let (ident, ty, default) = (self.ident(), &self.field.ty, self.default());
         if self.options.has("part") {
             return quote! {
                 let #ident: Checked<#ty> = Section::read_fields(section, #ident);
                 let #ident = <#ty as Section>::check_keys(section).and(#ident);
             };
         }
-        let default = self.default();
         let read = match self.options.value("with") {
             Some(read) => quote!(|value, _| #read(value)),
             None => quote!(Setting::read_over),

@@ -19,20 +19,17 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         variants.push(&variant.ident);
     }
     Ok(quote! {
-        impl crate::settings::value::Word for #name {
-            const WORDS: &'static [(&'static str, Self)] = &[#((#words, Self::#variants)),*];
-        }
-        impl crate::settings::section::Setting for #name {
-            const KIND: crate::settings::keys::ValueKind = crate::settings::keys::ValueKind::Word(&[#(#words),*]);
-            fn read(
-                value: &crate::settings::section::Cursor<'_>,
-            ) -> crate::settings::section::Checked<Self> {
-                crate::settings::value::read_word(value)
+        const _: () = {
+            use crate::settings::{keys::ValueKind, section::{Checked, Cursor, Setting}, value::{Word, read_word}};
+            impl Word for #name {
+                const WORDS: &'static [(&'static str, Self)] = &[#((#words, Self::#variants)),*];
             }
-            fn shown(&self, _kind: crate::settings::keys::ValueKind) -> Option<String> {
-                Some(format!("`{}`", crate::settings::value::Word::word(self)))
+            impl Setting for #name {
+                const KIND: ValueKind = ValueKind::Word(&[#(#words),*]);
+                fn read(value: &Cursor<'_>) -> Checked<Self> { read_word(value) }
+                fn shown(&self, _kind: ValueKind) -> Option<String> { Some(format!("`{}`", self.word())) }
             }
-        }
+        };
     })
 }
 
