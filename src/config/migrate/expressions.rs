@@ -41,23 +41,20 @@ pub(super) fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<S
     let (mut found, mut unsure) = (Vec::new(), Vec::new());
     for (was, now) in words.names.iter().filter(|(was, _)| text.contains(was.as_str())) {
         let is_name = |character: char| character.is_alphanumeric() || character == '_';
-        let places = text
-            .match_indices(was.as_str())
-            .map(|(at, _)| at)
-            .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name));
-        let places: Vec<_> = places.collect();
-        if !words.in_expressions {
-            found.extend(places.iter().map(|at| RenamedName { at: *at, was: was.clone(), now: now.clone() }));
-            continue;
+        let places = text.match_indices(was.as_str()).map(|(at, _)| at);
+        let mut places: Vec<usize> = places
+            .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name))
+            .collect();
+        if words.in_expressions {
+            places.retain(|at| is_variable(text, *at));
+            // The filter or template defines a variable with that name itself.
+            let is_own = [format!("as ${was}"), format!("set {was}"), format!("for {was}")];
+            if !places.is_empty() && is_own.iter().any(|own| text.contains(own.as_str())) {
+                unsure.push(was.clone());
+                continue;
+            }
         }
-        let uses: Vec<_> = places.into_iter().filter(|at| is_variable(text, *at)).collect();
-        // The filter or template defines a variable with that name itself.
-        let is_own = [format!("as ${was}"), format!("set {was}"), format!("for {was}")];
-        if !uses.is_empty() && is_own.iter().any(|own| text.contains(own.as_str())) {
-            unsure.push(was.clone());
-            continue;
-        }
-        found.extend(uses.into_iter().map(|at| RenamedName { at, was: was.clone(), now: now.clone() }));
+        found.extend(places.into_iter().map(|at| RenamedName { at, was: was.clone(), now: now.clone() }));
     }
     found.sort_by_key(|word| word.at);
     (found, unsure)

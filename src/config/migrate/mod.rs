@@ -26,8 +26,8 @@ use super::{
     folder,
     renamed::{RENAMES, Renames, sections},
     report::Report,
-    source::{Files, SourceSpan},
-    tree::{self, Entry, Kind, Node},
+    source::{Files, LineAndColumn},
+    tree::{self, Node},
 };
 use crate::settings::{
     keys::ValueKind,
@@ -44,7 +44,7 @@ pub enum Format {
 }
 
 /// Migrated file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Migrated {
     /// New text of the file.
     pub text: String,
@@ -146,7 +146,7 @@ impl Migration<'_> {
     }
 
     fn markdown(&self, page: &str) -> Migrated {
-        let mut migrated = Migrated { text: page.to_owned(), changes: Vec::new(), remarks: Vec::new() };
+        let mut migrated = Migrated { text: page.to_owned(), ..Migrated::default() };
         self.rewrite_blocks(&mut migrated, yaml_blocks::find_in_markdown(page), |text| self.fragment(text));
         migrated
     }
@@ -193,54 +193,54 @@ impl Migration<'_> {
             return Some(FileSettings::KIND);
         }
         let rules = ValueKind::Map(&RULES_FORM);
-        self.count(tree, &rules).filter(|known| *known > 0).map(|_| rules)
+        self.count(tree, &rules).map(|_| rules)
     }
 
-    /// Number of keys of a value, if all of them are known.
+    /// Number of keys of a value, if all of them are known and there is one.
     fn count(&self, tree: &Node, kind: &ValueKind) -> Option<usize> {
         let none = HashSet::new();
         let mut walk = Walk::new(self.renames, &self.names, "", &none, true);
         walk.walk(&mut tree.clone(), kind);
-        (walk.unknown_keys == 0).then_some(walk.known_keys)
+        (walk.unknown_keys == 0 && walk.known_keys > 0).then_some(walk.known_keys)
     }
 
     /// Migrates part of a configuration. Its section is the one in which all of its keys are known.
     fn fragment(&self, text: &str) -> Option<Migrated> {
         let (_, trees) = self.read(text).ok()?;
-        let mut unchanged = Migrated { text: text.to_owned(), changes: Vec::new(), remarks: Vec::new() };
         let [tree] = trees.as_slice() else { return self.yaml(text).ok() };
         if self.form_of(tree).is_some() {
             return self.yaml(text).ok();
         }
-        let mut best: Vec<(usize, ValueKind)> = Vec::new();
+        let mut counted: Vec<(usize, ValueKind)> = Vec::new();
         for section in sections() {
-            let forms = section().keys().map(|key| key.kind);
-            for kind in forms.chain([ValueKind::Section(section)]) {
-                let Some(known) = self.count(tree, &kind).filter(|known| *known > 0) else { continue };
-                if best.first().is_none_or(|(most, _)| *most < known) {
-                    best.clear();
-                }
-                if best.first().is_none_or(|(most, _)| *most == known) {
-                    best.push((known, kind));
-                }
-            }
+            let forms = section().keys().map(|key| key.kind).chain([ValueKind::Section(section)]);
+            counted.extend(forms.filter_map(|kind| Some((self.count(tree, &kind)?, kind))));
         }
-        let rewritten = best.iter().map(|(_, kind)| self.rewrite(text, &[Some(*kind)]).ok());
+        let most = counted.iter().map(|(known, _)| *known).max();
+        let best = counted.iter().filter(|(known, _)| Some(*known) == most);
+        let rewritten = best.map(|(_, kind)| self.rewrite(text, &[Some(*kind)]).ok());
         let mut rewritten: Vec<Migrated> = rewritten.collect::<Option<_>>()?;
-        if rewritten.iter().all(|one| one.text == rewritten[0].text) {
-            return Some(if rewritten.is_empty() { unchanged } else { rewritten.swap_remove(0) });
+        if !rewritten.is_empty() && rewritten.iter().all(|one| one.text == rewritten[0].text) {
+            return Some(rewritten.swap_remove(0));
         }
-        let message =
-            "these lines may belong to several sections, of which some have renamed keys".to_owned();
-        unchanged.remarks.push(Remark { line: 1, column: 1, message });
+        let mut unchanged = Migrated { text: text.to_owned(), ..Migrated::default() };
+        if !rewritten.is_empty() {
+            let message = "these lines may belong to several sections, of which some have renamed keys";
+            unchanged.remarks.push(Remark { line: 1, column: 1, message: message.to_owned() });
+        }
         Some(unchanged)
     }
 
-    fn read(&self, text: &str) -> Result<(Files, Vec<Node>), Problems> {
+    fn files(&self, text: &str) -> Files {
         let mut files = Files::default();
-        let index = files.add(self.name, text.to_owned());
+        files.add(self.name, text.to_owned());
+        files
+    }
+
+    fn read(&self, text: &str) -> Result<(Files, Vec<Node>), Problems> {
+        let files = self.files(text);
         let report = Report::new(&files);
-        match tree::read_documents(&report, index, usize::MAX) {
+        match tree::read_documents(&report, 0, usize::MAX) {
             Some(trees) if report.errors() == 0 => Ok((files, trees)),
             _ => {
                 let problems = report.into_problems();
@@ -262,20 +262,11 @@ impl Migration<'_> {
                 }
             }
             // Through an alias, the same text may be renamed in one section and not in another.
-            let mut actions = BTreeMap::<usize, &MigrationAction>::new();
+            let mut new_names = BTreeMap::new();
             let mut ambiguous = Vec::new();
             for OldName { span, action, .. } in &walk.old_names {
-                if matches!(action, MigrationAction::Remark(_)) {
-                    continue;
-                }
-                let other = actions.insert(span.start, action);
-                let is_same = other.is_none_or(|other| match (other, action) {
-                    (MigrationAction::Replace(one), MigrationAction::Replace(other)) => one == other,
-                    (MigrationAction::Move(one), MigrationAction::Move(other)) => {
-                        (one.parent, one.leaf) == (other.parent, other.leaf)
-                    }
-                    _ => false,
-                });
+                let Some(now) = action.new_name() else { continue };
+                let is_same = *new_names.entry(span.start).or_insert_with(|| now.clone()) == now;
                 if !is_same || walk.unrenamed.contains(&span.start) {
                     ambiguous.push(span.start);
                 }
@@ -290,54 +281,36 @@ impl Migration<'_> {
     /// Returns the text with the new names, after checking that nothing else has changed.
     fn rewrite(&self, text: &str, forms: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
         let walked = self.walk(text, forms, true)?;
-        let has_moves =
-            walked.old_names.iter().any(|old_name| matches!(old_name.action, MigrationAction::Move(_)));
-        if let Some(migrated) = self.apply(text, forms, &walked) {
-            return Ok(migrated);
-        }
-        let walked = if has_moves { self.walk(text, forms, false)? } else { walked };
-        self.apply(text, forms, &walked).ok_or_else(|| {
-            let mut files = Files::default();
-            let index = files.add(self.name, text.to_owned());
-            let place =
-                walked.old_names.first().map_or_else(|| files.beginning(index), |old_name| old_name.span);
+        let without_moves = || self.apply(text, forms, &self.walk(text, forms, false).ok()?);
+        self.apply(text, forms, &walked).or_else(without_moves).ok_or_else(|| {
+            let files = self.files(text);
+            let place = walked.old_names.first().map_or_else(|| files.beginning(0), |old_name| old_name.span);
             let message = "the renames would change more than names, so the file was not changed";
             let help = "rename by hand: `glossator check` lists every place".to_owned();
-            Problems::from_list(vec![Problem::with_span(
-                &files,
-                Code::RenamedKey.at_span(place),
-                message,
-                Some(help),
-            )])
+            let at = Code::RenamedKey.at_span(place);
+            Problems::from_list(vec![Problem::with_span(&files, at, message, Some(help))])
         })
     }
 
     /// Applies the actions; `None` if the result does not parse to the expected trees.
     fn apply(&self, text: &str, forms: &[Option<ValueKind>], walked: &WalkResult) -> Option<Migrated> {
-        let mut files = Files::default();
-        files.add(self.name, text.to_owned());
-        let place = |span: SourceSpan| files.line_and_column(span);
+        let files = self.files(text);
         let mut edits = BTreeMap::new();
         let (mut changes, mut remarks, mut moves) = (Vec::new(), Vec::new(), 0);
         for OldName { section, span, was, action } in &walked.old_names {
-            let (line, column) = (place(*span).line, place(*span).column);
-            let now = match action {
+            let LineAndColumn { line, column } = files.line_and_column(*span);
+            let section = section.replace('`', "");
+            match action {
                 MigrationAction::Replace(words) => {
                     edits.insert(span.start, (span.start..span.end, words.clone()));
-                    words.trim_matches(['"', '\'']).to_owned()
                 }
-                MigrationAction::Move(action) => {
-                    moves += 1;
-                    format!("{}.{}", action.parent, action.leaf)
-                }
+                MigrationAction::Move(_) => moves += 1,
                 MigrationAction::Remark(message) => {
-                    let section = section.replace('`', "");
                     remarks.push(Remark { line, column, message: format!("{section}: {message}") });
-                    continue;
                 }
-            };
-            let section = section.replace('`', "");
-            changes.push(Change { line, column, section, was: was.clone(), now });
+            }
+            let now = action.new_name();
+            changes.extend(now.map(|now| Change { line, column, section, was: was.clone(), now }));
         }
         let mut rewritten = moves::with_edits(text, edits.into_values().collect());
         // One at a time: each move changes the offsets of the rest.
@@ -351,24 +324,8 @@ impl Migration<'_> {
             rewritten = moves::apply(&rewritten, key, action)?;
         }
         let (_, trees) = self.read(&rewritten).ok()?;
-        let is_same = trees.len() == walked.trees.len()
-            && trees.iter().zip(&walked.trees).all(|(tree, expected)| is_equivalent(tree, expected));
+        // In JSON, the order of keys does not matter.
+        let is_same = trees.iter().map(Node::to_json).eq(walked.trees.iter().map(Node::to_json));
         is_same.then_some(Migrated { text: rewritten, changes, remarks })
-    }
-}
-
-/// Whether two trees have the same keys and values.
-fn is_equivalent(one: &Node, other: &Node) -> bool {
-    match (&one.kind, &other.kind) {
-        (Kind::List(one), Kind::List(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equivalent(one, other))
-        }
-        (Kind::Map(one), Kind::Map(entries)) => {
-            let is_there = |entry: &Entry| {
-                other.get(&entry.key.text).is_some_and(|found| is_equivalent(&entry.value, found))
-            };
-            one.len() == entries.len() && one.iter().all(is_there)
-        }
-        _ => one.to_json() == other.to_json(),
     }
 }

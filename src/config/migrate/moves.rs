@@ -16,11 +16,8 @@ pub(super) fn apply(text: &str, key: SourceSpan, action: &Move) -> Option<String
 
 /// Moves a key in flow style: `{ name: x, title: y }`.
 fn move_in_flow_map(text: &str, key: SourceSpan, action: &Move) -> Option<String> {
-    let mut keys = action.keys.clone();
-    keys.sort_by_key(|key| key.start);
-    let index = keys.iter().position(|own| own.start == key.start)?;
-    let close = action.section.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))?;
-    let next = keys.get(index + 1).map(|next| next.start);
+    let close = closing_brace(text, action.section)?;
+    let next = action.keys.iter().map(|own| own.start).filter(|start| *start > key.start).min();
     let written = text[key.start..next.unwrap_or(close)].trim_end().trim_end_matches(',').trim_end();
     if written.contains('#') {
         return None;
@@ -45,11 +42,15 @@ fn add_to_flow_map(
     inside: &[SourceSpan],
     member: &str,
 ) -> Option<(Range<usize>, String)> {
-    let close = target.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))?;
+    let close = closing_brace(text, target)?;
     let at = text[..close].trim_end().len();
     let before = if inside.is_empty() { " " } else { ", " };
     let after = if at == close { " " } else { "" };
     Some((at..at, format!("{before}{member}{after}")))
+}
+
+fn closing_brace(text: &str, map: SourceSpan) -> Option<usize> {
+    map.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))
 }
 
 /// Moves a key in block style.
@@ -63,23 +64,21 @@ fn move_in_block_map(text: &str, key: SourceSpan, action: &Move) -> Option<Strin
     let member = if member.ends_with('\n') { member } else { member + line_end };
     let Some((target, inside)) = &action.target else {
         let head = format!("{}{}:{line_end}", " ".repeat(column), action.parent);
-        return Some(with_edits(text, vec![(own, head + &indented(&member, INDENT as isize))]));
+        return Some(with_edits(text, vec![(own, head + &indented(&member, 0, INDENT))]));
     };
     if text[target.start..].starts_with('{') {
         let one = member.trim();
         if one.contains(['\n', '#', '|', '>']) {
             return None;
         }
-        return Some(with_edits(
-            text,
-            vec![(own, String::new()), add_to_flow_map(text, *target, inside, one)?],
-        ));
+        let added = add_to_flow_map(text, *target, inside, one)?;
+        return Some(with_edits(text, vec![(own, String::new()), added]));
     }
     let last = inside.iter().max_by_key(|key| key.start)?;
     let inner = self::column(text, *last)?;
     let end = lines_of(text, *last, inner).end;
     let line = if text[..end].ends_with('\n') { "" } else { line_end };
-    let member = indented(&member, isize::try_from(inner).ok()? - isize::try_from(column).ok()?);
+    let member = indented(&member, column, inner);
     Some(with_edits(text, vec![(own, String::new()), (end..end, format!("{line}{member}"))]))
 }
 
@@ -96,43 +95,33 @@ fn line_start(text: &str, at: usize) -> usize {
 /// Lines of a key and its value, with the comments directly above it.
 fn lines_of(text: &str, key: SourceSpan, column: usize) -> Range<usize> {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
-    let mut start = line_start(text, key.start);
-    while start > 0 {
-        let above = line_start(text, start - 1);
-        let line = &text[above..start];
-        if indent(line) != column || !line.trim_start().starts_with('#') {
-            break;
-        }
-        start = above;
-    }
-    let mut lines = text[line_start(text, key.start)..].split_inclusive('\n');
-    let mut end = line_start(text, key.start) + lines.next().map_or(0, str::len);
-    let mut at = end;
-    for line in lines {
-        at += line.len();
+    let begin = line_start(text, key.start);
+    let is_comment = |line: &&str| indent(line) == column && line.trim_start().starts_with('#');
+    let comments = text[..begin].split_inclusive('\n').rev().take_while(is_comment);
+    let start = begin - comments.map(str::len).sum::<usize>();
+    let (mut at, mut end) = (begin, begin);
+    for line in text[begin..].split_inclusive('\n') {
         let words = line.trim();
-        if words.is_empty() {
-            continue;
-        }
-        let is_item = indent(line) == column && (words.starts_with("- ") || words == "-");
-        let is_close = indent(line) == column && words.starts_with(['}', ']']);
-        if indent(line) <= column && !is_item && !is_close {
+        let is_item = words.starts_with("- ") || words == "-";
+        let belongs = is_item || words.starts_with(['}', ']']);
+        let is_inside = at == begin || indent(line) > column || indent(line) == column && belongs;
+        if !words.is_empty() && !is_inside {
             break;
         }
-        end = at;
+        at += line.len();
+        end = if words.is_empty() { end } else { at };
     }
     start..end
 }
 
-/// Shifts the indentation of lines by `by` columns.
-fn indented(lines: &str, by: isize) -> String {
-    let shift = |line: &str| match usize::try_from(by) {
-        _ if line.trim().is_empty() => line.to_owned(),
-        Ok(right) => format!("{}{line}", " ".repeat(right)),
-        Err(_) => {
-            let spaces = line.len() - line.trim_start_matches(' ').len();
-            line[by.unsigned_abs().min(spaces)..].to_owned()
+/// Shifts the indentation of lines from one column to another.
+pub(super) fn indented(lines: &str, from: usize, to: usize) -> String {
+    let shift = |line: &str| {
+        if line.trim().is_empty() {
+            return line.to_owned();
         }
+        let removed = from.saturating_sub(to).min(line.len() - line.trim_start_matches(' ').len());
+        " ".repeat(to.saturating_sub(from)) + &line[removed..]
     };
     lines.split_inclusive('\n').map(shift).collect()
 }

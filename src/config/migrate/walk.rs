@@ -31,7 +31,6 @@ pub(super) struct Walk<'t> {
 }
 
 /// Old name in a file, and the action for it.
-#[derive(Debug, Clone, PartialEq)]
 pub(super) struct OldName {
     /// Name of the section in messages.
     pub(super) section: &'static str,
@@ -41,7 +40,6 @@ pub(super) struct OldName {
 }
 
 /// Action for an old name.
-#[derive(Debug, Clone, PartialEq)]
 pub(super) enum MigrationAction {
     /// Replace its text.
     Replace(String),
@@ -51,8 +49,18 @@ pub(super) enum MigrationAction {
     Remark(String),
 }
 
+impl MigrationAction {
+    /// The new name; `None` for a remark.
+    pub(super) fn new_name(&self) -> Option<String> {
+        match self {
+            Self::Replace(words) => Some(words.trim_matches(['"', '\'']).to_owned()),
+            Self::Move(action) => Some(format!("{}.{}", action.parent, action.leaf)),
+            Self::Remark(_) => None,
+        }
+    }
+}
+
 /// Move of a key into a nested section.
-#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Move {
     pub(super) parent: &'static str,
     pub(super) leaf: &'static str,
@@ -148,17 +156,8 @@ impl<'t> Walk<'t> {
                 }
             }
             ValueKind::Anything => self.anything(node, at),
-            ValueKind::JsonSchema
-            | ValueKind::Text
-            | ValueKind::Word(_)
-            | ValueKind::Boolean
-            | ValueKind::FieldType
-            | ValueKind::Duration(..)
-            | ValueKind::Size(..)
-            | ValueKind::Count(..)
-            | ValueKind::Fraction
-            | ValueKind::Scalar
-            | ValueKind::Null => {}
+            // A scalar, or a schema, in which no name is ours.
+            _ => {}
         }
     }
 
@@ -223,12 +222,7 @@ impl<'t> Walk<'t> {
         for word in in_file {
             let start = span.start + word.at;
             let span = SourceSpan { start, end: start + word.was.len(), ..span };
-            self.old_names.push(OldName {
-                section,
-                span,
-                was: word.was,
-                action: MigrationAction::Replace(word.now),
-            });
+            self.add(span, &word.was, section, MigrationAction::Replace(word.now));
         }
         for word in found.iter().rev() {
             text.replace_range(word.at..word.at + word.was.len(), &word.now);
@@ -325,12 +319,7 @@ impl<'t> Walk<'t> {
         let target = there
             .map(|there| (there.value.span, own(there.value.span, there.value.as_map().unwrap_or_default())));
         let action = Move { parent: first, leaf, section, keys: own(section, entries), target };
-        self.old_names.push(OldName {
-            section: keys.section,
-            span,
-            was: name,
-            action: MigrationAction::Move(Box::new(action)),
-        });
+        self.add(span, &name, keys.section, MigrationAction::Move(Box::new(action)));
         true
     }
 
@@ -353,22 +342,16 @@ impl<'t> Walk<'t> {
             self.remark(span, was, section, message);
             return false;
         }
-        self.old_names.push(OldName {
-            section,
-            span,
-            was: was.to_owned(),
-            action: MigrationAction::Replace(words),
-        });
+        self.add(span, was, section, MigrationAction::Replace(words));
         true
     }
 
     fn remark(&mut self, span: SourceSpan, was: &str, section: &'static str, message: String) {
-        self.old_names.push(OldName {
-            section,
-            span,
-            was: was.to_owned(),
-            action: MigrationAction::Remark(message),
-        });
+        self.add(span, was, section, MigrationAction::Remark(message));
+    }
+
+    fn add(&mut self, span: SourceSpan, was: &str, section: &'static str, action: MigrationAction) {
+        self.old_names.push(OldName { section, span, was: was.to_owned(), action });
     }
 
     /// Match quality of a value and a kind. Compares only its own kind and keys, so that it is fast.

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::moves::indented;
 use crate::config::{
     source::Files,
     tree::{Entry, Kind, Node, Style},
@@ -33,10 +34,7 @@ impl YamlBlock {
 
     /// Indents a new text as the lines of the file are indented.
     pub(super) fn in_file(&self, text: &str) -> String {
-        let margin = " ".repeat(self.indent);
-        let line =
-            |line: &str| if line.trim().is_empty() { line.to_owned() } else { format!("{margin}{line}") };
-        text.split_inclusive('\n').map(line).collect()
+        indented(text, 0, self.indent)
     }
 }
 
@@ -107,15 +105,6 @@ fn from_literal(files: &Files, node: &Node, text: &str) -> Option<YamlBlock> {
     let length: usize = file[start..].split_inclusive('\n').take_while(is_inside).map(str::len).sum();
     let block = YamlBlock::new(file, start..start + length, indent)?;
     // If the lines differ from the parsed string, the block is not migrated.
-    let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
-    let (mut here, mut read) = (lines(&block.text), lines(text));
-    for lines in [&mut here, &mut read] {
-        while lines.last().is_some_and(String::is_empty) {
-            lines.pop();
-        }
-        while lines.first().is_some_and(String::is_empty) {
-            lines.remove(0);
-        }
-    }
-    (here == read).then_some(block)
+    let lines = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    (lines(&block.text).trim_matches('\n') == lines(text).trim_matches('\n')).then_some(block)
 }
