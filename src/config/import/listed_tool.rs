@@ -1,11 +1,9 @@
 //! Tool in the list of an MCP server, and its conversion to a route.
 
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
-use super::ImportNote;
 use crate::{
     config::{
-        ToolRules,
         routes::AnnotationSettings,
         source::SourceSpan,
         tree::{Entry, Kind, Node},
@@ -19,16 +17,9 @@ pub(super) struct ListedTool {
     members: Map<String, Value>,
 }
 
-/// Parts of a tool's schemas that are imported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ImportedParts {
-    input: InputParts,
-    output: bool,
-}
-
 /// Parts of the input schema that are imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InputParts {
+pub(super) enum InputParts {
     /// The whole schema.
     Whole,
     /// All except `pattern`: servers use the regular expressions of their own language.
@@ -37,33 +28,20 @@ enum InputParts {
     Names,
 }
 
-impl ImportedParts {
-    /// Fallbacks, most complete first.
-    pub(super) const FALLBACKS: [Self; 6] = [
-        Self { input: InputParts::Whole, output: true },
-        Self { input: InputParts::WithoutPatterns, output: true },
-        Self { input: InputParts::Whole, output: false },
-        Self { input: InputParts::WithoutPatterns, output: false },
-        Self { input: InputParts::Names, output: true },
-        Self { input: InputParts::Names, output: false },
-    ];
-
-    /// Note about the omitted parts; `None` if nothing is omitted.
-    pub(super) fn omission(self) -> Option<&'static str> {
-        match (self.input, self.output) {
-            (InputParts::Whole, true) => None,
-            (InputParts::Whole, false) => Some("its output schema is not used"),
-            (InputParts::WithoutPatterns, true) => Some("the patterns of its arguments are not used"),
-            (InputParts::WithoutPatterns, false) => {
-                Some("the patterns of its arguments are not used, nor is its output schema")
-            }
-            (InputParts::Names, true) => Some("its arguments are not checked"),
-            (InputParts::Names, false) => {
-                Some("its arguments are not checked, and its output schema is not used")
-            }
-        }
-    }
-}
+/// Fallbacks, most complete first: parts of the input schema, whether the output schema is imported, and the
+/// note about the omitted parts.
+pub(super) const FALLBACKS: [(InputParts, bool, &str); 6] = [
+    (InputParts::Whole, true, ""),
+    (InputParts::WithoutPatterns, true, "the patterns of its arguments are not used"),
+    (InputParts::Whole, false, "its output schema is not used"),
+    (
+        InputParts::WithoutPatterns,
+        false,
+        "the patterns of its arguments are not used, nor is its output schema",
+    ),
+    (InputParts::Names, true, "its arguments are not checked"),
+    (InputParts::Names, false, "its arguments are not checked, and its output schema is not used"),
+];
 
 impl ListedTool {
     pub(super) fn read(tool: &RawValue) -> Result<Self, &'static str> {
@@ -76,58 +54,30 @@ impl ListedTool {
         }
     }
 
-    pub(super) fn note(&self, text: String) -> ImportNote {
-        ImportNote { tool: self.name.chars().take(128).collect(), text }
-    }
-
-    /// The route as an entry of `routes`.
-    pub(super) fn entry(
-        &self,
-        upstream: &UpstreamName,
-        rules: &ToolRules,
-        name: &str,
-        settings: &ToolImportSettings<'_>,
-        selected: ImportedParts,
-    ) -> Entry {
-        let mut parts = self.parts(settings.span, selected);
-        if let Some(description) = rules.description_of(&self.name) {
-            parts.retain(|part| part.key.text != "description");
-            parts.push(Entry::new("description", Node::from_text(description, settings.span), settings.span));
-        }
-        settings.route(upstream, &self.name, name, parts)
-    }
-
     /// Keys of the route that come from the server's definition.
-    pub(super) fn parts(&self, span: SourceSpan, selected: ImportedParts) -> Vec<Entry> {
-        let mut parts = Vec::new();
+    pub(super) fn parts(&self, input: InputParts, has_output: bool) -> Map<String, Value> {
+        let mut parts = Map::new();
         for name in ["title", "description"] {
-            if let Some(Value::String(found)) = self.members.get(name)
-                && !found.trim().is_empty()
-            {
-                parts.push(Entry::new(name, Node::from_text(found, span), span));
-            }
+            let text = self.members.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+            parts.extend(text.map(|text| (name.to_owned(), text.into())));
         }
         if let Some(Value::Object(annotations)) = self.members.get("annotations") {
             let hints = annotations.iter().filter(|(name, value)| match &***name {
                 "title" => value.is_string(),
                 name => value.is_boolean() && AnnotationSettings::has(name),
             });
-            let hints =
-                hints.map(|(name, value)| Entry::new(name, Node::from_json(value, span), span)).collect();
-            parts.push(Entry::new("annotations", Node::new(Kind::Map(hints), span), span));
+            let hints = hints.map(|(name, value)| (name.clone(), value.clone()));
+            parts.insert("annotations".into(), Value::Object(hints.collect()));
         }
-        let input = self.members.get("inputSchema").filter(|schema| schema.is_object());
-        let input = match (input, selected.input) {
+        let schema = |name: &str| self.members.get(name).filter(|schema| schema.is_object());
+        let input = match (schema("inputSchema"), input) {
             (Some(schema), InputParts::Whole) => schema.clone(),
             (Some(schema), InputParts::WithoutPatterns) => without_patterns(schema),
             (None, _) | (_, InputParts::Names) => self.names_only(),
         };
-        parts.push(Entry::new("input", Node::from_json(&input, span), span));
-        if let Some(output) =
-            self.members.get("outputSchema").filter(|schema| schema.is_object() && selected.output)
-        {
-            parts.push(Entry::new("output", Node::from_json(output, span), span));
-        }
+        parts.insert("input".into(), input);
+        let output = schema("outputSchema").filter(|_| has_output);
+        parts.extend(output.map(|output| ("output".to_owned(), output.clone())));
         parts
     }
 
@@ -146,47 +96,46 @@ impl ListedTool {
     fn names_only(&self) -> Value {
         let properties = self.members.get("inputSchema").and_then(|schema| schema.get("properties"));
         let described = |property: &Value| match property.get("description") {
-            Some(Value::String(description)) => serde_json::json!({ "description": description }),
-            _ => serde_json::json!({}),
+            Some(Value::String(description)) => json!({ "description": description }),
+            _ => json!({}),
         };
         let properties = properties.and_then(Value::as_object).into_iter().flatten();
         let properties: Map<String, Value> =
             properties.map(|(name, property)| (name.clone(), described(property))).collect();
-        serde_json::json!({ "type": "object", "properties": properties })
+        json!({ "type": "object", "properties": properties })
     }
 }
 
 /// Settings of a server's tools in the file that become part of their routes.
 pub(super) struct ToolImportSettings<'t> {
+    upstream: &'t UpstreamName,
     /// Span of the upstream.
-    pub(super) span: SourceSpan,
-    /// Rules for the results of all tools.
-    pub(super) response: Option<&'t Entry>,
-    /// Form of an error about arguments.
-    pub(super) argument_error: Option<&'t Entry>,
-    /// Settings of single tools that override the server's definition.
-    pub(super) overrides: &'t [Entry],
+    span: SourceSpan,
+    tools: Option<&'t Node>,
 }
 
-impl ToolImportSettings<'_> {
+impl<'t> ToolImportSettings<'t> {
+    pub(super) fn new(root: &'t Node, upstream: &'t UpstreamName) -> Self {
+        let entry = root.get("upstreams").and_then(|upstreams| upstreams.entry(upstream.as_str()));
+        let span = entry.map_or(root.span, |entry| entry.key.span);
+        Self { upstream, span, tools: entry.and_then(|entry| entry.value.get("tools")) }
+    }
+
+    /// Key of `tools`.
+    pub(super) fn get(&self, name: &str) -> Option<&'t Entry> {
+        self.tools?.entry(name)
+    }
+
     /// The route that calls a tool: the server's definition, the overrides of the file, and the rules.
-    pub(super) fn route(
-        &self,
-        upstream: &UpstreamName,
-        tool: &str,
-        name: &str,
-        mut parts: Vec<Entry>,
-    ) -> Entry {
+    pub(super) fn route(&self, tool: &str, name: &str, parts: &Map<String, Value>) -> Entry {
         let span = self.span;
-        let overrides = self.overrides.iter().find(|entry| entry.key.text == tool);
+        let mut parts = entries_of(parts, span);
+        let overrides = self.get("overrides").and_then(|overrides| overrides.value.entry(tool));
         let own = overrides.and_then(|entry| entry.value.as_map()).unwrap_or_default();
         let own_rules = own.iter().find(|entry| entry.key.text == "response");
-        let response = match (own_rules, self.response) {
+        let response = match (own_rules, self.get("response")) {
             (Some(first), Some(then)) => {
-                let rules = [first, then].into_iter().flat_map(|entry| match &entry.value.kind {
-                    Kind::List(rules) => rules.clone(),
-                    _ => vec![entry.value.clone()],
-                });
+                let rules = [first, then].into_iter().flat_map(|entry| entry.value.one_or_more()).cloned();
                 let rules = Node::new(Kind::List(rules.collect()), first.value.span);
                 Some(Entry { key: first.key.clone(), value: rules })
             }
@@ -198,16 +147,18 @@ impl ToolImportSettings<'_> {
         }
         parts.retain(|part| own.iter().all(|own| own.key.text != part.key.text));
         parts.extend(own.iter().filter(|own| own.key.text != "response").cloned());
-        let request = vec![
-            Entry::new("upstream", Node::from_text(upstream.as_str(), span), span),
-            Entry::new("tool", Node::from_text(tool, span), span),
-        ];
-        parts.push(Entry::new("request", Node::new(Kind::Map(request), span), span));
+        let request = json!({ "upstream": self.upstream.as_str(), "tool": tool });
+        parts.push(Entry::new("request", Node::from_json(&request, span), span));
         parts.extend(response);
-        parts.extend(self.argument_error.cloned());
+        parts.extend(self.get("argument_error").cloned());
         let place = overrides.map_or(span, |entry| entry.key.span);
         Entry::new(name, Node::new(Kind::Map(parts), place), place)
     }
+}
+
+/// Converts the members of a JSON object to entries that all have the same span.
+pub(super) fn entries_of(members: &Map<String, Value>, span: SourceSpan) -> Vec<Entry> {
+    members.iter().map(|(name, value)| Entry::new(name, Node::from_json(value, span), span)).collect()
 }
 
 /// The schema without `pattern` and `patternProperties`.

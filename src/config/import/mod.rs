@@ -9,9 +9,9 @@ mod proxied;
 
 use std::{cell::RefCell, fmt, sync::Arc};
 
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
-use self::listed_tool::{ImportedParts, ListedTool, ToolImportSettings};
+use self::listed_tool::{FALLBACKS, InputParts, ListedTool, ToolImportSettings, entries_of};
 pub use self::proxied::ProxiedLists;
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
@@ -65,6 +65,12 @@ pub struct ImportNote {
     pub text: String,
 }
 
+impl ImportNote {
+    fn new(tool: &str, text: impl Into<String>) -> Self {
+        Self { tool: tool.chars().take(128).collect(), text: text.into() }
+    }
+}
+
 impl fmt::Debug for Importer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Importer").field("upstreams", &self.upstreams.len()).finish_non_exhaustive()
@@ -88,13 +94,8 @@ impl Importer {
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<RawValue>])>,
         file_routes: &[RouteFile],
     ) -> Vec<ImportedTools> {
-        let mut lists = lists.into_iter().peekable();
-        if lists.peek().is_none() {
-            return Vec::new();
-        }
-        let trees = self.trees();
-        trees.with_route_context(|context| {
-            lists.map(|(upstream, tools)| trees.import(context, upstream, tools, file_routes)).collect()
+        self.read_lists(lists.into_iter(), |trees, context, (upstream, tools)| {
+            Some(trees.import(context, upstream, tools, file_routes))
         })
     }
 
@@ -105,14 +106,21 @@ impl Importer {
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l McpLists)>,
     ) -> Vec<ProxiedLists> {
         let lists = lists.into_iter().filter(|(_, lists)| lists.has_prompts || lists.has_resources);
+        self.read_lists(lists, |trees, context, (upstream, lists)| trees.proxy(context, upstream, lists))
+    }
+
+    /// Parses the files again if there is a list.
+    fn read_lists<L, T>(
+        &self,
+        lists: impl Iterator<Item = L>,
+        read: impl Fn(&Trees<'_>, &RouteContext<'_>, L) -> Option<T>,
+    ) -> Vec<T> {
         let mut lists = lists.peekable();
         if lists.peek().is_none() {
             return Vec::new();
         }
         let trees = self.trees();
-        trees.with_route_context(|context| {
-            lists.filter_map(|(upstream, lists)| trees.proxy(context, upstream, lists)).collect()
-        })
+        trees.with_route_context(|context| lists.filter_map(|list| read(&trees, context, list)).collect())
     }
 
     /// The configuration as JSON with masked secrets, for operators.
@@ -124,8 +132,8 @@ impl Importer {
     pub(in crate::config) fn trees(&self) -> Trees<'_> {
         let report = Report::new(&self.files);
         let (file_trees, presets) = trees(&report);
-        let root = compile::merge(&report, file_trees);
-        let root = root.unwrap_or_else(|| Node::new(Kind::Null, self.files.beginning(0)));
+        let root = compile::merge(&report, file_trees)
+            .unwrap_or_else(|| Node::new(Kind::Null, self.files.beginning(0)));
         Trees { files: &self.files, root, presets, upstreams: &self.upstreams }
     }
 }
@@ -146,7 +154,7 @@ impl Trees<'_> {
         for tool in tools {
             match ListedTool::read(tool) {
                 Ok(tool) => listed.push(tool),
-                Err(text) => imported.notes.push(ImportNote { tool: String::new(), text: text.to_owned() }),
+                Err(text) => imported.notes.push(ImportNote::new("", text)),
             }
         }
         for route in file_routes {
@@ -155,22 +163,22 @@ impl Trees<'_> {
                 let names = listed.iter().map(|tool| tool.name.as_str());
                 let route = &route.route.definition.name;
                 let meant = nearest(called, names).map(|name| format!("; did you mean `{name}`?"));
-                let text = format!(
-                    "the route `{route}` calls it, but the server has no such tool{}",
-                    meant.unwrap_or_default()
-                );
-                imported.notes.push(ImportNote { tool: called.to_owned(), text });
+                let meant = meant.unwrap_or_default();
+                let text = format!("the route `{route}` calls it, but the server has no such tool{meant}");
+                imported.notes.push(ImportNote::new(called, text));
                 continue;
             };
             if let Some(entry) = self.entry_of(route.route.definition.name.as_str())
                 && let Some(completed) = completed_route(entry, route, tool)
             {
-                match self.read(context, &completed).map(|route| with_meta(route, tool)) {
+                match self.read_tool(context, &completed, tool) {
                     Ok(route) => imported.completed.push(route),
-                    Err(why) => imported.notes.push(tool.note(format!(
-                        "the route `{}` does not use the server's definition of it: {why}",
-                        entry.key.text
-                    ))),
+                    Err(why) => {
+                        let route = &entry.key.text;
+                        let text =
+                            format!("the route `{route}` does not use the server's definition of it: {why}");
+                        imported.notes.push(ImportNote::new(&tool.name, text));
+                    }
                 }
             }
         }
@@ -191,63 +199,74 @@ impl Trees<'_> {
     ) {
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
         for unknown in rules.unknown_names(&names) {
-            let text = "`tools` lists it, but the server has no such tool".to_owned();
-            imported.notes.push(ImportNote { tool: unknown.to_owned(), text });
+            let text = "`tools` lists it, but the server has no such tool";
+            imported.notes.push(ImportNote::new(unknown, text));
         }
-        let mut names_in_use: Vec<String> = Vec::new();
+        let settings = ToolImportSettings::new(&self.root, upstream);
+        let has_name = |file: &RouteFile, name: &str| file.name().as_str() == name;
         for tool in listed.iter().filter(|tool| rules.offers(&tool.name)) {
             let name = rules.name_of(&tool.name);
-            if tool.is_task_only() {
-                imported.notes.push(tool.note("omitted: it can be called as a task only".to_owned()));
-                continue;
-            }
-            // A tool with a route of its own is offered through that route only.
             let calls_it =
                 |file: &RouteFile| file.route.is_tool() && called_tool(file, upstream) == Some(&*tool.name);
-            if file_routes.iter().any(calls_it) {
+            let note = if tool.is_task_only() {
+                Some("omitted: it can be called as a task only".to_owned())
+            } else if file_routes.iter().any(calls_it) {
+                // A tool with a route of its own is offered through that route only.
                 continue;
-            }
-            if file_routes.iter().any(|file| file.route.definition.name.as_str() == name) {
-                let text = format!("omitted: a route has the name `{name}`; set a `prefix` for the tools");
-                imported.notes.push(tool.note(text));
-                continue;
-            }
-            if names_in_use.contains(&name) {
-                imported.notes.push(tool.note(format!("omitted: another tool has the name `{name}`, too")));
-                continue;
-            }
-            if let Some(route) = self.route_of(context, upstream, rules, tool, &name, &mut imported.notes) {
-                imported.routes.push(route);
-                names_in_use.push(name);
-            }
+            } else if file_routes.iter().any(|file| has_name(file, &name)) {
+                Some(format!("omitted: a route has the name `{name}`; set a `prefix` for the tools"))
+            } else if imported.routes.iter().any(|file| has_name(file, &name)) {
+                Some(format!("omitted: another tool has the name `{name}`, too"))
+            } else {
+                match self.route_of(context, &settings, rules, tool, &name) {
+                    Ok((route, omission)) => {
+                        imported.routes.push(route);
+                        omission
+                    }
+                    Err(why) => Some(format!("omitted: {why}")),
+                }
+            };
+            imported.notes.extend(note.map(|text| ImportNote::new(&tool.name, text)));
         }
     }
 
-    /// Creates the route of a tool, with as much of the server's schemas as is usable.
+    /// Creates the route of a tool, with as much of the server's schemas as is usable, and the note about the
+    /// rest.
     fn route_of(
         &self,
         context: &RouteContext<'_>,
-        upstream: &UpstreamName,
+        settings: &ToolImportSettings<'_>,
         rules: &ToolRules,
         tool: &ListedTool,
         name: &str,
-        notes: &mut Vec<ImportNote>,
-    ) -> Option<RouteFile> {
-        let settings = tool_import_settings(&self.root, upstream);
-        let mut why = String::new();
-        for selected in ImportedParts::FALLBACKS {
-            let entry = tool.entry(upstream, rules, name, &settings, selected);
-            match self.read(context, &entry).map(|route| with_meta(route, tool)) {
-                Ok(route) => {
-                    notes.extend(selected.omission().map(|omission| tool.note(format!("{omission}: {why}"))));
-                    return Some(route);
-                }
-                Err(error) if why.is_empty() => why = error,
-                Err(_) => {}
+    ) -> Result<(RouteFile, Option<String>), String> {
+        let mut first_error = None;
+        for (input, has_output, omission) in FALLBACKS {
+            let mut parts = tool.parts(input, has_output);
+            if let Some(description) = rules.description_of(&tool.name) {
+                parts.insert("description".into(), description.into());
             }
+            let entry = settings.route(&tool.name, name, &parts);
+            match self.read_tool(context, &entry, tool) {
+                Ok(route) => return Ok((route, first_error.map(|why| format!("{omission}: {why}")))),
+                Err(error) => first_error.get_or_insert(error),
+            };
         }
-        notes.push(tool.note(format!("omitted: {why}")));
-        None
+        Err(first_error.unwrap_or_default())
+    }
+
+    /// Parses the route of a tool, with its `_meta`.
+    fn read_tool(
+        &self,
+        context: &RouteContext<'_>,
+        entry: &Entry,
+        tool: &ListedTool,
+    ) -> Result<RouteFile, String> {
+        let mut file = self.read(context, entry)?;
+        if let Some(route) = Arc::get_mut(&mut file.route) {
+            route.definition.meta = tool.meta();
+        }
+        Ok(file)
     }
 
     /// Parses a route as if it were in the file.
@@ -285,31 +304,7 @@ impl Trees<'_> {
     }
 
     pub(in crate::config) fn entry_of(&self, route: &str) -> Option<&Entry> {
-        self.root.get("routes")?.as_map()?.iter().find(|entry| entry.key.text == route)
-    }
-}
-
-/// Adds the `_meta` of a tool to its new route.
-fn with_meta(mut file: RouteFile, tool: &ListedTool) -> RouteFile {
-    if let Some(route) = Arc::get_mut(&mut file.route) {
-        route.definition.meta = tool.meta();
-    }
-    file
-}
-
-/// Settings of an upstream's tools in the file.
-fn tool_import_settings<'t>(root: &'t Node, upstream: &UpstreamName) -> ToolImportSettings<'t> {
-    let entries = root.get("upstreams").and_then(Node::as_map).unwrap_or_default();
-    let Some(entry) = entries.iter().find(|entry| entry.key.text == upstream.as_str()) else {
-        return ToolImportSettings { span: root.span, response: None, argument_error: None, overrides: &[] };
-    };
-    let tools = entry.value.get("tools").and_then(Node::as_map).unwrap_or_default();
-    let named = |name: &str| tools.iter().find(|entry| entry.key.text == name);
-    ToolImportSettings {
-        span: entry.key.span,
-        response: named("response"),
-        argument_error: named("argument_error"),
-        overrides: named("overrides").and_then(|entry| entry.value.as_map()).unwrap_or_default(),
+        self.root.get("routes")?.entry(route)
     }
 }
 
@@ -324,17 +319,14 @@ pub(super) fn check_tools(
     const ANY: &str = "any";
     for (file, rules) in upstreams.iter().filter_map(|file| Some((file, file.tools.as_ref()?))) {
         let upstream = file.settings.name();
-        let settings = tool_import_settings(root, upstream);
-        let mut tools: Vec<&str> = settings.overrides.iter().map(|entry| entry.key.text.as_str()).collect();
-        if tools.is_empty() && (settings.response.is_some() || settings.argument_error.is_some()) {
+        let settings = ToolImportSettings::new(root, upstream);
+        let overrides = settings.get("overrides").and_then(|entry| entry.value.as_map()).unwrap_or_default();
+        let mut tools: Vec<&str> = overrides.iter().map(|entry| entry.key.text.as_str()).collect();
+        if tools.is_empty() && ["response", "argument_error"].iter().any(|key| settings.get(key).is_some()) {
             tools.push(ANY);
         }
         for tool in tools {
-            let _ = routes::read(
-                report,
-                context,
-                &settings.route(upstream, tool, &rules.name_of(tool), Vec::new()),
-            );
+            let _ = routes::read(report, context, &settings.route(tool, &rules.name_of(tool), &Map::new()));
         }
     }
 }
@@ -350,20 +342,16 @@ fn called_tool<'r>(file: &'r RouteFile, upstream: &UpstreamName) -> Option<&'r s
 fn completed_route(entry: &Entry, file: &RouteFile, tool: &ListedTool) -> Option<Entry> {
     let passes_all = file.route.request.tool().is_some_and(crate::route::ToolTemplate::passes_all);
     let has_rules = entry.value.get("response").is_some();
-    let mut wanted = vec!["title", "description", "annotations"];
-    if passes_all {
-        wanted.push("input");
-    }
-    if !has_rules {
-        wanted.push("output");
-    }
-    let span = entry.key.span;
-    let more: Vec<Entry> = tool
-        .parts(span, ImportedParts::FALLBACKS[0])
-        .into_iter()
-        .filter(|part| wanted.contains(&&*part.key.text) && entry.value.get(&part.key.text).is_none())
-        .collect();
-    let entries = entry.value.as_map().filter(|_| !more.is_empty())?;
-    let entries = entries.iter().cloned().chain(more).collect();
+    let mut parts = tool.parts(InputParts::Whole, true);
+    parts.retain(|name, _| {
+        let is_wanted = match name.as_str() {
+            "input" => passes_all,
+            "output" => !has_rules,
+            _ => true,
+        };
+        is_wanted && entry.value.get(name).is_none()
+    });
+    let entries = entry.value.as_map().filter(|_| !parts.is_empty())?;
+    let entries = entries.iter().cloned().chain(entries_of(&parts, entry.key.span)).collect();
     Some(Entry { key: entry.key.clone(), value: Node::new(Kind::Map(entries), entry.value.span) })
 }

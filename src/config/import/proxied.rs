@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{ImportNote, Trees};
 use crate::{
@@ -69,7 +69,7 @@ impl Trees<'_> {
                 let name = rules.name_of(&upstream_key);
                 if let Err(error) = name.parse::<ToolName>() {
                     let why = format!("omitted: prompt names follow the rules of tool names, and {error}");
-                    out.notes.push(note(&upstream_key, why));
+                    out.notes.push(ImportNote::new(&upstream_key, why));
                     continue;
                 }
                 definition["name"] = name.as_str().into();
@@ -94,7 +94,7 @@ impl Trees<'_> {
             for entry in templates {
                 match UriPattern::parse(&entry.0, rules.except.clone()) {
                     Ok(pattern) => out.templates.push((pattern, proxied(entry))),
-                    Err(why) => out.notes.push(note(&entry.0, format!("omitted: {why}"))),
+                    Err(why) => out.notes.push(ImportNote::new(&entry.0, format!("omitted: {why}"))),
                 }
             }
         }
@@ -111,9 +111,8 @@ impl Trees<'_> {
         out: &mut ProxiedLists,
     ) -> Option<Arc<Route>> {
         let span = self.root.span;
-        let text = |name: &str, text: &str| Entry::new(name, Node::from_text(text, span), span);
-        let request = vec![text("upstream", upstream.as_str()), text("tool", key)];
-        let request = Entry::new("request", Node::new(Kind::Map(request), span), span);
+        let request = json!({ "upstream": upstream.as_str(), "tool": key });
+        let request = Entry::new("request", Node::from_json(&request, span), span);
         // Default rules translate tool results only.
         let default_rules = Entry::new("default_rules", Node::new(Kind::Boolean(false), span), span);
         let settings = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
@@ -128,15 +127,11 @@ impl Trees<'_> {
                 Some(route)
             }
             Err(why) => {
-                out.notes.push(note("", format!("its {key} are omitted: {why}")));
+                out.notes.push(ImportNote::new("", format!("its {key} are omitted: {why}")));
                 None
             }
         }
     }
-}
-
-fn note(name: &str, text: String) -> ImportNote {
-    ImportNote { tool: name.chars().take(128).collect(), text }
 }
 
 /// The offered entries, in the upstream's order. Members that strict clients would reject the whole list for
@@ -152,14 +147,16 @@ fn offered_entries(
         let members = serde_json::from_str::<Map<String, Value>>(entry.get()).unwrap_or_default();
         match members.get(key).and_then(Value::as_str).filter(|name| !name.is_empty()) {
             Some(name) => listed.push((name.to_owned(), valid_members(&members, key))),
-            None => notes.push(note("", format!("an entry of its list is omitted: it has no `{key}`"))),
+            None => {
+                notes.push(ImportNote::new("", format!("an entry of its list is omitted: it has no `{key}`")))
+            }
         }
     }
     let names: Vec<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
     // `only` of resources may name a template as well as a resource.
     if key == "name" {
         for unknown in rules.unknown_names(&names) {
-            notes.push(note(unknown, "`prompts` lists it, but the server has no such prompt".to_owned()));
+            notes.push(ImportNote::new(unknown, "`prompts` lists it, but the server has no such prompt"));
         }
     }
     listed.retain(|(name, _)| rules.offers(name));
@@ -169,25 +166,18 @@ fn offered_entries(
 /// The members that MCP defines and that have the right type (MCP 2026-07-28, schema, `Prompt`, `Resource`,
 /// `ResourceTemplate`): some servers write `null` for absent members.
 fn valid_members(members: &Map<String, Value>, key: &str) -> Map<String, Value> {
-    let mut out = Map::new();
-    for (name, value) in members {
-        let kept = match name.as_str() {
-            "name" | "title" | "description" | "mimeType" => value.is_string(),
-            "size" => value.is_number(),
-            "_meta" => value.is_object(),
-            "arguments" | "icons" | "annotations" => false,
-            name => name == key,
-        };
-        if kept {
-            out.insert(name.clone(), value.clone());
-        }
-    }
-    let items = |name: &str, must: &str| -> Vec<Value> {
-        let items = members.get(name).and_then(Value::as_array).into_iter().flatten();
-        items.filter(|item| item.get(must).is_some_and(Value::is_string)).map(without_wrong_types).collect()
-    };
+    let mut out = members.clone();
+    out.retain(|name, value| match name.as_str() {
+        "name" | "title" | "description" | "mimeType" => value.is_string(),
+        "size" => value.is_number(),
+        "_meta" => value.is_object(),
+        "arguments" | "icons" | "annotations" => false,
+        name => name == key,
+    });
     for (name, must) in [("arguments", "name"), ("icons", "src")] {
-        let items = items(name, must);
+        let items = members.get(name).and_then(Value::as_array).into_iter().flatten();
+        let items = items.filter(|item| item.get(must).is_some_and(Value::is_string));
+        let items: Vec<Value> = items.map(without_wrong_types).collect();
         if !items.is_empty() {
             out.insert(name.to_owned(), items.into());
         }
