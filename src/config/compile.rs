@@ -134,9 +134,9 @@ pub(in crate::config) fn compile(
     let shared_entry = file.entry("shared_state");
     let shared = shared_entry.map(|_| section::<StoreSettings>(context, &file)).transpose();
     match (shared_entry, mcp) {
-        (None, _) => lint::process_settings::warn_of_on_store_failure(report, &root),
+        (None, _) => lint::upstreams::warn_of_on_store_failure(report, &root),
         (Some(entry), Some(McpApiSettings { secret_key: None, .. })) if shared.is_ok() => {
-            lint::process_settings::report_missing_secret_key(report, entry);
+            lint::upstreams::report_missing_secret_key(report, entry);
         }
         // If `server` has errors, it is unknown whether `secret_key` is set.
         (Some(_), _) => {}
@@ -213,7 +213,7 @@ pub(in crate::config) fn compile(
     let elsewhere = node_at("defaults", "timeout").or_else(|| node_at("server", "shutdown_timeout"));
     let elsewhere = elsewhere.map_or(root.span, |node| node.span);
     let limit = listener.shutdown_timeout;
-    lint::process_settings::warn_of_long_timeouts(report, limit, &routes, (written, entries), elsewhere);
+    lint::upstreams::warn_of_long_timeouts(report, limit, &routes, (written, entries), elsewhere);
     let certificates = certificates::read(report, &root);
     let needs_place = node_at("admin", "readiness_upstreams").map(|node| node.span);
     lint::upstreams::check_readiness(report, &names, &admin.readiness_upstreams, needs_place);

@@ -207,7 +207,7 @@ pub(super) fn read(
     // The values of input responses are not known yet.
     if input_requests.is_empty() {
         for part in &parts {
-            lint::prompts::check_templates(report, &part.template, part.span, &arguments);
+            lint::templates::check_templates(report, &part.template, part.span, &arguments);
         }
     }
     for argument in arguments.iter_mut().filter(|argument| argument.completion.is_none()) {

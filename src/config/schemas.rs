@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::{
     code::Code,
     lint::{
-        mcp_param_headers,
         schema_keywords::{self, TYPES},
         schema_patterns,
     },
@@ -101,7 +100,7 @@ fn inferred(in_request: &UsedArguments, used: &UsedArguments) -> Map<String, Val
 
 fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Option<Map<String, Value>> {
     let mut document = document(report, "input", &entry.value)?;
-    mcp_param_headers::check(report, &entry.value);
+    schema_keywords::check_param_headers(report, &entry.value);
     match document.get("type") {
         None => {
             document.shift_insert(0, "type".into(), "object".into());

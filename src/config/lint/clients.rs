@@ -5,18 +5,13 @@ use std::collections::HashSet;
 use crate::{
     auth::ResourceServer,
     config::{
-        ListenerSettings,
-        clients::Clients,
-        code::Code,
-        report::Report,
-        source::SourceSpan,
-        tree::{Kind, Node},
+        ListenerSettings, clients::Clients, code::Code, report::Report, source::SourceSpan, tree::Node,
     },
     route::Scopes,
 };
 
 /// Checks that `jwt_subjects` identify clients, which requires exactly one authorization server.
-pub(in crate::config) fn check_subjects<'n>(
+pub(crate) fn check_subjects<'n>(
     report: &Report<'_>,
     clients: impl Iterator<Item = &'n Node>,
     auth: Option<&ResourceServer>,
@@ -39,23 +34,16 @@ pub(in crate::config) fn check_subjects<'n>(
 }
 
 /// Checks every `scopes` of the file against the clients.
-pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&Node]) {
+pub(crate) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&Node]) {
     // A client with errors may have the scope.
     if report.errors() > 0 {
         return;
     }
-    let items = places.iter().flat_map(|node| match &node.kind {
-        Kind::List(items) => items.as_slice(),
-        _ => &[],
-    });
     let Some(access) = &clients.access else {
         for node in places {
+            let message = "`scopes` has no effect: clients are not authenticated";
             let help = "configure `clients`, or remove `scopes`: without clients every client is allowed";
-            report.error(
-                Code::ScopesWithoutClients.at_span(node.span),
-                "`scopes` has no effect: clients are not authenticated",
-                help,
-            );
+            report.error(Code::ScopesWithoutClients.at_span(node.span), message, help);
         }
         return;
     };
@@ -63,23 +51,20 @@ pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, pl
         return;
     }
     let mut reported = HashSet::new();
-    for item in items {
+    for item in places.iter().filter_map(|node| node.as_list()).flatten() {
         let Some(name) = item.as_text() else { continue };
         let Ok(scope) = Scopes::new([name]) else { continue };
         let is_held = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
         if !is_held && reported.insert(name) {
+            let message = format!("no client has the scope `{name}`");
             let help = "add it to `scopes` of a client under `clients`, or remove it";
-            report.warning(
-                Code::UnusedScope.at_span(item.span),
-                format!("no client has the scope `{name}`"),
-                help,
-            );
+            report.warning(Code::UnusedScope.at_span(item.span), message, help);
         }
     }
 }
 
 /// Warns of credentials of clients that are sent without TLS.
-pub(in crate::config) fn warn_of_open_port(
+pub(crate) fn warn_of_open_port(
     clients: &Clients,
     report: &Report<'_>,
     place: SourceSpan,
@@ -95,7 +80,7 @@ pub(in crate::config) fn warn_of_open_port(
 }
 
 /// Checks that `passthrough` has `scopes` if there are clients.
-pub(in crate::config) fn check_passthrough_scopes(report: &Report<'_>, node: &Node, clients: &Clients) {
+pub(crate) fn check_passthrough_scopes(report: &Report<'_>, node: &Node, clients: &Clients) {
     if clients.are_authenticated && node.get("scopes").is_none() {
         let message = "`passthrough` needs `scopes`, because there are `clients`";
         let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every \

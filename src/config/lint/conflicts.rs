@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    config::{code::Code, report::Report, routes::RouteFile},
+    config::{code::Code, report::Report, routes::RouteFile, source::SourceSpan},
     route::{Conflict, RouteTable},
 };
 
 /// Reports routes that match the same request, at the later of the two.
-pub(in crate::config) fn check(report: &Report<'_>, routes: &[RouteFile]) {
+pub(crate) fn check(report: &Report<'_>, routes: &[RouteFile]) {
     let mut left: Vec<&RouteFile> = routes.iter().collect();
     loop {
         let table = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect());
@@ -17,45 +17,53 @@ pub(in crate::config) fn check(report: &Report<'_>, routes: &[RouteFile]) {
             &conflict;
         let Some(index) = left.iter().position(|file| file.route.definition.name == *tool) else { return };
         let file = left.remove(index);
-        if let Conflict::Resource { uri, with, .. } = &conflict {
-            let other = left.iter().find(|other| other.route.definition.name == *with);
-            let place =
-                other.map(|other| report.file_and_line(other.resource_span.unwrap_or(other.name_span)));
-            let message = format!(
-                "duplicate resource URI `{uri}`: also used by route `{with}` at {}",
-                place.unwrap_or_default()
-            );
-            let span = file.resource_span.unwrap_or(file.name_span);
-            report.error(Code::ConflictingRoutes.at_span(span), message, "change one of the two URIs");
-            continue;
-        }
-        let span = file.rest_span.unwrap_or(file.name_span);
-        let place = |file: &RouteFile| (file.name_span.file, file.name_span.start);
-        let other = left.iter().filter(|other| shape(other) == shape(file)).min_by_key(|other| place(other));
-        let (message, help) = match (&conflict, other) {
-            (Conflict::Endpoint { method, path, .. }, Some(other)) => {
-                let same = other.route.rest.as_ref().is_some_and(|rest| rest.method == *method);
-                let whose = format!(
-                    "the route `{}`, at {}",
-                    other.route.definition.name,
-                    report.file_and_line(other.rest_span.unwrap_or(other.name_span))
-                );
-                if same {
-                    (
-                        format!("`{method} {path}` is also the endpoint of {whose}"),
-                        "change the path or method of one",
-                    )
-                } else {
-                    (
-                        format!("`{path}` has other argument names than the same path of {whose}"),
-                        "use the same argument names in both",
-                    )
-                }
+        let (span, message, help) = match &conflict {
+            Conflict::Resource { uri, with, .. } => {
+                let other = left.iter().find(|other| other.route.definition.name == *with);
+                let place = other.map(|other| report.file_and_line(resource_span(other))).unwrap_or_default();
+                let message =
+                    format!("duplicate resource URI `{uri}`: also used by route `{with}` at {place}");
+                (resource_span(file), message, "change one of the two URIs")
             }
-            _ => (conflict.to_string(), "change the name or path of one"),
+            Conflict::Tool { .. } | Conflict::Endpoint { .. } => {
+                let (message, help) = endpoint_conflict(report, &left, file, &conflict)
+                    .unwrap_or_else(|| (conflict.to_string(), "change the name or path of one"));
+                (rest_span(file), message, help)
+            }
         };
         report.error(Code::ConflictingRoutes.at_span(span), message, help);
     }
+}
+
+/// Message and help about an endpoint that the earliest of the other routes has, too.
+fn endpoint_conflict(
+    report: &Report<'_>,
+    others: &[&RouteFile],
+    file: &RouteFile,
+    conflict: &Conflict,
+) -> Option<(String, &'static str)> {
+    let Conflict::Endpoint { method, path, .. } = conflict else { return None };
+    let with_shape = others.iter().filter(|other| shape(other) == shape(file));
+    let other = with_shape.min_by_key(|other| (other.name_span.file, other.name_span.start))?;
+    let place = report.file_and_line(rest_span(other));
+    let whose = format!("the route `{}`, at {place}", other.route.definition.name);
+    Some(match other.route.rest.as_ref().is_some_and(|rest| rest.method == *method) {
+        true => {
+            (format!("`{method} {path}` is also the endpoint of {whose}"), "change the path or method of one")
+        }
+        false => (
+            format!("`{path}` has other argument names than the same path of {whose}"),
+            "use the same argument names in both",
+        ),
+    })
+}
+
+fn rest_span(file: &RouteFile) -> SourceSpan {
+    file.rest_span.unwrap_or(file.name_span)
+}
+
+fn resource_span(file: &RouteFile) -> SourceSpan {
+    file.resource_span.unwrap_or(file.name_span)
 }
 
 /// Path of a route's endpoint with the names of arguments removed.

@@ -7,12 +7,7 @@ use crate::model::pointer_segment;
 use crate::translate::{Limit, ListPath, OutputSchema, RuleAction};
 
 /// Warns of such rules: every longer list would be a tool error.
-pub(in crate::config) fn warn(
-    report: &Report<'_>,
-    output: &OutputSchema,
-    node: &Node,
-    rules: &[CompiledRule],
-) {
+pub(crate) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[CompiledRule]) {
     for compiled in rules {
         let RuleAction::Success(rule) = &compiled.rule.action else { continue };
         let Some(limit) = &rule.limit else { continue };
@@ -24,11 +19,10 @@ pub(in crate::config) fn warn(
         }
         let span = node.at_pointer(&place).get("minItems").map_or(node.span, |node| node.span);
         let line = report.files().line_and_column(compiled.span).line;
-        report.warning(
-            Code::LimitBelowMinItems.at_span(span),
-            format!("`minItems` is {least}, but the rule in line {line} returns at most {rows} rows"),
-            format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`"),
-        );
+        let message =
+            format!("`minItems` is {least}, but the rule in line {line} returns at most {rows} rows");
+        let help = format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`");
+        report.warning(Code::LimitBelowMinItems.at_span(span), message, help);
     }
 }
 
@@ -37,8 +31,7 @@ fn limited_list<'s>(
     schema: &'s Map<String, Value>,
     limit: &Limit,
 ) -> Option<(String, &'s Map<String, Value>)> {
-    let mut lists = Vec::new();
-    lists_in(schema, String::new(), &mut Vec::new(), &mut lists);
+    let lists = lists_in(schema, String::new(), Vec::new());
     let is_there = |names: &[String]| {
         let path = limit.of.as_ref().map(ListPath::names);
         // The root list may also have the name under which clients see it: `result`.
@@ -54,22 +47,15 @@ fn limited_list<'s>(
 /// Schema of a list: the names of the properties that lead to it, its JSON Pointer, and its keywords.
 type ListSchema<'s> = (Vec<String>, String, &'s Map<String, Value>);
 
-/// Collects the lists that are reached through objects only.
-fn lists_in<'s>(
-    schema: &'s Map<String, Value>,
-    place: String,
-    names: &mut Vec<String>,
-    lists: &mut Vec<ListSchema<'s>>,
-) {
+/// Lists that are reached through objects only.
+fn lists_in(schema: &Map<String, Value>, place: String, names: Vec<String>) -> Vec<ListSchema<'_>> {
     if schema.get("type") == Some(&json!("array")) {
-        lists.push((names.clone(), place, schema));
-        return;
+        return vec![(names, place, schema)];
     }
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (name, property) in properties.into_iter().flatten() {
-        let Some(property) = property.as_object() else { continue };
-        names.push(name.clone());
-        lists_in(property, format!("{place}/properties/{}", pointer_segment(name)), names, lists);
-        names.pop();
-    }
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let lists = properties.filter_map(|(name, property)| {
+        let place = format!("{place}/properties/{}", pointer_segment(name));
+        Some(lists_in(property.as_object()?, place, [names.as_slice(), &[name.clone()]].concat()))
+    });
+    lists.flatten().collect()
 }

@@ -1,6 +1,9 @@
-//! Checks for settings of a route that have no effect.
+//! Checks of a route's settings: those without effect, and policies that its request does not permit.
+
+use std::time::Duration;
 
 use http::header::AUTHORIZATION;
+use serde_json::{Map, Value};
 
 use crate::{
     config::{
@@ -8,100 +11,80 @@ use crate::{
         report::Report,
         route_tests::Example,
         schemas::ArgumentUse,
-        tree::{Entry, Kind, Node},
+        tree::{Entry, Node},
         upstreams::UpstreamFile,
     },
+    policy::{HedgeSettings, RoutePolicySettings},
     route::{HttpTemplate, InputSchema, RequestTemplate},
     settings::section::OpenSection,
     upstream::{UpstreamSettings, http::HttpSettings},
 };
 
 /// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the work does.
-pub(in crate::config) fn reject_async_operation(section: &OpenSection<'_>) -> Option<()> {
+pub(crate) fn reject_async_operation(section: &OpenSection<'_>) -> Option<()> {
     let Some(entry) = section.entry("async_operation") else { return Some(()) };
+    let message = "`async_operation` has no effect on a call of an MCP tool";
     let help = "remove it: a call of an MCP tool ends when its work is done";
-    section.value.context.report.error(
-        Code::WrongUpstreamKind.at_span(entry.key.span),
-        "`async_operation` has no effect on a call of an MCP tool",
-        help,
-    );
+    section.reject_at(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
     None
 }
 
 /// Warns about `on_no_match` without `response`: without rules, the default rules always apply.
-pub(in crate::config) fn warn_of_unused_on_no_match(section: &OpenSection<'_>) {
+pub(crate) fn warn_of_unused_on_no_match(section: &OpenSection<'_>) {
     if let Some(entry) = section.entry("on_no_match") {
-        section.value.context.report.warning(
-            Code::RequiresKey.at_span(entry.key.span),
-            "`on_no_match` has no effect without `response`",
-            "remove it: without rules the default rules apply",
-        );
+        let message = "`on_no_match` has no effect without `response`";
+        let help = "remove it: without rules the default rules apply";
+        section.report().warning(Code::RequiresKey.at_span(entry.key.span), message, help);
     }
 }
 
 /// Warns of arguments in a REST path or a resource URI that the request does not use.
-pub(in crate::config) fn warn_of_unused_arguments<'a>(
+pub(crate) fn warn_of_unused_arguments<'a>(
     report: &Report<'_>,
     unused: impl Iterator<Item = &'a ArgumentUse>,
 ) {
-    for argument in unused {
-        let name = &argument.name;
-        report.warning(
-            Code::UnusedArgument.at_span(argument.span),
-            format!("argument `{name}` is unused: the request does not contain it"),
-            format!("add `{{{name}}}` to the request, or remove it here"),
-        );
+    for ArgumentUse { name, span, .. } in unused {
+        let message = format!("argument `{name}` is unused: the request does not contain it");
+        let help = format!("add `{{{name}}}` to the request, or remove it here");
+        report.warning(Code::UnusedArgument.at_span(*span), message, help);
     }
 }
 
 /// Rejects settings for headers in a route that runs a command.
-pub(in crate::config) fn report_headers(section: &OpenSection<'_>) {
-    for entry in
-        ["forward_headers", "propagate_trace_context"].into_iter().filter_map(|name| section.entry(name))
-    {
+pub(crate) fn report_headers(section: &OpenSection<'_>) {
+    let names = ["forward_headers", "propagate_trace_context"];
+    for entry in names.into_iter().filter_map(|name| section.entry(name)) {
         let message = format!("`{}` has no effect: a command has no headers", entry.key.text);
-        section.value.context.report.error(
-            Code::WrongUpstreamKind.at_span(entry.key.span),
-            message,
-            "remove it",
-        );
+        section.reject_at(Code::WrongUpstreamKind.at_span(entry.key.span), &message, "remove it");
     }
 }
 
 /// Warns of credentials in a route that are overridden, or that are not passed to the upstream.
-pub(in crate::config) fn warn_of_credentials(
+pub(crate) fn warn_of_credentials(
     section: &OpenSection<'_>,
     entry: &Entry,
     request: &RequestTemplate,
     upstream: Option<&UpstreamFile>,
 ) {
     let RequestTemplate::Http(template) = request else { return };
-    let report = section.value.context.report;
-    warn_of_authorization(report, section, template, upstream.and_then(|file| file.settings.http()));
+    warn_of_authorization(section, template, upstream.and_then(|file| file.settings.http()));
     let is_cgi = upstream.is_some_and(|file| matches!(file.settings, UpstreamSettings::Cgi(_)));
     if is_cgi && template.carries(&AUTHORIZATION) {
         let message = "`Authorization` has no effect: credentials are not passed to a CGI program";
         let help = "set an environment variable under `env` of the upstream";
-        report.warning(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
+        section.report().warning(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
     }
 }
 
 /// Warns of examples whose arguments violate the input schema.
-pub(in crate::config) fn warn_of_impossible_examples(
-    report: &Report<'_>,
-    section: &OpenSection<'_>,
-    input: &InputSchema,
-    tests: &[Example],
-) {
-    let Some(Kind::List(items)) = section.entry("tests").map(|entry| &entry.value.kind) else { return };
+pub(crate) fn warn_of_impossible_examples(section: &OpenSection<'_>, input: &InputSchema, tests: &[Example]) {
+    let items = section.get("tests").and_then(Node::as_list).unwrap_or_default();
     for (test, item) in tests.iter().zip(items) {
         let Some(args) = item.get("args") else { continue };
         if let Err(why) = input.check(test.args.clone().into()) {
-            report.warning(
-                Code::ImpossibleTest.at_span(args.span),
-                format!("`args` violates the input schema: {why}"),
-                "write arguments that match `input`",
-            );
+            let message = format!("`args` violates the input schema: {why}");
+            let help = "write arguments that match `input`";
+            section.report().warning(Code::ImpossibleTest.at_span(args.span), message, help);
         }
     }
 }
@@ -109,52 +92,92 @@ pub(in crate::config) fn warn_of_impossible_examples(
 /// Warns of `Authorization` in a route if its upstream has `credentials`, or if it is forwarded from the
 /// client.
 fn warn_of_authorization(
-    report: &Report<'_>,
     section: &OpenSection<'_>,
     template: &HttpTemplate,
     upstream: Option<&HttpSettings>,
 ) {
-    let is_authorization = |name: &http::HeaderName| *name == AUTHORIZATION;
-    let by_auth = upstream.is_some_and(|upstream| upstream.auth.is_some());
-    if let Some(entry) = section.entry("request")
-        && by_auth
-        && template.headers.iter().any(|(name, _)| is_authorization(name))
-    {
-        let message = "`Authorization` has no effect: `credentials` of the upstream sets it";
-        report.warning(
-            Code::OverriddenAuthorization.at_span(entry.key.span),
-            message,
-            "remove one of the two",
-        );
+    if upstream.is_none_or(|upstream| upstream.auth.is_none()) {
+        return warn_of_forwarded_authorization(section);
     }
-    for node in forwarded(section) {
-        if node.as_text().is_some_and(|text| text.eq_ignore_ascii_case("authorization")) {
-            match by_auth {
-                true => {
-                    let message = "`Authorization` has no effect: `credentials` of the upstream sets it";
-                    report.warning(
-                        Code::OverriddenAuthorization.at_span(node.span),
-                        message,
-                        "remove one of the two",
-                    );
-                }
-                false => warn_of_forwarded_authorization(report, node),
-            }
-        }
+    let is_written = template.headers.iter().any(|(name, _)| *name == AUTHORIZATION);
+    let request = section.entry("request").filter(|_| is_written).map(|entry| entry.key.span);
+    for span in request.into_iter().chain(forwarded_authorization(section).map(|node| node.span)) {
+        let message = "`Authorization` has no effect: `credentials` of the upstream sets it";
+        let at = Code::OverriddenAuthorization.at_span(span);
+        section.report().warning(at, message, "remove one of the two");
     }
 }
 
 /// Items of `forward_headers`.
-pub(in crate::config) fn forwarded<'a>(section: &OpenSection<'a>) -> &'a [Node] {
-    section.entry("forward_headers").and_then(|entry| entry.value.as_list()).unwrap_or_default()
+pub(crate) fn forwarded<'a>(section: &OpenSection<'a>) -> &'a [Node] {
+    section.get("forward_headers").and_then(Node::as_list).unwrap_or_default()
 }
 
-/// Warns that a client's token for this server is forwarded to an upstream (MCP, Security Best Practices,
+fn forwarded_authorization<'a>(section: &OpenSection<'a>) -> impl Iterator<Item = &'a Node> {
+    let is_authorization = |text: &str| text.eq_ignore_ascii_case("authorization");
+    forwarded(section).iter().filter(move |node| node.as_text().is_some_and(is_authorization))
+}
+
+/// Warns of a client's token for this server that is forwarded to an upstream (MCP, Security Best Practices,
 /// "Token Passthrough").
-pub(in crate::config) fn warn_of_forwarded_authorization(report: &Report<'_>, node: &Node) {
-    let message = "the client's `Authorization` is forwarded to the upstream; MCP forbids that for a token that was \
-                   issued for this server";
-    let help = "configure `credentials` of the upstream; keep this only if clients send tokens that were issued \
-                for the upstream";
-    report.warning(Code::ForwardedAuthorization.at_span(node.span), message, help);
+pub(crate) fn warn_of_forwarded_authorization(section: &OpenSection<'_>) {
+    for node in forwarded_authorization(section) {
+        let message = "the client's `Authorization` is forwarded to the upstream; MCP forbids that for a token that was \
+                       issued for this server";
+        let help = "configure `credentials` of the upstream; keep this only if clients send tokens that were issued \
+                    for the upstream";
+        section.report().warning(Code::ForwardedAuthorization.at_span(node.span), message, help);
+    }
+}
+
+/// Rejects harmful policies, and warns of those without effect.
+pub(crate) fn check_policies(
+    section: &OpenSection<'_>,
+    policy: &RoutePolicySettings,
+    request: &RequestTemplate,
+    annotations: Option<&Map<String, Value>>,
+    is_idempotent: bool,
+    timeout: Duration,
+) {
+    let report = section.report();
+    let is_async = section.entry("async_operation").is_some();
+    let hint = annotations.and_then(|annotations| annotations.get("readOnlyHint"));
+    let only_reads = request.effect().is_none() || hint == Some(&Value::Bool(true));
+    let what = request.describe();
+    let coalesces = section.entry("coalesce").filter(|_| policy.coalesces());
+    for entry in [section.entry("cache"), coalesces].into_iter().flatten() {
+        let (name, span) = (&entry.key.text, entry.key.span);
+        if is_async {
+            let message = format!(
+                "`{name}` can't be combined with `async_operation`: each call starts its own operation"
+            );
+            let at = Code::ConflictsWithAsyncOperation.at_span(span);
+            report.error(at, message, format!("remove `{name}`"));
+        } else if !only_reads {
+            let message = format!("`{name}` requires a request that only reads, and this is a {what}");
+            let help =
+                "write `annotations: { readOnlyHint: true }` if the tool changes nothing, or remove it";
+            report.error(Code::PolicyNeedsSafeRequest.at_span(span), message, help);
+        }
+    }
+    let unused = section.entry("coalesce").filter(|_| policy.coalesce == Some(false));
+    if let (Some(entry), None) = (unused, section.entry("cache")) {
+        let message = "`coalesce: false` has no effect without `cache`";
+        let help = "remove it: without `cache` each call sends its own request";
+        report.warning(Code::RequiresKey.at_span(entry.key.span), message, help);
+    }
+    let Some(span) = section.entry("hedge").map(|entry| entry.key.span) else { return };
+    if is_async {
+        let message = "`hedge` can't be combined with `async_operation`: the operation would start twice";
+        report.error(Code::ConflictsWithAsyncOperation.at_span(span), message, "remove `hedge`");
+    } else if !is_idempotent {
+        let message = format!("`hedge` requires a request that is safe to repeat, and this is a {what}");
+        let help = "write `idempotent: true` if that is safe, or remove `hedge`";
+        report.error(Code::PolicyNeedsSafeRequest.at_span(span), message, help);
+    }
+    if matches!(policy.hedge, Some(HedgeSettings::After(time)) if time >= timeout) {
+        let message = "`hedge` has no effect: `timeout` ends the call first";
+        let help = "write a shorter time, such as the 95th percentile of the response time";
+        report.warning(Code::HedgeAfterTimeout.at_span(span), message, help);
+    }
 }

@@ -3,7 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    code::Code, report::Report, response::CompiledRule, source::SourceSpan, suggest, tree::Node,
+    code::{Code, CodedSpan},
+    report::Report,
+    response::CompiledRule,
+    source::SourceSpan,
+    suggest,
+    tree::Node,
 };
 use crate::{
     model::own_types,
@@ -19,18 +24,15 @@ type Schema = Map<String, Value>;
 /// # Errors
 ///
 /// The reason if there is none: a success may have an unknown or different shape.
-pub(in crate::config) fn derived(
+pub(crate) fn derived(
     report: &Report<'_>,
     rules: &[CompiledRule],
     on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
 ) -> Result<OutputSchema, String> {
-    let successes = rules.iter().enumerate().filter_map(|(index, compiled)| match &compiled.rule.action {
-        RuleAction::Error(_) => None,
-        RuleAction::Success(rule) => Some((index, rule)),
-    });
     let mut joined: Option<Schema> = None;
-    for (index, rule) in successes {
+    for (index, compiled) in rules.iter().enumerate() {
+        let RuleAction::Success(rule) = &compiled.rule.action else { continue };
         let which = || name_of_rule(report, rules, index);
         let shape = shape_of(rule).map_err(|why| format!("{} {why}", which()))?;
         joined = Some(match joined {
@@ -79,7 +81,7 @@ fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
 }
 
 /// Warns if only the rules of `defaults.response` prevent an output schema.
-pub(in crate::config) fn warn_of_defaults(
+pub(crate) fn warn_of_defaults(
     report: &Report<'_>,
     route: &OpenSection<'_>,
     own: &[CompiledRule],
@@ -94,7 +96,7 @@ pub(in crate::config) fn warn_of_defaults(
 }
 
 /// Known part of the schema of a rule's value; `None` if nothing is known, or if jq changes the value.
-pub(in crate::config) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
+pub(crate) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
     if rule.structured.is_some() {
         return None;
     }
@@ -103,57 +105,53 @@ pub(in crate::config) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
 
 /// Joins the schemas of two rules: objects and lists of objects are merged, other values must be the same.
 fn join_values(left: Schema, right: Schema) -> Option<Schema> {
-    let kind = |schema: &Schema, kind: &str| schema.get("type").is_some_and(|found| found == kind);
+    let are =
+        |kind: &str| [&left, &right].iter().all(|schema| schema.get("type").is_some_and(|own| own == kind));
     if left == right {
         return Some(left);
     }
-    if kind(&left, "object") && kind(&right, "object") {
+    if are("object") {
         return Some(join(&left, &right));
     }
-    if kind(&left, "array") && kind(&right, "array") {
-        let items = |schema: &Schema| schema.get("items").and_then(Value::as_object).cloned();
-        let items = join_values(items(&left)?, items(&right)?)?;
-        return Some(Map::from_iter([("type".into(), "array".into()), ("items".into(), items.into())]));
-    }
-    None
+    let items = |schema: &Schema| member(schema, "items").filter(|_| are("array")).cloned();
+    let items = join_values(items(&left)?, items(&right)?)?;
+    Some(Map::from_iter([("type".into(), "array".into()), ("items".into(), items.into())]))
 }
 
 /// Joins two object schemas: the fields of both, required if both require them.
-fn join(left: &Map<String, Value>, right: &Map<String, Value>) -> Map<String, Value> {
-    let properties = |schema: &Map<String, Value>| {
-        schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
-    };
-    let required = |schema: &Map<String, Value>| {
-        schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default()
-    };
-    let mut joined = properties(left);
-    for (name, kind) in properties(right) {
-        match joined.get_mut(&name) {
-            Some(known) if *known != kind => *known = json!({ "anyOf": [known.clone(), kind] }),
+fn join(left: &Schema, right: &Schema) -> Schema {
+    let mut joined = member(left, "properties").cloned().unwrap_or_default();
+    for (name, kind) in member(right, "properties").into_iter().flatten() {
+        match joined.get_mut(name) {
+            Some(known) if known != kind => *known = json!({ "anyOf": [known.clone(), kind] }),
             Some(_) => {}
             None => {
-                joined.insert(name, kind);
+                joined.insert(name.clone(), kind.clone());
             }
         }
     }
-    let (left_required, right_required) = (required(left), required(right));
-    let both: Vec<_> = left_required.into_iter().filter(|name| right_required.contains(name)).collect();
-    let mut schema = Map::new();
-    schema.insert("type".into(), "object".into());
-    schema.insert("properties".into(), Value::Object(joined));
+    let (required, right) = (required(left), required(right));
+    let both: Vec<_> = required.into_iter().filter(|name| right.contains(name)).collect();
+    let mut schema = Map::from_iter([("type".into(), "object".into()), ("properties".into(), joined.into())]);
     if !both.is_empty() {
         schema.insert("required".into(), both.into());
     }
     schema
 }
 
+/// A keyword whose value is a schema or a map of schemas.
+fn member<'s>(schema: &'s Schema, keyword: &str) -> Option<&'s Schema> {
+    schema.get(keyword)?.as_object()
+}
+
+/// Names of the required members.
+fn required(schema: &Schema) -> Vec<&str> {
+    let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(Value::as_str).collect()
+}
+
 /// Compares the fields of every rule with `output`.
-pub(in crate::config) fn compare(
-    report: &Report<'_>,
-    output: &OutputSchema,
-    node: &Node,
-    rules: &[CompiledRule],
-) {
+pub(crate) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[CompiledRule]) {
     for compiled in rules {
         report.in_context(compiled.origin.as_ref().map(|origin| origin.context.clone()), || {
             compare_rule(report, output, node, compiled);
@@ -163,40 +161,39 @@ pub(in crate::config) fn compare(
 
 fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &CompiledRule) {
     let RuleAction::Success(rule) = &compiled.rule.action else { return };
-    let span = compiled.fields_span.unwrap_or(compiled.span);
-    if rule.structured.is_none()
-        && let Some(extract) = &rule.extract
-        && extract.value_count() == ValueCount::Block
-    {
+    let returns_bytes =
+        rule.extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block);
+    if rule.structured.is_none() && returns_bytes {
         let message = "`output` requires a value, but `binary` returns none";
-        report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
-        return;
+        return report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
     }
     let Some(of_rule) = schema_of(rule) else { return };
+    let span = compiled.fields_span.unwrap_or(compiled.span);
     let comparison = Comparison { report, span };
     let document = output.document();
     let (value_kinds, kinds) = (kinds_of(&of_rule), kinds_of(document));
     if kinds != ["object"] || value_kinds.is_empty() || value_kinds.contains(&"object") {
-        comparison.value(&of_rule, document, node, "");
-        return;
+        return comparison.value(&of_rule, document, node, "");
     }
     // A value that is not an object is sent under `result`.
-    match document.get("properties").and_then(|properties| properties.get("result")?.as_object()) {
-        Some(result) => comparison.value(&of_rule, result, node.at_pointer("/properties/result"), ""),
-        None if value_kinds == ["array"] => report.error(
-            Code::OutputShape.at_span(span),
-            "this rule returns a list, but `output` has none",
-            "write `output: { type: array, items: { … } }`",
+    let result = member(document, "properties").and_then(|properties| member(properties, "result"));
+    if let Some(result) = result {
+        return comparison.value(&of_rule, result, node.at_pointer("/properties/result"), "");
+    }
+    let (message, help) = match value_kinds.as_slice() {
+        ["array"] => (
+            "this rule returns a list, but `output` has none".to_owned(),
+            "write `output: { type: array, items: { … } }`".to_owned(),
         ),
-        None => report.error(
-            Code::OutputShape.at_span(span),
+        kinds => (
             format!(
                 "this rule returns a value of type `{}`, but `output` requires an object",
-                value_kinds.join("` or `")
+                kinds.join("` or `")
             ),
-            format!("write `output: {{ type: {} }}`", value_kinds[0]),
+            format!("write `output: {{ type: {} }}`", kinds[0]),
         ),
-    }
+    };
+    report.error(Code::OutputShape.at_span(span), message, help);
 }
 
 fn kinds_of(schema: &Schema) -> Vec<&str> {
@@ -222,18 +219,21 @@ impl Comparison<'_, '_> {
         if let (Some(found), Some(expected)) = (format(of_rule), format(of_output))
             && found != expected
         {
-            self.report.error(
-                Code::OutputFieldType.at_span(node.get("format").map_or(self.span, |node| node.span)),
-                format!("{} has the format `{found}`, but `output` requires `{expected}`", name_of(place)),
-                "write the same format in both places, or remove `output`",
-            );
+            let message =
+                format!("{} has the format `{found}`, but `output` requires `{expected}`", name_of(place));
+            let help = "write the same format in both places, or remove `output`";
+            self.report.error(self.keyword(node, "format"), message, help);
         }
         self.object(of_rule, of_output, node, place);
-        let items = |schema: &Schema| schema.get("items").and_then(Value::as_object).cloned();
-        if let (Some(found), Some(expected)) = (items(of_rule), items(of_output)) {
+        if let (Some(found), Some(expected)) = (member(of_rule, "items"), member(of_output, "items")) {
             let place = if place.is_empty() { String::new() } else { format!("{place}[]") };
-            self.value(&found, &expected, node.at_pointer("/items"), &place);
+            self.value(found, expected, node.at_pointer("/items"), &place);
         }
+    }
+
+    /// Place of a keyword of `output` that does not fit the rule.
+    fn keyword(&self, node: &Node, keyword: &str) -> CodedSpan {
+        Code::OutputFieldType.at_span(node.get(keyword).map_or(self.span, |node| node.span))
     }
 
     fn kinds(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) -> bool {
@@ -244,68 +244,50 @@ impl Comparison<'_, '_> {
             return true;
         }
         let wrong: Vec<&str> = found.iter().copied().filter(|kind| !fits(kind)).collect();
-        let expected = expected.join("` or `");
-        let message = if wrong == ["null"] {
-            format!("{} may be null, but `output` requires `{expected}`", name_of(place))
-        } else {
-            format!(
-                "{} is of type `{}`, but `output` requires `{expected}`",
-                name_of(place),
-                wrong.join("` or `")
-            )
+        let found = match wrong.as_slice() {
+            ["null"] => "may be null".to_owned(),
+            wrong => format!("is of type `{}`", wrong.join("` or `")),
         };
-        self.report.error(
-            Code::OutputFieldType.at_span(node.get("type").map_or(self.span, |node| node.span)),
-            message,
-            "write the same type in both places, or remove `output`",
-        );
+        let expected = expected.join("` or `");
+        let message = format!("{} {found}, but `output` requires `{expected}`", name_of(place));
+        let help = "write the same type in both places, or remove `output`";
+        self.report.error(self.keyword(node, "type"), message, help);
         false
     }
 
     fn values(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
         let Some(found) = of_rule.get("enum").and_then(Value::as_array) else { return };
-        let (expected, key) = match (of_output.get("enum").and_then(Value::as_array), of_output.get("const"))
-        {
-            (Some(listed), _) => (listed.clone(), "enum"),
-            (None, Some(one)) => (vec![one.clone()], "const"),
-            (None, None) => return,
+        let (expected, key) = match (of_output.get("enum"), of_output.get("const")) {
+            (Some(Value::Array(listed)), _) => (listed.as_slice(), "enum"),
+            (_, Some(one)) => (std::slice::from_ref(one), "const"),
+            (_, None) => return,
         };
         for value in found.iter().filter(|value| !expected.contains(value)) {
             let listed = expected.iter().map(ToString::to_string).collect::<Vec<_>>();
             let help = suggest::help(&value.to_string(), "listed values", listed.iter().map(String::as_str));
             let message = format!("{} may be `{value}`, which `output` does not list", name_of(place));
-            self.report.error(
-                Code::OutputFieldType.at_span(node.get(key).map_or(self.span, |node| node.span)),
-                message,
-                help,
-            );
+            self.report.error(self.keyword(node, key), message, help);
         }
     }
 
     fn object(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
-        let Some(fields) = of_rule.get("properties").and_then(Value::as_object) else { return };
-        let properties = of_output.get("properties").and_then(Value::as_object);
+        let Some(fields) = member(of_rule, "properties") else { return };
+        let properties = member(of_output, "properties");
         let closed = of_output.get("additionalProperties") == Some(&Value::Bool(false));
-        let list = |schema: &Schema, key: &str| -> Vec<String> {
-            let names = schema.get(key).and_then(Value::as_array).into_iter().flatten();
-            names.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        let always = list(of_rule, "required");
         let open = of_rule.contains_key("additionalProperties");
-        for name in list(of_output, "required") {
-            let full = inside(place, &name);
-            if !fields.contains_key(&name) && !open {
+        let always = required(of_rule);
+        let (missing, unknown) =
+            (Code::OutputMissingField.at_span(self.span), Code::OutputUnknownField.at_span(self.span));
+        for name in required(of_output) {
+            let full = inside(place, name);
+            if !fields.contains_key(name) && !open {
                 let message = format!("`output` requires `{full}`, which the rule does not return");
-                let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-                self.report.error(
-                    Code::OutputMissingField.at_span(self.span),
-                    message,
-                    suggest::help(&name, "known fields", names),
-                );
+                let help = suggest::help(name, "known fields", fields.keys().map(String::as_str));
+                self.report.error(missing, message, help);
             } else if !always.contains(&name) {
                 let message = format!("`output` requires `{full}`, which is optional here");
                 let help = format!("remove `{full}` from `required`, or the `?` from the field");
-                self.report.error(Code::OutputMissingField.at_span(self.span), message, help);
+                self.report.error(missing, message, help);
             }
         }
         for (name, field) in fields {
@@ -316,25 +298,16 @@ impl Comparison<'_, '_> {
                     self.value(field, property, node, &full);
                 }
                 (None, _) if closed => {
-                    let names: Vec<&str> =
-                        properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+                    let names = properties.into_iter().flatten().map(|(name, _)| name.as_str());
                     let message = format!("`output` does not permit the field `{full}`");
-                    self.report.error(
-                        Code::OutputUnknownField.at_span(self.span),
-                        message,
-                        suggest::help(name, "known properties", names),
-                    );
+                    self.report.error(unknown, message, suggest::help(name, "known properties", names));
                 }
                 _ => {}
             }
         }
         if closed && open {
             let message = format!("`output` does not permit fields with other names{}", field_path(place));
-            self.report.error(
-                Code::OutputUnknownField.at_span(self.span),
-                message,
-                "remove `additionalProperties: false`, or `\"*\"`",
-            );
+            self.report.error(unknown, message, "remove `additionalProperties: false`, or `\"*\"`");
         }
     }
 }
@@ -354,15 +327,12 @@ fn field_path(place: &str) -> String {
 /// Follows a path through the schema of a rule's value. Returns its first unknown field, and the known ones.
 ///
 /// `None` if all are known, or if the path reaches a value of unknown type.
-pub(in crate::config) fn first_unknown_field(
-    schema: &Schema,
-    path: &[&str],
-) -> Option<(String, Vec<String>)> {
+pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
     let (name, rest) = path.split_first()?;
     if kinds_of(schema) != ["object"] || schema.contains_key("additionalProperties") {
         return None;
     }
-    let properties = schema.get("properties")?.as_object()?;
+    let properties = member(schema, "properties")?;
     match properties.get(*name) {
         Some(property) => first_unknown_field(property.as_object()?, rest),
         None => Some(((*name).to_owned(), properties.keys().cloned().collect())),

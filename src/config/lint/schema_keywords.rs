@@ -8,82 +8,25 @@ use crate::{
         suggest,
         tree::{Entry, Kind, Node},
     },
-    model::SchemaDialect,
+    model::{
+        InvalidParamHeader, PARAM_HEADER_KEYWORD as KEY, ParamHeaderError, SchemaDialect,
+        invalid_param_headers,
+    },
 };
 
 /// Keywords of JSON Schema 2020-12, older drafts and OpenAPI.
-const KEYWORDS: [&str; 67] = [
-    "$anchor",
-    "$comment",
-    "$defs",
-    "$dynamicAnchor",
-    "$dynamicRef",
-    "$id",
-    "$ref",
-    "$schema",
-    "$vocabulary",
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "const",
-    "contains",
-    "contentEncoding",
-    "contentMediaType",
-    "contentSchema",
-    "default",
-    "definitions",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "deprecated",
-    "description",
-    "discriminator",
-    "else",
-    "enum",
-    "example",
-    "examples",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "externalDocs",
-    "format",
-    "if",
-    "items",
-    "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "not",
-    "nullable",
-    "oneOf",
-    "pattern",
-    "patternProperties",
-    "prefixItems",
-    "properties",
-    "propertyNames",
-    "readOnly",
-    "required",
-    "then",
-    "title",
-    "type",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "uniqueItems",
-    "writeOnly",
-    "xml",
-    "$recursiveAnchor",
-    "$recursiveRef",
-];
+const KEYWORDS: &str = "\
+    $anchor $comment $defs $dynamicAnchor $dynamicRef $id $ref $schema $vocabulary \
+    additionalItems additionalProperties allOf anyOf const contains contentEncoding \
+    contentMediaType contentSchema default definitions dependencies dependentRequired \
+    dependentSchemas deprecated description discriminator else enum example examples \
+    exclusiveMaximum exclusiveMinimum externalDocs format if items maxContains maxItems \
+    maxLength maxProperties maximum minContains minItems minLength minProperties minimum \
+    multipleOf not nullable oneOf pattern patternProperties prefixItems properties propertyNames \
+    readOnly required then title type unevaluatedItems unevaluatedProperties uniqueItems \
+    writeOnly xml $recursiveAnchor $recursiveRef";
 /// Words for `type`.
-pub(in crate::config) const TYPES: [&str; 7] =
-    ["string", "number", "integer", "boolean", "array", "object", "null"];
+pub(crate) const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 /// Keywords whose value is a map of schemas.
 const MAPS: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
@@ -105,7 +48,7 @@ const SCHEMAS: [&str; 11] = [
 ];
 
 /// Reports every unknown keyword of a schema, and warns of those that its dialect does not have.
-pub(in crate::config) fn check(report: &Report<'_>, schema: &Node) {
+pub(crate) fn check(report: &Report<'_>, schema: &Node) {
     let uri = schema.get("$schema").and_then(Node::as_text);
     // Compiling the schema reports an unsupported dialect.
     let dialect = uri.and_then(SchemaDialect::from_uri).unwrap_or_default();
@@ -116,7 +59,8 @@ fn check_schema(report: &Report<'_>, schema: &Node, dialect: SchemaDialect) {
     for entry in schema.as_map().unwrap_or_default() {
         let name = entry.key.text.as_str();
         // `id` is one of draft-04 only; in a later schema, `$id` is meant.
-        let is_known = KEYWORDS.contains(&name) || (name == "id" && dialect.has_keyword(name));
+        let is_known =
+            KEYWORDS.split(' ').any(|known| known == name) || (name == "id" && dialect.has_keyword(name));
         if is_known {
             warn_of_dialect(report, entry, dialect);
         }
@@ -139,36 +83,74 @@ fn check_schema(report: &Report<'_>, schema: &Node, dialect: SchemaDialect) {
 /// references find schemas under any name.
 fn warn_of_dialect(report: &Report<'_>, entry: &Entry, dialect: SchemaDialect) {
     let name = entry.key.text.as_str();
-    if dialect == SchemaDialect::default() || name == "$defs" || !dialect.ignores_keyword(name) {
-        return;
+    if dialect != SchemaDialect::default() && name != "$defs" && dialect.ignores_keyword(name) {
+        let message = format!("JSON Schema {} has no keyword `{name}`: it has no effect", dialect.name());
+        let help = "remove it, or name a newer dialect with `$schema`";
+        report.warning(Code::UnknownKeyword.at_span(entry.key.span), message, help);
     }
-    report.warning(
-        Code::UnknownKeyword.at_span(entry.key.span),
-        format!("JSON Schema {} has no keyword `{name}`: it has no effect", dialect.name()),
-        "remove it, or name a newer dialect with `$schema`",
-    );
 }
 
 fn report_keyword(report: &Report<'_>, entry: &Entry) {
     let name = entry.key.text.as_str();
+    let at = Code::UnknownKeyword.at_span(entry.key.span);
     let message = format!("JSON Schema has no keyword `{name}`");
-    if let Some(meant) = suggest::nearest(name, KEYWORDS) {
-        report.error(
-            Code::UnknownKeyword.at_span(entry.key.span),
-            message,
-            format!("did you mean `{meant}`?"),
-        );
-    } else if entry.value.as_map().is_some() {
-        report.error(
-            Code::UnknownKeyword.at_span(entry.key.span),
-            message,
-            format!("write a property under `properties`: `properties: {{ {name}: … }}`"),
-        );
-    } else {
-        let help = match entry.value.as_text().filter(|text| TYPES.contains(text)) {
-            Some(kind) => format!("write `properties: {{ {name}: {{ type: {kind} }} }}`"),
-            None => "remove it: it has no effect; keywords of your own begin with `x-`".to_owned(),
+    if let Some(meant) = suggest::nearest(name, KEYWORDS.split(' ')) {
+        return report.error(at, message, format!("did you mean `{meant}`?"));
+    }
+    if entry.value.as_map().is_some() {
+        let help = format!("write a property under `properties`: `properties: {{ {name}: … }}`");
+        return report.error(at, message, help);
+    }
+    let help = match entry.value.as_text().filter(|text| TYPES.contains(text)) {
+        Some(kind) => format!("write `properties: {{ {name}: {{ type: {kind} }} }}`"),
+        None => "remove it: it has no effect; keywords of your own begin with `x-`".to_owned(),
+    };
+    report.warning(at, message, help);
+}
+
+/// Reports every `x-mcp-header` for which a client would reject the tool. By such a keyword in an input schema,
+/// clients also send an argument as a header `Mcp-Param-…`.
+///
+/// A client must drop a tool with an invalid one, so it is an error here (MCP 2026-07-28, Tools,
+/// "x-mcp-header", and Streamable HTTP, "Custom Headers from Tool Parameters").
+pub(crate) fn check_param_headers(report: &Report<'_>, input: &Node) {
+    let document = Node::entries_to_json(input.as_map().unwrap_or_default());
+    for InvalidParamHeader { pointer, reason } in invalid_param_headers(&document) {
+        let schema = input.at_pointer(&pointer);
+        let Some(value) = schema.get(KEY) else { continue };
+        let (span, message, help) = match reason {
+            ParamHeaderError::Name => (
+                value.span,
+                format!("`{KEY}` must be part of a header name, found {}", value.found()),
+                "write letters, digits and `-`: `Region` becomes the header `Mcp-Param-Region`",
+            ),
+            ParamHeaderError::Duplicate { first } => {
+                let first = input.at_pointer(&first);
+                let first = report.file_and_line(first.get(KEY).unwrap_or(first).span);
+                let name = value.as_text().unwrap_or_default();
+                (
+                    value.span,
+                    format!("duplicate `{KEY}: {name}`; the other is at {first}"),
+                    "rename one; header names are case-insensitive",
+                )
+            }
+            ParamHeaderError::Position => (
+                value.span,
+                format!("`{KEY}` applies only to properties, reached through `properties`"),
+                "move it to a property of the root, or of a nested `properties`",
+            ),
+            ParamHeaderError::Type => {
+                let kind = schema.get("type");
+                let found = kind.map_or_else(|| "no type".to_owned(), Node::found);
+                (
+                    kind.unwrap_or(value).span,
+                    format!(
+                        "an argument with `{KEY}` must be a string, an integer or a boolean, found {found}"
+                    ),
+                    "write `type: string`, or remove the header",
+                )
+            }
         };
-        report.warning(Code::UnknownKeyword.at_span(entry.key.span), message, help);
+        report.error(Code::InvalidParamHeader.at_span(span), message, help);
     }
 }

@@ -7,7 +7,7 @@ use std::{iter::Peekable, str::Chars};
 /// If `new RegExp(pattern, "u")` rejects one pattern, clients of the TypeScript SDK lose the whole tool list.
 /// So this function rejects the same patterns. The Rust engine has already compiled the pattern, so its
 /// brackets are balanced.
-pub(in crate::config) fn rejected_by_clients(pattern: &str) -> Option<String> {
+pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
     let mut rest = pattern.chars().peekable();
     let mut in_class = false;
     let mut after_quantifier = false;
@@ -30,12 +30,13 @@ pub(in crate::config) fn rejected_by_clients(pattern: &str) -> Option<String> {
             _ if in_class => {}
             '[' => in_class = true,
             ']' | '}' => return Some(format!("`{character}` without a backslash before it")),
-            '(' if rest.peek() == Some(&'?') => {
-                rest.next();
-                if let Some(why) = group(&mut rest) {
-                    return Some(why);
+            '(' if rest.peek() == Some(&'?') => match rest.nth(1) {
+                Some(':' | '=' | '!' | '<') | None => {}
+                Some('P') => return Some("`(?P<name>…)`; write `(?<name>…)`".to_owned()),
+                Some(flag) => {
+                    return Some(format!("`(?{flag}…)`; write out the alternatives, such as `[Aa]`"));
                 }
-            }
+            },
             '*' | '+' | '?' | '{' => {
                 let lazy = character == '?' && after_quantifier;
                 if after_quantifier && !lazy {
@@ -53,49 +54,26 @@ pub(in crate::config) fn rejected_by_clients(pattern: &str) -> Option<String> {
     None
 }
 
-fn group(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
-    match rest.next() {
-        Some(':' | '=' | '!') => None,
-        Some('<') => None,
-        Some('P') => Some("`(?P<name>…)`; write `(?<name>…)`".to_owned()),
-        Some(flag) => Some(format!("`(?{flag}…)`; write out the alternatives, such as `[Aa]`")),
-        None => None,
-    }
-}
-
+/// Reason why clients reject the escape sequence after a backslash, if they do.
 fn escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<String> {
-    let character = rest.next()?;
-    match character {
-        'd' | 'D' | 'w' | 'W' | 's' | 'S' | 'n' | 'r' | 't' | 'v' | 'f' => None,
-        '^' | '$' | '\\' | '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|' | '/' => None,
-        '-' if in_class => None,
-        'b' | 'B' if !in_class => match rest.peek() {
-            Some('{') => Some("`\\b{…}`".to_owned()),
-            _ => None,
-        },
-        'x' if rest.peek() == Some(&'{') => Some("`\\x{…}`; write `\\u{…}`".to_owned()),
-        'x' => None,
-        'u' => {
-            skip_braces(rest);
-            None
+    let (character, has_braces) = (rest.next()?, rest.peek() == Some(&'{'));
+    let why = match character {
+        'u' | 'p' | 'P' if has_braces => {
+            let _ = rest.find(|c| *c == '}');
+            return None;
         }
-        'p' | 'P' => match rest.peek() {
-            Some('{') => {
-                skip_braces(rest);
-                None
-            }
-            _ => Some("`\\p` without braces; write `\\p{L}`".to_owned()),
-        },
-        'A' => Some("`\\A`; write `^`".to_owned()),
-        'z' => Some("`\\z`; write `$`".to_owned()),
-        other => Some(format!("`\\{other}`; remove the backslash")),
-    }
-}
-
-fn skip_braces(rest: &mut Peekable<Chars<'_>>) {
-    if rest.peek() == Some(&'{') {
-        let _ = rest.by_ref().find(|c| *c == '}');
-    }
+        'b' | 'B' if has_braces && !in_class => "`\\b{…}`",
+        'x' if has_braces => "`\\x{…}`; write `\\u{…}`",
+        'p' | 'P' => "`\\p` without braces; write `\\p{L}`",
+        'A' => "`\\A`; write `^`",
+        'z' => "`\\z`; write `$`",
+        '-' if in_class => return None,
+        'b' | 'B' if !in_class => return None,
+        'u' | 'x' => return None,
+        other if r"dDwWsSnrtvf^$\.*+?()[]{}|/".contains(other) => return None,
+        other => return Some(format!("`\\{other}`; remove the backslash")),
+    };
+    Some(why.to_owned())
 }
 
 #[cfg(test)]

@@ -1,18 +1,80 @@
-//! Checks of upstreams: those in `admin.readiness_upstreams` exist, each is used, and the limit of
-//! `passthrough` is within that of its upstream.
+//! Checks of process settings and upstreams: `shared_state` against the settings that need it, or that it
+//! needs, timeouts against `server.shutdown_timeout`, and the use of upstreams.
+
+use std::time::Duration;
 
 use crate::{
     config::{
-        code::Code, problem::Problem, report::Report, routes::RouteFile, source::SourceSpan, suggest,
-        tree::Node, upstreams::UpstreamFile,
+        code::Code,
+        problem::Problem,
+        report::Report,
+        routes::RouteFile,
+        source::SourceSpan,
+        suggest,
+        tree::{Entry, Node},
+        units,
+        upstreams::UpstreamFile,
     },
     policy::PassthroughSettings,
     route::UpstreamName,
 };
 
+/// Reports a missing `secret_key`, without which the data in the store could not be encrypted.
+pub(crate) fn report_missing_secret_key(report: &Report<'_>, shared_state: &Entry) {
+    let message = "`shared_state` needs `server.secret_key`, which encrypts the stored data";
+    let help = "write `server: { secret_key: \"${NAME}\" }`, the same on every replica; create one with `openssl rand -base64 32`";
+    report.error(Code::SharedStateWithoutSecretKey.at_span(shared_state.key.span), message, help);
+}
+
+/// Warns of `on_store_failure` without a store.
+pub(crate) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
+    let named = ["upstreams", "routes"].into_iter().filter_map(|name| root.get(name)?.as_map()).flatten();
+    for node in root.get("defaults").into_iter().chain(named.map(|entry| &entry.value)) {
+        for limit in ["rate_limit", "rate_limit_per_client"].into_iter().filter_map(|name| node.get(name)) {
+            if let Some(entry) = limit.entry("on_store_failure") {
+                let message = "`on_store_failure` has no effect without `shared_state`: each process has its own limits";
+                let help = "write `shared_state: redis://…`, or remove it";
+                report.warning(Code::OnStoreFailureWithoutStore.at_span(entry.key.span), message, help);
+            }
+        }
+    }
+}
+
+/// Warns of calls that may take longer than the process waits for them at shutdown.
+pub(crate) fn warn_of_long_timeouts(
+    report: &Report<'_>,
+    shutdown_timeout: Duration,
+    routes: &[RouteFile],
+    (written, upstreams): (&[Entry], &[Entry]),
+    elsewhere: SourceSpan,
+) {
+    let deadline_of = |entries: &[Entry], name: &str| {
+        let entry = entries.iter().find(|entry| entry.key.text == name);
+        entry.and_then(|entry| entry.value.get("timeout")).map(|node| node.span)
+    };
+    let mut reported: Vec<SourceSpan> = Vec::new();
+    for RouteFile { route, .. } in routes.iter().filter(|file| file.route.timeout > shutdown_timeout) {
+        let place = deadline_of(written, route.definition.name.as_str())
+            .or_else(|| deadline_of(upstreams, route.upstream.as_str()))
+            .unwrap_or(elsewhere);
+        if reported.contains(&place) {
+            continue;
+        }
+        reported.push(place);
+        let [timeout, waits] = [route.timeout, shutdown_timeout]
+            .map(|time| units::format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+        let message = format!(
+            "a call may take {timeout}, but `server.shutdown_timeout` is {waits}: a restart would end such \
+             a call with an error"
+        );
+        let help = format!("write `shutdown_timeout: {timeout}` under `server`, or a shorter `timeout`");
+        report.warning(Code::TimeoutBeyondShutdown.at_span(place), message, help);
+    }
+}
+
 /// Checks that each upstream in `admin.readiness_upstreams` exists, whether it comes from a file, a variable
 /// or a flag.
-pub(in crate::config) fn check_readiness(
+pub(crate) fn check_readiness(
     report: &Report<'_>,
     known: &[(UpstreamName, SourceSpan)],
     needs: &[String],
@@ -26,18 +88,16 @@ pub(in crate::config) fn check_readiness(
         let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
         match place {
             Some(span) => report.error(Code::UnknownUpstream.at_span(span), message, help),
-            None => report.add(Problem::without_span(
-                Code::UnknownUpstream,
-                "admin.readiness_upstreams",
-                message,
-                help,
-            )),
+            None => {
+                let setting = "admin.readiness_upstreams";
+                report.add(Problem::without_span(Code::UnknownUpstream, setting, message, help));
+            }
         }
     }
 }
 
 /// Warns of upstreams that nothing uses.
-pub(in crate::config) fn warn_of_unused(
+pub(crate) fn warn_of_unused(
     report: &Report<'_>,
     names: &[(UpstreamName, SourceSpan)],
     upstreams: &[UpstreamFile],
@@ -50,21 +110,17 @@ pub(in crate::config) fn warn_of_unused(
     }
     for (name, span) in names {
         let lists_tools = upstreams.iter().any(|file| file.settings.name() == name && file.tools.is_some());
-        if passthrough != Some(name)
-            && !lists_tools
-            && !routes.iter().any(|file| &file.route.upstream == name)
-        {
-            report.warning(
-                Code::UnusedUpstream.at_span(*span),
-                format!("no route uses the upstream `{name}`"),
-                "remove it, or write a route for it",
-            );
+        let has_route = routes.iter().any(|file| &file.route.upstream == name);
+        if passthrough != Some(name) && !lists_tools && !has_route {
+            let message = format!("no route uses the upstream `{name}`");
+            let help = "remove it, or write a route for it";
+            report.warning(Code::UnusedUpstream.at_span(*span), message, help);
         }
     }
 }
 
 /// Warns of a limit that is never reached: passthrough requests are among those of the upstream.
-pub(in crate::config) fn warn_of_passthrough_limit(
+pub(crate) fn warn_of_passthrough_limit(
     report: &Report<'_>,
     node: &Node,
     upstreams: &[UpstreamFile],

@@ -1,5 +1,6 @@
-//! Check for arguments that are inserted without escaping into XML, HTML or JSON of a request: a client could
-//! inject further elements or fields.
+//! Checks of templates: those of prompts against the arguments of the prompt, and arguments that are inserted
+//! without escaping into XML, HTML or JSON of a request, by which a client could inject further elements or
+//! fields.
 
 use std::sync::LazyLock;
 
@@ -7,13 +8,59 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::{
-    config::{
-        code::Code,
-        report::Report,
-        tree::{Entry, Kind, Node},
-    },
-    translate::expressions,
+    config::{code::Code, report::Report, source::SourceSpan, tree::Node},
+    model::Arguments,
+    prompt::{PartContent, PartTemplate, PromptArgument},
+    settings::fixed_regex,
+    translate::{expressions, request_variables},
 };
+
+/// Reports templates with undefined names, which would fail at each request.
+pub(crate) fn check_templates(
+    report: &Report<'_>,
+    part: &PartTemplate,
+    span: SourceSpan,
+    arguments: &[PromptArgument],
+) {
+    // Other failures depend on the value, and are not mistakes of the template.
+    const UNDEFINED: &str = "undefined value";
+    let given = |only_required: bool| -> Arguments {
+        let given = arguments.iter().filter(|argument| argument.required || !only_required);
+        let given = given.map(|argument| (argument.name.clone(), "1".into()));
+        given.collect::<Map<_, _>>().into()
+    };
+    for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
+        let given = given(only_required);
+        let names = request_variables(&given);
+        let of_templates = part.templates().into_iter();
+        let of_templates =
+            of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
+        let of_call = match &part.part {
+            PartContent::Route(call) => call.arguments.as_slice(),
+            _ => &[],
+        };
+        let of_call =
+            of_call.iter().filter_map(|(_, template)| Some(template.fill(&given, None).err()?.to_string()));
+        let failed = of_templates.chain(of_call).find_map(|error| {
+            let (_, what) = error.split_once(UNDEFINED)?;
+            let what = what.trim_start_matches(": ");
+            Some(what.split(" in `").next().unwrap_or(what).to_owned())
+        });
+        if let Some(what) = failed {
+            let name =
+                what.split("args.").nth(1).and_then(|rest| rest.split(['`', '.']).next()).unwrap_or_default();
+            let message = format!("the template fails{when}: {what}");
+            let help = match only_required {
+                true => format!(
+                    "write `{{{{ args.{name} | default('…') }}}}` or `{{% if args.{name} %}}`, or make it `required`"
+                ),
+                false => "an argument is a string and has no members".to_owned(),
+            };
+            let span = expressions::span_of_name(report, span, name);
+            return report.error(Code::FailingTemplate.at_span(span), message, help);
+        }
+    }
+}
 
 /// Syntax that a text appears to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,21 +71,11 @@ enum Syntax {
 }
 
 /// Checks the body of a request, or the standard input of a command; `schema` is the input schema.
-pub(in crate::config) fn warn(report: &Report<'_>, request: &Node, schema: &Map<String, Value>) {
-    let value_of = |node: &'_ Node, name: &str| -> Option<Node> {
-        let entries: &[Entry] = node.as_map()?;
-        entries.iter().find(|entry| entry.key.text == name).map(|entry| entry.value.clone())
-    };
-    for body in ["body", "stdin"].into_iter().filter_map(|name| value_of(request, name)) {
-        match body.kind {
-            Kind::Text(_) => warn_of_text(report, &body, schema),
-            Kind::Map(_) => {
-                value_of(&body, "text").into_iter().for_each(|text| warn_of_text(report, &text, schema));
-                value_of(&body, "json").into_iter().for_each(|json| warn_of_json(report, &json));
-                value_of(&body, "xml").into_iter().for_each(|xml| warn_of_cdata(report, &xml));
-            }
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {}
-        }
+pub(crate) fn warn_of_unescaped(report: &Report<'_>, request: &Node, schema: &Map<String, Value>) {
+    for body in ["body", "stdin"].into_iter().filter_map(|name| request.get(name)) {
+        warn_of_text(report, body.get("text").unwrap_or(body), schema);
+        body.get("json").into_iter().for_each(|json| warn_of_json(report, json));
+        body.get("xml").into_iter().for_each(|xml| warn_of_cdata(report, xml));
     }
 }
 
@@ -70,11 +107,8 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
 fn warn_of_json(report: &Report<'_>, node: &Node) {
     if node.as_text().and_then(syntax_of) == Some(Syntax::Json) {
         let message = "this string is sent as one JSON string, not as the JSON that it contains";
-        report.warning(
-            Code::JsonAsText.at_span(node.span),
-            message,
-            "write it as a map: `json: { id: \"{{ args.id }}\" }`",
-        );
+        let help = "write it as a map: `json: { id: \"{{ args.id }}\" }`";
+        report.warning(Code::JsonAsText.at_span(node.span), message, help);
     }
 }
 
@@ -84,27 +118,25 @@ fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     let mut sections = node.as_text().unwrap_or_default().split(BEGIN).skip(1);
     if sections.any(|section| section.split("]]>").next().is_some_and(|inside| inside.contains("{{"))) {
         let message = "values in CDATA are escaped, but servers do not decode escapes in CDATA";
-        report.warning(
-            Code::EscapedCdata.at_span(node.span),
-            message,
-            "remove the CDATA markers: inserted values are escaped",
-        );
+        let help = "remove the CDATA markers: inserted values are escaped";
+        report.warning(Code::EscapedCdata.at_span(node.span), message, help);
     }
 }
 
 /// Syntax of the literal text of a template.
 fn syntax_of(template: &str) -> Option<Syntax> {
-    static MARKUP: LazyLock<Regex> = LazyLock::new(|| compiled(r"^\s*<[A-Za-z!?]|</[A-Za-z]|/>"));
-    static JSON: LazyLock<Regex> = LazyLock::new(|| compiled(r#"(?s)^\s*(?:\{\s*(?:"|\}\s*$)|\[.*\]\s*$)"#));
+    static MARKUP: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*<[A-Za-z!?]|</[A-Za-z]|/>"));
+    static JSON: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r#"(?s)^\s*(?:\{\s*(?:"|\}\s*$)|\[.*\]\s*$)"#));
     let words = tags().replace_all(template, "");
     if JSON.is_match(&words) { Some(Syntax::Json) } else { MARKUP.is_match(&words).then_some(Syntax::Markup) }
 }
 
 /// First unescaped argument that may be any string; `Some(None)` for another unescaped value.
 fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>) -> Option<Option<&'t str>> {
-    static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| compiled(r"\bargs\.([A-Za-z_]\w*)"));
+    static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\bargs\.([A-Za-z_]\w*)"));
     static LITERAL: LazyLock<Regex> =
-        LazyLock::new(|| compiled(r#"^\s*(?:'[^']*'|"[^"]*"|[0-9.]+|loop\.\w+)\s*$"#));
+        LazyLock::new(|| fixed_regex(r#"^\s*(?:'[^']*'|"[^"]*"|[0-9.]+|loop\.\w+)\s*$"#));
     let expressions = tags().find_iter(template).filter_map(|tag| tag.as_str().strip_prefix("{{"));
     for expression in expressions.map(|expression| expression.trim_end_matches("}}").trim_matches('-')) {
         if is_escaped(expression, syntax) || LITERAL.is_match(expression) {
@@ -154,12 +186,8 @@ fn is_harmless(schema: &Map<String, Value>, name: &str) -> bool {
 
 /// Template tags: expressions, statements and comments.
 fn tags() -> &'static Regex {
-    static TAGS: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
+    static TAGS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
     &TAGS
-}
-
-fn compiled(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("the pattern is fixed and tested")
 }
 
 #[cfg(test)]
