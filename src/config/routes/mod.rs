@@ -16,7 +16,7 @@ use super::{
     code::Code,
     compile::RESPONSE,
     completions, input_requests,
-    lint::{no_effect, route_policies, unescaped},
+    lint::{no_effect, templates},
     notifications,
     report::Report,
     request::{self, Upstreams},
@@ -31,7 +31,7 @@ use super::{
     tree::Entry,
 };
 use crate::{
-    model::{ToolDefinition, ToolName, ToolNameError},
+    model::{ToolDefinition, ToolName},
     policy::RoutePolicySettings,
     route::{
         AsyncOperationRule, InputRequests, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
@@ -41,7 +41,9 @@ use crate::{
         section::{OpenSection, Section as _, Setting},
         value::Named,
     },
-    translate::{OnNoMatch, Redaction, RuleAction, SAMPLE, SuccessRule, Translator, WrapNonObjects},
+    translate::{
+        OnNoMatch, OutputSchema, Redaction, RuleAction, SAMPLE, SuccessRule, Translator, WrapNonObjects,
+    },
 };
 
 pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};
@@ -172,14 +174,14 @@ pub(super) struct RouteSettings {
 /// Parses one route. Returns `None` after reporting the problems.
 pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entry) -> Option<RouteFile> {
     let before = report.errors();
-    let name = name(report, entry);
+    let name = entry.key.text.parse::<ToolName>().map_err(|error| {
+        let help = "write a tool name, such as `get_forecast`";
+        report.error(Code::InvalidName.at_span(entry.key.span), error.to_string(), help);
+    });
     if let Some(text) = entry.value.as_text() {
         let message = format!("a route must be a map, found {}", entry.value.found());
-        report.error(
-            Code::WrongType.at_span(entry.value.span),
-            message,
-            format!("write `{}: {{ request: {text} }}`", entry.key.text),
-        );
+        let help = format!("write `{}: {{ request: {text} }}`", entry.key.text);
+        report.error(Code::WrongType.at_span(entry.value.span), message, help);
         return None;
     }
     let value = cursor(report, entry.key.span, &entry.value, "a route", RouteSettings::KIND);
@@ -232,20 +234,18 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
     if request_is_good && !sends_all && rules.is_some() {
         let is_unused = |name: &String| !sent.contains(name) && !in_rules.names(name);
-        no_effect::warn_of_unused_arguments(
-            report,
-            in_request.arguments.iter().filter(|argument| is_unused(&argument.name)),
-        );
+        let unused = in_request.arguments.iter().filter(|argument| is_unused(&argument.name));
+        no_effect::warn_of_unused_arguments(report, unused);
     }
+    let log = notifications::read(&section, &mut in_operation);
     let mut used = UsedArguments {
-        all: in_request.all || in_rules.all || in_input_requests.all,
+        all: in_request.all || in_rules.all || in_input_requests.all || in_operation.all,
         ..UsedArguments::default()
     };
-    in_request.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
-    in_input_requests.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
+    for argument in in_request.arguments.iter().chain(&in_input_requests.arguments) {
+        used.add(&argument.name, true, argument.span);
+    }
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
-    let log = notifications::read(&section, &mut in_operation);
-    used.all |= in_operation.all;
     in_operation.arguments.iter().for_each(|argument| used.add_for(argument, None));
     let samples = rules.as_ref().and_then(|rules| responses::sampled(&rules.all));
     if let Some(input_requests) = &input_requests {
@@ -255,17 +255,11 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             .flat_map(|used| &used.answers);
         input_requests::report_unknown_input_responses(report, "the route", named, &names);
     }
-    let input = if request_is_good && rules.is_some() {
-        schemas::input(report, section.entry("input"), &in_request, &used)
-    } else {
-        section.entry("input").and_then(|entry| {
-            schemas::input(
-                report,
-                Some(entry),
-                &UsedArguments::default(),
-                &UsedArguments { all: true, ..UsedArguments::default() },
-            )
-        })
+    let any = UsedArguments { all: true, ..UsedArguments::default() };
+    let input = match (request_is_good && rules.is_some(), section.entry("input")) {
+        (true, written) => schemas::input(report, written, &in_request, &used),
+        (false, None) => None,
+        (false, written) => schemas::input(report, written, &UsedArguments::default(), &any),
     };
     let wrap = settings.wrap_non_objects;
     let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
@@ -275,21 +269,19 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         Some(RequestTemplate::Tool(_)) => UpstreamKind::McpServer,
         Some(RequestTemplate::Http(_)) | None => UpstreamKind::Http,
     };
-    if let (Some(rules), UpstreamKind::Http | UpstreamKind::McpServer, true) =
-        (&rules, upstream_kind, request.is_some())
-    {
-        response::warn_of_command_conditions(report, &rules.all[..own_count]);
-    }
     let rules = rules.map(|rules| rules.all);
+    if let Some(rules) =
+        rules.as_ref().filter(|_| request.is_some() && upstream_kind != UpstreamKind::Program)
+    {
+        response::warn_of_command_conditions(report, &rules[..own_count]);
+    }
     if rules.as_ref().is_some_and(Vec::is_empty) {
         no_effect::warn_of_unused_on_no_match(&section);
     }
     let described = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
     let output = described.schema;
-    let tests = section
-        .entry("tests")
-        .map(|entry| route_tests::read(report, &entry.value, upstream_kind))
-        .unwrap_or_default();
+    let tests = section.get("tests").map(|node| route_tests::read(report, node, upstream_kind));
+    let tests = tests.unwrap_or_default();
     let RouteSettings { title, description, idempotent, policy, limits, responses, .. } = settings;
     let annotations = settings.annotations.map(|AnnotationSettings(annotations)| annotations);
     let is_tool = settings.tool.unwrap_or_else(|| resource.is_none());
@@ -301,19 +293,13 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             true => "write one: models choose a tool by its description",
             false => "write one: users and models choose a resource by its description",
         };
-        report.warning(
-            Code::MissingDescription.at_span(entry.key.span),
-            format!("the route `{}` has no `description`", entry.key.text),
-            help,
-        );
+        let message = format!("the route `{}` has no `description`", entry.key.text);
+        report.warning(Code::MissingDescription.at_span(entry.key.span), message, help);
     }
     if let Some(entry) = section.entry("annotations").filter(|_| !is_tool) {
+        let message = "`annotations` has no effect: this route is not a tool";
         let help = "move the annotations into the resource: `resource: { uri: …, annotations: … }`";
-        report.warning(
-            Code::AnnotationsWithoutTool.at_span(entry.key.span),
-            "`annotations` has no effect: this route is not a tool",
-            help,
-        );
+        report.warning(Code::AnnotationsWithoutTool.at_span(entry.key.span), message, help);
     }
     let completions =
         input.as_ref().map(|input| completions::read_all(&section, input, context.calls)).unwrap_or_default();
@@ -326,10 +312,10 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if let (Some(Some(operation)), Some(entry)) = (&operation, section.entry("async_operation")) {
         input_requests_of_task(report, entry, operation, &input_requests)?;
     }
-    if let Some(entry) = section.entry("request") {
-        unescaped::warn(report, &entry.value, input.document());
+    if let Some(request) = section.get("request") {
+        templates::warn_of_unescaped(report, request, input.document());
     }
-    no_effect::warn_of_impossible_examples(report, &section, &input, &tests);
+    no_effect::warn_of_impossible_examples(&section, &input, &tests);
     let mut request = request?;
     let (mut forward, mut known) = (responses.forward_headers.0, HashSet::new());
     forward.retain(|name| known.insert(name.clone()));
@@ -342,39 +328,29 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         }
     }
     let has_effect = !idempotent.unwrap_or_else(|| request.template.effect().is_none());
-    if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.effect().is_idempotent()) {
+    let is_idempotent = idempotent.unwrap_or_else(|| request.template.effect().is_idempotent());
+    if samples.is_some() && !is_idempotent {
         let message = "`sample` requires a request that is safe to repeat: clients of the revision 2026-07-28 call again after sampling";
-        report.error(
-            Code::InputRequestNotPossible.at_span(entry.key.span),
-            message,
-            "write `idempotent: true` if the request can be sent twice, or use `input_requests` before the request",
-        );
+        let help = "write `idempotent: true` if the request can be sent twice, or use `input_requests` before the request";
+        report.error(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
     }
     if let (Some(entry), false) = (section.entry("resource"), input_requests.is_empty()) {
         let message = "a route with input requests can't be a resource: `resources/read` sends none";
-        report.error(
-            Code::InputRequestNotPossible.at_span(entry.key.span),
-            message,
-            "write two routes, or remove the input requests",
-        );
+        let help = "write two routes, or remove the input requests";
+        report.error(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
     }
     if let Some(Some(resource)) = &resource {
         resource.check(&section, &input, &request.template, idempotent);
     }
-    let about = route_policies::RoutePolicyContext {
-        request: &request.template,
-        annotations: annotations.as_ref(),
-        idempotent: idempotent.unwrap_or_else(|| request.template.effect().is_idempotent()),
-        timeout: limits.timeout,
-    };
-    route_policies::check(&section, &policy, &about);
+    let (template, timeout) = (&request.template, limits.timeout);
+    no_effect::check_policies(&section, &policy, template, annotations.as_ref(), is_idempotent, timeout);
     if report.errors() > before {
         return None;
     }
     no_effect::warn_of_credentials(&section, entry, &request.template, upstream);
     let mut redact = responses.redact.0;
     redact.extend(upstream.and_then(|file| file.secrets.clone()));
-    let (redaction, limits_of_rules) = (Redaction::new(redact), limits.translation());
+    let redaction = Redaction::new(redact);
     let mut rules = rules?;
     for compiled in &mut rules {
         if let RuleAction::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
@@ -384,19 +360,23 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let rule_origins =
         rules.iter().map(|rule| rule.origin.as_ref().map(|origin| origin.names.clone())).collect();
     let description = description.map(|text| text.trim_end().to_owned());
-    let resource = resource.flatten();
-    let resource =
-        resource.map(|read| read.definition(&entry.key.text, title.clone(), description.clone()).into());
+    let resource = resource
+        .flatten()
+        .map(|read| read.definition(&entry.key.text, title.clone(), description.clone()).into());
+    let translator = |rules, on_no_match, output, has_effect| {
+        let (redaction, limits) = (redaction.clone(), limits.translation());
+        Translator { rules, on_no_match, output, wrap, redaction, limits, has_effect }
+    };
     let route = Route {
         completions,
         definition: ToolDefinition {
-            name: name?,
+            name: name.ok()?,
             title,
             description,
             annotations,
             input_schema: input.document().clone(),
-            output_schema: output.as_ref().map(crate::translate::OutputSchema::advertised),
-            bare_output_schema: output.as_ref().and_then(crate::translate::OutputSchema::advertised_bare),
+            output_schema: output.as_ref().map(OutputSchema::advertised),
+            bare_output_schema: output.as_ref().and_then(OutputSchema::advertised_bare),
             meta: None,
         },
         input,
@@ -409,33 +389,18 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         request: request.template,
         async_operation: valid_part(operation)?.map(Box::new),
         log: log?,
-        traces: if settings.propagate_trace_context == Some(false) {
-            TracePropagation::Withheld
-        } else {
-            TracePropagation::Forwarded
+        traces: match settings.propagate_trace_context {
+            Some(false) => TracePropagation::Withheld,
+            Some(true) | None => TracePropagation::Forwarded,
         },
-        argument_error: valid_part(argument_error)?.map(|rule| {
-            let (rules, redaction) = (vec![rule], redaction.clone());
-            Translator {
-                rules,
-                on_no_match: OnNoMatch::Text,
-                output: None,
-                wrap,
-                redaction,
-                limits: limits_of_rules,
-                has_effect: false,
-            }
-            .into()
-        }),
-        translator: Translator {
-            rules: rules.into_iter().map(|compiled| compiled.rule).collect(),
+        argument_error: valid_part(argument_error)?
+            .map(|rule| translator(vec![rule], OnNoMatch::Text, None, false).into()),
+        translator: translator(
+            rules.into_iter().map(|compiled| compiled.rule).collect(),
             on_no_match,
             output,
-            wrap,
-            redaction,
-            limits: limits_of_rules,
             has_effect,
-        },
+        ),
         timeout: limits.timeout,
         idempotent,
         response_limit_bytes: limits.response_limit,
@@ -451,17 +416,9 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         rule_origins,
         no_output_schema: described.why_none.filter(|_| is_tool && !is_described_by_server),
         name_span: entry.key.span,
-        rest_span: section.entry("rest").map(|entry| entry.value.span),
-        resource_span: section.entry("resource").map(|entry| entry.value.span),
+        rest_span: section.get("rest").map(|node| node.span),
+        resource_span: section.get("resource").map(|node| node.span),
     })
-}
-
-fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
-    let refuse = |error: ToolNameError| {
-        let help = "write a tool name, such as `get_forecast`";
-        report.error(Code::InvalidName.at_span(entry.key.span), error.to_string(), help);
-    };
-    entry.key.text.parse().map_err(refuse).ok()
 }
 
 /// Checks the input requests of a route that creates tasks: a client that polls the result of a task cannot
@@ -475,20 +432,14 @@ fn input_requests_of_task(
     if input_requests.sampled.is_some() && operation.task.support != TaskSupport::Forbidden {
         let message = "`sample` can't be combined with an `async_operation` that becomes a task: \
                        a client that polls the task can't be sent a sampling request";
-        report.error(
-            Code::InputRequestNotPossible.at_span(entry.key.span),
-            message,
-            "write `task: forbidden`: the operation is then polled within `timeout`",
-        );
+        let help = "write `task: forbidden`: the operation is then polled within `timeout`";
+        report.error(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
         return None;
     }
     if input_requests.rounds.is_empty() && operation.task.requests_input {
+        let message = "`task_requests_input` has no effect without input requests";
         let help = "add `input_requests` or `confirm`, or remove it";
-        report.error(
-            Code::RequiresKey.at_span(entry.key.span),
-            "`task_requests_input` has no effect without input requests",
-            help,
-        );
+        report.error(Code::RequiresKey.at_span(entry.key.span), message, help);
         return None;
     }
     Some(())

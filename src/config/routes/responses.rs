@@ -32,30 +32,18 @@ pub(super) fn rules(
     name: &str,
     used: &mut UsedArguments,
 ) -> Option<RouteRules> {
-    let report = section.value.context.report;
+    let report = section.report();
     let user = format!("the route `{name}`");
-    let own = match section.entry("response") {
-        Some(entry) => {
-            context.rules.expand(report, &user, entry).and_then(|rules| response::read(report, rules, used))
-        }
-        None => Some(Vec::new()),
-    };
-    let wanted = settings.default_rules != Some(false);
+    let own = section.entry("response").map(|entry| context.rules.expand(report, &user, entry));
+    let own = own.map_or_else(|| Some(Vec::new()), |rules| response::read(report, rules?, used));
     if let (Some(entry), None) = (section.entry("default_rules"), context.default_response) {
+        let message = "`default_rules` has no effect: `defaults` has no `response`";
         let help = "remove it, or write `response` under `defaults`";
-        report.warning(
-            Code::RequiresKey.at_span(entry.key.span),
-            "`default_rules` has no effect: `defaults` has no `response`",
-            help,
-        );
+        report.warning(Code::RequiresKey.at_span(entry.key.span), message, help);
     }
-    let defaults = match context.default_response.filter(|_| wanted) {
-        Some(entry) => context
-            .rules
-            .expand_defaults(report, &user, entry)
-            .and_then(|rules| response::read(report, rules, used)),
-        None => Some(Vec::new()),
-    };
+    let defaults = context.default_response.filter(|_| settings.default_rules != Some(false));
+    let defaults = defaults.map(|entry| context.rules.expand_defaults(report, &user, entry));
+    let defaults = defaults.map_or_else(|| Some(Vec::new()), |rules| response::read(report, rules?, used));
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
     Some(RouteRules { all: response::with_defaults(own, defaults), own_count })
@@ -81,24 +69,16 @@ pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
         RuleAction::Success(rule) => rule.sample.as_deref(),
         RuleAction::Error(_) => None,
     });
-    samples.map(|sample| if sample.optional { SamplingNeed::Optional } else { SamplingNeed::Needed }).reduce(
-        |first, other| match (first, other) {
-            (SamplingNeed::Optional, SamplingNeed::Optional) => SamplingNeed::Optional,
-            (SamplingNeed::Needed, _) | (_, SamplingNeed::Needed) => SamplingNeed::Needed,
-        },
-    )
+    let all_optional = samples.map(|sample| sample.optional).reduce(|first, other| first && other)?;
+    Some(if all_optional { SamplingNeed::Optional } else { SamplingNeed::Needed })
 }
 
 /// Result of a response that no rule matches.
 pub(super) fn on_no_match(written: Option<OnNoMatch>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
-    match written {
-        // Rules of `defaults.response` are not specific to the route, so other responses pass through.
-        None if own_count == 0 => OnNoMatch::Text,
-        // An MCP tool returns a tool result, so it passes through even if no rule matches.
-        None if calls_a_tool => OnNoMatch::Text,
-        Some(written) => written,
-        None => OnNoMatch::Error,
-    }
+    // Rules of `defaults.response` are not specific to the route, so other responses pass through. An MCP tool
+    // returns a tool result, so it passes through even if no rule matches.
+    let passes = own_count == 0 || calls_a_tool;
+    written.unwrap_or(if passes { OnNoMatch::Text } else { OnNoMatch::Error })
 }
 
 /// Output schema of a route.
@@ -117,7 +97,7 @@ pub(super) fn output(
     on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
 ) -> Output {
-    let report = section.value.context.report;
+    let report = section.report();
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
     let Some(rules) = rules else { return Output::default() };
     let Some((entry, written)) = written else {

@@ -7,11 +7,7 @@ use serde_json::{Map, Value};
 use settings_derive::Section as DeriveSection;
 
 use crate::{
-    config::{
-        compile::RESPONSE,
-        lint::no_effect::{forwarded, warn_of_forwarded_authorization},
-        section::ReadElsewhere,
-    },
+    config::{compile::RESPONSE, lint::no_effect::warn_of_forwarded_authorization, section::ReadElsewhere},
     model::ErrorFormat,
     policy::{PolicyOverride, PolicySettings},
     route::{Envelope, ErrorStatus, Scopes},
@@ -127,12 +123,7 @@ impl DefaultSettings {
     }
 
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let report = section.value.context.report;
-        for node in forwarded(section) {
-            if node.as_text().is_some_and(|text| text.eq_ignore_ascii_case("authorization")) {
-                warn_of_forwarded_authorization(report, node);
-            }
-        }
+        warn_of_forwarded_authorization(section);
         Ok(())
     }
 }
