@@ -25,7 +25,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         secret,
-        section::{Checked, Cursor, Invalid, ReadContext, Setting},
+        section::{Checked, Cursor, Invalid, Setting},
         value::text_of,
     },
     telemetry::{CallContext, ErrorChain, Span},
@@ -65,10 +65,10 @@ impl Setting for KeySource {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let (written, ReadContext { report, environment, .. }) = (text_of(value)?.trim(), value.context);
+        let written = text_of(value)?.trim();
         let is_file = written.starts_with("file:");
-        let contents = is_file.then(|| secret::expand_secret(report, environment, value.node.span, written));
-        let contents = contents.map(|contents| value.checked(contents)).transpose()?;
+        let contents = is_file.then(|| secret::expand_secret(value.context, value.node.span, written));
+        let contents = contents.transpose()?;
         let text = contents.as_ref().map_or(written, |contents| contents.text.trim());
         if is_file || text.starts_with('{') {
             return Jwks::read(text.as_bytes()).map(Self::Document).or_else(|error| {

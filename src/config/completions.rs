@@ -10,7 +10,7 @@ use super::{
     report::Report,
     route_calls::{self, UncheckedRouteCall},
     schemas::UsedArguments,
-    section::{ReadElsewhere, all_valid, read_in_scope},
+    section::{ReadElsewhere, plain_context, read_in_scope},
     suggest,
     tree::Entry,
     upstreams::scalar,
@@ -20,7 +20,7 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{OpenSection, Setting},
+        section::{OpenSection, Setting, read_each},
         value::Named,
     },
     translate::Jq,
@@ -90,8 +90,8 @@ pub(super) fn read(
             let (message, help) = ("`completions` is an empty list", "write `[short, long]`, or remove it");
             return report.reject(Code::EmptyValue.at_span(node.span), message, help);
         }
-        let values = all_valid(items.iter().map(|item| scalar(report, item, "a value of `completions`")))?;
-        return Some((Completion::Listed(values), None));
+            let value = |item| scalar(plain_context(report), item, "a value of `completions`");
+            return Some((Completion::Listed(read_each(items.iter().map(value)).ok()?), None));
     }
     if node.as_map().is_none() {
         let help = "write `[short, long]`, or `{ route: NAME }`";

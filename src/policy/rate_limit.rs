@@ -16,7 +16,7 @@ use crate::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         suggest::quoted,
-        units::{self, UnitError},
+        units,
     },
     shared_state::{SharedStore, StoreUnreachable},
     upstream::{ClientIdentity, Failure, RateLimitScope},
@@ -63,25 +63,22 @@ impl CallsPer {
     const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
 
     /// Parses `100 per minute`, `5 per 10s`. Error messages continue after the name of the key.
-    fn parse(text: &str) -> Result<Self, UnitError> {
+    fn parse(text: &str) -> Result<Self, Invalid> {
         let wrong = || {
             let is_digit = |letter: &char| letter.is_ascii_digit() || matches!(letter, '_' | ',');
             let digits: String = text.trim().chars().take_while(is_digit).collect();
             let example = digits.replace(['_', ','], "").parse::<u32>().unwrap_or(100);
-            UnitError {
-                code: Code::InvalidUnit,
-                message: format!("must be a number of calls and a time, found {}", quoted(text)),
-                help: format!("write `{example} per second`, `{example} per minute`, or `{example} per 10s`"),
-            }
+            let help =
+                format!("write `{example} per second`, `{example} per minute`, or `{example} per 10s`");
+            let message = format!("must be a number of calls and a time, found {}", quoted(text));
+            Invalid::new(message, help).with_code(Code::InvalidUnit)
         };
         let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
         let count: u32 = count.trim().parse().map_err(|_| wrong())?;
         if !(1..=Self::MAX_COUNT).contains(&count) {
-            return Err(UnitError {
-                code: Code::OutOfRange,
-                message: format!("must be from 1 to {} calls, found `{count}`", Self::MAX_COUNT),
-                help: "write another number, or remove the limit".into(),
-            });
+            let message = format!("must be from 1 to {} calls, found `{count}`", Self::MAX_COUNT);
+            let invalid = Invalid::new(message, "write another number, or remove the limit");
+            return Err(invalid.with_code(Code::OutOfRange));
         }
         let per = match per.trim() {
             "second" => Duration::from_secs(1),
@@ -92,11 +89,8 @@ impl CallsPer {
         };
         if per.is_zero() || per > Self::MAX_LENGTH {
             let help = format!("write a shorter time: `{count} per second`, `{count} per day`");
-            return Err(UnitError {
-                code: Code::OutOfRange,
-                message: format!("must have a time from 1 ms to 1 day, found `{text}`"),
-                help,
-            });
+            let message = format!("must have a time from 1 ms to 1 day, found `{text}`");
+            return Err(Invalid::new(message, help).with_code(Code::OutOfRange));
         }
         Ok(Self { count, per })
     }
@@ -108,8 +102,8 @@ impl Setting for CallsPer {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         // A bare number is read too, so that the message can say what is missing.
         let text = value.node.scalar().unwrap_or_else(|| value.node.found());
-        Self::parse(&text).or_else(|UnitError { code, message, help }| {
-            value.reject(Invalid::new(format!("{} {message}", value.name), help).with_code(code))
+        Self::parse(&text).or_else(|invalid| {
+            value.reject(Invalid { message: format!("{} {}", value.name, invalid.message), ..invalid })
         })
     }
 }
@@ -477,9 +471,9 @@ mod tests {
         for text in ["100", "100/s", "100 per", "ten per second", "100 per fortnight", "1.5 per second"] {
             let error = CallsPer::parse(text).unwrap_err();
             assert!(error.message.contains(&format!("found `{text}`")), "{error:?}");
-            assert!(error.help.starts_with("write `"), "{error:?}");
+            assert!(error.help.as_ref().unwrap().starts_with("write `"), "{error:?}");
         }
-        assert!(CallsPer::parse("100/s").unwrap_err().help.contains("`100 per second`"));
+        assert!(CallsPer::parse("100/s").unwrap_err().help.unwrap().contains("`100 per second`"));
         for text in ["0 per second", "1000001 per second", "1 per 0s", "1 per 25h"] {
             CallsPer::parse(text).unwrap_err();
         }

@@ -9,7 +9,11 @@ use std::{ops::Range, sync::LazyLock};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use regex::{Captures, Regex};
 
-use super::secret::{is_only_references, is_secret_name};
+use super::{
+    fixed_regex,
+    secret::{is_only_references, is_secret_name},
+    source::char_boundary_before,
+};
 
 /// Pattern of private keys, also of truncated ones.
 pub(crate) const PRIVATE_KEYS: &str =
@@ -31,9 +35,7 @@ pub(crate) const FORMS: &str = concat!(
     r"|[rs]k_(?:live|test)_[0-9A-Za-z_]{8,})",
 );
 
-static FORMS_REGEX: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(&[PRIVATE_KEYS, "|", FORMS].concat()).expect("the pattern is fixed and tested")
-});
+static FORMS_REGEX: LazyLock<Regex> = LazyLock::new(|| fixed_regex(&[PRIVATE_KEYS, "|", FORMS].concat()));
 
 /// Byte ranges of all credentials in a text of the configuration, in order and without overlap.
 pub(crate) fn credentials_in(text: &str) -> Vec<Range<usize>> {
@@ -48,7 +50,7 @@ pub(crate) fn credentials_in(text: &str) -> Vec<Range<usize>> {
 /// Joins overlapping ranges, in order.
 pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| (range.start, range.end));
-    let mut all: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    let mut all: Vec<Range<usize>> = Vec::new();
     for range in ranges {
         match all.last_mut() {
             Some(last) if range.start < last.end => last.end = last.end.max(range.end),
@@ -60,7 +62,7 @@ pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
 
 /// Replaces these ranges of a text, which are in order and do not overlap.
 pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> String {
-    let (mut out, mut done) = (String::with_capacity(text.len()), 0);
+    let (mut out, mut done) = (String::new(), 0);
     for range in ranges {
         out.push_str(&text[done..range.start]);
         out.push_str(mask);
@@ -80,8 +82,7 @@ pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
 pub(crate) fn has_private_key(text: &str) -> bool {
     /// Base64 or headers after the marker. A message about the marker or a pattern for keys has neither.
     const BEGINNING: &str = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[0-9A-Za-z+/=:,\-\s\\]{16,}";
-    static KEY: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(BEGINNING).expect("the pattern is fixed and tested"));
+    static KEY: LazyLock<Regex> = LazyLock::new(|| fixed_regex(BEGINNING));
     text.contains("PRIVATE KEY-----") && KEY.is_match(text)
 }
 
@@ -133,10 +134,9 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     for (at, _) in text.match_indices("://") {
         let start = at + 3;
-        let url = beginning(&text[start..]);
-        let url =
-            &url[..url.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'')).unwrap_or(url.len())];
-        let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
+        let url = beginning(&text[start..]).split(is_end).next().unwrap_or_default();
+        let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
         let user_end = authority.rfind('@').or_else(|| {
             // A password with an unencoded `/`: the text after the colon is no port.
             let (host, port) = authority.split_once(':')?;
@@ -152,19 +152,16 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
 
 /// Values of query parameters with secret names.
 fn in_queries(text: &str) -> Vec<Range<usize>> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.[]%".contains(c);
+    static PARAMETER: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"[?&]([0-9A-Za-z\-_.\[\]%]*)="));
     let mut ranges: Vec<Range<usize>> = Vec::new();
-    for (at, _) in text.match_indices(['?', '&']) {
-        let parameter = &text[at + 1..];
-        let name = &parameter[..parameter.find(|c| !is_name(c)).unwrap_or(parameter.len())];
-        let Some(value) = parameter[name.len()..].strip_prefix('=') else { continue };
-        let start = text.len() - value.len();
+    for found in PARAMETER.captures_iter(text) {
+        let start = found.get_match().end();
         let is_found = ranges.last().is_some_and(|last| start < last.end);
         // A brace begins an argument or a template.
-        if is_found || !is_secret_name(name) || value.starts_with('{') {
+        if is_found || !is_secret_name(&found[1]) || text[start..].starts_with('{') {
             continue;
         }
-        let value = unquoted(value, |c| matches!(c, '&' | '#'));
+        let value = unquoted(&text[start..], |c| matches!(c, '&' | '#'));
         if !is_only_references(value) {
             ranges.push(start..start + value.len());
         }
@@ -174,12 +171,7 @@ fn in_queries(text: &str) -> Vec<Range<usize>> {
 
 /// The first bytes of a text: a search for each of many matches up to the end would take quadratic time.
 fn beginning(text: &str) -> &str {
-    const MAX_BYTES: usize = 1024;
-    let mut end = text.len().min(MAX_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..char_boundary_before(text, 1024)]
 }
 
 /// Value at the beginning of a text: with the quote before it, or like [`unquoted`].
@@ -219,8 +211,7 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
     );
     /// Beginnings of values that are a template, a pattern or an expression.
     const NO_LITERAL: [char; 13] = ['{', '(', '[', '<', '\\', '.', '*', '^', '|', '=', '~', '$', '…'];
-    static PAIRS: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(PAIR).expect("the pattern is fixed and tested"));
+    static PAIRS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PAIR));
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for found in PAIRS.captures_iter(text) {
         let Some(name) = found.name("name").or_else(|| found.name("after")) else { continue };
@@ -269,8 +260,7 @@ fn in_addresses(text: &str) -> Vec<Range<usize>> {
         "acct", "author", "bcc", "cc", "contact", "email", "from", "mail", "mailto", "owner", "sip", "sips",
         "to", "xmpp",
     ];
-    static ADDRESSES: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(ADDRESS).expect("the pattern is fixed and tested"));
+    static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| fixed_regex(ADDRESS));
     let is_user = |user: &str| !NO_USERS.iter().any(|name| name.eq_ignore_ascii_case(user));
     ADDRESSES
         .captures_iter(text)

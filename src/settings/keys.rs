@@ -140,11 +140,7 @@ impl KeyTable {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&'static KeySpec> {
-        // Called for every key of a file, so it does not box an iterator as `keys` does.
-        self.rows.iter().find_map(|row| match row {
-            Row::Key(key) => (key.name == name).then_some(key),
-            Row::Part(part) => part().get(name),
-        })
+        self.keys().find(|key| key.name == name)
     }
 }
 
@@ -211,10 +207,8 @@ impl fmt::Display for ValueKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text => formatter.write_str("string"),
-            Self::Word(words) => {
-                let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
-                formatter.write_str(&words.join(", "))
-            }
+            Self::Word(words) => formatter
+                .write_str(&words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
             Self::Boolean => formatter.write_str("`true`, `false`"),
             Self::FieldType => formatter.write_str("type of a field"),
             Self::Duration(least, most) => {
@@ -237,16 +231,12 @@ impl fmt::Display for ValueKind {
             },
             Self::Section(table) => {
                 let table = table();
-                if let Some(kind) = table.short_kind() {
-                    write!(formatter, "{kind}; or ")?;
-                }
-                write!(formatter, "map of {}", table.section)?;
-                let nothing = matches!(table.short_form, ShortForm::Null);
-                formatter.write_str(if nothing { "; or null" } else { "" })
+                let short = table.short_kind().map(|kind| format!("{kind}; or ")).unwrap_or_default();
+                let null = if matches!(table.short_form, ShortForm::Null) { "; or null" } else { "" };
+                write!(formatter, "{short}map of {}{null}", table.section)
             }
             Self::Either(kinds) => {
-                let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
-                formatter.write_str(&kinds.join("; or "))
+                formatter.write_str(&kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join("; or "))
             }
             Self::JsonSchema => formatter.write_str("JSON Schema"),
             Self::Anything => formatter.write_str("any value"),

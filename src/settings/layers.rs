@@ -1,12 +1,11 @@
 //! Layers of process settings: environment variables override the file, and flags override both.
 //!
-//! The crate `config` merges the layers. It merges the origins of the values, such as `environment variable
-//! GLOSSATOR__SERVER__LISTEN`, and the origin then identifies the value. So one parser handles all layers,
-//! and each problem names the file and line, the variable or the flag.
+//! The crate `config` merges the layers. It merges paths, not values, and the path then identifies the value.
+//! So one parser handles all layers, and each problem names the file and line, the variable or the flag.
 
 use std::collections::HashMap;
 
-use config::{Config, ConfigError, Map, Source, Value, ValueKind as Merged};
+use config::{Config, ConfigError, Value, ValueKind as Merged};
 
 use super::{
     code::Code,
@@ -34,25 +33,23 @@ pub struct Flag {
 }
 
 /// Environment variables and flags, registered among the files so that problems can name them.
-pub(crate) struct ExternalSettings {
-    variables: Vec<(String, SourceSpan)>,
-    flags: Vec<(String, SourceSpan)>,
-}
+///
+/// A variable has its own name here, and a flag that of its setting.
+pub(crate) struct ExternalSettings(Vec<(String, SourceSpan)>);
 
 impl ExternalSettings {
     /// Registers variables and flags among the files. An empty variable is ignored, because container tools
     /// set a variable without a value to the empty string.
     pub(crate) fn register(files: &mut Files, environment: &Environment, flags: &[Flag]) -> Self {
-        let settings =
-            environment.iter().filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty());
-        let variables = settings
-            .map(|(name, value)| (name.to_owned(), files.add_external(name, value, Origin::Variable)))
-            .collect();
-        let flags = flags
-            .iter()
-            .map(|flag| (flag.setting.clone(), files.add_external(&flag.name, &flag.value, Origin::Flag)))
-            .collect();
-        Self { variables, flags }
+        let mut external = Vec::new();
+        let is_setting = |(name, value): &(&str, &str)| name.starts_with(PREFIX) && !value.is_empty();
+        for (name, value) in environment.iter().filter(is_setting) {
+            external.push((name.to_owned(), files.add_external(name, value, Origin::Variable)));
+        }
+        for Flag { name, setting, value } in flags {
+            external.push((setting.clone(), files.add_external(name, value, Origin::Flag)));
+        }
+        Self(external)
     }
 }
 
@@ -61,22 +58,17 @@ pub(crate) fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.to_ascii_uppercase().replace('.', "__"))
 }
 
-/// Path and kind of one process setting.
-struct ProcessSetting {
-    path: String,
-    kind: ValueKind,
-}
-
-/// Lists all process settings of the sections, with the path of each, nested sections included.
-fn settings_of(tables: &[&'static KeyTable]) -> Vec<ProcessSetting> {
-    fn add(table: &'static KeyTable, path: &str, found: &mut Vec<ProcessSetting>) {
+/// Lists all process settings of the sections by their paths, with the kind of each, nested sections
+/// included.
+fn settings_of(tables: &[&'static KeyTable]) -> Vec<(String, ValueKind)> {
+    fn add(table: &'static KeyTable, path: &str, found: &mut Vec<(String, ValueKind)>) {
         for key in table.keys().filter(|key| key.takes_effect.is_some()) {
             let path = format!("{path}.{}", key.name);
             match key.kind {
                 ValueKind::Section(table) => add(table(), &path, found),
                 // A variable or flag is one string, which cannot be a map.
                 ValueKind::Map(_) | ValueKind::OneOrMore(ValueKind::Section(_)) => {}
-                kind => found.push(ProcessSetting { path, kind }),
+                kind => found.push((path, kind)),
             }
         }
     }
@@ -97,65 +89,64 @@ pub(crate) fn merge(
 ) -> Node {
     let settings = settings_of(tables);
     report_unknown_variables(report, environment, &settings, external, renamed);
-    let mut layers = Layers::default();
-    let is_process = |entry: &Entry| tables.iter().any(|table| table.id == entry.key.text);
     let Kind::Map(entries) = &mut root.kind else { return root };
-    // Expand the short form of a section to a map, so that the other layers can add keys.
-    for entry in entries.iter_mut() {
+    // A section that is not a map is reported by its parser.
+    let (mut sections, mut rest) = (Vec::new(), Vec::new());
+    for mut entry in std::mem::take(entries) {
         let table = tables.iter().find(|table| table.id == entry.key.text);
+        // Expand the short form of a section to a map, so that the other layers can add keys.
         if let (Some(ShortForm::Text(key)), Kind::Text(_)) =
             (table.map(|table| table.short_form), &entry.value.kind)
         {
             let inside = Entry::new(key, entry.value.clone(), entry.key.span);
             entry.value = Node::new(Kind::Map(vec![inside]), entry.value.span);
         }
+        let is_process = table.is_some() && entry.value.as_map().is_some();
+        if is_process { sections.push(entry) } else { rest.push(entry) }
     }
-    // A section that is not a map is reported by its parser.
-    let (sections, rest): (Vec<_>, Vec<_>) = std::mem::take(entries)
-        .into_iter()
-        .partition(|entry| is_process(entry) && entry.value.as_map().is_some());
-    *entries = rest;
-    let file = layers.file_layer(report, &sections);
-    let variables =
-        layers.external_layer(report, &settings, &external.variables, "environment variable", variable);
-    let flags = layers.external_layer(report, &settings, &external.flags, "flag", str::to_owned);
-    let merged = Config::builder().add_source(file).add_source(variables).add_source(flags).build();
-    match merged {
+    let mut outside = HashMap::new();
+    for (name, span) in &external.0 {
+        if let Some((path, kind)) = settings.iter().find(|(path, _)| path == name || variable(path) == *name)
+        {
+            let node = node_of(report.files().text(*span), *kind, *span);
+            let key = path.rsplit('.').next().unwrap_or_default();
+            // A flag overrides the variable of the same setting.
+            outside.insert(path.as_str(), Entry::new(key, node, *span));
+        }
+    }
+    match merged(&sections, &outside) {
         Ok(config) => {
-            let found = layers.tree(&config.cache, root.span);
+            let found = entries_of(&config.cache, &sections, &outside, root.span);
             // A section that is not a map in the file is kept, so that its parser reports it.
-            let is_new = |entry: &Entry| !entries.iter().any(|known| known.key.text == entry.key.text);
+            let is_new = |entry: &Entry| !rest.iter().any(|known| known.key.text == entry.key.text);
             let new: Vec<_> = found.into_iter().filter(is_new).collect();
-            entries.extend(new);
+            rest.extend(new);
         }
         Err(error) => {
             report.add(Problem::without_span(Code::UnmergedSettings, "settings", error.to_string(), None))
         }
     }
+    *entries = rest;
     root
 }
 
 fn report_unknown_variables(
     report: &Report<'_>,
     environment: &Environment,
-    settings: &[ProcessSetting],
+    settings: &[(String, ValueKind)],
     external: &ExternalSettings,
     renamed: fn(&str) -> Option<(String, String)>,
 ) {
-    let known: Vec<String> = settings.iter().map(|setting| variable(&setting.path)).collect();
-    let without_pairs = |name: &str| name.replace("__", "_");
+    let known: Vec<String> = settings.iter().map(|(path, _)| variable(path)).collect();
     for (name, _) in environment.iter().filter(|(name, _)| !name.starts_with(PREFIX)) {
-        if let Some(meant) = known.iter().find(|known| without_pairs(known) == *name) {
+        if let Some(meant) = known.iter().find(|known| known.replace("__", "_") == *name) {
+            let message = "this variable has no effect";
             let help = format!("write `{meant}`, with two underscores as the separator");
-            report.add(Problem::without_span(
-                Code::UnknownVariable,
-                name,
-                "this variable has no effect",
-                Some(help),
-            ));
+            report.add(Problem::without_span(Code::UnknownVariable, name, message, Some(help)));
         }
     }
-    for (name, _) in external.variables.iter().filter(|(name, _)| !known.contains(name)) {
+    let is_unknown = |name: &String| name.starts_with(PREFIX) && !known.contains(name);
+    for (name, _) in external.0.iter().filter(|(name, _)| is_unknown(name)) {
         let (code, message, help) = match renamed(name) {
             Some((message, help)) => (Code::RenamedKey, message, Some(help)),
             None => (
@@ -168,94 +159,52 @@ fn report_unknown_variables(
     }
 }
 
-/// Values of all layers by origin; `config` merges only the origins.
-#[derive(Default)]
-struct Layers {
-    by_origin: HashMap<String, Entry>,
-    /// Spans of the keys and values of the file's maps, by path.
-    maps: HashMap<String, (SourceSpan, SourceSpan)>,
+/// Merges the sections of the file with the settings from outside, by path. A value from outside has its path
+/// as its origin.
+fn merged(sections: &[Entry], outside: &HashMap<&str, Entry>) -> Result<Config, ConfigError> {
+    let mut layers = Config::builder();
+    for section in sections {
+        layers = layers.set_default(&section.key.text, layer_of(&section.value))?;
+    }
+    for path in outside.keys() {
+        let origin = (*path).to_owned();
+        layers = layers.set_override(path, Value::new(Some(&origin), Merged::Nil))?;
+    }
+    layers.build()
 }
 
-/// One layer: values by the path of the setting.
-#[derive(Debug, Clone)]
-struct Layer(Vec<(String, Value)>);
-
-impl Source for Layer {
-    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn collect(&self) -> Result<Map<String, Value>, ConfigError> {
-        Ok(self.0.iter().cloned().collect())
-    }
+/// Converts a value of the file for `config`: a map becomes a table that is merged key by key, any other value
+/// is replaced as a whole.
+fn layer_of(node: &Node) -> Value {
+    let member = |entry: &Entry| (entry.key.text.clone(), layer_of(&entry.value));
+    let table = non_empty_map(node).map(|entries| Merged::Table(entries.iter().map(member).collect()));
+    Value::new(None, table.unwrap_or(Merged::Nil))
 }
 
-impl Layers {
-    fn register(&mut self, origin: String, entry: Entry) -> Value {
-        let value = Value::new(Some(&origin), Merged::Nil);
-        self.by_origin.insert(origin, entry);
-        value
-    }
+fn non_empty_map(node: &Node) -> Option<&[Entry]> {
+    node.as_map().filter(|entries| !entries.is_empty())
+}
 
-    fn file_layer(&mut self, report: &Report<'_>, sections: &[Entry]) -> Layer {
-        Layer(sections.iter().map(|entry| (entry.key.text.clone(), self.value(report, "", entry))).collect())
-    }
-
-    /// Converts an entry for `config`: a map becomes a table that is merged key by key, any other value is
-    /// replaced as a whole.
-    fn value(&mut self, report: &Report<'_>, path: &str, entry: &Entry) -> Value {
-        let path = format!("{path}.{}", entry.key.text);
-        let Some(entries) = entry.value.as_map().filter(|entries| !entries.is_empty()) else {
-            return self.register(format!("{} {path}", report.file_and_line(entry.key.span)), entry.clone());
-        };
-        let table: Map<_, _> =
-            entries.iter().map(|entry| (entry.key.text.clone(), self.value(report, &path, entry))).collect();
-        self.maps.insert(path, (entry.key.span, entry.value.span));
-        Value::new(None, Merged::Table(table))
-    }
-
-    fn external_layer(
-        &mut self,
-        report: &Report<'_>,
-        settings: &[ProcessSetting],
-        external: &[(String, SourceSpan)],
-        origin: &str,
-        name_of: fn(&str) -> String,
-    ) -> Layer {
-        let known = external.iter().filter_map(|(name, span)| {
-            let setting = settings.iter().find(|setting| name_of(&setting.path) == *name)?;
-            let node = node_of(report.files().text(*span), setting.kind, *span);
-            let key = setting.path.rsplit('.').next().unwrap_or_default();
-            Some((
-                setting.path.clone(),
-                self.register(format!("{origin} {name}"), Entry::new(key, node, *span)),
-            ))
-        });
-        Layer(known.collect())
-    }
-
-    /// Converts a merged table to entries in the order of the file; entries from other layers come last.
-    fn tree(&self, table: &Value, span: SourceSpan) -> Vec<Entry> {
-        self.entries(table, "", span)
-    }
-
-    fn entries(&self, table: &Value, path: &str, span: SourceSpan) -> Vec<Entry> {
-        let Merged::Table(members) = &table.kind else { return Vec::new() };
-        let mut entries: Vec<Entry> = members
-            .iter()
-            .filter_map(|(name, value)| {
-                if let Some(origin) = value.origin() {
-                    return self.by_origin.get(origin).cloned();
-                }
-                let path = format!("{path}.{name}");
-                let (key, span) = self.maps.get(&path).copied().unwrap_or((span, span));
-                let inside = self.entries(value, &path, span);
-                Some(Entry::new(name, Node::new(Kind::Map(inside), span), key))
-            })
-            .collect();
-        entries.sort_by_key(|entry| (entry.key.span.file, entry.key.span.start));
-        entries
-    }
+/// Converts a merged table to entries in the order of the file; entries from other layers come last. `file` is
+/// the same map in the file, and `span` the place of a map that the file does not have.
+fn entries_of(table: &Value, file: &[Entry], outside: &HashMap<&str, Entry>, span: SourceSpan) -> Vec<Entry> {
+    let Merged::Table(members) = &table.kind else { return Vec::new() };
+    let entry = |(name, value): (&String, &Value)| {
+        let own = file.iter().find(|entry| entry.key.text == *name);
+        if let Some(origin) = value.origin() {
+            return outside.get(origin).cloned();
+        }
+        if !matches!(value.kind, Merged::Table(_)) {
+            return own.cloned();
+        }
+        let own = own.and_then(|own| Some((own, non_empty_map(&own.value)?)));
+        let (key, span) = own.map_or((span, span), |(own, _)| (own.key.span, own.value.span));
+        let inside = entries_of(value, own.map_or(&[], |(_, entries)| entries), outside, span);
+        Some(Entry::new(name, Node::new(Kind::Map(inside), span), key))
+    };
+    let mut entries: Vec<Entry> = members.iter().filter_map(entry).collect();
+    entries.sort_by_key(|entry| (entry.key.span.file, entry.key.span.start));
+    entries
 }
 
 /// Converts a string from a variable, a flag or an expansion to the kind of value that its key accepts. The

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 ///
 /// `Display` formats it for people, `Serialize` for programs. It contains no secrets: in the excerpt, values
 /// of keys such as `authorization` and `password` are masked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Error, warning or note; only an error prevents the configuration from loading.
     pub severity: Severity,
@@ -31,11 +31,13 @@ pub struct Problem {
     pub message: String,
     /// Suggested fix.
     pub help: Option<String>,
+    #[serde(skip)]
     excerpt: Option<Excerpt>,
 }
 
 /// Severity of a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The configuration is rejected.
     Error,
@@ -49,7 +51,7 @@ pub enum Severity {
 const MASK: &str = "*****";
 
 /// All problems of a configuration, in the order of the files. Never empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problems(Vec<Problem>);
 
 /// Line of a problem with terminal control characters escaped, and the position of the carets.
@@ -158,20 +160,6 @@ const YELLOW: &str = "1;33";
 const BLUE: &str = "1;34";
 const CYAN: &str = "36";
 
-impl Serialize for Problem {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Problem", 7)?;
-        out.serialize_field("severity", &self.severity.to_string())?;
-        out.serialize_field("code", &self.code)?;
-        out.serialize_field("file", &self.file)?;
-        out.serialize_field("line", &self.line)?;
-        out.serialize_field("column", &self.column)?;
-        out.serialize_field("message", &self.message)?;
-        out.serialize_field("help", &self.help)?;
-        out.end()
-    }
-}
-
 impl Problems {
     /// Maximum number of reported problems; beyond it, most follow from the same mistake.
     pub const MAX_REPORTED: usize = 500;
@@ -181,12 +169,8 @@ impl Problems {
         if list.is_empty() {
             // A parser that rejects a value reports a problem. If one fails to, the error must still have a
             // message.
-            list.push(Problem::without_span(
-                Code::UnreadableFile,
-                "configuration",
-                "the configuration was rejected without a message, which is a bug in glossator",
-                None,
-            ));
+            let message = "the configuration was rejected without a message, which is a bug in glossator";
+            list.push(Problem::without_span(Code::UnreadableFile, "configuration", message, None));
         }
         Self(list)
     }
@@ -199,23 +183,14 @@ impl Problems {
 
 /// Sorts by file and position, with problems without a position first, and removes duplicates.
 pub(crate) fn sort(list: &mut Vec<Problem>) {
-    list.sort_by(|left, right| {
-        (&left.file, left.line, left.column, left.severity).cmp(&(
-            &right.file,
-            right.line,
-            right.column,
-            right.severity,
-        ))
-    });
+    list.sort_by_cached_key(|problem| (problem.file.clone(), problem.line, problem.column, problem.severity));
     list.dedup();
 }
 
 impl fmt::Display for Problems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
-            if index > 0 {
-                formatter.write_str("\n\n")?;
-            }
+            formatter.write_str(if index > 0 { "\n\n" } else { "" })?;
             problem.fmt(formatter)?;
         }
         Ok(())
@@ -223,19 +198,6 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
-
-impl Serialize for Problems {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-/// One character of the line as displayed: byte offset, text and width in terminal cells.
-struct DisplayedCharacter {
-    at: usize,
-    shown: String,
-    cells: usize,
-}
 
 impl Excerpt {
     /// Longer lines are truncated around the caret.
@@ -245,64 +207,45 @@ impl Excerpt {
 
     fn new(files: &Files, span: SourceSpan) -> Self {
         let line = files.line(span);
-        let (start, end) = (span.start.clamp(line.start, line.end), span.end.clamp(line.start, line.end));
-        let characters = displayed_characters(files.text(span), line.clone(), &files.masked(span, line));
-        let mut cut = 0;
-        let total: usize = characters.iter().map(|character| character.cells).sum();
+        let (text, masked) = (files.text(span), files.masked(span, line.clone()));
+        // Characters as displayed, with their byte offsets and widths in terminal cells.
+        let mut characters: Vec<(usize, String, usize)> = Vec::new();
+        let mut last_mask = None;
+        for (at, character) in text[line.clone()].char_indices().map(|(at, c)| (at + line.start, c)) {
+            let mask = masked.iter().position(|range| range.contains(&at));
+            let (shown, cells) = match mask {
+                // One mask for the whole secret, so that its length is not visible.
+                Some(_) if mask == last_mask => (String::new(), 0),
+                Some(_) => (MASK.to_owned(), MASK.len()),
+                None => displayed(character),
+            };
+            last_mask = mask;
+            characters.push((at, shown, cells));
+        }
         let cells_to = |offset: usize| -> usize {
-            characters
-                .iter()
-                .take_while(|character| character.at < offset)
-                .map(|character| character.cells)
-                .sum()
+            characters.iter().take_while(|(at, ..)| *at < offset).map(|(.., cells)| cells).sum()
         };
-        let (caret, caret_end) = (cells_to(start), cells_to(end));
-        let too_long = total > Self::MAX_CELLS;
-        if too_long {
-            cut = caret.saturating_sub(Self::CELLS_BEFORE);
-        }
-        let (mut text, mut cell, mut caret_cell) = (String::new(), 0, caret - cut);
-        if cut > 0 {
-            text.push('…');
-            caret_cell += 1;
-        }
-        for character in &characters {
-            if cell >= cut && cell < cut + Self::MAX_CELLS {
-                text.push_str(&character.shown);
+        let [caret, caret_end] =
+            [span.start, span.end].map(|offset| cells_to(offset.clamp(line.start, line.end)));
+        let total = cells_to(usize::MAX);
+        let cut = if total > Self::MAX_CELLS { caret.saturating_sub(Self::CELLS_BEFORE) } else { 0 };
+        let (mut excerpt, mut cell) = (if cut > 0 { "…".to_owned() } else { String::new() }, 0);
+        for (_, shown, cells) in &characters {
+            if (cut..cut + Self::MAX_CELLS).contains(&cell) {
+                excerpt.push_str(shown);
             }
-            cell += character.cells;
+            cell += cells;
         }
-        if too_long && cut + Self::MAX_CELLS < total {
-            text.push('…');
+        if cut + Self::MAX_CELLS < total {
+            excerpt.push('…');
         }
         let most = Self::MAX_CELLS.saturating_sub(caret - cut).max(1);
         Self {
-            text: text.trim_end().to_owned(),
-            caret_cell,
+            text: excerpt.trim_end().to_owned(),
+            caret_cell: caret - cut + usize::from(cut > 0),
             caret_width: caret_end.saturating_sub(caret).clamp(1, most),
         }
     }
-}
-
-fn displayed_characters(
-    text: &str,
-    line: std::ops::Range<usize>,
-    masked: &[std::ops::Range<usize>],
-) -> Vec<DisplayedCharacter> {
-    let mut characters = Vec::new();
-    let mut last_mask = None;
-    for (at, character) in text[line.clone()].char_indices().map(|(at, c)| (at + line.start, c)) {
-        let mask = masked.iter().position(|range| range.contains(&at));
-        let (shown, cells) = match mask {
-            // One mask for the whole secret, so that its length is not visible.
-            Some(_) if mask == last_mask => (String::new(), 0),
-            Some(_) => (MASK.to_owned(), MASK.len()),
-            None => displayed(character),
-        };
-        last_mask = mask;
-        characters.push(DisplayedCharacter { at, shown, cells });
-    }
-    characters
 }
 
 /// Escapes a character for a terminal; returns the text and its width in cells.
@@ -332,7 +275,7 @@ fn shown_text(message: &str) -> String {
 
 /// Escapes terminal control characters in a message; line breaks and tabs become spaces.
 fn escape_controls(message: &str) -> String {
-    let mut out = String::with_capacity(message.len());
+    let mut out = String::new();
     for character in message.chars() {
         match character {
             '\n' | '\r' | '\t' => out.push(' '),

@@ -12,13 +12,21 @@ use std::{
 use super::{
     code::{Code, CodedSpan},
     problem::{self, Problem, Problems, Severity},
-    source::{Files, SourceSpan},
+    source::{Files, Origin, SourceSpan},
     tree::{Kind, Node, Style},
 };
 
 /// Collector of problems, with data shared by the parsers of one run.
 pub(crate) struct Report<'f> {
     files: &'f Files,
+    /// Returns whether parsing is cancelled.
+    is_cancelled: Option<&'f dyn Fn() -> bool>,
+    found: Found,
+}
+
+/// Everything that the parsers of one run report.
+#[derive(Default)]
+struct Found {
     problems: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
     context: RefCell<Option<ProblemContext>>,
@@ -27,8 +35,6 @@ pub(crate) struct Report<'f> {
     reported: RefCell<HashSet<(usize, usize, String)>>,
     /// Caches of compiled values, one for each type.
     caches: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
-    /// Returns whether parsing is cancelled.
-    is_cancelled: Option<&'f dyn Fn() -> bool>,
     /// Files that the configuration refers to.
     named_files: RefCell<BTreeSet<PathBuf>>,
     /// Expiry of each parsed certificate, by the span of its setting.
@@ -49,17 +55,7 @@ pub(crate) struct Help(Option<String>);
 
 impl<'f> Report<'f> {
     pub(crate) fn new(files: &'f Files) -> Self {
-        Self {
-            files,
-            problems: RefCell::default(),
-            errors: Cell::default(),
-            context: RefCell::default(),
-            reported: RefCell::default(),
-            caches: RefCell::default(),
-            is_cancelled: None,
-            named_files: RefCell::default(),
-            certificates: RefCell::default(),
-        }
+        Self { files, is_cancelled: None, found: Found::default() }
     }
 
     /// Stops parsing early once `is_cancelled` returns `true`.
@@ -71,12 +67,8 @@ impl<'f> Report<'f> {
     pub(crate) fn is_cancelled(&self) -> bool {
         let is_cancelled = self.is_cancelled.is_some_and(|is_cancelled| is_cancelled());
         if is_cancelled && self.errors() == 0 {
-            self.add(Problem::without_span(
-                Code::Cancelled,
-                "configuration",
-                "the check was stopped before the end, because it took too long",
-                None,
-            ));
+            let message = "the check was stopped before the end, because it took too long";
+            self.add(Problem::without_span(Code::Cancelled, "configuration", message, None));
         }
         is_cancelled
     }
@@ -109,25 +101,25 @@ impl<'f> Report<'f> {
 
     /// Cache for values of one type in this run, such as compiled patterns.
     pub(crate) fn cache<T: Default + 'static>(&self) -> Rc<T> {
-        let mut caches = self.caches.borrow_mut();
+        let mut caches = self.found.caches.borrow_mut();
         let cache = caches.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
         Rc::clone(cache).downcast().unwrap_or_default()
     }
 
     /// Records a file that the configuration refers to, whether or not it can be read.
     pub(crate) fn add_named_file(&self, path: &Path) {
-        self.named_files.borrow_mut().insert(path.to_owned());
+        self.found.named_files.borrow_mut().insert(path.to_owned());
     }
 
     /// All files that the configuration refers to.
     pub(crate) fn named_files(&self) -> Vec<PathBuf> {
-        self.named_files.borrow().iter().cloned().collect()
+        self.found.named_files.borrow().iter().cloned().collect()
     }
 
     /// Records the expiry of the certificate at `span`, or in the file that is named there. Ignores repeated
     /// calls for one span.
     pub(crate) fn add_certificate(&self, span: SourceSpan, expiry: SystemTime) {
-        let mut certificates = self.certificates.borrow_mut();
+        let mut certificates = self.found.certificates.borrow_mut();
         if certificates.iter().all(|(known, _)| *known != span) {
             certificates.push((span, expiry));
         }
@@ -135,7 +127,7 @@ impl<'f> Report<'f> {
 
     /// Expiry of each parsed certificate, by the span of its setting.
     pub(crate) fn certificates(&self) -> Vec<(SourceSpan, SystemTime)> {
-        self.certificates.borrow().clone()
+        self.found.certificates.borrow().clone()
     }
 
     pub(crate) fn files(&self) -> &'f Files {
@@ -144,38 +136,33 @@ impl<'f> Report<'f> {
 
     /// Parses with a context that problems mention.
     pub(crate) fn in_context<T>(&self, context: Option<ProblemContext>, read: impl FnOnce() -> T) -> T {
-        let before = self.context.replace(context);
+        let before = self.found.context.replace(context);
         let found = read();
-        self.context.replace(before);
+        self.found.context.replace(before);
         found
     }
 
     /// Span and message of a problem in the current context; `None` if the same problem has been reported in
     /// another context.
     fn message_in_context(&self, span: SourceSpan, message: String) -> Option<(SourceSpan, String)> {
-        let context = self.context.borrow();
+        let context = self.found.context.borrow();
         let Some(context) = context.as_ref() else { return Some((span, message)) };
         // A built-in preset has no mistakes: the cause is in the arguments that the operator's file passes to
         // it.
-        let span = if self.files.is_built_in(span) { context.at } else { span };
+        let is_built_in = self.files.origin(span) == Origin::BuiltIn;
+        let span = if is_built_in { context.at } else { span };
         let in_context = format!("{message} ({})", context.text);
-        self.reported.borrow_mut().insert((span.file, span.start, message)).then_some((span, in_context))
+        self.found
+            .reported
+            .borrow_mut()
+            .insert((span.file, span.start, message))
+            .then_some((span, in_context))
     }
 
     /// Reports an error, which makes the configuration unusable.
     pub(crate) fn error(&self, at: CodedSpan, message: impl Into<String>, help: impl Into<Help>) {
-        let CodedSpan { code, span } = at;
-        self.errors.set(self.errors.get() + 1);
-        if let Some((span, message)) =
-            self.message_in_context(span, message.into()).filter(|_| self.is_below_limit())
-        {
-            self.problems.borrow_mut().push(Problem::with_span(
-                self.files,
-                code.at_span(span),
-                message,
-                help.into().0,
-            ));
-        }
+        self.found.errors.set(self.found.errors.get() + 1);
+        self.add_at(Severity::Error, at, message.into(), help.into());
     }
 
     /// Reports an error of a value that can't be used, and returns `None` in its place.
@@ -197,30 +184,28 @@ impl<'f> Report<'f> {
 
     /// Reports a warning: the configuration loads, but probably does not do what was intended.
     pub(crate) fn warning(&self, at: CodedSpan, message: impl Into<String>, help: impl Into<Help>) {
-        let CodedSpan { code, span } = at;
-        if let Some((span, message)) =
-            self.message_in_context(span, message.into()).filter(|_| self.is_below_limit())
-        {
-            let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.into().0);
-            problem.severity = Severity::Warning;
-            self.problems.borrow_mut().push(problem);
+        self.add_at(Severity::Warning, at, message.into(), help.into());
+    }
+
+    fn add_at(&self, severity: Severity, CodedSpan { code, span }: CodedSpan, message: String, help: Help) {
+        let Some((span, message)) = self.message_in_context(span, message) else { return };
+        // Limits the output for a file with thousands of problems.
+        if self.found.problems.borrow().len() < Problems::MAX_REPORTED {
+            let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.0);
+            problem.severity = severity;
+            self.found.problems.borrow_mut().push(problem);
         }
     }
 
     /// Reports a problem without a span.
     pub(crate) fn add(&self, problem: Problem) {
-        self.errors.set(self.errors.get() + usize::from(problem.is_error()));
-        self.problems.borrow_mut().push(problem);
-    }
-
-    /// Limits the output for a file with thousands of problems.
-    fn is_below_limit(&self) -> bool {
-        self.problems.borrow().len() < Problems::MAX_REPORTED
+        self.found.errors.set(self.found.errors.get() + usize::from(problem.is_error()));
+        self.found.problems.borrow_mut().push(problem);
     }
 
     /// Number of errors so far.
     pub(crate) fn errors(&self) -> usize {
-        self.errors.get()
+        self.found.errors.get()
     }
 
     /// `file:line` of a span, for messages that refer to a second location.
@@ -230,16 +215,12 @@ impl<'f> Report<'f> {
 
     /// All problems, sorted; if the list was truncated, the last one says so.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
-        let mut problems = self.problems.into_inner();
+        let mut problems = self.found.problems.into_inner();
         problem::sort(&mut problems);
         if problems.len() >= Problems::MAX_REPORTED {
             let message = format!("only the first {} problems are reported", problems.len());
-            problems.push(Problem::without_span(
-                Code::MoreProblems,
-                "configuration",
-                message,
-                Some("fix these first".to_owned()),
-            ));
+            let help = Some("fix these first".to_owned());
+            problems.push(Problem::without_span(Code::MoreProblems, "configuration", message, help));
         }
         problems
     }

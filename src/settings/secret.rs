@@ -7,9 +7,19 @@ use std::{
     io::Read,
     ops::Range,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
-use super::{code::Code, report::Report, source::SourceSpan, suggest};
+use regex::Regex;
+
+use super::{
+    code::Code,
+    fixed_regex,
+    report::Report,
+    section::{Checked, Invalid, ReadContext},
+    source::SourceSpan,
+    suggest,
+};
 
 /// Snapshot of the environment variables that a configuration can refer to.
 #[derive(Clone, Default)]
@@ -79,13 +89,10 @@ const SECRET_LIMIT_BYTES: u64 = 1024 * 1024;
 
 /// Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` is the escape for `${`.
 ///
-/// Returns `None` after reporting a malformed, unset or unreadable reference at `span`.
-pub(crate) fn expand(
-    report: &Report<'_>,
-    environment: &Environment,
-    span: SourceSpan,
-    text: &str,
-) -> Option<Expanded> {
+/// # Errors
+///
+/// If a reference is malformed, unset or unreadable, after reporting that at `span`.
+pub(crate) fn expand(context: ReadContext<'_>, span: SourceSpan, text: &str) -> Checked<Expanded> {
     let (mut out, mut rest, mut external) = (String::new(), text, false);
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
@@ -96,175 +103,138 @@ pub(crate) fn expand(
         }
         out.push_str(&rest[..at]);
         let Some(end) = rest[at..].find('}') else {
-            report.error(
-                Code::InvalidReference.at_span(span),
-                "`${` has no closing `}`",
-                "write `${NAME}`, or `$${` for a literal `${`",
-            );
-            return None;
+            let help = "write `${NAME}`, or `$${` for a literal `${`";
+            let at = Code::InvalidReference.at_span(span);
+            return Err(context.reject_at(at, "`${` has no closing `}`", help));
         };
-        let inside = &rest[at + 2..at + end];
-        out.push_str(&value_of(report, environment, span, inside)?);
+        out.push_str(&value_of(context, span, &rest[at + 2..at + end])?);
         external = true;
         rest = &rest[at + end + 1..];
     }
     out.push_str(rest);
-    Some(Expanded { text: out, external })
+    Ok(Expanded { text: out, external })
 }
 
 /// Like [`expand`], for a value that may also be `file:/path`.
-pub(crate) fn expand_secret(
-    report: &Report<'_>,
-    environment: &Environment,
-    span: SourceSpan,
-    text: &str,
-) -> Option<Expanded> {
-    let Some(path) = text.strip_prefix("file:") else { return expand(report, environment, span, text) };
-    let path = expand(report, environment, span, path)?;
-    Some(Expanded { text: secret_file(report, span, &path.text)?, external: true })
+pub(crate) fn expand_secret(context: ReadContext<'_>, span: SourceSpan, text: &str) -> Checked<Expanded> {
+    let Some(path) = text.strip_prefix("file:") else { return expand(context, span, text) };
+    let path = expand(context, span, path)?;
+    Ok(Expanded { text: secret_file(context, span, &path.text)?, external: true })
 }
 
-/// Path and contents of the file in a value `file:/path`, for owners that reload the file themselves. The
-/// file is not recorded: a change of it does not reload the configuration.
-pub(crate) fn own_file(
-    report: &Report<'_>,
-    environment: &Environment,
-    span: SourceSpan,
-    text: &str,
-) -> Option<(PathBuf, String)> {
-    let path = expand(report, environment, span, text.strip_prefix("file:")?)?;
+/// Path and contents of the file in a value `file:` with this path, for owners that reload the file themselves.
+/// The file is not recorded: a change of it does not reload the configuration.
+pub(crate) fn own_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<(PathBuf, String)> {
+    let path = expand(context, span, path)?;
     let path = path.text.trim();
-    Some((path.into(), contents_of(report, span, path)?))
+    Ok((path.into(), read_file(context, span, path)?))
 }
 
-fn value_of(
-    report: &Report<'_>,
-    environment: &Environment,
-    span: SourceSpan,
-    inside: &str,
-) -> Option<String> {
+fn value_of(context: ReadContext<'_>, span: SourceSpan, inside: &str) -> Checked<String> {
     if let Some(path) = inside.strip_prefix("file:") {
-        return secret_file(report, span, path);
+        return secret_file(context, span, path);
     }
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
     };
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-    if !is_name {
-        report.error(
-            Code::InvalidReference.at_span(span),
-            "`${…}` needs the name of an environment variable: letters, digits and `_`",
-            "write `${NAME}`, `${NAME:-default}`, or `$${` for a literal `${`",
-        );
-        return None;
+    if !is_variable_name(name) {
+        let message = "`${…}` needs the name of an environment variable: letters, digits and `_`";
+        let help = "write `${NAME}`, `${NAME:-default}`, or `$${` for a literal `${`";
+        return Err(context.reject_at(Code::InvalidReference.at_span(span), message, help));
     }
-    match (environment.get(name).filter(|value| !value.is_empty()), default) {
-        (Some(value), _) => Some(value.to_owned()),
-        (None, Some(default)) => Some(default.to_owned()),
-        (None, None) => {
-            let state = if environment.get(name).is_some() { "empty" } else { "not set" };
-            report.error(
-                Code::UnsetVariable.at_span(span),
-                format!("the environment variable `{name}` is {state}"),
-                format!("set it, or add a default: `${{{name}:-value}}`"),
-            );
-            None
-        }
-    }
+    let value = context.environment.get(name).filter(|value| !value.is_empty()).or(default);
+    value.map(str::to_owned).ok_or_else(|| {
+        let state = if context.environment.get(name).is_some() { "empty" } else { "not set" };
+        let message = format!("the environment variable `{name}` is {state}");
+        let help = format!("set it, or add a default: `${{{name}:-value}}`");
+        context.reject_at(Code::UnsetVariable.at_span(span), message, help)
+    })
+}
+
+/// Whether a text can be the name of an environment variable.
+pub(crate) fn is_variable_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.starts_with(|first: char| !first.is_ascii_digit())
 }
 
 /// Warns of a literal credential in the file, which everyone who can read the file can use.
 pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, expanded: &Expanded) {
     if !expanded.external && !expanded.text.is_empty() {
         let message = format!("`{name}` is in plain text in the file, readable by everyone who can read it");
-        report.warning(
-            Code::SecretInFile.at_span(span),
-            message,
-            "refer to an environment variable (`${NAME}`) or a file (`file:/path`)",
-        );
+        let help = "refer to an environment variable (`${NAME}`) or a file (`file:/path`)";
+        report.warning(Code::SecretInFile.at_span(span), message, help);
     }
 }
 
 /// Reads a file with a secret, and records it: a change of it reloads the configuration.
-fn secret_file(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<String> {
+fn secret_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
     let path = path.trim();
     if Path::new(path).is_absolute() {
-        report.add_named_file(Path::new(path));
+        context.report.add_named_file(Path::new(path));
     }
-    contents_of(report, span, path)
+    read_file(context, span, path)
+}
+
+fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
+    contents_of(path).map_err(|Invalid { message, help, .. }| {
+        context.reject_at(Code::UnreadableFile.at_span(span), message, help)
+    })
 }
 
 /// Reads a file without the line break at its end, which editors add.
-fn contents_of(report: &Report<'_>, span: SourceSpan, path: &str) -> Option<String> {
-    let reject = |message: String, help: &str| {
-        report.error(Code::UnreadableFile.at_span(span), message, help);
-        None
-    };
+fn contents_of(path: &str) -> Result<String, Invalid> {
     if !Path::new(path).is_absolute() {
-        return reject(
-            format!("`{path}` is not an absolute path"),
-            "write an absolute path: `file:/run/secrets/token`",
-        );
+        let help = "write an absolute path: `file:/run/secrets/token`";
+        return Err(Invalid::new(format!("`{path}` is not an absolute path"), help));
     }
-    let bytes = match bytes_of(path) {
-        Ok(bytes) => bytes,
-        Err(FileError { message, help }) => return reject(message, help),
-    };
-    let Ok(text) = String::from_utf8(bytes) else {
-        return reject(
+    let text = String::from_utf8(bytes_of(path)?).map_err(|_| {
+        Invalid::new(
             format!("the file `{path}` is not UTF-8 text"),
             "name a file that contains only the value",
-        );
-    };
-    let trimmed =
-        text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
-    if trimmed.is_empty() {
-        return reject(format!("the file `{path}` is empty"), "create the file, or correct the path");
+        )
+    })?;
+    let text = text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text));
+    if text.is_empty() {
+        let message = format!("the file `{path}` is empty");
+        return Err(Invalid::new(message, "create the file, or correct the path"));
     }
-    Some(trimmed.to_owned())
-}
-
-/// Error of reading a file, and a suggested fix.
-pub(crate) struct FileError {
-    pub(crate) message: String,
-    pub(crate) help: &'static str,
+    Ok(text.to_owned())
 }
 
 /// Reads a file of at most [`SECRET_LIMIT_BYTES`].
-pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, FileError> {
+pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, Invalid> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(SECRET_LIMIT_BYTES + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
         let message = format!("the file `{path}` {}", super::source::describe_io_error(&error));
-        return Err(FileError { message, help: "create the file, or correct the path" });
+        return Err(Invalid::new(message, "create the file, or correct the path"));
     }
     if bytes.len() as u64 > SECRET_LIMIT_BYTES {
         let message = format!("the file `{path}` is longer than {SECRET_LIMIT_BYTES} bytes");
-        return Err(FileError { message, help: "name a file that contains only the value" });
+        return Err(Invalid::new(message, "name a file that contains only the value"));
     }
     Ok(bytes)
 }
+
+/// Words that name a credential, alone or as part of a name.
+const NAMES_OF_CREDENTIALS: [&str; 9] = [
+    "authorization",
+    "password",
+    "secret",
+    "token",
+    "apikey",
+    "cookie",
+    "credential",
+    "credentials",
+    "passphrase",
+];
 
 /// Whether the value of a key with this name is probably a credential. The name may be misspelled.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     /// Words that are credentials as the last word of a name, and parts of harmless ones, such as `bypass`.
     const LAST_WORDS: [&str; 3] = ["pass", "pwd", "sig"];
-    const PARTS: [&str; 12] = [
-        "authorization",
-        "bearer",
-        "password",
-        "passwd",
-        "secret",
-        "token",
-        "apikey",
-        "cookie",
-        "credential",
-        "privatekey",
-        "passphrase",
-        "signature",
-    ];
+    const PARTS: [&str; 4] = ["bearer", "passwd", "privatekey", "signature"];
     let last_word = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or(name);
     if LAST_WORDS.iter().any(|word| last_word.eq_ignore_ascii_case(word)) {
         return true;
@@ -275,24 +245,13 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     if matches!(plain.as_str(), "maxtokens" | "authorizationservers") || plain.ends_with("url") {
         return false;
     }
-    PARTS.iter().any(|part| plain.contains(part))
+    PARTS.iter().chain(&NAMES_OF_CREDENTIALS).any(|part| plain.contains(part))
         || ["key", "auth", "assertion"].iter().any(|end| plain.ends_with(end))
         || has_misspelled_secret(name)
 }
 
 /// Whether a word of a name, or two words in a row, is close to one that names a credential.
 fn has_misspelled_secret(name: &str) -> bool {
-    const NAMES: [&str; 9] = [
-        "authorization",
-        "password",
-        "secret",
-        "token",
-        "apikey",
-        "cookie",
-        "credential",
-        "credentials",
-        "passphrase",
-    ];
     /// Words that are as close, and spelled correctly.
     const OTHER_WORDS: [&str; 1] = ["taken"];
     let words = words_of(name);
@@ -303,45 +262,28 @@ fn has_misspelled_secret(name: &str) -> bool {
             // The first letter is rarely wrong: "rookie" is not a misspelled "cookie".
             word.bytes().next() == secret.bytes().next() && suggest::edit_distance(&word, secret) <= most
         };
-        !OTHER_WORDS.contains(&word.as_str()) && NAMES.iter().any(|secret| is_close(secret))
+        !OTHER_WORDS.contains(&word.as_str()) && NAMES_OF_CREDENTIALS.iter().any(|secret| is_close(secret))
     })
 }
 
 /// The words of a name in lower case: `refreshTokn` and `refresh-tokn` have two.
 fn words_of(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut after_lower_case = false;
-    for letter in name.chars() {
-        let starts_word = !letter.is_ascii_alphanumeric() || after_lower_case && letter.is_ascii_uppercase();
-        if starts_word {
-            words.push(String::new());
-        }
-        if let Some(word) = words.last_mut().filter(|_| letter.is_ascii_alphanumeric()) {
-            word.push(letter.to_ascii_lowercase());
-        }
-        after_lower_case = letter.is_ascii_lowercase();
-    }
-    words.retain(|word| !word.is_empty());
-    words
+    static NEXT_WORD: LazyLock<Regex> = LazyLock::new(|| fixed_regex("([a-z])([A-Z])"));
+    let separated = NEXT_WORD.replace_all(name, "$1 $2").to_ascii_lowercase();
+    let words = separated.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 /// Whether a value contains no secret: only references to variables and files, and an authentication scheme
 /// before them.
 pub(crate) fn is_only_references(value: &str) -> bool {
+    static REFERENCE: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\$\{[^}]*\}"));
     if value.starts_with("file:") {
         return true;
     }
-    let (mut rest, mut literal) = (value, String::new());
-    while let Some(at) = rest.find("${") {
-        let Some(end) = rest[at..].find('}') else { return false };
-        if rest[at..at + end].contains(":-") {
-            return false;
-        }
-        literal.push_str(&rest[..at]);
-        rest = &rest[at + end + 1..];
-    }
-    literal.push_str(rest);
-    matches!(literal.trim().to_ascii_lowercase().as_str(), "" | "bearer" | "basic" | "token" | "apikey")
+    let has_default = REFERENCE.find_iter(value).any(|found| found.as_str().contains(":-"));
+    let literal = REFERENCE.replace_all(value, "").trim().to_ascii_lowercase();
+    !has_default && matches!(literal.as_str(), "" | "bearer" | "basic" | "token" | "apikey")
 }
 
 /// Byte ranges of values after keys with secret names, found by text search, for a file that could not be
@@ -378,11 +320,20 @@ mod tests {
         let variables = [("CITY", "Oslo"), ("EMPTY", ""), ("TOKEN", "s3cr3t")];
         let environment =
             variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
-        let (expanded, problems) =
-            reading(text, |report| expand_secret(report, &environment, report.files().whole(0), text));
+        let (expanded, problems) = reading(text, |report| {
+            let context = ReadContext {
+                report,
+                environment: &environment,
+                report_unknown_key: |_, _, _| {},
+                report_renamed_word: |_, _, _, _| false,
+                renamed_variables: &[],
+                scope: None,
+            };
+            expand_secret(context, report.files().whole(0), text)
+        });
         match (expanded, expected) {
-            (Some(found), Ok(expected)) => assert_eq!(found.text, expected),
-            (None, Err(part)) => assert!(problems[0].message.contains(part), "{}", problems[0]),
+            (Ok(found), Ok(expected)) => assert_eq!(found.text, expected),
+            (Err(_), Err(part)) => assert!(problems[0].message.contains(part), "{}", problems[0]),
             (found, _) => panic!("found {:?}, expected {expected:?}", found.map(|found| found.text)),
         }
         for problem in problems {

@@ -9,12 +9,11 @@ use super::{
     code::{Code, CodedSpan},
     keys::{KeySpec, KeyTable, Row, ShortForm, ValueKind},
     layers,
-    report::Report,
+    report::{Help, Report},
     secret::{self, Environment, Expanded},
     source::{Origin, SourceSpan},
     suggest,
     tree::{Entry, Key, Kind, Node},
-    units::UnitError,
 };
 
 /// Proof that a problem has been reported. Only code that reports a problem creates it.
@@ -40,7 +39,21 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) scope: Option<&'a dyn Any>,
 }
 
+impl ReadContext<'_> {
+    /// Reports an error.
+    pub(crate) fn reject_at(
+        &self,
+        at: CodedSpan,
+        message: impl Into<String>,
+        help: impl Into<Help>,
+    ) -> Reported {
+        self.report.error(at, message, help);
+        Reported(())
+    }
+}
+
 /// Error of a value: code, message and suggested fix.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Invalid {
     pub(crate) code: Code,
     pub(crate) message: String,
@@ -62,12 +75,6 @@ impl Invalid {
     /// Replaces the code.
     pub(crate) fn with_code(self, code: Code) -> Self {
         Self { code, ..self }
-    }
-}
-
-impl From<UnitError> for Invalid {
-    fn from(UnitError { code, message, help }: UnitError) -> Self {
-        Self::new(message, help).with_code(code)
     }
 }
 
@@ -172,14 +179,6 @@ impl<'a> Cursor<'a> {
         Self { place, ..self }
     }
 
-    /// The same cursor at another node.
-    pub(crate) fn at_node<'b>(&self, node: &'b Node) -> Cursor<'b>
-    where
-        'a: 'b,
-    {
-        Cursor { node, ..*self }
-    }
-
     /// Cursor at the value of one of its keys, with its own name.
     pub(crate) fn member(&self, entry: &'a Entry, name: &'a str, kind: ValueKind) -> Self {
         Self { place: entry.key.span, ..self.part(&entry.value, name, kind) }
@@ -195,28 +194,24 @@ impl<'a> Cursor<'a> {
         self.siblings.iter().find(|entry| entry.key.text == name)
     }
 
-    /// Expands the variables in the value. Returns the node and whether a variable was used; `None` if it has
-    /// no references.
-    pub(super) fn expand(&self, kind: ValueKind) -> Checked<Option<(Node, bool)>> {
-        let (report, span) = (self.context.report, self.node.span);
-        let from_file = report.files().origin(span) == Origin::File;
-        let may_expand = self.expands && from_file;
-        let is_file = |text: &str| self.key.is_some_and(|key| key.file) && text.starts_with("file:");
-        let is_reference = |text: &&str| may_expand && text.contains("${") || is_file(text);
-        let Some(text) = self.node.as_text().filter(is_reference) else {
-            return Ok(None);
-        };
-        let expand = if is_file(text) { secret::expand_secret } else { secret::expand };
-        let expanded = expand(report, self.context.environment, span, text).ok_or(Reported(()))?;
-        Ok(Some((layers::node_of(&expanded.text, kind, span), expanded.external)))
+    /// The string, if it has references to variables or a file that are expanded in it.
+    fn reference(&self) -> Option<&'a str> {
+        let is_file = self.context.report.files().origin(self.node.span) == Origin::File;
+        let has_variable = |text: &str| self.expands && is_file && text.contains("${");
+        self.node.as_text().filter(|text| has_variable(text) || self.names_file(text))
     }
 
-    /// The same cursor at the expanded value.
-    pub(super) fn expanded_as<'b>(&self, node: &'b Node, expanded: bool) -> Cursor<'b>
-    where
-        'a: 'b,
-    {
-        Cursor { node, expanded, ..*self }
+    fn names_file(&self, text: &str) -> bool {
+        self.key.is_some_and(|key| key.file) && text.starts_with("file:")
+    }
+
+    /// Parses the value after the expansion of its references.
+    pub(super) fn read_expanded<T>(&self, read: impl FnOnce(&Cursor<'_>) -> Checked<T>) -> Checked<T> {
+        let Some(text) = self.reference() else { return read(self) };
+        let expand = if self.names_file(text) { secret::expand_secret } else { secret::expand };
+        let Expanded { text, external } = expand(self.context, self.node.span, text)?;
+        let node = layers::node_of(&text, self.kind, self.node.span);
+        read(&Cursor { node: &node, expanded: external, ..*self })
     }
 
     /// Reports an error of the value. The message omits the value if it comes from outside the file.
@@ -226,7 +221,31 @@ impl<'a> Cursor<'a> {
 
     /// Like [`Self::reject`], at another span.
     pub(crate) fn reject_at<T>(&self, span: SourceSpan, invalid: Invalid) -> Checked<T> {
-        Err(self.report_at(span, invalid))
+        let Invalid { code, message, help, shows_value } = invalid;
+        let origin = self.context.report.files().origin(span);
+        let (message, help) = match self.key.filter(|_| shows_value) {
+            Some(key) if origin == Origin::Variable => {
+                let expected = match key.kind {
+                    ValueKind::Text => String::new(),
+                    kind => format!("; expected {kind}"),
+                };
+                let message = format!("the value of `{}.{}` is invalid{expected}", self.section_id, key.name);
+                (message, Some(key.help()))
+            }
+            Some(key) if self.expanded => {
+                let help = match key.kind {
+                    ValueKind::Word(_) => format!("write one of {}", key.kind),
+                    ValueKind::Duration(..) | ValueKind::Size(..) | ValueKind::Count(..) => {
+                        format!("write a {}", key.kind)
+                    }
+                    _ => key.help(),
+                };
+                let message = format!("after variable expansion, `{}` is invalid", key.name);
+                (message, Some(format!("check the variables: {help}")))
+            }
+            _ => (message, help),
+        };
+        Err(self.context.reject_at(code.at_span(span), message, help))
     }
 
     /// Like [`Self::reject_at`], with a code.
@@ -239,33 +258,6 @@ impl<'a> Cursor<'a> {
         self.reject_at(at.span, Invalid::new(message, help).with_code(at.code))
     }
 
-    fn report_at(&self, span: SourceSpan, invalid: Invalid) -> Reported {
-        let Invalid { code, message, help, shows_value } = invalid;
-        let report = self.context.report;
-        match self.key {
-            Some(key) if shows_value && report.files().origin(span) == Origin::Variable => {
-                let setting = format!("{}.{}", self.section_id, key.name);
-                let message = match key.kind {
-                    ValueKind::Text => format!("the value of `{setting}` is invalid"),
-                    kind => format!("the value of `{setting}` is invalid; expected {kind}"),
-                };
-                report.error(code.at_span(span), message, key.help());
-            }
-            Some(key) if shows_value && self.expanded => {
-                let message = format!("after variable expansion, `{}` is invalid", key.name);
-                let help = match key.kind {
-                    ValueKind::Word(_) => format!("write one of {}", key.kind),
-                    ValueKind::Duration(..) | ValueKind::Size(..) | ValueKind::Count(..) => {
-                        format!("write a {}", key.kind)
-                    }
-                    _ => key.help(),
-                };
-                report.error(code.at_span(span), message, format!("check the variables: {help}"));
-            }
-            _ => report.error(code.at_span(span), message, help),
-        }
-        Reported(())
-    }
 
     /// Reports the value if it is the old name of a word.
     pub(crate) fn reject_renamed_word(&self) -> Checked<()> {
@@ -359,6 +351,10 @@ impl<'a> OpenSection<'a> {
         Ok(Self { value: *value, table, entries, has_unknown_keys })
     }
 
+    pub(crate) fn report(&self) -> &'a Report<'a> {
+        self.value.context.report
+    }
+
     /// Entry of a key.
     pub(crate) fn entry(&self, name: &str) -> Option<&'a Entry> {
         debug_assert!(self.table.get(name).is_some(), "`{name}` is not a key of {}", self.table.section);
@@ -395,42 +391,28 @@ impl<'a> OpenSection<'a> {
         let is_short = self.value.node.as_map().is_none();
         let name = if is_short { self.value.name.to_owned() } else { format!("`{}`", key.name) };
         let context = self.value.context;
+        let (report, span) = (context.report, entry.value.span);
         let value = Cursor {
-            context,
-            node: &entry.value,
-            place: entry.key.span,
-            name: &name,
-            kind: key.kind,
             key: Some(key),
             siblings: self.entries,
             section_id: self.table.id,
             expands: self.table.expands_variables,
-            expanded: false,
+            ..Cursor::new(context, entry.key.span, &entry.value, &name, key.kind)
         };
-        match value.expand(key.kind)? {
-            None => {
-                self.warn_of_secret_in_file(key, &value);
-                read(&value, base)
-            }
-            Some((node, expanded)) => read(&value.expanded_as(&node, expanded), base),
-        }
-    }
-
-    /// Warns of a literal credential, which everyone who can read the file can use.
-    fn warn_of_secret_in_file(&self, key: &KeySpec, value: &Cursor<'_>) {
-        let (report, span) = (value.context.report, value.node.span);
-        if let Some(text) = value.node.scalar()
+        if let Some(text) = entry.value.scalar()
             && key.secret
             && report.files().origin(span) == Origin::File
+            && value.reference().is_none()
         {
             secret::warn_of_inline(report, span, key.name, &Expanded { text, external: false });
         }
+        value.read_expanded(|value| read(value, base))
     }
 
     /// Reports a missing key, unless there is an unknown key, which is probably the same key misspelled.
     pub(crate) fn missing(&self, message: String, help: &str) -> Reported {
         if !self.has_unknown_keys {
-            self.value.context.report.error(Code::MissingKey.at_span(self.value.place), message, help);
+            self.reject_at(Code::MissingKey.at_span(self.value.place), &message, help);
         }
         Reported(())
     }
@@ -450,8 +432,7 @@ impl<'a> OpenSection<'a> {
                     "" => format!("remove it, or write `{other}` as well"),
                     help => help.to_owned(),
                 };
-                self.value.context.report.error(Code::RequiresKey.at_span(entry.key.span), message, help);
-                checked = Err(Reported(()));
+                checked = Err(self.reject_at(Code::RequiresKey.at_span(entry.key.span), &message, &help));
             }
         }
         checked
@@ -461,11 +442,7 @@ impl<'a> OpenSection<'a> {
     pub(crate) fn conflict(&self, name: &str, other: &str) -> Reported {
         if let Some(entry) = self.entry(name) {
             let message = format!("`{name}` has no effect beside `{other}`");
-            self.value.context.report.error(
-                Code::ConflictingKeys.at_span(entry.key.span),
-                message,
-                "remove one of the two",
-            );
+            self.reject_at(Code::ConflictingKeys.at_span(entry.key.span), &message, "remove one of the two");
         }
         Reported(())
     }
@@ -478,9 +455,14 @@ impl<'a> OpenSection<'a> {
 
     /// Reports a problem at a span in the section.
     pub(crate) fn reject_at(&self, at: CodedSpan, message: &str, help: &str) -> Reported {
-        self.value.context.report.error(at, message, help);
-        Reported(())
+        self.value.context.reject_at(at, message, help)
     }
+}
+
+/// Parses every part of a value before it returns an error, so that all problems are reported in one run.
+pub(crate) fn read_each<T, C: FromIterator<T>>(read: impl Iterator<Item = Checked<T>>) -> Checked<C> {
+    let read: Vec<_> = read.collect();
+    read.into_iter().collect()
 }
 
 /// The only key of a section that accepts this value: `level`, for `log: debug`.

@@ -59,16 +59,12 @@ pub(crate) enum Origin {
 impl Files {
     /// Adds a file and returns its index.
     pub(crate) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
-        let mut lines = Vec::with_capacity(1 + text.matches('\n').count());
-        lines.extend(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)));
-        self.0.push(SourceFile {
-            name: name.into(),
-            folder: None,
-            text,
-            lines: lines.into(),
-            masked: OnceLock::new(),
-            origin: Origin::File,
-        });
+        self.add_text(name.into(), text, Origin::File)
+    }
+
+    fn add_text(&mut self, name: String, text: String, origin: Origin) -> usize {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        self.0.push(SourceFile { name, folder: None, text, lines, masked: OnceLock::new(), origin });
         self.0.len() - 1
     }
 
@@ -84,9 +80,7 @@ impl Files {
 
     /// Adds a file that is part of the program.
     pub(crate) fn add_built_in(&mut self, name: &str, text: &str) -> usize {
-        let index = self.add(name, text.to_owned());
-        self.0[index].origin = Origin::BuiltIn;
-        index
+        self.add_text(name.to_owned(), text.to_owned(), Origin::BuiltIn)
     }
 
     /// Index of the file that is part of the program.
@@ -94,15 +88,9 @@ impl Files {
         self.0.iter().position(|file| file.origin == Origin::BuiltIn)
     }
 
-    /// Whether a span is in a file that is part of the program.
-    pub(crate) fn is_built_in(&self, span: SourceSpan) -> bool {
-        self.0[span.file].origin == Origin::BuiltIn
-    }
-
     /// Adds the value of an environment variable or flag as a text of that name.
     pub(crate) fn add_external(&mut self, name: &str, value: &str, origin: Origin) -> SourceSpan {
-        let file = self.add(name, value.to_owned());
-        self.0[file].origin = origin;
+        let file = self.add_text(name.to_owned(), value.to_owned(), origin);
         SourceSpan { file, start: 0, end: value.len() }
     }
 
@@ -181,11 +169,7 @@ impl Files {
             let range = self.line_range(span.file, line);
             let words = &file.text[range.clone()];
             let start = range.start + (words.len() - words.trim_start().len());
-            SourceSpan {
-                file: span.file,
-                start,
-                end: range.start + words.trim_end().len().max(start - range.start),
-            }
+            SourceSpan { file: span.file, start, end: start + words.trim().len() }
         })
     }
 
@@ -216,12 +200,9 @@ impl Files {
     /// Byte ranges of the secrets in some lines, in order and without overlap.
     pub(crate) fn masked(&self, span: SourceSpan, line: Range<usize>) -> Vec<Range<usize>> {
         let file = &self.0[span.file];
+        let is_inside = |range: &&Range<usize>| range.start < line.end && line.start < range.end;
         let mut ranges = match file.masked.get() {
-            Some(ranges) => ranges
-                .iter()
-                .filter(|range| range.start < line.end && line.start < range.end)
-                .cloned()
-                .collect(),
+            Some(ranges) => ranges.iter().filter(is_inside).cloned().collect(),
             None => super::secret::probable_secrets(&file.text[line.clone()], line.start),
         };
         let credentials = credentials_in(&file.text[line.clone()]).into_iter();
@@ -231,7 +212,7 @@ impl Files {
 }
 
 /// Nearest character boundary at or before `offset`.
-fn char_boundary_before(text: &str, offset: usize) -> usize {
+pub(super) fn char_boundary_before(text: &str, offset: usize) -> usize {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;

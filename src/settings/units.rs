@@ -1,8 +1,10 @@
 //! Parser and formatter for durations and sizes with units.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
-use super::{code::Code, suggest::quoted};
+use regex::Regex;
+
+use super::{code::Code, fixed_regex, section::Invalid, suggest::quoted};
 
 /// Units in ascending order; a value is formatted with the largest unit that divides it.
 const DURATION_UNITS: [(&str, u64); 5] =
@@ -29,21 +31,13 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
 ];
 
-/// Error of an invalid duration or size, with a suggested fix.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct UnitError {
-    pub(crate) code: Code,
-    pub(crate) message: String,
-    pub(crate) help: String,
-}
-
 /// Parses a duration: `500ms`, `2s`, `1.5m`, `1h`, `7d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
+pub(crate) fn duration(text: &str) -> Result<Duration, Invalid> {
     measure(text, "duration", "500ms", "s", &DURATION_UNITS).map(Duration::from_millis)
 }
 
 /// Parses a size in bytes: `200B`, `64KiB`, `8MiB`, `1MB`.
-pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
+pub(crate) fn size(text: &str) -> Result<u64, Invalid> {
     measure(text, "size", "64KiB", "KiB", &SIZE_UNITS)
 }
 
@@ -71,30 +65,21 @@ fn measure(
     example: &str,
     usual: &str,
     units: &[(&str, u64)],
-) -> Result<u64, UnitError> {
+) -> Result<u64, Invalid> {
+    static MEASURE: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r"(?s)^([0-9]+(?:\.[0-9]+)?)([^0-9.].*)?$"));
     let text = text.trim();
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = (&text[..at], text[at..].trim_start());
     let known = || units.iter().map(|(unit, _)| format!("`{unit}`")).collect::<Vec<_>>().join(", ");
-    let no_measure = || UnitError {
-        code: Code::WrongType,
-        message: format!("expected a {what} such as `{example}`, found {}", quoted(text)),
-        help: format!("write a number and a unit: {}", known()),
+    let Some(found) = MEASURE.captures(text) else {
+        let message = format!("expected a {what} such as `{example}`, found {}", quoted(text));
+        let help = format!("write a number and a unit: {}", known());
+        return Err(Invalid::new(message, help).with_code(Code::WrongType));
     };
-    if number.is_empty()
-        || number.starts_with('.')
-        || number.ends_with('.')
-        || number.matches('.').count() > 1
-    {
-        return Err(no_measure());
-    }
+    let (number, unit) = (&found[1], found.get(2).map_or("", |unit| unit.as_str().trim_start()));
     if unit.is_empty() {
         let help = format!("write `{number}{usual}`, or another of the units {}", known());
-        return Err(UnitError {
-            code: Code::InvalidUnit,
-            message: format!("the {what} `{number}` has no unit"),
-            help,
-        });
+        let message = format!("the {what} `{number}` has no unit");
+        return Err(Invalid::new(message, help).with_code(Code::InvalidUnit));
     }
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
         let singular = unit.to_ascii_lowercase();
@@ -108,16 +93,13 @@ fn measure(
             Some((name, _)) => format!("did you mean `{number}{name}`?"),
             None => format!("known units: {}", known()),
         };
-        return Err(UnitError {
-            code: Code::InvalidUnit,
-            message: format!("unknown unit `{unit}` of a {what}"),
-            help,
-        });
+        let message = format!("unknown unit `{unit}` of a {what}");
+        return Err(Invalid::new(message, help).with_code(Code::InvalidUnit));
     };
-    let too_large = || UnitError {
-        code: Code::OutOfRange,
-        message: format!("the {what} `{text}` is too large"),
-        help: format!("write a smaller one, such as `{example}`"),
+    let too_large = || {
+        let message = format!("the {what} `{text}` is too large");
+        let help = format!("write a smaller one, such as `{example}`");
+        Invalid::new(message, help).with_code(Code::OutOfRange)
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let amount =
@@ -134,36 +116,29 @@ fn measure(
 }
 
 /// Parses a duration from `least` to `most` milliseconds.
-pub(crate) fn duration_within(text: &str, least: u64, most: u64) -> Result<Duration, UnitError> {
+pub(crate) fn duration_within(text: &str, least: u64, most: u64) -> Result<Duration, Invalid> {
     let duration = duration(text)?;
-    in_range(duration.as_millis(), least, most, text, &format_duration(least), &format_duration(most))?;
+    check_range(duration.as_millis(), [least, most], text, format_duration)?;
     Ok(duration)
 }
 
 /// Parses a size from `least` to `most` bytes.
-pub(crate) fn size_within(text: &str, least: u64, most: u64) -> Result<u64, UnitError> {
+pub(crate) fn size_within(text: &str, least: u64, most: u64) -> Result<u64, Invalid> {
     let size = size(text)?;
-    in_range(size.into(), least, most, text, &format_size(least), &format_size(most))?;
+    check_range(size.into(), [least, most], text, format_size)?;
     Ok(size)
 }
 
-fn in_range(
-    amount: u128,
-    least: u64,
-    most: u64,
-    text: &str,
-    shown_least: &str,
-    shown_most: &str,
-) -> Result<(), UnitError> {
-    if (u128::from(least)..=u128::from(most)).contains(&amount) {
+fn check_range(amount: u128, range: [u64; 2], text: &str, format: fn(u64) -> String) -> Result<(), Invalid> {
+    let [least, most] = range.map(u128::from);
+    if (least..=most).contains(&amount) {
         return Ok(());
     }
-    let near = if amount > u128::from(most) { shown_most } else { shown_least };
-    Err(UnitError {
-        code: Code::OutOfRange,
-        message: format!("expected from `{shown_least}` to `{shown_most}`, found `{text}`"),
-        help: format!("write a value in that range, such as `{near}`"),
-    })
+    let [shown_least, shown_most] = range.map(format);
+    let near = if amount > most { &shown_most } else { &shown_least };
+    let message = format!("expected from `{shown_least}` to `{shown_most}`, found `{text}`");
+    let help = format!("write a value in that range, such as `{near}`");
+    Err(Invalid::new(message, help).with_code(Code::OutOfRange))
 }
 
 #[cfg(test)]
@@ -187,11 +162,11 @@ mod tests {
     #[test]
     fn an_invalid_unit_is_an_error_with_help() {
         assert_eq!(duration("30").unwrap_err().message, "the duration `30` has no unit");
-        assert!(duration("30").unwrap_err().help.starts_with("write `30s`"));
-        assert_eq!(size("8mib").unwrap_err().help, "did you mean `8MiB`?");
-        assert_eq!(size("8k").unwrap_err().help, "did you mean `8KB`?");
-        assert_eq!(duration("30 seconds").unwrap_err().help, "did you mean `30s`?");
-        assert_eq!(duration("5min").unwrap_err().help, "did you mean `5m`?");
+        assert!(duration("30").unwrap_err().help.unwrap().starts_with("write `30s`"));
+        assert_eq!(size("8mib").unwrap_err().help.unwrap(), "did you mean `8MiB`?");
+        assert_eq!(size("8k").unwrap_err().help.unwrap(), "did you mean `8KB`?");
+        assert_eq!(duration("30 seconds").unwrap_err().help.unwrap(), "did you mean `30s`?");
+        assert_eq!(duration("5min").unwrap_err().help.unwrap(), "did you mean `5m`?");
         assert!(duration("5 parsecs").unwrap_err().message.contains("`parsecs`"));
         for text in ["", "s", ".5s", "1..2s", "-5s", "99999999999999999999s", "18446744073709551615d"] {
             assert!(duration(text).is_err(), "{text}");

@@ -5,11 +5,11 @@ use std::{fmt::Display, str::FromStr, time::Duration};
 use super::{
     code::Code,
     keys::ValueKind,
-    section::{Checked, Cursor, Invalid, Setting},
+    section::{Checked, Cursor, Invalid, Setting, read_each},
     source::SourceSpan,
     suggest,
     tree::{Entry, Kind, Node},
-    units::{self, UnitError},
+    units,
 };
 
 /// Type that is parsed from a string.
@@ -20,44 +20,37 @@ pub(crate) trait FromText: Sized {
     ///
     /// If the string is invalid, with a suggested fix.
     fn from_text(text: &str) -> Result<Self, Invalid>;
-
-    /// The value in the form in which the reference shows a default.
-    fn shown(&self) -> Option<String> {
-        None
-    }
 }
 
 /// Implements [`Setting`] for types that implement [`FromText`].
 macro_rules! text_settings {
-    ($($type:ty),* $(,)?) => {$(
-        impl $crate::settings::section::Setting for $type {
-            const KIND: $crate::settings::keys::ValueKind = $crate::settings::keys::ValueKind::Text;
+    ($($type:ty),* $(,)?) => {$(const _: () = {
+        use $crate::settings::{
+            keys::ValueKind,
+            section::{Checked, Cursor, Setting},
+            value::{FromText, text_of},
+        };
 
-            fn read(
-                value: &$crate::settings::section::Cursor<'_>,
-            ) -> $crate::settings::section::Checked<Self> {
-                let text = $crate::settings::value::text_of(value)?;
-                $crate::settings::value::FromText::from_text(text)
-                    .or_else(|invalid| value.reject(invalid))
-            }
+        impl Setting for $type {
+            const KIND: ValueKind = ValueKind::Text;
 
-            fn shown(&self, _kind: $crate::settings::keys::ValueKind) -> Option<String> {
-                $crate::settings::value::FromText::shown(self)
+            fn read(value: &Cursor<'_>) -> Checked<Self> {
+                FromText::from_text(text_of(value)?).or_else(|invalid| value.reject(invalid))
             }
         }
-    )*};
+    };)*};
 }
 
 pub(crate) use text_settings;
 
-text_settings!(String);
+impl Setting for String {
+    const KIND: ValueKind = ValueKind::Text;
 
-impl FromText for String {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        Ok(text.to_owned())
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        text_of(value).map(str::to_owned)
     }
 
-    fn shown(&self) -> Option<String> {
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
         Some(format!("`{self}`"))
     }
 }
@@ -111,8 +104,7 @@ impl Setting for Duration {
             return value.reject_kind("a duration", None);
         };
         let text = measure_text(value.node);
-        let duration = units::duration_within(&text, least, most);
-        duration.or_else(|error| value.reject(error.into()))
+        units::duration_within(&text, least, most).or_else(|invalid| value.reject(invalid))
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
@@ -130,8 +122,9 @@ pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Optio
     if text == *word {
         return Ok(None);
     }
-    units::duration_within(&text, *least, *most).map(Some).or_else(|UnitError { code, message, help }| {
-        value.reject(Invalid::new(message, format!("{help}, or {other}")).with_code(code))
+    units::duration_within(&text, *least, *most).map(Some).or_else(|invalid| {
+        let help = invalid.help.map(|help| format!("{help}, or {other}"));
+        value.reject(Invalid { help, ..invalid })
     })
 }
 
@@ -140,22 +133,16 @@ impl Setting for f64 {
     const KIND: ValueKind = ValueKind::Fraction;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let number = match &value.node.kind {
-            Kind::Number(text) => text.parse().ok().filter(|number| (0.0..=1.0).contains(number)),
-            _ => None,
+        let number = value.node.as_number().and_then(|text| text.parse().ok());
+        if let Some(number) = number.filter(|number| (0.0..=1.0).contains(number)) {
+            return Ok(number);
+        }
+        let message = format!("{} must be a number from 0 to 1, found {}", value.name, value.node.found());
+        let help = match value.key.map_or("", |key| key.example) {
+            "" => "write `0.1` for 10 %".to_owned(),
+            example => format!("write `{example}`"),
         };
-        number.map_or_else(
-            || {
-                let message =
-                    format!("{} must be a number from 0 to 1, found {}", value.name, value.node.found());
-                let help = match value.key.map_or("", |key| key.example) {
-                    "" => "write `0.1` for 10 %".to_owned(),
-                    example => format!("write `{example}`"),
-                };
-                value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
-            },
-            Ok,
-        )
+        value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
@@ -177,17 +164,17 @@ impl Setting for Scalar {
 
 /// Implements [`Setting`] for types that implement [`FromStr`], each with the help for an invalid string.
 macro_rules! parsed_settings {
-    ($($type:ty = $kind:ident, $help:literal;)*) => {$(
-        impl $crate::settings::section::Setting for $type {
-            const KIND: $crate::settings::keys::ValueKind = $crate::settings::keys::ValueKind::$kind;
+    ($($type:ty = $kind:ident, $help:literal;)*) => {$(const _: () = {
+        use $crate::settings::{keys::ValueKind, section::{Checked, Cursor, Setting}, value};
 
-            fn read(
-                value: &$crate::settings::section::Cursor<'_>,
-            ) -> $crate::settings::section::Checked<Self> {
-                $crate::settings::value::parse(value, $help)
+        impl Setting for $type {
+            const KIND: ValueKind = ValueKind::$kind;
+
+            fn read(cursor: &Cursor<'_>) -> Checked<Self> {
+                value::parse(cursor, $help)
             }
         }
-    )*};
+    };)*};
 }
 
 pub(crate) use parsed_settings;
@@ -222,10 +209,7 @@ macro_rules! numbers {
 
             fn shown(&self, kind: ValueKind) -> Option<String> {
                 match kind {
-                    ValueKind::Size(..) => {
-                        let bytes = u64::try_from(*self).ok()?;
-                        Some(format!("`{}`", units::format_size(bytes)))
-                    }
+                    ValueKind::Size(..) => Some(format!("`{}`", units::format_size(u64::try_from(*self).ok()?))),
                     _ => Some(self.to_string()),
                 }
             }
@@ -240,27 +224,19 @@ fn number(value: &Cursor<'_>) -> Checked<u64> {
     let (least, most) = match value.kind {
         ValueKind::Size(least, most) => {
             let size = units::size_within(&measure_text(value.node), least, most);
-            return size.or_else(|error| value.reject(error.into()));
+            return size.or_else(|invalid| value.reject(invalid));
         }
         ValueKind::Count(least, most) => (least, most),
         _ => return value.reject_kind("a number", None),
     };
-    let number = match &value.node.kind {
-        Kind::Number(text) => text.parse().ok().filter(|count| (least..=most).contains(count)),
-        _ => None,
-    };
-    let found = value.node.found();
-    number.map_or_else(
-        || {
-            let message =
-                format!("{} must be a whole number from {least} to {most}, found {found}", value.name);
-            value.reject(
-                Invalid::new(message, format!("write a number such as `{}`", least.max(1)))
-                    .with_code(Code::OutOfRange),
-            )
-        },
-        Ok,
-    )
+    let number = value.node.as_number().and_then(|text| text.parse().ok());
+    if let Some(number) = number.filter(|count| (least..=most).contains(count)) {
+        return Ok(number);
+    }
+    let (name, found) = (value.name, value.node.found());
+    let message = format!("{name} must be a whole number from {least} to {most}, found {found}");
+    let help = format!("write a number such as `{}`", least.max(1));
+    value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
 }
 
 /// The string of a duration or size. A number without a unit is included, so that the error can suggest a
@@ -281,28 +257,25 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
 
 /// Parses a word of an enum.
 pub(crate) fn read_word<T: Word>(value: &Cursor<'_>) -> Checked<T> {
+    read_one_of(value, T::WORDS.iter().copied())
+}
+
+/// Parses one of `words`, each with what it stands for.
+pub(crate) fn read_one_of<T>(
+    value: &Cursor<'_>,
+    mut words: impl Iterator<Item = (&'static str, T)> + Clone,
+) -> Checked<T> {
+    let known = words.clone().map(|(word, _)| word);
     let found = value.node.scalar().unwrap_or_default();
-    if let Some((_, variant)) = T::WORDS.iter().find(|(word, _)| *word == found) {
-        return Ok(*variant);
+    if let Some((_, meant)) = words.find(|(word, _)| *word == found) {
+        return Ok(meant);
     }
-    reject_word(value, T::WORDS.iter().map(|(word, _)| *word))
-}
-
-fn reject_word<T>(value: &Cursor<'_>, words: impl Iterator<Item = &'static str> + Clone) -> Checked<T> {
     value.reject_renamed_word()?;
-    let found = value.node.scalar().unwrap_or_default();
-    let one_of = if words.clone().count() == 1 { "" } else { "one of " };
-    let listed = suggest::quoted_list(words.clone());
+    let one_of = if known.clone().count() == 1 { "" } else { "one of " };
+    let listed = suggest::quoted_list(known.clone());
     let message = format!("{} must be {one_of}{listed}; found {}", value.name, value.node.found());
-    let help = suggest::nearest(&found, words).map(|word| format!("did you mean `{word}`?"));
+    let help = suggest::nearest(&found, known).map(|word| format!("did you mean `{word}`?"));
     value.reject(Invalid { code: Code::UnknownWord, message, help, shows_value: true })
-}
-
-/// Parses one of `words`.
-pub(crate) fn read_one_of(value: &Cursor<'_>, words: &'static [&'static str]) -> Checked<&'static str> {
-    let found = value.node.scalar().unwrap_or_default();
-    let word = words.iter().find(|word| **word == found).copied();
-    word.map_or_else(|| reject_word(value, words.iter().copied()), Ok)
 }
 
 /// Optional setting.
@@ -335,23 +308,14 @@ impl<T: Setting> Setting for (T, SourceSpan) {
     }
 }
 
-/// Parses every item before it returns an error, so that all problems are reported in one run.
+/// Parses the items of a list.
 fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node], name: &str) -> Checked<Vec<T>> {
     let kind = match value.kind {
         ValueKind::List(item) | ValueKind::OneOrMore(item) => *item,
         other => other,
     };
-    let read = |item: &Node| read_part(&value.part(item, name, kind).with_span(item.span));
-    let read: Vec<_> = items.iter().map(read).collect();
-    read.into_iter().collect()
-}
-
-/// Expands and parses a part of a value.
-fn read_part<T: Setting>(part: &Cursor<'_>) -> Checked<T> {
-    match part.expand(part.kind)? {
-        None => T::read(part),
-        Some((node, expanded)) => T::read(&part.expanded_as(&node, expanded)),
-    }
+    let read = |item: &Node| value.part(item, name, kind).with_span(item.span).read_expanded(T::read);
+    read_each(items.iter().map(read))
 }
 
 /// Map with user-defined keys, in the order of the file.
@@ -368,10 +332,9 @@ impl<T: Setting> Setting for Named<T> {
         let read = |Entry { key, value: node }: &Entry| {
             let name = format!("`{}`", key.text);
             let part = value.part(node, &name, T::KIND).with_span(key.span);
-            Ok((key.text.clone(), read_part(&part)?))
+            Ok((key.text.clone(), part.read_expanded(T::read)?))
         };
-        let read: Vec<Checked<_>> = entries.iter().map(read).collect();
-        read.into_iter().collect::<Checked<_>>().map(Self)
+        read_each(entries.iter().map(read)).map(Self)
     }
 
     fn when_absent() -> Option<Self> {

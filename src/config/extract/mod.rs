@@ -304,7 +304,7 @@ fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
             let span = value.node.span;
             let entry = Entry::new(name, Node::new(Kind::Null, span), span);
             alone = Node::new(Kind::Map(vec![entry]), span);
-            value.at_node(&alone)
+            value.part(&alone, value.name, value.kind)
         }
         (_, Some(_)) => *value,
         _ => return value.reject_kind("an extractor", Some(help())),

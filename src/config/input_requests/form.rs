@@ -71,7 +71,7 @@ impl Setting for FieldType {
     const KIND: ValueKind = ValueKind::Word(Self::WORDS);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        read_one_of(value, Self::WORDS).map(Self)
+        read_one_of(value, Self::WORDS.iter().map(|word| (*word, *word))).map(Self)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{BodySettings, NAMES, RequestParser};
 use crate::{
     config::{
         report::Report,
-        section::{self, all_valid, cursor, open},
+        section::{self, all_valid, cursor, open, plain_context},
         source::SourceSpan,
         tree::{Entry, Kind, Node},
         upstreams::{header_name, scalar},
@@ -82,7 +82,7 @@ impl RequestParser<'_, '_> {
     pub(super) fn headers(&mut self, map: Option<&Node>) -> Option<Vec<(HeaderName, ValueTemplate)>> {
         let entries = map.and_then(Node::as_map).unwrap_or_default();
         all_valid(entries.iter().map(|Entry { key, value }| {
-            let name = header_name(self.report, &key.text, key.span);
+            let name = header_name(plain_context(self.report), &key.text, key.span).ok();
             if value.as_text().is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
                 return self.reject_variable(value, "request headers");
             }
@@ -185,7 +185,7 @@ impl RequestParser<'_, '_> {
     }
 
     pub(super) fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
-        let text = scalar(self.report, node, what)?;
+        let text = scalar(plain_context(self.report), node, what).ok()?;
         let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         if let Some(name) = bare.and_then(as_name) {
             let message = format!("{what} must be a template, found `{text}`");

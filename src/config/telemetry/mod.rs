@@ -150,12 +150,9 @@ impl TelemetrySettings {
         let is_named = self.traces.is_some() || self.metrics.is_some() || self.endpoint.is_some();
         let wanted = section.entry("traces").or_else(|| section.entry("metrics_interval"));
         if let Some(entry) = wanted.filter(|_| !is_named && !variables.is_off()) {
+            let message = "`telemetry` has no `endpoint`, so nothing is exported";
             let help = "write `endpoint: http://collector:4318`, or set `OTEL_EXPORTER_OTLP_ENDPOINT`";
-            return Err(section.reject_at(
-                Code::RequiresKey.at_span(entry.key.span),
-                "`telemetry` has no `endpoint`, so nothing is exported",
-                help,
-            ));
+            return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
         }
         Ok(self)
     }
@@ -194,16 +191,11 @@ impl TelemetrySettings {
         };
         variables.check_protocol();
         let reject = |message: String, help: &str| {
-            variables.report.add(Problem::without_span(
-                Code::InvalidAddress,
-                setting,
-                message,
-                Some(help.to_owned()),
-            ));
+            let help = Some(help.to_owned());
+            variables.report.add(Problem::without_span(Code::InvalidAddress, setting, message, help));
         };
-        let address = address_of(&url)
-            .map_err(|invalid| reject(invalid.message, &invalid.help.unwrap_or_default()))
-            .ok()?;
+        let wrong = |invalid: Invalid| reject(invalid.message, &invalid.help.unwrap_or_default());
+        let address = address_of(&url).map_err(wrong).ok()?;
         let tls = match (address.is_tls(), &self.tls, &self.trusted_cas) {
             (false, ..) => None,
             (true, Some(tls), None) => Some(tls.clone()),

@@ -1,7 +1,7 @@
 //! The standard `OTEL_*` environment variables. One with an unsupported value is ignored with a warning, as
 //! the specification requires.
 
-use std::{path::Path, time::Duration};
+use std::{fmt::Display, path::Path, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
@@ -10,10 +10,14 @@ use super::super::{
     code::Code,
     problem::{Problem, Severity},
     report::Report,
-    secret::{self, Environment, FileError},
+    secret::{self, Environment},
+    suggest::quoted,
 };
 use crate::{
-    settings::value::{Named, Scalar, Word as _},
+    settings::{
+        section::Invalid,
+        value::{Named, Scalar, Word as _},
+    },
     telemetry::{SamplerName, Sampling, ServiceAttributes},
 };
 
@@ -30,9 +34,10 @@ impl<'a> OtelVariables<'a, '_> {
         self.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
 
-    fn warn_of_ignored(&self, name: &str, message: impl Into<String>, help: &str) {
-        let mut problem =
-            Problem::without_span(Code::UnsupportedVariable, name, message, Some(help.to_owned()));
+    /// Warns of a value that is ignored; `what` is the value in quotes, or words if it may be a secret.
+    fn warn_of_ignored(&self, name: &str, what: impl Display, why: &str, help: &str) {
+        let (message, help) = (format!("{what} is ignored: {why}"), Some(help.to_owned()));
+        let mut problem = Problem::without_span(Code::UnsupportedVariable, name, message, help);
         problem.severity = Severity::Warning;
         self.report.add(problem);
     }
@@ -46,12 +51,9 @@ impl<'a> OtelVariables<'a, '_> {
             None | Some("otlp") => false,
             Some("none") => true,
             Some(other) => {
-                let message = format!("`{other}` is ignored: only `otlp` and `none` are supported");
-                self.warn_of_ignored(
-                    name,
-                    message,
-                    "write `otlp` or `none`; the admin API also serves metrics at `/metrics`",
-                );
+                let why = "only `otlp` and `none` are supported";
+                let help = "write `otlp` or `none`; the admin API also serves metrics at `/metrics`";
+                self.warn_of_ignored(name, quoted(other), why, help);
                 false
             }
         }
@@ -60,12 +62,9 @@ impl<'a> OtelVariables<'a, '_> {
     pub(super) fn check_protocol(&self) {
         let name = "OTEL_EXPORTER_OTLP_PROTOCOL";
         if let Some(other) = self.get(name).filter(|protocol| *protocol != "http/protobuf") {
-            let message = format!("`{other}` is ignored: only OTLP over HTTP with protobuf is supported");
-            self.warn_of_ignored(
-                name,
-                message,
-                "write `http/protobuf`, and use the collector's port for it, usually 4318",
-            );
+            let why = "only OTLP over HTTP with protobuf is supported";
+            let help = "write `http/protobuf`, and use the collector's port for it, usually 4318";
+            self.warn_of_ignored(name, quoted(other), why, help);
         }
     }
 
@@ -74,16 +73,16 @@ impl<'a> OtelVariables<'a, '_> {
         let word = self.get(name)?;
         let known = || SamplerName::WORDS.iter().filter(|(_, name)| *name != SamplerName::Off);
         let Some((_, sampler)) = known().find(|(known, _)| *known == word) else {
-            let message = format!("`{word}` is ignored: it is not a supported sampler");
             let known: Vec<_> = known().map(|(known, _)| *known).collect();
-            self.warn_of_ignored(name, message, &format!("write one of `{}`", known.join("`, `")));
+            let help = format!("write one of `{}`", known.join("`, `"));
+            self.warn_of_ignored(name, quoted(word), "it is not a supported sampler", &help);
             return None;
         };
         let text = self.get(argument).filter(|_| sampler.takes_ratio());
         let ratio = text.and_then(|text| text.parse().ok()).filter(|ratio| (0.0..=1.0).contains(ratio));
         if let (Some(text), None) = (text, ratio) {
-            let message = format!("`{text}` is ignored: it is not a number from 0 to 1");
-            self.warn_of_ignored(argument, message, "write `0.1` to sample 10 %");
+            let why = "it is not a number from 0 to 1";
+            self.warn_of_ignored(argument, quoted(text), why, "write `0.1` to sample 10 %");
         }
         sampler.sampling(ratio.unwrap_or(1.0))
     }
@@ -92,31 +91,29 @@ impl<'a> OtelVariables<'a, '_> {
         let text = self.get(name)?;
         let millis = text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
         if millis.is_none() {
-            let message = format!("`{text}` is ignored: it is not a number of milliseconds");
-            self.warn_of_ignored(name, message, "write `5000` for 5 s");
+            let why = "it is not a number of milliseconds";
+            self.warn_of_ignored(name, quoted(text), why, "write `5000` for 5 s");
         }
         millis
     }
 
+    fn warn_of_part(&self, name: &str, why: &str) {
+        self.warn_of_ignored(name, "part of it", why, "write `key=value,key=value`");
+    }
+
     /// Parses `key=value,key=value`, percent-encoded as in `baggage`.
     fn pairs(&self, name: &str) -> Vec<(String, String)> {
-        let mut pairs = Vec::new();
-        for pair in
-            self.get(name).unwrap_or_default().split(',').map(str::trim).filter(|pair| !pair.is_empty())
-        {
-            let value = |value: &str| percent_decode_str(value.trim()).decode_utf8().ok().map(String::from);
-            let read = pair.split_once('=').and_then(|(key, text)| Some((value(key)?, value(text)?)));
-            match read.filter(|(key, _)| !key.is_empty()) {
-                Some(pair) => pairs.push(pair),
-                // A header may be a secret, so the message does not contain it.
-                None => self.warn_of_ignored(
-                    name,
-                    "part of it is ignored: it does not have the form `key=value`",
-                    "write `key=value,key=value`",
-                ),
+        let decoded = |value: &str| percent_decode_str(value.trim()).decode_utf8().ok().map(String::from);
+        let pair = |pair: &str| {
+            let read = pair.split_once('=').and_then(|(key, text)| Some((decoded(key)?, decoded(text)?)));
+            let pair = read.filter(|(key, _)| !key.is_empty());
+            if pair.is_none() {
+                self.warn_of_part(name, "it does not have the form `key=value`");
             }
-        }
-        pairs
+            pair
+        };
+        let parts = self.get(name).unwrap_or_default().split(',').map(str::trim);
+        parts.filter(|part| !part.is_empty()).filter_map(pair).collect()
     }
 
     pub(super) fn headers(&self, name: &str) -> HeaderMap {
@@ -127,11 +124,7 @@ impl<'a> OtelVariables<'a, '_> {
                     value.set_sensitive(true);
                     headers.insert(key, value);
                 }
-                _ => self.warn_of_ignored(
-                    name,
-                    "part of it is ignored: it is not a valid header",
-                    "write `key=value,key=value`",
-                ),
+                _ => self.warn_of_part(name, "it is not a valid header"),
             }
         }
         headers
@@ -144,16 +137,11 @@ impl<'a> OtelVariables<'a, '_> {
         if Path::new(path).is_absolute() {
             self.report.add_named_file(Path::new(path));
         }
-        secret::bytes_of(path)
-            .map_err(|FileError { message, .. }| {
-                let message = format!("it is ignored: {message}");
-                self.warn_of_ignored(
-                    name,
-                    message,
-                    "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`",
-                );
-            })
-            .ok()
+        let warn = |Invalid { message, .. }: Invalid| {
+            let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
+            self.warn_of_ignored(name, "it", &message, help);
+        };
+        secret::bytes_of(path).map_err(warn).ok()
     }
 
     pub(super) fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> ServiceAttributes {

@@ -2,10 +2,13 @@
 
 use crate::settings::code::Code;
 use crate::{
-    config::{secret, tree::Kind},
+    config::{
+        secret,
+        tree::{Kind, Node},
+    },
     settings::{
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, ReadContext, Setting},
+        section::{Checked, Cursor, Invalid, Setting, read_each},
         value::text_of,
     },
     upstream::http::{ADDRESS_LIMIT, Address, AddressError},
@@ -41,9 +44,7 @@ impl Setting for Addresses {
     const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let addresses = addresses(value)?;
-        addresses.warn_of_no_effect(value);
-        Ok(addresses)
+        addresses(value).inspect(|addresses| addresses.warn_of_no_effect(value))
     }
 }
 
@@ -52,9 +53,8 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
         return Ok(Addresses { first: address(value)?, others: Vec::new() });
     };
     if items.is_empty() {
-        return value.reject(
-            Invalid::new("`url` is an empty list", "write at least one address").with_code(Code::EmptyValue),
-        );
+        let invalid = Invalid::new("`url` is an empty list", "write at least one address");
+        return value.reject(invalid.with_code(Code::EmptyValue));
     }
     if items.len() > ADDRESS_LIMIT {
         let message =
@@ -62,32 +62,27 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
         let help = "use a DNS name that resolves to all of them, or a load balancer";
         return value.reject(Invalid::new(message, help).with_code(Code::TooMany));
     }
-    let mut found: Vec<Checked<Address>> = Vec::new();
-    for item in items {
-        let address = address(&value.part(item, "an address", ValueKind::Text));
-        let known = || found.iter().flatten();
-        let checked = address.and_then(|address| match known().next() {
-            _ if known().any(|known| *known == address) => value.reject_at(
-                item.span,
-                Invalid::new("duplicate address", "remove one of the two").with_code(Code::DuplicateValue),
-            ),
-            Some(first) if first.is_tls() != address.is_tls() => {
-                let help = "write two upstreams, or `https://` for all";
-                let message = "some addresses are `https://` and some are not";
-                value.reject_at(item.span, Invalid::new(message, help).with_code(Code::MixedSchemes))
-            }
-            _ => Ok(address),
-        });
-        found.push(checked);
-    }
-    let mut found = found.into_iter().collect::<Checked<Vec<_>>>()?;
+    let mut found: Vec<Address> = Vec::new();
+    let add = |item: &Node| {
+        let address = address(&value.part(item, "an address", ValueKind::Text))?;
+        if found.contains(&address) {
+            let invalid = Invalid::new("duplicate address", "remove one of the two");
+            return value.reject_at(item.span, invalid.with_code(Code::DuplicateValue));
+        }
+        if found.first().is_some_and(|first| first.is_tls() != address.is_tls()) {
+            let help = "write two upstreams, or `https://` for all";
+            let message = "some addresses are `https://` and some are not";
+            return value.reject_at(item.span, Invalid::new(message, help).with_code(Code::MixedSchemes));
+        }
+        found.push(address);
+        Ok(())
+    };
+    read_each::<(), ()>(items.iter().map(add))?;
     Ok(Addresses { first: found.remove(0), others: found })
 }
 
 fn address(value: &Cursor<'_>) -> Checked<Address> {
-    let ReadContext { report, environment, .. } = value.context;
-    let text = text_of(value)?;
-    let expanded = value.checked(secret::expand(report, environment, value.node.span, text))?;
+    let expanded = secret::expand(value.context, value.node.span, text_of(value)?)?;
     let text = expanded.text.trim();
     let error = match text.parse::<Address>() {
         // The path of some services contains a key.
@@ -96,40 +91,43 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
         Err(error) => error,
     };
     let subject = if expanded.external { "after variable expansion, the URL" } else { "the URL" };
+    let help_for_text;
     let (message, help) = match error {
-        AddressError::Scheme => (
-            "does not begin with `http://`, `https://` or `unix:`".to_owned(),
-            "write `http://HOST:PORT`".to_owned(),
-        ),
+        AddressError::Scheme => {
+            ("does not begin with `http://`, `https://` or `unix:`", "write `http://HOST:PORT`")
+        }
         AddressError::Socket => (
-            "has no path of a socket".to_owned(),
-            "write an absolute path: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`".to_owned(),
+            "has no path of a socket",
+            "write an absolute path: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`",
         ),
         AddressError::Credentials => (
-            "contains a user or password".to_owned(),
-            "remove them, and write `credentials: { basic: { user: NAME, password: \"${NAME}\" } }`"
-                .to_owned(),
+            "contains a user or password",
+            "remove them, and write `credentials: { basic: { user: NAME, password: \"${NAME}\" } }`",
         ),
-        AddressError::Query => (
-            "contains a query or a fragment".to_owned(),
-            "remove it, and write the query in the `request` of routes".to_owned(),
-        ),
+        AddressError::Query => {
+            ("contains a query or a fragment", "remove it, and write the query in the `request` of routes")
+        }
         AddressError::NotAUrl => {
-            let guess = text.split(['/', '?']).next().unwrap_or_default();
-            let shown = Some(text).filter(|text| !expanded.external && !text.contains("://"));
-            let help = if let Some(name) = shown.and_then(variable_name) {
-                format!("write `${{{name}}}`")
-            } else if let Some(words) = shown.and_then(words_of_command) {
-                format!("write `http://HOST:PORT`; for a program, write `{{ command: [{words}] }}`")
-            } else if shown.is_some() && guess.parse::<http::uri::Authority>().is_ok() {
-                format!("write `http://{text}`")
-            } else {
-                "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned()
-            };
-            ("is invalid".to_owned(), help)
+            help_for_text = help_for(text, expanded.external);
+            ("is invalid", &*help_for_text)
         }
     };
     value.reject(Invalid::without_value(format!("{subject} {message}"), help).with_code(Code::InvalidAddress))
+}
+
+/// Help for a text that is no URL: what was probably meant.
+fn help_for(text: &str, is_external: bool) -> String {
+    let shown = Some(text).filter(|text| !is_external && !text.contains("://"));
+    let host = text.split(['/', '?']).next().unwrap_or_default();
+    if let Some(name) = shown.and_then(variable_name) {
+        format!("write `${{{name}}}`")
+    } else if let Some(words) = shown.and_then(words_of_command) {
+        format!("write `http://HOST:PORT`; for a program, write `{{ command: [{words}] }}`")
+    } else if shown.is_some() && host.parse::<http::uri::Authority>().is_ok() {
+        format!("write `http://{text}`")
+    } else {
+        "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned()
+    }
 }
 
 /// Name of an environment variable in another notation: `$NAME`, `{{ env.NAME }}`, `$(NAME)`, `%NAME%`.

@@ -13,8 +13,7 @@ use crate::{
     route::UpstreamName,
     settings::{
         keys::ValueKind,
-        section::{Checked, Cursor, ReadContext, Setting},
-        value::OrOff,
+        section::{Checked, Cursor, ReadContext, Setting, read_each},
     },
     tls::ClientTls,
     upstream::http::{HttpSettings, OutlierDetectionSettings},
@@ -38,23 +37,18 @@ pub(super) fn settings(
         (false, Some(_)) => {
             let help = "write an `https://` address, or remove `tls`";
             let place = node.entry("tls").map_or(node.span, |entry| entry.key.span);
-            report.error(
-                Code::TlsWithoutHttps.at_span(place),
-                "`tls` has no effect: the address is not `https://`",
-                help,
-            );
+            let message = "`tls` has no effect: the address is not `https://`";
+            report.error(Code::TlsWithoutHttps.at_span(place), message, help);
             return None;
         }
         (_, tls) => tls,
     };
     Some(HttpSettings {
         others: addresses.others,
-        outlier_detection: match written.outlier_detection.clone() {
-            OrOff::On(settings) => settings,
-            OrOff::Off => {
-                OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
-            }
-        },
+        outlier_detection: written.outlier_detection.clone().on().unwrap_or(OutlierDetectionSettings {
+            consecutive_failures: None,
+            ..OutlierDetectionSettings::default()
+        }),
         health_check: written.health_check.take(),
         dns_refresh_interval: written.dns_refresh_interval,
         protocol: written.protocol,
@@ -75,17 +69,18 @@ impl Setting for HeaderMap {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let report = value.context.report;
-        let before = report.errors();
         let mut headers = Self::new();
-        for entry in entries {
-            let Some((name, content)) = header(value.context, entry) else { continue };
-            if headers.insert(name, content).is_some() {
-                let message = format!("duplicate header `{}`", entry.key.text);
-                report.error(Code::DuplicateKey.at_span(entry.key.span), message, "remove one of the two");
+        let add = |entry: &Entry| {
+            let (name, content) = header(value.context, entry)?;
+            if headers.insert(name, content).is_none() {
+                return Ok(());
             }
-        }
-        value.checked((report.errors() == before).then_some(headers))
+            let message = format!("duplicate header `{}`", entry.key.text);
+            let at = Code::DuplicateKey.at_span(entry.key.span);
+            Err(value.context.reject_at(at, message, "remove one of the two"))
+        };
+        read_each::<(), ()>(entries.iter().map(add))?;
+        Ok(headers)
     }
 
     fn when_absent() -> Option<Self> {
@@ -93,26 +88,24 @@ impl Setting for HeaderMap {
     }
 }
 
-fn header(context: ReadContext<'_>, Entry { key, value }: &Entry) -> Option<(http::HeaderName, HeaderValue)> {
-    let report = context.report;
-    let name = header_name(report, &key.text, key.span);
-    let text = scalar(report, value, &format!("the header `{}`", key.text));
+fn header(
+    context: ReadContext<'_>,
+    Entry { key, value }: &Entry,
+) -> Checked<(http::HeaderName, HeaderValue)> {
+    let name = header_name(context, &key.text, key.span);
+    let text = scalar(context, value, &format!("the header `{}`", key.text));
     let (name, text) = (name?, text?);
-    let expanded = secret::expand_secret(report, context.environment, value.span, &text)?;
-    let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
+    let expanded = secret::expand_secret(context, value.span, &text)?;
+    let mut content = HeaderValue::from_str(&expanded.text).map_err(|_| {
         let message =
             format!("the value of the header `{name}` contains line breaks or characters that are not ASCII");
-        report.error(
-            Code::InvalidValue.at_span(value.span),
-            message,
-            "remove a line break at the end of the secret",
-        );
-        return None;
-    };
+        let help = "remove a line break at the end of the secret";
+        context.reject_at(Code::InvalidValue.at_span(value.span), message, help)
+    })?;
     let is_secret = secret::is_secret_name(&key.text);
     if is_secret {
-        secret::warn_of_inline(report, value.span, &key.text, &expanded);
+        secret::warn_of_inline(context.report, value.span, &key.text, &expanded);
     }
     content.set_sensitive(expanded.external || value.secret || is_secret);
-    Some((name, content))
+    Ok((name, content))
 }

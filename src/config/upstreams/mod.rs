@@ -1,12 +1,11 @@
 //! `upstreams`: servers and programs that requests are sent to.
 //!
 //! [`UpstreamSection`] has the keys of all kinds. `addresses` and `http` are for HTTP upstreams, `program`
-//! for commands and CGI, `mcp` and `tools` for MCP servers. `route_policies` checks the policies of routes.
-//! Credentials are in [`crate::upstream::http`].
+//! for commands, CGI and MCP servers, `tools` for the lists of MCP servers. Credentials are in
+//! [`crate::upstream::http`].
 
 mod addresses;
 pub(super) mod http;
-mod mcp;
 mod program;
 pub(super) mod tools;
 
@@ -17,8 +16,7 @@ use settings_derive::Section as DeriveSection;
 
 use self::{
     addresses::Addresses,
-    mcp::McpServer,
-    program::{CgiPath, CommandLine, Directory, EnvSettings},
+    program::{CgiPath, CommandLine, Directory, EnvSettings, McpServer},
     tools::{Offered, PromptRules, ResourceRules},
 };
 use super::{
@@ -36,7 +34,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, OpenSection, ReadContext, Setting},
-        value::{OrOff, text_of},
+        value::{OrOff, Scalar, text_of},
     },
     tls::ClientTls,
     translate::{Pattern, SecretPattern},
@@ -159,11 +157,8 @@ pub(super) fn read(
 ) -> Option<UpstreamFile> {
     let (report, Entry { key, value: node }) = (context.report, entry);
     let name = key.text.parse::<UpstreamName>().map_err(|error| {
-        report.error(
-            Code::InvalidName.at_span(key.span),
-            error.to_string(),
-            "choose a name, such as `weather` or `billing-v1`",
-        );
+        let help = "choose a name, such as `weather` or `billing-v1`";
+        report.error(Code::InvalidName.at_span(key.span), error.to_string(), help);
     });
     if !matches!(node.kind, Kind::Text(_) | Kind::Map(_)) {
         let message = format!("an upstream must be a URL or a map, found {}", node.found());
@@ -180,13 +175,11 @@ pub(super) fn read(
     let (name, mut written) = (name.ok()?, written.ok()?);
     let policy = policy(report, node, &written, defaults);
     let settings = written.settings(context, node, name, &policy)?;
-    let (mut tools, mut prompts, mut resources) = (None, None, None);
-    if settings.mcp().is_some() {
-        tools = written.tools.on();
-        let all = || tools.as_ref().map(|_| NameRules::default());
-        prompts = written.prompts.map_or_else(all, |Offered(rules)| Some(rules?.names));
-        resources = written.resources.map_or_else(all, |Offered(rules)| Some(rules?.names));
-    }
+    let is_mcp = settings.mcp().is_some();
+    let tools = written.tools.on().filter(|_| is_mcp);
+    let all = || tools.as_ref().map(|_| NameRules::default());
+    let prompts = written.prompts.map_or_else(all, |Offered(rules)| Some(rules?.names));
+    let resources = written.resources.map_or_else(all, |Offered(rules)| Some(rules?.names));
     Some(UpstreamFile {
         secrets: secrets(report, entry, &settings)?,
         settings,
@@ -233,11 +226,8 @@ pub(super) fn warn_of_client_limit(
             "`max_in_flight_per_client` has no effect: all clients together have at most {all} requests in \
              flight or queued"
         );
-        report.warning(
-            Code::LimitNeverReached.at_span(entry.key.span),
-            message,
-            format!("write a lower limit than {all}, or remove it"),
-        );
+        let help = format!("write a lower limit than {all}, or remove it");
+        report.warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
     }
 }
 
@@ -257,16 +247,16 @@ impl UpstreamSection {
         };
         let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
         if let Some(line) = self.command.take() {
-            let program = program::command(context, line, cwd, env)?;
+            let program = program::command(context, line, cwd, env).ok()?;
             return Some(UpstreamSettings::Command(ProgramSettings { name, program }));
         }
         if let Some(path) = self.cgi.take() {
-            let program = program::cgi(context, path, cwd, env)?;
+            let program = program::cgi(context, path, cwd, env).ok()?;
             return Some(UpstreamSettings::Cgi(ProgramSettings { name, program }));
         }
         let transport = match self.mcp.take() {
             None => return at(name, self.url.take()?, self).map(UpstreamSettings::Http),
-            Some(McpServer::Child(child)) => McpTransport::Child(child.program(context)?),
+            Some(McpServer::Child(child)) => McpTransport::Child(child.program(context).ok()?),
             Some(McpServer::At(addresses)) => {
                 self.max_redirects.get_or_insert(REDIRECTS_OF_MCP);
                 McpTransport::Http(at(name.clone(), addresses, self)?)
@@ -282,29 +272,26 @@ impl UpstreamSection {
             let help = "write `url: http://127.0.0.1:9000`";
             return Err(section.missing("an upstream has no `url`".to_owned(), help));
         };
-        let is_child = section.entry("mcp").is_some_and(|entry| entry.value.as_map().is_some());
-        let is_own = |name: &str| own.iter().any(|names| names.contains(&name));
-        let others = KEYS_BY_KIND.into_iter().filter(|(other, _)| *other != key);
-        let all = others.flat_map(|(key, beside)| std::iter::once(key).chain(beside.concat()));
+        let is_child = section.get("mcp").is_some_and(|node| node.as_map().is_some());
+        let has = |keys: &[&[&str]], name: &str| keys.iter().any(|keys| keys.contains(&name));
         let mut checked = Ok(());
-        let mut inapplicable: Vec<&str> = all.filter(|name| !is_own(name)).collect();
-        inapplicable.sort_unstable();
-        inapplicable.dedup();
-        for name in inapplicable.into_iter().filter(|name| section.entry(name).is_some()) {
-            checked = Err(section.conflict(name, key));
+        for name in
+            section.value.node.as_map().unwrap_or_default().iter().map(|entry| entry.key.text.as_str())
+        {
+            let is_of_a_kind = KEYS_BY_KIND.iter().any(|(kind, keys)| *kind == name || has(keys, name));
+            if is_of_a_kind && name != key && !has(own, name) {
+                checked = Err(section.conflict(name, key));
+            }
+            if is_child && OF_ADDRESSES.contains(&name) {
+                checked = Err(section.conflict(name, "mcp: { command: … }"));
+            }
         }
-        for name in OF_ADDRESSES.into_iter().filter(|name| is_child && section.entry(name).is_some()) {
-            checked = Err(section.conflict(name, "mcp: { command: … }"));
-        }
-        let headers = section.entry("headers").and_then(|entry| entry.value.as_map()).unwrap_or_default();
+        let headers = section.get("headers").and_then(Node::as_map).unwrap_or_default();
         let authorization = headers.iter().find(|entry| entry.key.text.eq_ignore_ascii_case("authorization"));
         if let (Some(entry), Some(_)) = (authorization, section.entry("credentials")) {
             let message = "`Authorization` has no effect beside `credentials`, which sets it";
-            checked = Err(section.reject_at(
-                Code::OverriddenAuthorization.at_span(entry.key.span),
-                message,
-                "remove one of the two",
-            ));
+            let at = Code::OverriddenAuthorization.at_span(entry.key.span);
+            checked = Err(section.reject_at(at, message, "remove one of the two"));
         }
         checked
     }
@@ -316,11 +303,9 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
     let Some(source) = settings.secrets_pattern() else { return Some(None) };
     let pattern = Pattern::from_literals(&source).ok().and_then(|pattern| SecretPattern::new(&pattern).ok());
     if pattern.is_none() {
-        report.error(
-            Code::SecretTooLong.at_span(entry.key.span),
-            "a secret of this upstream is too long to be removed from errors",
-            "check the files and variables of its secrets: a secret can have a few hundred characters",
-        );
+        let message = "a secret of this upstream is too long to be removed from errors";
+        let help = "check the files and variables of its secrets: a secret can have a few hundred characters";
+        report.error(Code::SecretTooLong.at_span(entry.key.span), message, help);
     }
     pattern.map(Some)
 }
@@ -367,37 +352,26 @@ impl Setting for HeaderName {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        value.checked(header_name(value.context.report, text_of(value)?, value.node.span))
+        header_name(value.context, text_of(value)?, value.node.span)
     }
 }
 
 /// Parses the name of a header that a file may set or forward.
-pub(super) fn header_name(report: &Report<'_>, text: &str, span: SourceSpan) -> Option<HeaderName> {
-    let Ok(name) = text.parse::<HeaderName>() else {
-        report.error(
-            Code::InvalidName.at_span(span),
-            format!("`{text}` is not a header name"),
-            "write letters, digits and `-`: `X-Request-Id`",
-        );
-        return None;
-    };
+pub(super) fn header_name(context: ReadContext<'_>, text: &str, span: SourceSpan) -> Checked<HeaderName> {
+    let name = text.parse::<HeaderName>().map_err(|_| {
+        let message = format!("`{text}` is not a header name");
+        let help = "write letters, digits and `-`: `X-Request-Id`";
+        context.reject_at(Code::InvalidName.at_span(span), message, help)
+    })?;
     if OWN_HEADERS.contains(&name.as_str()) {
         let message = format!("the header `{name}` is reserved: glossator sets it for each connection");
-        report.error(Code::ReservedHeader.at_span(span), message, "remove it");
-        return None;
+        return Err(context.reject_at(Code::ReservedHeader.at_span(span), message, "remove it"));
     }
-    Some(name)
+    Ok(name)
 }
 
 /// Converts a string, number or boolean to a string, or reports another value.
-pub(super) fn scalar(report: &Report<'_>, node: &Node, what: &str) -> Option<String> {
-    let text = node.scalar();
-    if text.is_none() {
-        report.error(
-            Code::WrongType.at_span(node.span),
-            format!("{what} must be a string, found {}", node.found()),
-            None,
-        );
-    }
-    text
+pub(super) fn scalar(context: ReadContext<'_>, node: &Node, what: &str) -> Checked<String> {
+    let value = Cursor::new(context, node.span, node, what, ValueKind::Scalar);
+    Scalar::read(&value).map(|Scalar(text)| text)
 }

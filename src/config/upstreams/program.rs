@@ -1,13 +1,13 @@
-//! Programs of upstreams: command line, working directory and environment variables.
+//! Programs of upstreams: command line, working directory and environment variables. Also MCP upstreams, which
+//! are programs or have an address.
 
 use std::path::{Path, PathBuf};
 
 use settings_derive::Section as DeriveSection;
 
-use super::scalar;
+use super::{addresses::Addresses, scalar};
 use crate::{
     config::{
-        report::Report,
         secret::{self, Environment, Expanded},
         source::{self, SourceSpan},
         suggest,
@@ -16,7 +16,7 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, ReadContext, Setting},
+        section::{Checked, Cursor, Invalid, ReadContext, Setting, read_each},
         value::{FromText, text_of, text_settings},
     },
     upstream::program::Program,
@@ -32,11 +32,8 @@ pub(super) struct CommandLine {
     arguments: Vec<Expanded>,
 }
 
-/// Path of a CGI program.
-pub(super) struct CgiPath {
-    path: String,
-    place: SourceSpan,
-}
+/// Path of a CGI program, as a command line without arguments.
+pub(super) struct CgiPath(CommandLine);
 
 /// Working directory; a warning is reported if it does not exist.
 pub(super) struct Directory(PathBuf);
@@ -67,8 +64,8 @@ impl Setting for CommandLine {
         let Kind::List(items) = &value.node.kind else {
             return value.reject_kind("a list", Some(help.to_owned()));
         };
-        let words: Vec<_> = items.iter().map(|item| word(value.context, item)).collect();
-        let mut words = value.checked(words.into_iter().collect::<Option<Vec<_>>>())?.into_iter();
+        let words: Vec<Expanded> = read_each(items.iter().map(|item| word(value.context, item)))?;
+        let mut words = words.into_iter();
         match (items.as_slice(), words.next()) {
             ([first, ..], Some(program)) if !program.text.trim().is_empty() => {
                 Ok(Self { program: program.text, place: first.span, arguments: words.collect() })
@@ -79,45 +76,36 @@ impl Setting for CommandLine {
 }
 
 /// Parses a fixed word of a command line.
-fn word(context: ReadContext<'_>, node: &Node) -> Option<Expanded> {
-    let (report, environment) = (context.report, context.environment);
-    let text = scalar(report, node, "a word of `command`")?;
+fn word(context: ReadContext<'_>, node: &Node) -> Checked<Expanded> {
+    let text = scalar(context, node, "a word of `command`")?;
     if text.contains("{{") {
+        let message = "`command` of an upstream can't contain templates";
         let help = "move the template to `arguments` of the route's `request`";
-        report.error(
-            Code::NotEvaluated.at_span(node.span),
-            "`command` of an upstream can't contain templates",
-            help,
-        );
-        return None;
+        return Err(context.reject_at(Code::NotEvaluated.at_span(node.span), message, help));
     }
-    let Expanded { text, external } = secret::expand(report, environment, node.span, &text)?;
-    Some(Expanded { text: without_nul(report, node.span, text)?, external })
+    without_nul(context, node.span, secret::expand(context, node.span, &text)?)
 }
 
-fn without_nul(report: &Report<'_>, span: SourceSpan, text: String) -> Option<String> {
-    if text.contains('\0') {
-        report.error(
-            Code::InvalidValue.at_span(span),
-            "an argument or variable of a program can't contain NUL characters",
-            "remove it",
-        );
-        return None;
+fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -> Checked<Expanded> {
+    if expanded.text.contains('\0') {
+        let message = "an argument or variable of a program can't contain NUL characters";
+        return Err(context.reject_at(Code::InvalidValue.at_span(span), message, "remove it"));
     }
-    Some(text)
+    Ok(expanded)
 }
 
 impl Setting for CgiPath {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let path = expanded(value)?;
-        if !path.contains('/') {
+        let (place, arguments) = (value.node.span, Vec::new());
+        let program = secret::expand(value.context, place, text_of(value)?)?.text;
+        if !program.contains('/') {
             let message = format!("`cgi` must be the path of a program, found {}", value.node.found());
-            let help = format!("write `/usr/lib/cgi-bin/{path}`, or `./{path}`");
+            let help = format!("write `/usr/lib/cgi-bin/{program}`, or `./{program}`");
             return value.reject(Invalid::new(message, help));
         }
-        Ok(Self { path, place: value.node.span })
+        Ok(Self(CommandLine { program, place, arguments }))
     }
 }
 
@@ -125,80 +113,66 @@ impl Setting for Directory {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let text = expanded(value)?;
-        let directory = value.checked(absolute(value.context.report, value.node.span, &text))?;
+        let text = secret::expand(value.context, value.node.span, text_of(value)?)?.text;
+        let directory = absolute(value.context, value.node.span, &text)?;
         if !directory.is_dir() {
-            value.warn(
-                Code::ProgramNotFound,
-                format!("the folder `{text}` does not exist"),
-                "create it; every call fails until then",
-            );
+            let message = format!("the folder `{text}` does not exist");
+            value.warn(Code::ProgramNotFound, message, "create it; every call fails until then");
         }
         Ok(Self(directory))
     }
 }
 
-/// Expands the variables in a string.
-fn expanded(value: &Cursor<'_>) -> Checked<String> {
-    let ReadContext { report, environment, .. } = value.context;
-    let expanded = secret::expand(report, environment, value.node.span, text_of(value)?);
-    value.checked(expanded).map(|expanded| expanded.text)
-}
-
 /// Creates the program of a command upstream.
 pub(super) fn command(
     context: ReadContext<'_>,
-    line: CommandLine,
+    CommandLine { program, place, arguments }: CommandLine,
     cwd: Option<Directory>,
     env: EnvSettings,
-) -> Option<Program> {
-    let CommandLine { program, place, arguments } = line;
+) -> Checked<Program> {
     let (environment, mut secrets) = env.variables(context.environment);
-    let path = find(context.report, place, &program, &environment)?;
+    let path = find(context, place, &program, &environment)?;
     secrets.extend(arguments.iter().filter(|word| word.external).map(|word| word.text.clone()));
     let folder = cwd.map_or_else(|| Program::FOLDER_DEFAULT.into(), |Directory(path)| path);
     let arguments = arguments.into_iter().map(|word| word.text).collect();
-    Some(Program { path, arg0: program, arguments, folder, environment, secrets })
+    Ok(Program { path, arg0: program, arguments, folder, environment, secrets })
 }
 
 /// Creates the program of a CGI upstream.
 pub(super) fn cgi(
     context: ReadContext<'_>,
-    CgiPath { path, place }: CgiPath,
+    CgiPath(line): CgiPath,
     cwd: Option<Directory>,
     env: EnvSettings,
-) -> Option<Program> {
-    let (environment, secrets) = env.variables(context.environment);
-    let path = find(context.report, place, &path, &environment)?;
+) -> Checked<Program> {
+    let has_folder = cwd.is_some();
+    let mut program = command(context, line, cwd, env)?;
+    program.arg0 = program.path.to_string_lossy().into_owned();
     // The default is the folder of the program (RFC 3875, section 7.2).
-    let own = || path.parent().map_or_else(|| Program::FOLDER_DEFAULT.into(), Path::to_owned);
-    let folder = cwd.map_or_else(own, |Directory(path)| path);
-    let arg0 = path.to_string_lossy().into_owned();
-    Some(Program { path, arg0, arguments: Vec::new(), folder, environment, secrets })
+    if let Some(folder) = program.path.parent().filter(|_| !has_folder) {
+        program.folder = folder.to_owned();
+    }
+    Ok(program)
 }
 
 /// Resolves a program to an absolute path; returns the name unchanged, with a warning, if it does not exist.
 fn find(
-    report: &Report<'_>,
+    context: ReadContext<'_>,
     span: SourceSpan,
     name: &str,
     environment: &[(String, String)],
-) -> Option<PathBuf> {
+) -> Checked<PathBuf> {
+    let at = Code::ProgramNotFound.at_span(span);
     if name.contains('/') {
-        let path = absolute(report, span, name)?;
+        let path = absolute(context, span, name)?;
         let message = match std::fs::metadata(&path) {
             Err(error) => format!("the program `{name}` {}", source::describe_io_error(&error)),
-            Ok(metadata) if !is_program(&metadata) => {
-                format!("`{name}` is not an executable file")
-            }
-            Ok(_) => return Some(path),
+            Ok(metadata) if !is_program(&metadata) => format!("`{name}` is not an executable file"),
+            Ok(_) => return Ok(path),
         };
-        report.warning(
-            Code::ProgramNotFound.at_span(span),
-            message,
-            "correct the path, or run `chmod +x`; every call fails until then",
-        );
-        return Some(path);
+        let help = "correct the path, or run `chmod +x`; every call fails until then";
+        context.report.warning(at, message, help);
+        return Ok(path);
     }
     let folders = environment.iter().find(|(known, _)| known == "PATH");
     let folders = folders.map_or(PATH_DEFAULT, |(_, folders)| folders);
@@ -209,9 +183,9 @@ fn find(
     if found.is_none() {
         let message = format!("program `{name}` not found in {folders}");
         let help = "install it, or write its absolute path; every call fails until then";
-        report.warning(Code::ProgramNotFound.at_span(span), message, help);
+        context.report.warning(at, message, help);
     }
-    Some(found.unwrap_or_else(|| name.into()))
+    Ok(found.unwrap_or_else(|| name.into()))
 }
 
 #[cfg(unix)]
@@ -226,21 +200,17 @@ fn is_program(metadata: &std::fs::Metadata) -> bool {
 }
 
 /// Makes a path absolute, relative to the folder of the file that contains it.
-fn absolute(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<PathBuf> {
+fn absolute(context: ReadContext<'_>, span: SourceSpan, text: &str) -> Checked<PathBuf> {
     let path = Path::new(text);
     if path.is_absolute() {
-        return Some(path.to_owned());
+        return Ok(path.to_owned());
     }
-    let folder = report.files().folder(span).and_then(|folder| std::path::absolute(folder.join(path)).ok());
-    if folder.is_none() {
+    let folder = context.report.files().folder(span);
+    folder.and_then(|folder| std::path::absolute(folder.join(path)).ok()).ok_or_else(|| {
         let message = format!("`{text}` must be an absolute path, because this configuration is not a file");
-        report.error(
-            Code::InvalidValue.at_span(span),
-            message,
-            "write an absolute path: `/usr/local/bin/report`",
-        );
-    }
-    folder
+        let help = "write an absolute path: `/usr/local/bin/report`";
+        context.reject_at(Code::InvalidValue.at_span(span), message, help)
+    })
 }
 
 impl EnvSettings {
@@ -275,18 +245,14 @@ impl Setting for Variables {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let ReadContext { report, environment, .. } = value.context;
         let read = |Entry { key, value: node }: &Entry| {
             let name =
                 VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));
-            let text = scalar(report, node, &format!("the variable `{}`", key.text))
-                .and_then(|text| secret::expand_secret(report, environment, node.span, &text));
-            let Expanded { text, external } = value.checked(text)?;
-            let text = value.checked(without_nul(report, node.span, text))?;
-            Ok((name?.0, Expanded { text, external }))
+            let text = scalar(value.context, node, &format!("the variable `{}`", key.text))?;
+            let expanded = secret::expand_secret(value.context, node.span, &text)?;
+            Ok((name?.0, without_nul(value.context, node.span, expanded)?))
         };
-        let variables: Vec<_> = entries.iter().map(read).collect();
-        variables.into_iter().collect::<Checked<_>>().map(Self)
+        read_each(entries.iter().map(read)).map(Self)
     }
 
     fn when_absent() -> Option<Self> {
@@ -298,13 +264,62 @@ text_settings!(VariableName);
 
 impl FromText for VariableName {
     fn from_text(name: &str) -> Result<Self, Invalid> {
-        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-            && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-        if is_name {
+        if secret::is_variable_name(name) {
             return Ok(Self(name.to_owned()));
         }
         let nearest = suggest::nearest(name, ["HOME", "TZ", "LANG"]).unwrap_or("HOME");
         let help = format!("write letters, digits and `_`: `{nearest}`");
         Err(Invalid::new(format!("`{name}` is not a variable name"), help).with_code(Code::InvalidName))
+    }
+}
+
+/// Location of an MCP server.
+pub(super) enum McpServer {
+    At(Addresses),
+    Child(McpChild),
+}
+
+/// MCP server that is started as a child process.
+#[derive(DeriveSection)]
+#[section(name = "`mcp`", id = "mcp_child")]
+pub(super) struct McpChild {
+    /// Program with its arguments, started without a shell.
+    #[key(example = "command: [npx, -y, NAME]")]
+    command: CommandLine,
+    /// Working directory of the program. Default `/`.
+    cwd: Option<Directory>,
+    /// Environment variables of the program, in addition to `PATH`, `HOME` and a locale.
+    #[key(default = EnvSettings::default())]
+    env: EnvSettings,
+}
+
+impl Setting for McpServer {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, McpChild::KIND]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::Map(_) => McpChild::read(value).map(Self::Child),
+            Kind::Text(_) => Addresses::read(value).map(Self::At),
+            _ => {
+                let message = format!("`mcp` must be a URL or a map, found {}", value.node.found());
+                let help = "write `mcp: http://127.0.0.1:3000/mcp`, or `mcp: { command: [npx, -y, NAME] }`";
+                value.reject(Invalid::new(message, help).with_code(Code::WrongType))
+            }
+        }
+    }
+}
+
+impl McpChild {
+    /// Creates the program, with `HOME` in its environment: servers that download themselves (such as by
+    /// `npx`) use it as their cache.
+    pub(super) fn program(self, context: ReadContext<'_>) -> Checked<Program> {
+        const HOME: &str = "HOME";
+        let mut program = command(context, self.command, self.cwd, self.env)?;
+        if let Some(home) = context.environment.get(HOME)
+            && !program.environment.iter().any(|(name, _)| name == HOME)
+        {
+            program.environment.push((HOME.to_owned(), home.to_owned()));
+        }
+        Ok(program)
     }
 }

@@ -1,8 +1,8 @@
 //! `tools`, `prompts` and `resources` of an MCP server: selection and renaming of the entries in its lists.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use settings_derive::{Section as DeriveSection, Word};
+use settings_derive::Section as DeriveSection;
 
 use crate::{
     config::{
@@ -10,7 +10,7 @@ use crate::{
         response::ErrorSettings,
         routes::AnnotationSettings,
         section::ReadElsewhere,
-        tree::{Entry, Kind},
+        tree::{Kind, Node},
     },
     model::ToolName,
     pipeline::AwaitedServer,
@@ -19,7 +19,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, OpenSection, Setting},
-        value::{Named, read_word},
+        value::{Named, read_one_of},
     },
     translate::extract::NamePattern,
 };
@@ -130,25 +130,18 @@ impl<T: Setting + Default> Setting for Offered<T> {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match &value.node.kind {
             Kind::Boolean(false) => Ok(Self(None)),
-            Kind::Text(_) => read_word(value).map(|word| match word {
-                AllOrOff::All => Self(Some(T::default())),
-                AllOrOff::Off => Self(None),
-            }),
+            Kind::Text(_) => {
+                let is_all = read_one_of(value, [("all", true), ("off", false)].into_iter())?;
+                Ok(Self(is_all.then(T::default)))
+            }
             _ => T::read(value).map(|rules| Self(Some(rules))),
         }
     }
 }
 
-/// Short form of a selection.
-#[derive(Clone, Copy, PartialEq, Word)]
-enum AllOrOff {
-    All,
-    Off,
-}
-
 /// Rejects a prefix that can't begin the name of a tool or prompt; `called` is "tool" or "prompt".
 fn check_prefix(section: &OpenSection<'_>, called: &str) -> Checked<()> {
-    let Some(node) = section.entry("prefix").map(|entry| &entry.value) else { return Ok(()) };
+    let Some(node) = section.get("prefix") else { return Ok(()) };
     if node.as_text().is_none_or(|text| text.parse::<ToolName>().is_ok()) {
         return Ok(());
     }
@@ -166,18 +159,17 @@ impl PromptRules {
 impl ToolRules {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut checked = check_prefix(section, "tool");
-        let renamed = section.entry("rename").and_then(|entry| entry.value.as_map()).unwrap_or_default();
-        for Entry { value, .. } in renamed {
-            let Some(text) = value.as_text() else { continue };
+        let renamed = section.get("rename").and_then(Node::as_map).unwrap_or_default();
+        let texts = renamed.iter().filter_map(|entry| Some((&entry.value, entry.value.as_text()?)));
+        for (value, text) in texts.clone() {
+            let mut reject = |code: Code, message: &str, help| {
+                checked = Err(section.reject_at(code.at_span(value.span), message, help));
+            };
             if let Err(error) = text.parse::<ToolName>() {
-                let help = "write a valid tool name";
-                checked =
-                    Err(section.reject_at(Code::InvalidName.at_span(value.span), &error.to_string(), help));
+                reject(Code::InvalidName, &error.to_string(), "write a valid tool name");
             }
-            if renamed.iter().filter(|other| other.value.as_text() == Some(text)).count() > 1 {
-                let message = format!("two tools are renamed to `{text}`");
-                checked =
-                    Err(section.reject_at(Code::DuplicateValue.at_span(value.span), &message, "rename one"));
+            if texts.clone().filter(|(_, other)| *other == text).count() > 1 {
+                reject(Code::DuplicateValue, &format!("two tools are renamed to `{text}`"), "rename one");
             }
         }
         checked
@@ -202,28 +194,18 @@ impl NameRules {
         AwaitedServer { prefix: self.prefix.clone(), given: Vec::new() }
     }
 
-    /// Exact names in `only` and `except`, without patterns.
-    fn exact(&self) -> impl Iterator<Item = &String> {
-        self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'))
-    }
-
     /// Exact names that the server does not have.
     pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
-        unknown_names(self.exact(), names)
+        let exact = self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'));
+        let unknown: BTreeSet<&str> =
+            exact.map(String::as_str).filter(|name| !names.contains(name)).collect();
+        unknown.into_iter().collect()
     }
 }
 
 fn allowed(name: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     name.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
-}
-
-fn unknown_names<'a>(written: impl Iterator<Item = &'a String>, names: &[&str]) -> Vec<&'a str> {
-    let mut unknown_names: Vec<&str> =
-        written.map(String::as_str).filter(|name| !names.contains(name)).collect();
-    unknown_names.sort_unstable();
-    unknown_names.dedup();
-    unknown_names
 }
 
 impl ToolRules {
@@ -251,9 +233,10 @@ impl ToolRules {
 
     /// Configured names that the server does not have.
     pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
-        let keys = self.rename.0.iter().chain(&self.describe.0).map(|(name, _)| name);
-        let overridden = self.overrides.0.iter().map(|(name, _)| name);
-        unknown_names(self.names.exact().chain(keys).chain(overridden), names)
+        let keys = self.rename.0.iter().chain(&self.describe.0).map(|(name, _)| name.as_str());
+        let keys = keys.chain(self.overrides.0.iter().map(|(name, _)| name.as_str()));
+        let unknown = keys.filter(|name| !names.contains(name)).chain(self.names.unknown_names(names));
+        unknown.collect::<BTreeSet<&str>>().into_iter().collect()
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         secret,
-        section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section as _, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
         suggest::quoted_list,
         tree::Entry,
         value::{Scalar, text_of},
@@ -114,15 +114,15 @@ fn read_user(value: &Cursor<'_>) -> Checked<String> {
 }
 
 fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
-    let (ReadContext { report, environment, .. }, span) = (value.context, value.node.span);
+    let (context, span) = (value.context, value.node.span);
     let text = text_of(value)?;
-    let (file, token) = if text.starts_with("file:") {
+    let (file, token) = if let Some(path) = text.strip_prefix("file:") {
         // It is read once to check it; from then on the client reads it.
-        let (path, token) = value.checked(secret::own_file(report, environment, span, text))?;
+        let (path, token) = secret::own_file(context, span, path)?;
         (Some(path), token)
     } else {
-        let expanded = value.checked(secret::expand(report, environment, span, text))?;
-        secret::warn_of_inline(report, span, "bearer", &expanded);
+        let expanded = secret::expand(context, span, text)?;
+        secret::warn_of_inline(context.report, span, "bearer", &expanded);
         (None, expanded.text)
     };
     let Some(bearer) = BearerToken::new(token.trim()) else {
