@@ -333,6 +333,7 @@ struct Headers(HeaderMap);
 
 impl Setting for Headers {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+    const ABSENT: Option<fn() -> Self> = Some(Self::default);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Named(headers) = Named::<Scalar>::read(value)?;
@@ -350,10 +351,6 @@ impl Setting for Headers {
         };
         let headers: Vec<Checked<_>> = entries.iter().zip(headers).map(header).collect();
         headers.into_iter().collect::<Checked<_>>().map(Self)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::default())
     }
 }
 

@@ -174,12 +174,9 @@ pub(super) struct ReadElsewhere;
 
 impl Setting for ReadElsewhere {
     const KIND: ValueKind = ValueKind::Anything;
+    const ABSENT: Option<fn() -> Self> = Some(|| Self);
 
     fn read(_value: &Cursor<'_>) -> Checked<Self> {
         Ok(Self)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self)
     }
 }

@@ -94,14 +94,11 @@ impl Scopes {
 /// A list of scopes in the configuration.
 impl Setting for Scopes {
     const KIND: ValueKind = ValueKind::List(&ValueKind::Text);
+    const ABSENT: Option<fn() -> Self> = Some(Self::default);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scopes = Vec::<Scope>::read(value)?;
         Ok(Self::from_names(scopes.into_iter().map(|Scope(name)| name).collect()))
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::default())
     }
 }
 

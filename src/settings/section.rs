@@ -81,6 +81,8 @@ impl Invalid {
 /// Type of a value that a key accepts.
 pub(crate) trait Setting: Sized {
     const KIND: ValueKind;
+    /// Creates the value of an absent key; `None` if the key is required.
+    const ABSENT: Option<fn() -> Self> = None;
 
     /// Parses the value.
     ///
@@ -92,11 +94,6 @@ pub(crate) trait Setting: Sized {
     /// Parses the value with `base` as the default of absent keys.
     fn read_over(value: &Cursor<'_>, _base: Option<Self>) -> Checked<Self> {
         Self::read(value)
-    }
-
-    /// Value of an absent key; `None` if the key is required.
-    fn when_absent() -> Option<Self> {
-        None
     }
 
     /// The value in the form in which the reference shows a default.
@@ -378,13 +375,11 @@ impl<'a> OpenSection<'a> {
     ) -> Checked<T> {
         let Row::Key(key) = row else { return Err(Reported(())) };
         let Some(entry) = self.entry(key.name) else {
-            let absent = base.or_else(|| default.map(|default| default()).or_else(T::when_absent));
+            let absent = base.or_else(|| default.or(T::ABSENT).map(|absent| absent()));
             let section = self.table.section;
             return absent.ok_or_else(|| {
-                let help = match key.example.starts_with('`') {
-                    true => format!("write {}", key.example),
-                    false => format!("write `{}`", key.example),
-                };
+                let quote = if key.example.starts_with('`') { "" } else { "`" };
+                let help = format!("write {quote}{}{quote}", key.example);
                 self.missing(format!("{section} has no `{}`", key.name), &help)
             });
         };
@@ -493,6 +488,6 @@ pub(crate) fn read_section<T: Section>(
 
 /// Default of a field, for `#[section(default)]`.
 pub(crate) fn default_of<T: Setting>(declared: Option<fn() -> T>) -> T {
-    let value = declared.map(|default| default()).or_else(T::when_absent);
+    let value = declared.or(T::ABSENT).map(|default| default());
     value.expect("the derive demands a default for each key of a section that has one")
 }

@@ -281,6 +281,7 @@ pub(crate) fn read_one_of<T>(
 /// Optional setting.
 impl<T: Setting> Setting for Option<T> {
     const KIND: ValueKind = T::KIND;
+    const ABSENT: Option<fn() -> Self> = Some(|| None);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         T::read(value).map(Some)
@@ -288,10 +289,6 @@ impl<T: Setting> Setting for Option<T> {
 
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
         T::read_over(value, base.flatten()).map(Some)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(None)
     }
 
     fn shown(&self, kind: ValueKind) -> Option<String> {
@@ -324,6 +321,7 @@ pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
 
 impl<T: Setting> Setting for Named<T> {
     const KIND: ValueKind = ValueKind::Map(&T::KIND);
+    const ABSENT: Option<fn() -> Self> = Some(|| Self(Vec::new()));
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Kind::Map(entries) = &value.node.kind else {
@@ -335,10 +333,6 @@ impl<T: Setting> Setting for Named<T> {
             Ok((key.text.clone(), part.read_expanded(T::read)?))
         };
         read_each(entries.iter().map(read)).map(Self)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self(Vec::new()))
     }
 }
 
@@ -355,21 +349,18 @@ fn help_for_list(node: &Node) -> Option<String> {
 
 impl<T: Setting> Setting for Vec<T> {
     const KIND: ValueKind = ValueKind::List(&T::KIND);
+    const ABSENT: Option<fn() -> Self> = Some(Self::new);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Kind::List(items) = &value.node.kind else {
             let is_plain = |text: &str| text.starts_with(|c: char| c.is_alphanumeric() || c == '/');
-            let help = value.node.as_text().map(|text| match is_plain(text) {
-                true => format!("write `[{text}]`"),
-                false => format!("write `[\"{text}\"]`"),
+            let help = value.node.as_text().map(|text| {
+                let quote = if is_plain(text) { "" } else { "\"" };
+                format!("write `[{quote}{text}{quote}]`")
             });
             return value.reject_kind("a list", help);
         };
         read_items(value, items, &format!("an item of {}", value.name))
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::new())
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
@@ -381,16 +372,11 @@ impl<T: Setting> Setting for Vec<T> {
 /// JSON object with any values.
 impl Setting for serde_json::Map<String, serde_json::Value> {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Anything);
+    const ABSENT: Option<fn() -> Self> = Some(Self::new);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match &value.node.kind {
-            Kind::Map(entries) => Ok(Node::entries_to_json(entries)),
-            _ => value.reject_kind("a map", None),
-        }
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::new())
+        let entries = value.node.as_map().map(Node::entries_to_json);
+        entries.map_or_else(|| value.reject_kind("a map", None), Ok)
     }
 }
 
@@ -408,6 +394,7 @@ pub struct OneOrMore<T>(pub Vec<T>);
 
 impl<T: Setting> Setting for OneOrMore<T> {
     const KIND: ValueKind = ValueKind::OneOrMore(&T::KIND);
+    const ABSENT: Option<fn() -> Self> = Some(|| Self(Vec::new()));
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match &value.node.kind {
@@ -417,10 +404,6 @@ impl<T: Setting> Setting for OneOrMore<T> {
                 T::read(&one).map(|one| Self(vec![one]))
             }
         }
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self(Vec::new()))
     }
 }
 

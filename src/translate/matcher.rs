@@ -240,6 +240,7 @@ fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {
 
 impl Setting for HeaderPatterns {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+    const ABSENT: Option<fn() -> Self> = Some(Self::default);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Kind::Map(entries) = &value.node.kind else { return value.reject_kind("a map", None) };
@@ -256,10 +257,6 @@ impl Setting for HeaderPatterns {
         };
         let read: Vec<Checked<_>> = entries.iter().map(read).collect();
         read.into_iter().collect::<Checked<_>>().map(Self)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::default())
     }
 }
 

@@ -76,6 +76,7 @@ pub(in crate::config) struct Added<T>(pub(super) Vec<T>);
 
 impl<T: Setting> Setting for Added<T> {
     const KIND: ValueKind = ValueKind::List(&T::KIND);
+    const ABSENT: Option<fn() -> Self> = Some(|| Self(Vec::new()));
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_over(value, None)
@@ -88,10 +89,6 @@ impl<T: Setting> Setting for Added<T> {
         let mut all = base.map(|Self(items)| items).unwrap_or_default();
         all.extend(Vec::read(value)?);
         Ok(Self(all))
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self(Vec::new()))
     }
 }
 

@@ -284,6 +284,7 @@ parsed_settings! {
 
 impl Setting for TimeFormat {
     const KIND: ValueKind = TEXTS;
+    const ABSENT: Option<fn() -> Self> = Some(|| Self::Standard);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let written = value.node.one_or_more();
@@ -308,10 +309,6 @@ impl Setting for TimeFormat {
             return value.reject_coded(Code::TimeWithoutOffset.at_span(node.span), message, help);
         }
         Ok(if forms.len() == 1 { forms.remove(0) } else { Self::OneOf(forms) })
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::Standard)
     }
 }
 

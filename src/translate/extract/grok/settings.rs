@@ -57,6 +57,7 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
 
 impl Setting for GrokPatterns {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Text);
+    const ABSENT: Option<fn() -> Self> = Some(Self::default);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
@@ -79,10 +80,6 @@ impl Setting for GrokPatterns {
         });
         compiled.collect::<Vec<_>>().into_iter().collect::<Checked<()>>()?;
         Ok(patterns)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::default())
     }
 }
 

@@ -60,6 +60,7 @@ pub struct Namespaces;
 
 impl Setting for Namespaces {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Text);
+    const ABSENT: Option<fn() -> Self> = Some(|| Self);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
@@ -67,10 +68,6 @@ impl Setting for Namespaces {
             |entry: &Entry| text_of(&value.part(&entry.value, "a namespace", ValueKind::Text)).map(|_| ());
         let checked: Vec<Checked<()>> = entries.iter().map(read).collect();
         checked.into_iter().collect::<Checked<()>>().map(|()| Self)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self)
     }
 }
 
