@@ -10,9 +10,7 @@ use crate::{
 /// Reports routes that match the same request, at the later of the two.
 pub(crate) fn check(report: &Report<'_>, routes: &[RouteFile]) {
     let mut left: Vec<&RouteFile> = routes.iter().collect();
-    loop {
-        let table = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect());
-        let Err(conflict) = table else { return };
+    while let Err(conflict) = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect()) {
         let (Conflict::Tool { tool } | Conflict::Endpoint { tool, .. } | Conflict::Resource { tool, .. }) =
             &conflict;
         let Some(index) = left.iter().position(|file| file.route.definition.name == *tool) else { return };
@@ -47,15 +45,14 @@ fn endpoint_conflict(
     let other = with_shape.min_by_key(|other| (other.name_span.file, other.name_span.start))?;
     let place = report.file_and_line(rest_span(other));
     let whose = format!("the route `{}`, at {place}", other.route.definition.name);
-    Some(match other.route.rest.as_ref().is_some_and(|rest| rest.method == *method) {
-        true => {
-            (format!("`{method} {path}` is also the endpoint of {whose}"), "change the path or method of one")
-        }
-        false => (
-            format!("`{path}` has other argument names than the same path of {whose}"),
-            "use the same argument names in both",
-        ),
-    })
+    let has_same_method = other.route.rest.as_ref().is_some_and(|rest| rest.method == *method);
+    let (message, help) = if has_same_method {
+        (format!("`{method} {path}` is also the endpoint of {whose}"), "change the path or method of one")
+    } else {
+        let message = format!("`{path}` has other argument names than the same path of {whose}");
+        (message, "use the same argument names in both")
+    };
+    Some((message, help))
 }
 
 fn rest_span(file: &RouteFile) -> SourceSpan {

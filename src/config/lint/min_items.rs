@@ -38,10 +38,8 @@ fn limited_list<'s>(
         path.is_none_or(|path| path == names || names.is_empty() && path == ["result"])
     };
     let mut found = lists.into_iter().filter(|(names, ..)| is_there(names));
-    match (found.next(), found.next()) {
-        (Some((_, place, schema)), None) => Some((place, schema)),
-        _ => None,
-    }
+    let (_, place, schema) = found.next()?;
+    found.next().is_none().then_some((place, schema))
 }
 
 /// Schema of a list: the names of the properties that lead to it, its JSON Pointer, and its keywords.

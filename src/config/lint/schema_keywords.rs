@@ -28,24 +28,12 @@ const KEYWORDS: &str = "\
 /// Words for `type`.
 pub(crate) const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 /// Keywords whose value is a map of schemas.
-const MAPS: [&str; 6] =
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+const MAPS: &str = "$defs definitions dependencies dependentSchemas patternProperties properties";
 /// Keywords whose value is a list of schemas.
-const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+const LISTS: &str = "allOf anyOf oneOf prefixItems";
 /// Keywords whose value is a schema; `items` of older dialects is a list of them, too.
-const SCHEMAS: [&str; 11] = [
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
+const SCHEMAS: &str = "additionalItems additionalProperties contains else if items not propertyNames then \
+                       unevaluatedItems unevaluatedProperties";
 
 /// Reports every unknown keyword of a schema, and warns of those that its dialect does not have.
 pub(crate) fn check(report: &Report<'_>, schema: &Node) {
@@ -58,20 +46,20 @@ pub(crate) fn check(report: &Report<'_>, schema: &Node) {
 fn check_schema(report: &Report<'_>, schema: &Node, dialect: SchemaDialect) {
     for entry in schema.as_map().unwrap_or_default() {
         let name = entry.key.text.as_str();
+        let is_one_of = |keywords: &str| keywords.split(' ').any(|keyword| keyword == name);
         // `id` is one of draft-04 only; in a later schema, `$id` is meant.
-        let is_known =
-            KEYWORDS.split(' ').any(|known| known == name) || (name == "id" && dialect.has_keyword(name));
+        let is_known = is_one_of(KEYWORDS) || (name == "id" && dialect.has_keyword(name));
         if is_known {
             warn_of_dialect(report, entry, dialect);
         }
-        if MAPS.contains(&name) {
+        if is_one_of(MAPS) {
             let members = entry.value.as_map().unwrap_or_default();
             members.iter().for_each(|inner| check_schema(report, &inner.value, dialect));
         } else if let Kind::List(schemas) = &entry.value.kind
-            && (LISTS.contains(&name) || SCHEMAS.contains(&name))
+            && (is_one_of(LISTS) || is_one_of(SCHEMAS))
         {
             schemas.iter().for_each(|inner| check_schema(report, inner, dialect));
-        } else if SCHEMAS.contains(&name) {
+        } else if is_one_of(SCHEMAS) {
             check_schema(report, &entry.value, dialect);
         } else if !is_known && !name.starts_with("x-") {
             report_keyword(report, entry);

@@ -24,21 +24,15 @@ pub(crate) fn check_templates(
 ) {
     // Other failures depend on the value, and are not mistakes of the template.
     const UNDEFINED: &str = "undefined value";
-    let given = |only_required: bool| -> Arguments {
+    for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
         let given = arguments.iter().filter(|argument| argument.required || !only_required);
         let given = given.map(|argument| (argument.name.clone(), "1".into()));
-        given.collect::<Map<_, _>>().into()
-    };
-    for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
-        let given = given(only_required);
+        let given: Arguments = given.collect::<Map<_, _>>().into();
         let names = request_variables(&given);
         let of_templates = part.templates().into_iter();
         let of_templates =
             of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
-        let of_call = match &part.part {
-            PartContent::Route(call) => call.arguments.as_slice(),
-            _ => &[],
-        };
+        let of_call = if let PartContent::Route(call) = &part.part { call.arguments.as_slice() } else { &[] };
         let of_call =
             of_call.iter().filter_map(|(_, template)| Some(template.fill(&given, None).err()?.to_string()));
         let failed = of_templates.chain(of_call).find_map(|error| {
@@ -123,12 +117,15 @@ fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     }
 }
 
+/// Template tags: expressions, statements and comments.
+static TAGS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
+
 /// Syntax of the literal text of a template.
 fn syntax_of(template: &str) -> Option<Syntax> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*<[A-Za-z!?]|</[A-Za-z]|/>"));
     static JSON: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#"(?s)^\s*(?:\{\s*(?:"|\}\s*$)|\[.*\]\s*$)"#));
-    let words = tags().replace_all(template, "");
+    let words = TAGS.replace_all(template, "");
     if JSON.is_match(&words) { Some(Syntax::Json) } else { MARKUP.is_match(&words).then_some(Syntax::Markup) }
 }
 
@@ -137,7 +134,7 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
     static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\bargs\.([A-Za-z_]\w*)"));
     static LITERAL: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#"^\s*(?:'[^']*'|"[^"]*"|[0-9.]+|loop\.\w+)\s*$"#));
-    let expressions = tags().find_iter(template).filter_map(|tag| tag.as_str().strip_prefix("{{"));
+    let expressions = TAGS.find_iter(template).filter_map(|tag| tag.as_str().strip_prefix("{{"));
     for expression in expressions.map(|expression| expression.trim_end_matches("}}").trim_matches('-')) {
         if is_escaped(expression, syntax) || LITERAL.is_match(expression) {
             continue;
@@ -155,12 +152,10 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
 /// Whether the last filter of an expression escapes the value for this syntax.
 fn is_escaped(expression: &str, syntax: Syntax) -> bool {
     let Some((_, last)) = expression.rsplit_once('|') else { return false };
-    let name: &str =
-        last.trim().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
-    match name {
-        "int" | "float" | "round" | "abs" | "length" | "count" => true,
-        "e" | "escape" => syntax == Syntax::Markup,
-        "tojson" => syntax == Syntax::Json,
+    match last.trim().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next() {
+        Some("int" | "float" | "round" | "abs" | "length" | "count") => true,
+        Some("e" | "escape") => syntax == Syntax::Markup,
+        Some("tojson") => syntax == Syntax::Json,
         _ => false,
     }
 }
@@ -182,12 +177,6 @@ fn is_harmless(schema: &Map<String, Value>, name: &str) -> bool {
         (_, Value::Array(types)) => types.iter().all(is_of_numbers),
         (_, one) => property.get("const").is_some_and(is_plain) || is_of_numbers(one),
     }
-}
-
-/// Template tags: expressions, statements and comments.
-fn tags() -> &'static Regex {
-    static TAGS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
-    &TAGS
 }
 
 #[cfg(test)]

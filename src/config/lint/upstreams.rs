@@ -80,10 +80,8 @@ pub(crate) fn check_readiness(
     needs: &[String],
     place: Option<SourceSpan>,
 ) {
-    for name in needs.iter().filter(|name| *name != "*") {
-        if known.iter().any(|(known, _)| known.as_str() == name) {
-            continue;
-        }
+    let is_known = |name: &str| name == "*" || known.iter().any(|(known, _)| known.as_str() == name);
+    for name in needs.iter().filter(|name| !is_known(name)) {
         let message = format!("unknown upstream `{name}`");
         let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
         match place {
