@@ -227,7 +227,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut in_request));
     let rest = section.entry("rest").map(|entry| request::rest(report, &entry.value, &mut in_request));
     let mut in_rules = UsedArguments::default();
-    let rules = responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules);
+    let (rules, own_count) = responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules)
+        .map_or((None, 0), |(rules, own_count)| (Some(rules), own_count));
     let argument_error = section
         .entry("argument_error")
         .map(|written| responses::argument_error(report, context, written, &mut in_rules));
@@ -247,7 +248,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     }
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
     in_operation.arguments.iter().for_each(|argument| used.add_for(argument, None));
-    let samples = rules.as_ref().and_then(|rules| responses::sampled(&rules.all));
+    let samples = rules.as_deref().and_then(responses::sampled);
     if let Some(input_requests) = &input_requests {
         let names: Vec<&str> = input_requests.names().chain(samples.map(|_| SAMPLE)).collect();
         let named = [&in_request, &in_input_requests, &in_operation, &in_rules]
@@ -262,14 +263,12 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         (false, written) => schemas::input(report, written, &UsedArguments::default(), &any),
     };
     let wrap = settings.wrap_non_objects;
-    let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
     let on_no_match = responses::on_no_match(settings.on_no_match, own_count, calls_a_tool);
     let upstream_kind = match request.as_ref().map(|request| &request.template) {
         Some(RequestTemplate::Command(_)) => UpstreamKind::Program,
         Some(RequestTemplate::Tool(_)) => UpstreamKind::McpServer,
         Some(RequestTemplate::Http(_)) | None => UpstreamKind::Http,
     };
-    let rules = rules.map(|rules| rules.all);
     if let Some(rules) =
         rules.as_ref().filter(|_| request.is_some() && upstream_kind != UpstreamKind::Program)
     {
@@ -278,8 +277,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if rules.as_ref().is_some_and(Vec::is_empty) {
         no_effect::warn_of_unused_on_no_match(&section);
     }
-    let described = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
-    let output = described.schema;
+    let output = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
+    let (output, why_no_output) = output.map_or_else(|why| (None, why), |output| (Some(output), None));
     let tests = section.get("tests").map(|node| route_tests::read(report, node, upstream_kind));
     let tests = tests.unwrap_or_default();
     let RouteSettings { title, description, idempotent, policy, limits, responses, .. } = settings;
@@ -414,7 +413,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         tests,
         position: Position::new(report, entry.key.span),
         rule_origins,
-        no_output_schema: described.why_none.filter(|_| is_tool && !is_described_by_server),
+        no_output_schema: why_no_output.filter(|_| is_tool && !is_described_by_server),
         name_span: entry.key.span,
         rest_span: section.get("rest").map(|node| node.span),
         resource_span: section.get("resource").map(|node| node.span),

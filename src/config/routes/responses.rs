@@ -16,22 +16,15 @@ use crate::{
     translate::{Limit, OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects},
 };
 
-/// Rules of a route.
-pub(super) struct RouteRules {
-    /// The route's own rules, followed by those of `defaults.response`.
-    pub(super) all: Vec<CompiledRule>,
-    pub(super) own_count: usize,
-}
-
-/// Parses `response`, and appends the rules of `defaults.response`. Returns `None` after reporting the
-/// problems.
+/// Parses `response`, and appends the rules of `defaults.response`. Returns the rules and the number of the
+/// route's own, or `None` after reporting the problems.
 pub(super) fn rules(
     section: &OpenSection<'_>,
     settings: &RouteSettings,
     context: &RouteContext<'_>,
     name: &str,
     used: &mut UsedArguments,
-) -> Option<RouteRules> {
+) -> Option<(Vec<CompiledRule>, usize)> {
     let report = section.report();
     let user = format!("the route `{name}`");
     let own = section.entry("response").map(|entry| context.rules.expand(report, &user, entry));
@@ -46,7 +39,7 @@ pub(super) fn rules(
     let defaults = defaults.map_or_else(|| Some(Vec::new()), |rules| response::read(report, rules?, used));
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
-    Some(RouteRules { all: response::with_defaults(own, defaults), own_count })
+    Some((response::with_defaults(own, defaults), own_count))
 }
 
 /// Parses `argument_error`: compiled as the `error` of a rule whose response is the error message.
@@ -81,38 +74,31 @@ pub(super) fn on_no_match(written: Option<OnNoMatch>, own_count: usize, calls_a_
     written.unwrap_or(if passes { OnNoMatch::Text } else { OnNoMatch::Error })
 }
 
-/// Output schema of a route.
-#[derive(Default)]
-pub(super) struct Output {
-    pub(super) schema: Option<OutputSchema>,
-    /// Reason if there is no schema, and no error has been reported.
-    pub(super) why_none: Option<String>,
-}
-
 /// The output schema of a route: its `output`, or one derived from the rules.
+///
+/// # Errors
+///
+/// The reason if there is none; `None` if an error has been reported.
 pub(super) fn output(
     section: &OpenSection<'_>,
     rules: Option<&[CompiledRule]>,
     own_count: usize,
     on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
-) -> Output {
+) -> Result<OutputSchema, Option<String>> {
     let report = section.report();
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
-    let Some(rules) = rules else { return Output::default() };
+    let rules = rules.ok_or(None)?;
     let Some((entry, written)) = written else {
-        return match output_schema::derived(report, rules, on_no_match, wrap) {
-            Ok(derived) => Output { schema: Some(derived), why_none: None },
-            Err(why) => {
-                output_schema::warn_of_defaults(report, section, &rules[..own_count], on_no_match, wrap);
-                Output { schema: None, why_none: Some(why) }
-            }
-        };
+        return output_schema::derived(report, rules, on_no_match, wrap).map_err(|why| {
+            output_schema::warn_of_defaults(report, section, &rules[..own_count], on_no_match, wrap);
+            Some(why)
+        });
     };
-    let Some(written) = written else { return Output::default() };
+    let written = written.ok_or(None)?;
     output_schema::compare(report, &written, &entry.value, rules);
     min_items::warn(report, &written, &entry.value, rules);
-    Output { schema: Some(written), why_none: None }
+    Ok(written)
 }
 
 /// Marks the paging arguments that are strings in `input`, so that the value for the next page is written as
