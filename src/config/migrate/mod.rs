@@ -98,10 +98,8 @@ pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Pro
 }
 
 fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Result<Migrated, Problems> {
-    let (mark, body) = match text.strip_prefix('\u{feff}') {
-        Some(body) => ("\u{feff}", body),
-        None => ("", text),
-    };
+    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mark = &text[..text.len() - body.len()];
     let migration = Migration { renames, names: RenamedNameSets::new(renames), name };
     let mut migrated = match format {
         Format::Yaml => migration.yaml(body)?,
@@ -122,10 +120,7 @@ struct Migration<'m> {
 }
 
 /// Result of the walk: the old names, and the trees with the new names.
-struct WalkResult {
-    old_names: Vec<OldName>,
-    trees: Vec<Node>,
-}
+type WalkResult = (Vec<OldName>, Vec<Node>);
 
 impl Migration<'_> {
     /// Migrates a YAML file: a configuration, named rules, or another file that may contain configurations as
@@ -272,7 +267,7 @@ impl Migration<'_> {
                 }
             }
             if ambiguous.is_empty() {
-                return Ok(WalkResult { old_names: walk.old_names, trees });
+                return Ok((walk.old_names, trees));
             }
             excluded.extend(ambiguous);
         }
@@ -284,7 +279,7 @@ impl Migration<'_> {
         let without_moves = || self.apply(text, forms, &self.walk(text, forms, false).ok()?);
         self.apply(text, forms, &walked).or_else(without_moves).ok_or_else(|| {
             let files = self.files(text);
-            let place = walked.old_names.first().map_or_else(|| files.beginning(0), |old_name| old_name.span);
+            let place = walked.0.first().map_or_else(|| files.beginning(0), |old_name| old_name.span);
             let message = "the renames would change more than names, so the file was not changed";
             let help = "rename by hand: `glossator check` lists every place".to_owned();
             let at = Code::RenamedKey.at_span(place);
@@ -294,10 +289,10 @@ impl Migration<'_> {
 
     /// Applies the actions; `None` if the result does not parse to the expected trees.
     fn apply(&self, text: &str, forms: &[Option<ValueKind>], walked: &WalkResult) -> Option<Migrated> {
-        let files = self.files(text);
+        let ((old_names, expected), files) = (walked, self.files(text));
         let mut edits = BTreeMap::new();
         let (mut changes, mut remarks, mut moves) = (Vec::new(), Vec::new(), 0);
-        for OldName { section, span, was, action } in &walked.old_names {
+        for OldName { section, span, was, action } in old_names {
             let LineAndColumn { line, column } = files.line_and_column(*span);
             let section = section.replace('`', "");
             match action {
@@ -315,7 +310,7 @@ impl Migration<'_> {
         let mut rewritten = moves::with_edits(text, edits.into_values().collect());
         // One at a time: each move changes the offsets of the rest.
         for _ in 0..moves {
-            let old_names = self.walk(&rewritten, forms, true).ok()?.old_names;
+            let old_names = self.walk(&rewritten, forms, true).ok()?.0;
             let next = old_names.iter().find_map(|old_name| match &old_name.action {
                 MigrationAction::Move(action) => Some((old_name.span, action)),
                 MigrationAction::Replace(_) | MigrationAction::Remark(_) => None,
@@ -325,7 +320,7 @@ impl Migration<'_> {
         }
         let (_, trees) = self.read(&rewritten).ok()?;
         // In JSON, the order of keys does not matter.
-        let is_same = trees.iter().map(Node::to_json).eq(walked.trees.iter().map(Node::to_json));
+        let is_same = trees.iter().map(Node::to_json).eq(expected.iter().map(Node::to_json));
         is_same.then_some(Migrated { text: rewritten, changes, remarks })
     }
 }

@@ -41,35 +41,21 @@ impl YamlBlock {
 /// YAML blocks of a Markdown page.
 pub(super) fn find_in_markdown(page: &str) -> Vec<YamlBlock> {
     let mut blocks = Vec::new();
-    // Open block: its fence, the offset of its first line, its indentation, and whether it is YAML.
-    let mut open: Option<(String, usize, usize, bool)> = None;
-    let mut at = 0;
-    for line in page.split_inclusive('\n') {
-        let start = at;
-        at += line.len();
+    let mut lines = page.split_inclusive('\n').scan(0, |at, line| {
+        *at += line.len();
+        Some((*at - line.len(), line))
+    });
+    while let Some((start, line)) = lines.next() {
         let words = line.trim();
-        match &open {
-            Some((fence, begin, indent, is_yaml)) => {
-                let is_end =
-                    words.starts_with(fence.as_str()) && words.chars().all(|one| fence.starts_with(one));
-                if !is_end {
-                    continue;
-                }
-                if *is_yaml {
-                    blocks.extend(YamlBlock::new(page, *begin..start, *indent));
-                }
-                open = None;
-            }
-            None => {
-                let Some(mark) = ["```", "~~~"].iter().find(|mark| words.starts_with(**mark)) else {
-                    continue;
-                };
-                let info = words.trim_start_matches(&mark[..1]);
-                let fence = &words[..words.len() - info.len()];
-                let language = info.split_whitespace().next().unwrap_or_default();
-                let indent = line.len() - line.trim_start_matches(' ').len();
-                open = Some((fence.to_owned(), at, indent, matches!(language, "yaml" | "yml")));
-            }
+        let Some(mark) = ["```", "~~~"].iter().find(|mark| words.starts_with(**mark)) else { continue };
+        let info = words.trim_start_matches(&mark[..1]);
+        let fence = &words[..words.len() - info.len()];
+        let is_end =
+            |words: &str| words.starts_with(fence) && words.chars().all(|one| fence.starts_with(one));
+        let Some((end, _)) = lines.find(|(_, line)| is_end(line.trim())) else { break };
+        if let Some("yaml" | "yml") = info.split_whitespace().next() {
+            let indent = line.len() - line.trim_start_matches(' ').len();
+            blocks.extend(YamlBlock::new(page, start + line.len()..end, indent));
         }
     }
     blocks
