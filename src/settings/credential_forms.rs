@@ -131,8 +131,7 @@ fn is_words(text: &str) -> bool {
 
 /// User and password in URLs.
 fn in_urls(text: &str) -> Vec<Range<usize>> {
-    let mut ranges = Vec::new();
-    for (at, _) in text.match_indices("://") {
+    let users = text.match_indices("://").filter_map(|(at, _)| {
         let start = at + 3;
         let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
         let url = beginning(&text[start..]).split(is_end).next().unwrap_or_default();
@@ -142,12 +141,11 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
             let (host, port) = authority.split_once(':')?;
             let is_address = host.starts_with('[') || port.bytes().all(|byte| byte.is_ascii_digit());
             if is_address || authority.contains(['{', ',', '}']) { None } else { url.rfind('@') }
-        });
+        })?;
         // A pattern for URLs: `https://[^@]+@`.
-        let user_end = user_end.filter(|end| !url[..*end].contains("[^"));
-        ranges.extend(user_end.map(|end| start..start + end));
-    }
-    ranges
+        (!url[..user_end].contains("[^")).then(|| start..start + user_end)
+    });
+    users.collect()
 }
 
 /// Values of query parameters with secret names.

@@ -147,14 +147,11 @@ impl KeyTable {
 impl KeySpec {
     /// Description with the default value, for the schema and the reference.
     pub(crate) fn full_description(&self) -> String {
-        match self.default.and_then(|default| default(self.kind)) {
-            // A default that is neither in backticks nor a number is prose, which follows a colon.
-            Some(default) if default.starts_with(|first: char| first == '`' || first.is_ascii_digit()) => {
-                format!("{} Default {default}.", self.description)
-            }
-            Some(default) => format!("{} Default: {default}.", self.description),
-            None => self.description.to_owned(),
-        }
+        let default = self.default.and_then(|default| default(self.kind));
+        let Some(default) = default else { return self.description.to_owned() };
+        // A default that is neither in backticks nor a number is prose, which follows a colon.
+        let is_prose = !default.starts_with(|first: char| first == '`' || first.is_ascii_digit());
+        format!("{} Default{} {default}.", self.description, if is_prose { ":" } else { "" })
     }
 
     /// The description as the `help:` of a problem.

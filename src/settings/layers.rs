@@ -58,23 +58,18 @@ pub(crate) fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.to_ascii_uppercase().replace('.', "__"))
 }
 
-/// Lists all process settings of the sections by their paths, with the kind of each, nested sections
-/// included.
-fn settings_of(tables: &[&'static KeyTable]) -> Vec<(String, ValueKind)> {
-    fn add(table: &'static KeyTable, path: &str, found: &mut Vec<(String, ValueKind)>) {
-        for key in table.keys().filter(|key| key.takes_effect.is_some()) {
-            let path = format!("{path}.{}", key.name);
-            match key.kind {
-                ValueKind::Section(table) => add(table(), &path, found),
-                // A variable or flag is one string, which cannot be a map.
-                ValueKind::Map(_) | ValueKind::OneOrMore(ValueKind::Section(_)) => {}
-                kind => found.push((path, kind)),
-            }
+/// Lists all process settings of a section by their paths, with the kind of each, nested sections included.
+fn settings_of(table: &'static KeyTable, path: &str) -> Vec<(String, ValueKind)> {
+    let settings = table.keys().filter(|key| key.takes_effect.is_some()).flat_map(|key| {
+        let path = format!("{path}.{}", key.name);
+        match key.kind {
+            ValueKind::Section(table) => settings_of(table(), &path),
+            // A variable or flag is one string, which cannot be a map.
+            ValueKind::Map(_) | ValueKind::OneOrMore(ValueKind::Section(_)) => Vec::new(),
+            kind => vec![(path, kind)],
         }
-    }
-    let mut found = Vec::new();
-    tables.iter().for_each(|table| add(table, table.id, &mut found));
-    found
+    });
+    settings.collect()
 }
 
 /// Merges variables and flags over the sections of the file. `renamed` returns the message and help for the
@@ -87,7 +82,7 @@ pub(crate) fn merge(
     external: &ExternalSettings,
     renamed: fn(&str) -> Option<(String, String)>,
 ) -> Node {
-    let settings = settings_of(tables);
+    let settings: Vec<_> = tables.iter().flat_map(|table| settings_of(table, table.id)).collect();
     report_unknown_variables(report, environment, &settings, external, renamed);
     let Kind::Map(entries) = &mut root.kind else { return root };
     // A section that is not a map is reported by its parser.

@@ -181,12 +181,6 @@ impl Problems {
     }
 }
 
-/// Sorts by file and position, with problems without a position first, and removes duplicates.
-pub(crate) fn sort(list: &mut Vec<Problem>) {
-    list.sort_by_cached_key(|problem| (problem.file.clone(), problem.line, problem.column, problem.severity));
-    list.dedup();
-}
-
 impl fmt::Display for Problems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
@@ -275,15 +269,12 @@ fn shown_text(message: &str) -> String {
 
 /// Escapes terminal control characters in a message; line breaks and tabs become spaces.
 fn escape_controls(message: &str) -> String {
-    let mut out = String::new();
-    for character in message.chars() {
-        match character {
-            '\n' | '\r' | '\t' => out.push(' '),
-            c if must_be_escaped(c) => out.extend(c.escape_unicode()),
-            c => out.push(c),
-        }
-    }
-    out
+    let escaped = |character: char| match character {
+        '\n' | '\r' | '\t' => " ".to_owned(),
+        c if must_be_escaped(c) => c.escape_unicode().to_string(),
+        c => c.to_string(),
+    };
+    message.chars().map(escaped).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     code::{Code, CodedSpan},
-    problem::{self, Problem, Problems, Severity},
+    problem::{Problem, Problems, Severity},
     source::{Files, Origin, SourceSpan},
     tree::{Kind, Node, Style},
 };
@@ -213,10 +213,14 @@ impl<'f> Report<'f> {
         format!("{}:{}", self.files.name(span), self.files.line_and_column(span).line)
     }
 
-    /// All problems, sorted; if the list was truncated, the last one says so.
+    /// All problems, sorted by file and position; if the list was truncated, the last one says so.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.found.problems.into_inner();
-        problem::sort(&mut problems);
+        // Problems without a position come first.
+        problems.sort_by_cached_key(|problem| {
+            (problem.file.clone(), problem.line, problem.column, problem.severity)
+        });
+        problems.dedup();
         if problems.len() >= Problems::MAX_REPORTED {
             let message = format!("only the first {} problems are reported", problems.len());
             let help = Some("fix these first".to_owned());

@@ -17,7 +17,7 @@ use super::{
     fixed_regex,
     report::Report,
     section::{Checked, Invalid, ReadContext},
-    source::SourceSpan,
+    source::{SourceSpan, describe_io_error},
     suggest,
 };
 
@@ -134,10 +134,8 @@ fn value_of(context: ReadContext<'_>, span: SourceSpan, inside: &str) -> Checked
     if let Some(path) = inside.strip_prefix("file:") {
         return secret_file(context, span, path);
     }
-    let (name, default) = match inside.split_once(":-") {
-        Some((name, default)) => (name, Some(default)),
-        None => (inside, None),
-    };
+    let mut parts = inside.splitn(2, ":-");
+    let (name, default) = (parts.next().unwrap_or_default(), parts.next());
     if !is_variable_name(name) {
         let message = "`${…}` needs the name of an environment variable: letters, digits and `_`";
         let help = "write `${NAME}`, `${NAME:-default}`, or `$${` for a literal `${`";
@@ -188,16 +186,11 @@ fn contents_of(path: &str) -> Result<String, Invalid> {
         let help = "write an absolute path: `file:/run/secrets/token`";
         return Err(Invalid::new(format!("`{path}` is not an absolute path"), help));
     }
-    let text = String::from_utf8(bytes_of(path)?).map_err(|_| {
-        Invalid::new(
-            format!("the file `{path}` is not UTF-8 text"),
-            "name a file that contains only the value",
-        )
-    })?;
+    let text = String::from_utf8(bytes_of(path)?);
+    let text = text.map_err(|_| invalid_file(path, "is not UTF-8 text", ONLY_THE_VALUE))?;
     let text = text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text));
     if text.is_empty() {
-        let message = format!("the file `{path}` is empty");
-        return Err(Invalid::new(message, "create the file, or correct the path"));
+        return Err(invalid_file(path, "is empty", CREATE_IT));
     }
     Ok(text.to_owned())
 }
@@ -206,15 +199,19 @@ fn contents_of(path: &str) -> Result<String, Invalid> {
 pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, Invalid> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(SECRET_LIMIT_BYTES + 1).read_to_end(&mut bytes));
-    if let Err(error) = read {
-        let message = format!("the file `{path}` {}", super::source::describe_io_error(&error));
-        return Err(Invalid::new(message, "create the file, or correct the path"));
-    }
+    read.map_err(|error| invalid_file(path, &describe_io_error(&error), CREATE_IT))?;
     if bytes.len() as u64 > SECRET_LIMIT_BYTES {
-        let message = format!("the file `{path}` is longer than {SECRET_LIMIT_BYTES} bytes");
-        return Err(Invalid::new(message, "name a file that contains only the value"));
+        let what = format!("is longer than {SECRET_LIMIT_BYTES} bytes");
+        return Err(invalid_file(path, &what, ONLY_THE_VALUE));
     }
     Ok(bytes)
+}
+
+const CREATE_IT: &str = "create the file, or correct the path";
+const ONLY_THE_VALUE: &str = "name a file that contains only the value";
+
+fn invalid_file(path: &str, what: &str, help: &str) -> Invalid {
+    Invalid::new(format!("the file `{path}` {what}"), help)
 }
 
 /// Words that name a credential, alone or as part of a name.
@@ -252,8 +249,6 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
 
 /// Whether a word of a name, or two words in a row, is close to one that names a credential.
 fn has_misspelled_secret(name: &str) -> bool {
-    /// Words that are as close, and spelled correctly.
-    const OTHER_WORDS: [&str; 1] = ["taken"];
     let words = words_of(name);
     let pairs = words.windows(2).map(|pair| pair.concat());
     words.iter().cloned().chain(pairs).any(|word| {
@@ -262,7 +257,8 @@ fn has_misspelled_secret(name: &str) -> bool {
             // The first letter is rarely wrong: "rookie" is not a misspelled "cookie".
             word.bytes().next() == secret.bytes().next() && suggest::edit_distance(&word, secret) <= most
         };
-        !OTHER_WORDS.contains(&word.as_str()) && NAMES_OF_CREDENTIALS.iter().any(|secret| is_close(secret))
+        // "taken" is as close to "token", and spelled correctly.
+        word != "taken" && NAMES_OF_CREDENTIALS.iter().any(|secret| is_close(secret))
     })
 }
 

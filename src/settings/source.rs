@@ -7,7 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
-use super::credential_forms::{credentials_in, merged};
+use super::credential_forms::{credentials_in, merged, replaced};
 
 /// Byte range in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,21 +130,13 @@ impl Files {
     /// Part of the file that contains `span`, with `mask` in place of secrets. `None` if the range is invalid
     /// or cuts through a secret.
     pub(crate) fn shown(&self, span: SourceSpan, part: Range<usize>, mask: &str) -> Option<String> {
-        let text = self.text(span);
-        let (mut out, mut at) = (String::new(), part.start);
-        text.get(part.clone())?;
-        for range in self.masked(span, part.clone()) {
-            if at <= range.start && range.end <= part.end {
-                out.push_str(text.get(at..range.start)?);
-                out.push_str(mask);
-                at = range.end;
-            } else if at < range.end {
-                // A secret extends beyond the range: show nothing.
-                return None;
-            }
-        }
-        out.push_str(text.get(at..part.end)?);
-        Some(out)
+        let text = self.text(span).get(part.clone())?;
+        let masked = self.masked(span, part.clone()).into_iter().map(|range| {
+            // If a secret extends beyond the range, nothing is shown.
+            let is_inside = part.start <= range.start && range.end <= part.end;
+            is_inside.then(|| range.start - part.start..range.end - part.start)
+        });
+        Some(replaced(text, &masked.collect::<Option<Vec<_>>>()?, mask))
     }
 
     /// Line and column of the beginning of `span`.
@@ -213,11 +205,7 @@ impl Files {
 
 /// Nearest character boundary at or before `offset`.
 pub(super) fn char_boundary_before(text: &str, offset: usize) -> usize {
-    let mut offset = offset.min(text.len());
-    while !text.is_char_boundary(offset) {
-        offset -= 1;
-    }
-    offset
+    (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Describes an I/O error of a file in plain words.

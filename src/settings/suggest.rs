@@ -78,15 +78,12 @@ const SYNONYMS: &[(&str, &[&str])] = &[
 ];
 
 /// Normalizes a word for comparison: lower case, with `_` in place of `-` and spaces.
-fn normalized(text: &str) -> impl Iterator<Item = char> {
-    text.chars().map(|letter| match letter {
-        '-' | ' ' => '_',
-        letter => letter.to_ascii_lowercase(),
-    })
+fn normalized(text: &str) -> String {
+    text.replace(['-', ' '], "_").to_ascii_lowercase()
 }
 
 fn is_same(one: &str, other: &str) -> bool {
-    one.len() == other.len() && normalized(one).eq(normalized(other))
+    one.len() == other.len() && normalized(one) == normalized(other)
 }
 
 /// Candidate that differs from `found` in case or separators only, or is a synonym of it.
@@ -110,16 +107,13 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
     }
     let length = |text: &str| text.chars().count();
     let most = (length(found) / 3).max(1);
-    let distance = |one: &str, other: &str| {
-        let [one, other] = [one, other].map(|text| normalized(text).collect::<String>());
-        edit_distance(&one, &other)
-    };
+    let found_word = normalized(found);
     candidates
         .into_iter()
         // Every key of a configuration is compared with several words; a difference in length rules most of
         // them out.
         .filter(|candidate| length(candidate).abs_diff(length(found)) <= most)
-        .map(|candidate| (distance(found, candidate), candidate))
+        .map(|candidate| (edit_distance(&found_word, &normalized(candidate)), candidate))
         .filter(|(distance, candidate)| *distance <= most && *distance < length(candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

@@ -105,12 +105,7 @@ fn measure(
     let amount =
         whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(*factor)).ok_or_else(too_large)?;
     let part = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().unwrap_or(0.0) };
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "a fraction of one unit is far below the limits of both types"
-    )]
+    // A fraction of one unit is far below the limits of both types.
     let part = (part * *factor as f64).round() as u64;
     amount.checked_add(part).ok_or_else(too_large)
 }

@@ -44,10 +44,8 @@ impl Options {
 }
 
 fn string(value: &Expr) -> Option<String> {
-    match value {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
-        _ => None,
-    }
+    let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = value else { return None };
+    Some(text.value())
 }
 
 /// First paragraph of a doc comment, joined to one line.

@@ -97,7 +97,6 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 impl Declared<'_> {
-    #[expect(clippy::expect_used, reason = "only structs with named fields come here")]
     fn ident(&self) -> &Ident {
         self.field.ident.as_ref().expect("fields of a section have names")
     }

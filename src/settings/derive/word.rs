@@ -34,14 +34,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 fn snake_case(name: &str) -> String {
-    let mut word = String::new();
-    for (index, letter) in name.char_indices() {
-        if letter.is_uppercase() && index > 0 {
-            word.push('_');
-        }
-        word.extend(letter.to_lowercase());
-    }
-    word
+    let separated = |(index, letter): (usize, char)| match letter.is_uppercase() && index > 0 {
+        true => format!("_{letter}"),
+        false => letter.to_string(),
+    };
+    name.char_indices().map(separated).collect::<String>().to_lowercase()
 }
 
 #[cfg(test)]

@@ -280,13 +280,13 @@ impl Cost {
 pub(crate) struct Budget {
     node_limit: usize,
     text_limit_bytes: usize,
-    nodes: Cell<usize>,
-    text_bytes: Cell<usize>,
+    /// Nodes and bytes of text so far.
+    spent: Cell<(usize, usize)>,
 }
 
 impl Budget {
     pub(crate) fn new(node_limit: usize, text_limit_bytes: usize) -> Self {
-        Self { node_limit, text_limit_bytes, nodes: Cell::default(), text_bytes: Cell::default() }
+        Self { node_limit, text_limit_bytes, spent: Cell::default() }
     }
 
     /// Counts values and bytes of text.
@@ -295,16 +295,17 @@ impl Budget {
     ///
     /// The exceeded limit, in words.
     pub(crate) fn spend(&self, nodes: usize, text_bytes: usize) -> Result<(), String> {
-        self.nodes.set(self.nodes.get().saturating_add(nodes));
-        self.text_bytes.set(self.text_bytes.get().saturating_add(text_bytes));
+        let (all_nodes, all_bytes) = self.spent.get();
+        self.spent.set((all_nodes.saturating_add(nodes), all_bytes.saturating_add(text_bytes)));
         self.exceeded().map_or(Ok(()), Err)
     }
 
     /// The exceeded limit, in words.
     pub(crate) fn exceeded(&self) -> Option<String> {
-        if self.nodes.get() > self.node_limit {
+        let (nodes, text_bytes) = self.spent.get();
+        if nodes > self.node_limit {
             return Some(format!("{} values", self.node_limit));
         }
-        (self.text_bytes.get() > self.text_limit_bytes).then(|| format_size(self.text_limit_bytes as u64))
+        (text_bytes > self.text_limit_bytes).then(|| format_size(self.text_limit_bytes as u64))
     }
 }

@@ -54,10 +54,8 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
     // Parsing stops at a syntax error, so the rest of the file has not been checked.
     let rest = "the rest of this file is checked once this is fixed";
     let help = help.map_or_else(|| rest.to_owned(), |help| format!("{help} ({rest})"));
-    let code = match error.kind() {
-        RecursionLimitExceeded => Code::NestedTooDeep,
-        _ => Code::InvalidYaml,
-    };
+    let is_too_deep = matches!(error.kind(), RecursionLimitExceeded);
+    let code = if is_too_deep { Code::NestedTooDeep } else { Code::InvalidYaml };
     let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
     report.error(code.at_span(SourceSpan { file, start, end }), message, help);
 }

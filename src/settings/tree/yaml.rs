@@ -29,14 +29,12 @@ const KEY_LIMIT: usize = 1024;
 /// Parses one file. Returns `None` after reporting that it is invalid or empty.
 pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     let beginning = report.files().beginning(file);
-    match read_documents(report, file, 1)?.pop() {
-        None | Some(Node { kind: Kind::Null, .. }) => {
-            let help = "a configuration needs at least an upstream and a route with a request; `glossator schema` shows all keys";
-            report.error(Code::EmptyFile.at_span(beginning), "the file is empty", help);
-            None
-        }
-        Some(root) => Some(root),
+    let root = read_documents(report, file, 1)?.pop().filter(|root| !matches!(root.kind, Kind::Null));
+    if root.is_none() {
+        let help = "a configuration needs at least an upstream and a route with a request; `glossator schema` shows all keys";
+        report.error(Code::EmptyFile.at_span(beginning), "the file is empty", help);
     }
+    root
 }
 
 /// Parses all documents of a file, at most `most`. Returns `None` after reporting the problems.
@@ -101,27 +99,21 @@ impl<'f> TreeReader<'_, 'f> {
 
     /// Reads the value that begins with an event.
     fn value(&mut self, event: Event<'_>, span: SourceSpan) -> Option<Node> {
-        let (kind, anchor, end) = match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                self.check_tag(tag.as_deref(), span)?;
-                self.spend(1, text.len(), span)?;
-                (scalar(&text, style, tag.as_deref()), anchor, span.end)
+        let (anchor, tag, text_bytes) = match &event {
+            Event::Scalar(text, _, anchor, tag) => (*anchor, tag.as_deref(), text.len()),
+            Event::SequenceStart(_, anchor, tag) | Event::MappingStart(_, anchor, tag) => {
+                (*anchor, tag.as_deref(), 0)
             }
-            Event::SequenceStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), span)?;
-                self.spend(1, 0, span)?;
-                let (items, end) = self.items()?;
-                (Kind::List(items), anchor, end)
-            }
-            Event::MappingStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), span)?;
-                self.spend(1, 0, span)?;
-                let (entries, end) = self.entries()?;
-                (Kind::Map(entries), anchor, end)
-            }
-            Event::Alias(id) => return self.alias(id, span),
+            Event::Alias(id) => return self.alias(*id, span),
             // No other event is between the beginning and the end of a document.
             _ => return None,
+        };
+        self.check_tag(tag, span)?;
+        self.spend(1, text_bytes, span)?;
+        let (kind, end) = match &event {
+            Event::Scalar(text, style, ..) => (scalar(text, *style, tag), span.end),
+            Event::SequenceStart(..) => self.items()?,
+            _ => self.entries()?,
         };
         let node = Node::new(kind, SourceSpan { end: end.max(span.start), ..span });
         if anchor > 0 {
@@ -133,23 +125,23 @@ impl<'f> TreeReader<'_, 'f> {
         Some(node)
     }
 
-    /// Reads the rest of a list. Returns its items, and the offset of its end.
-    fn items(&mut self) -> Option<(Vec<Node>, usize)> {
+    /// Reads the rest of a list. Returns it, and the offset of its end.
+    fn items(&mut self) -> Option<(Kind, usize)> {
         let mut items = Vec::new();
         self.depth += 1;
         loop {
             match self.next()? {
                 (Event::SequenceEnd, span) => {
                     self.depth -= 1;
-                    return Some((items, span.end));
+                    return Some((Kind::List(items), span.end));
                 }
                 (event, span) => items.push(self.value(event, span)?),
             }
         }
     }
 
-    /// Reads the rest of a map. Returns its entries, and the offset of its end.
-    fn entries(&mut self) -> Option<(Vec<Entry>, usize)> {
+    /// Reads the rest of a map. Returns it, and the offset of its end.
+    fn entries(&mut self) -> Option<(Kind, usize)> {
         let (mut entries, mut seen, mut merge) = (Vec::<Entry>::new(), HashMap::new(), None::<Entry>);
         self.depth += 1;
         loop {
@@ -158,7 +150,7 @@ impl<'f> TreeReader<'_, 'f> {
                 self.depth -= 1;
                 let merged = merge.map(|merge| self.merged_entries(&merge)).unwrap_or_default();
                 entries.extend(merged.into_iter().filter(|entry| !seen.contains_key(&entry.key.text)));
-                return Some((entries, span.end));
+                return Some((Kind::Map(entries), span.end));
             }
             // Only a plain `<<` is a merge key; in quotes it is an ordinary key (YAML 1.1, "Merge Key").
             let merges =
