@@ -48,10 +48,9 @@ impl ListedTool {
         let Ok(members) = serde_json::from_str::<Map<String, Value>>(tool.get()) else {
             return Err("a tool of its list is omitted: it is not an object");
         };
-        match members.get("name").and_then(Value::as_str).map(str::to_owned) {
-            Some(name) if !name.is_empty() => Ok(Self { name, members }),
-            Some(_) | None => Err("a tool of its list is omitted: it has no name"),
-        }
+        let name = members.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+        let name = name.ok_or("a tool of its list is omitted: it has no name")?.to_owned();
+        Ok(Self { name, members })
     }
 
     /// Keys of the route that come from the server's definition.

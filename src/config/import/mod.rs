@@ -204,7 +204,7 @@ impl Trees<'_> {
         }
         let settings = ToolImportSettings::new(&self.root, upstream);
         let has_name = |file: &RouteFile, name: &str| file.name().as_str() == name;
-        for tool in listed.iter().filter(|tool| rules.offers(&tool.name)) {
+        for tool in listed.iter().filter(|tool| rules.names.offers(&tool.name)) {
             let name = rules.name_of(&tool.name);
             let calls_it =
                 |file: &RouteFile| file.route.is_tool() && called_tool(file, upstream) == Some(&*tool.name);
@@ -315,15 +315,14 @@ pub(super) fn check_tools(
     context: &RouteContext<'_>,
     upstreams: &[UpstreamFile],
 ) {
-    /// Sample tool without overrides.
-    const ANY: &str = "any";
     for (file, rules) in upstreams.iter().filter_map(|file| Some((file, file.tools.as_ref()?))) {
         let upstream = file.settings.name();
         let settings = ToolImportSettings::new(root, upstream);
         let overrides = settings.get("overrides").and_then(|entry| entry.value.as_map()).unwrap_or_default();
         let mut tools: Vec<&str> = overrides.iter().map(|entry| entry.key.text.as_str()).collect();
         if tools.is_empty() && ["response", "argument_error"].iter().any(|key| settings.get(key).is_some()) {
-            tools.push(ANY);
+            // Any tool without overrides.
+            tools.push("any");
         }
         for tool in tools {
             let _ = routes::read(report, context, &settings.route(tool, &rules.name_of(tool), &Map::new()));

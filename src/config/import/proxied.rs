@@ -63,9 +63,8 @@ impl Trees<'_> {
         if let Some(rules) = file.prompts.as_ref().filter(|_| out.has_prompts)
             && let Some(route) = self.proxy_route(context, upstream, "prompts", &mut out)
         {
-            for (upstream_key, mut definition) in
-                offered_entries(lists.get(ListKind::Prompts), "name", rules, &mut out.notes)
-            {
+            let prompts = offered_entries(lists.get(ListKind::Prompts), "name", rules, &mut out.notes);
+            for (upstream_key, mut definition) in prompts {
                 let name = rules.name_of(&upstream_key);
                 if let Err(error) = name.parse::<ToolName>() {
                     let why = format!("omitted: prompt names follow the rules of tool names, and {error}");
@@ -73,10 +72,8 @@ impl Trees<'_> {
                     continue;
                 }
                 definition["name"] = name.as_str().into();
-                out.prompts.push((
-                    name,
-                    ProxiedEntry { route: Arc::clone(&route), upstream_key, definition, completes },
-                ));
+                let route = Arc::clone(&route);
+                out.prompts.push((name, ProxiedEntry { route, upstream_key, definition, completes }));
             }
         }
         if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)

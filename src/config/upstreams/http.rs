@@ -45,9 +45,8 @@ pub(super) fn settings(
     };
     Some(HttpSettings {
         others: addresses.others,
-        outlier_detection: written.outlier_detection.clone().on().unwrap_or(OutlierDetectionSettings {
-            consecutive_failures: None,
-            ..OutlierDetectionSettings::default()
+        outlier_detection: written.outlier_detection.clone().on().unwrap_or_else(|| {
+            OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
         }),
         health_check: written.health_check.take(),
         dns_refresh_interval: written.dns_refresh_interval,
@@ -66,6 +65,7 @@ pub(super) fn settings(
 /// Map of headers; values may contain `${VARIABLE}` or be `file:/path`.
 impl Setting for HeaderMap {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+    const ABSENT: Option<fn() -> Self> = Some(Self::new);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
@@ -81,10 +81,6 @@ impl Setting for HeaderMap {
         };
         read_each::<(), ()>(entries.iter().map(add))?;
         Ok(headers)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::new())
     }
 }
 

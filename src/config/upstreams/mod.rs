@@ -137,17 +137,8 @@ pub(super) struct UpstreamSection {
 }
 
 /// Headers that the proxy itself sets for the message or the connection.
-pub(super) const OWN_HEADERS: [&str; 9] = [
-    "connection",
-    "content-length",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+const OWN_HEADERS: &str =
+    "connection content-length host keep-alive proxy-connection te trailer transfer-encoding upgrade";
 
 /// Parses one upstream. Returns `None` after reporting the problems.
 pub(super) fn read(
@@ -273,16 +264,15 @@ impl UpstreamSection {
             return Err(section.missing("an upstream has no `url`".to_owned(), help));
         };
         let is_child = section.get("mcp").is_some_and(|node| node.as_map().is_some());
-        let has = |keys: &[&[&str]], name: &str| keys.iter().any(|keys| keys.contains(&name));
+        let has = |keys: &[&str], name| keys.iter().flat_map(|keys| keys.split(' ')).any(|key| key == name);
         let mut checked = Ok(());
-        for name in
-            section.value.node.as_map().unwrap_or_default().iter().map(|entry| entry.key.text.as_str())
-        {
+        let entries = section.value.node.as_map().unwrap_or_default();
+        for name in entries.iter().map(|entry| entry.key.text.as_str()) {
             let is_of_a_kind = KEYS_BY_KIND.iter().any(|(kind, keys)| *kind == name || has(keys, name));
             if is_of_a_kind && name != key && !has(own, name) {
                 checked = Err(section.conflict(name, key));
             }
-            if is_child && OF_ADDRESSES.contains(&name) {
+            if is_child && has(&[OF_ADDRESSES], name) {
                 checked = Err(section.conflict(name, "mcp: { command: … }"));
             }
         }
@@ -323,28 +313,16 @@ fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
 }
 
 /// Keys for upstreams with an address.
-const OF_ADDRESSES: [&str; 9] = [
-    "outlier_detection",
-    "health_check",
-    "dns_refresh_interval",
-    "protocol",
-    "tls",
-    "connect_timeout",
-    "headers",
-    "credentials",
-    "max_redirects",
-];
-
-/// Keys for programs.
-const OF_PROGRAMS: [&str; 2] = ["cwd", "env"];
+const OF_ADDRESSES: &str = "outlier_detection health_check dns_refresh_interval protocol tls connect_timeout \
+                            headers credentials max_redirects";
 
 /// Key that selects each kind of upstream, and the keys that apply to that kind.
-const KEYS_BY_KIND: [(&str, &[&[&str]]); 4] = [
-    ("url", &[&OF_ADDRESSES]),
-    ("command", &[&OF_PROGRAMS]),
-    ("cgi", &[&OF_PROGRAMS]),
+const KEYS_BY_KIND: [(&str, &[&str]); 4] = [
+    ("url", &[OF_ADDRESSES]),
+    ("command", &["cwd env"]),
+    ("cgi", &["cwd env"]),
     // An MCP server may have an address as well.
-    ("mcp", &[&["tools", "prompts", "resources"], &OF_ADDRESSES]),
+    ("mcp", &["tools prompts resources", OF_ADDRESSES]),
 ];
 
 /// Name of a forwarded header.
@@ -363,7 +341,7 @@ pub(super) fn header_name(context: ReadContext<'_>, text: &str, span: SourceSpan
         let help = "write letters, digits and `-`: `X-Request-Id`";
         context.reject_at(Code::InvalidName.at_span(span), message, help)
     })?;
-    if OWN_HEADERS.contains(&name.as_str()) {
+    if OWN_HEADERS.split(' ').any(|own| own == name) {
         let message = format!("the header `{name}` is reserved: glossator sets it for each connection");
         return Err(context.reject_at(Code::ReservedHeader.at_span(span), message, "remove it"));
     }

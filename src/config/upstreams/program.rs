@@ -242,6 +242,7 @@ impl EnvSettings {
 
 impl Setting for Variables {
     const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+    const ABSENT: Option<fn() -> Self> = Some(Self::default);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
@@ -253,10 +254,6 @@ impl Setting for Variables {
             Ok((name?.0, without_nul(value.context, node.span, expanded)?))
         };
         read_each(entries.iter().map(read)).map(Self)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::default())
     }
 }
 

@@ -43,7 +43,7 @@ pub struct NameRules {
 #[section(id = "tools", default, check_keys = Self::check_keys)]
 pub struct ToolRules {
     #[key(part)]
-    names: NameRules,
+    pub(in crate::config) names: NameRules,
     /// New names, by the server's names; they replace the whole name, without `prefix`.
     #[key(public)]
     rename: Named<String>,
@@ -141,10 +141,8 @@ impl<T: Setting + Default> Setting for Offered<T> {
 
 /// Rejects a prefix that can't begin the name of a tool or prompt; `called` is "tool" or "prompt".
 fn check_prefix(section: &OpenSection<'_>, called: &str) -> Checked<()> {
-    let Some(node) = section.get("prefix") else { return Ok(()) };
-    if node.as_text().is_none_or(|text| text.parse::<ToolName>().is_ok()) {
-        return Ok(());
-    }
+    let is_invalid = |node: &&Node| node.as_text().is_some_and(|text| text.parse::<ToolName>().is_err());
+    let Some(node) = section.get("prefix").filter(is_invalid) else { return Ok(()) };
     let message = format!("`prefix` can't begin the name of a {called}, found {}", node.found());
     let help = "write ASCII letters, digits, `_`, `-` and `.`: `git_`";
     Err(section.reject_at(Code::InvalidName.at_span(node.span), &message, help))
@@ -209,11 +207,6 @@ fn allowed(name: &str) -> String {
 }
 
 impl ToolRules {
-    /// Whether a tool is offered to clients, by the server's name for it.
-    pub(in crate::config) fn offers(&self, name: &str) -> bool {
-        self.names.offers(name)
-    }
-
     /// Name for clients, with `_` in place of characters that some clients reject.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
         let renamed = self.rename.0.iter().find(|(known, _)| known == name);
@@ -256,10 +249,10 @@ mod tests {
             rename: Named(vec![("list".into(), "all".into())]),
             ..ToolRules::default()
         };
-        assert!(rules.offers("get_file") && rules.offers("list"));
-        assert!(!rules.offers("get_secret") && !rules.offers("delete"));
+        assert!(rules.names.offers("get_file") && rules.names.offers("list"));
+        assert!(!rules.names.offers("get_secret") && !rules.names.offers("delete"));
         assert_eq!((rules.name_of("list"), rules.name_of("a/b é")), ("all".into(), "git_a_b__".into()));
         assert_eq!(rules.unknown_names(&["get_file"]), ["list"]);
-        assert!(ToolRules::default().offers("anything"));
+        assert!(ToolRules::default().names.offers("anything"));
     }
 }
