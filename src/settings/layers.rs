@@ -168,8 +168,8 @@ fn merged(sections: &[Entry], outside: &HashMap<&str, Entry>) -> Result<Config, 
     layers.build()
 }
 
-/// Converts a value of the file for `config`: a map becomes a table that is merged key by key, any other value
-/// is replaced as a whole.
+/// Converts a value of the file for `config`: a map becomes a table that is merged key by key, any other
+/// value is replaced as a whole.
 fn layer_of(node: &Node) -> Value {
     let member = |entry: &Entry| (entry.key.text.clone(), layer_of(&entry.value));
     let table = non_empty_map(node).map(|entries| Merged::Table(entries.iter().map(member).collect()));
@@ -180,8 +180,8 @@ fn non_empty_map(node: &Node) -> Option<&[Entry]> {
     node.as_map().filter(|entries| !entries.is_empty())
 }
 
-/// Converts a merged table to entries in the order of the file; entries from other layers come last. `file` is
-/// the same map in the file, and `span` the place of a map that the file does not have.
+/// Converts a merged table to entries in the order of the file; entries from other layers come last.
+/// `file` is the same map in the file, and `span` the place of a map that the file does not have.
 fn entries_of(table: &Value, file: &[Entry], outside: &HashMap<&str, Entry>, span: SourceSpan) -> Vec<Entry> {
     let Merged::Table(members) = &table.kind else { return Vec::new() };
     let entry = |(name, value): (&String, &Value)| {

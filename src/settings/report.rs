@@ -30,8 +30,8 @@ struct Found {
     problems: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
     context: RefCell<Option<ProblemContext>>,
-    /// Problems already reported in some [`ProblemContext`], by file, offset and message, so that a mistake in
-    /// shared rules is reported once and not for every route.
+    /// Problems already reported in some [`ProblemContext`], by file, offset and message, so that a
+    /// mistake in shared rules is reported once and not for every route.
     reported: RefCell<HashSet<(usize, usize, String)>>,
     /// Caches of compiled values, one for each type.
     caches: RefCell<HashMap<TypeId, Rc<dyn Any>>>,

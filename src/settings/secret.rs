@@ -122,8 +122,8 @@ pub(crate) fn expand_secret(context: ReadContext<'_>, span: SourceSpan, text: &s
     Ok(Expanded { text: secret_file(context, span, &path.text)?, external: true })
 }
 
-/// Path and contents of the file in a value `file:` with this path, for owners that reload the file themselves.
-/// The file is not recorded: a change of it does not reload the configuration.
+/// Path and contents of the file in a value `file:` with this path, for owners that reload the file
+/// themselves. The file is not recorded: a change of it does not reload the configuration.
 pub(crate) fn own_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<(PathBuf, String)> {
     let path = expand(context, span, path)?;
     let path = path.text.trim();

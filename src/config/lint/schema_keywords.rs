@@ -96,8 +96,8 @@ fn report_keyword(report: &Report<'_>, entry: &Entry) {
     report.warning(at, message, help);
 }
 
-/// Reports every `x-mcp-header` for which a client would reject the tool. By such a keyword in an input schema,
-/// clients also send an argument as a header `Mcp-Param-…`.
+/// Reports every `x-mcp-header` for which a client would reject the tool. By such a keyword in an input
+/// schema, clients also send an argument as a header `Mcp-Param-…`.
 ///
 /// A client must drop a tool with an invalid one, so it is an error here (MCP 2026-07-28, Tools,
 /// "x-mcp-header", and Streamable HTTP, "Custom Headers from Tool Parameters").

@@ -1,5 +1,5 @@
-//! Programs of upstreams: command line, working directory and environment variables. Also MCP upstreams, which
-//! are programs or have an address.
+//! Programs of upstreams: command line, working directory and environment variables. Also MCP upstreams,
+//! which are programs or have an address.
 
 use std::path::{Path, PathBuf};
 
