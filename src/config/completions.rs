@@ -90,8 +90,8 @@ pub(super) fn read(
             let (message, help) = ("`completions` is an empty list", "write `[short, long]`, or remove it");
             return report.reject(Code::EmptyValue.at_span(node.span), message, help);
         }
-            let value = |item| scalar(plain_context(report), item, "a value of `completions`");
-            return Some((Completion::Listed(read_each(items.iter().map(value)).ok()?), None));
+        let value = |item| scalar(plain_context(report), item, "a value of `completions`");
+        return Some((Completion::Listed(read_each(items.iter().map(value)).ok()?), None));
     }
     if node.as_map().is_none() {
         let help = "write `[short, long]`, or `{ route: NAME }`";

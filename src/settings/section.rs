@@ -255,7 +255,6 @@ impl<'a> Cursor<'a> {
         self.reject_at(at.span, Invalid::new(message, help).with_code(at.code))
     }
 
-
     /// Reports the value if it is the old name of a word.
     pub(crate) fn reject_renamed_word(&self) -> Checked<()> {
         let ReadContext { report, report_renamed_word, .. } = self.context;

@@ -23,9 +23,8 @@ use crate::{
     translate::{
         FieldSetting, Fields,
         extract::{
-            Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header,
-            Html, Json, Mcp, MemberNames, Metrics, NdJson, Pairs, Regex, Text, Typing, ValueCount,
-            Xml,
+            Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header, Html,
+            Json, Mcp, MemberNames, Metrics, NdJson, Pairs, Regex, Text, Typing, ValueCount, Xml,
         },
     },
 };

@@ -65,8 +65,13 @@ pub(super) fn read(
         let message: Template = read_with_optional_arguments(report, entry, used)?;
         // A form without fields.
         let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
-        let request =
-            InputRequestTemplate { name: entry.key.text.clone(), when: None, optional: false, kind };
+        let request = InputRequestTemplate {
+            name: entry.key.text.clone(),
+            when: None,
+            optional: false,
+            gives_arguments: false,
+            kind,
+        };
         parsed.add(report, entry.key.span, vec![request]);
     }
     (report.errors() == before).then_some(parsed)

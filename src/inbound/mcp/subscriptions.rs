@@ -152,8 +152,7 @@ impl Subscription {
         let mut uris = filter.resource_subscriptions.take().unwrap_or_default();
         uris.retain(|uri| may_read(gateway, client, uri));
         let watched = uris.iter().take(RESOURCE_LIMIT).filter_map(|uri| gateway.watch(uri).ok());
-        let watched: BTreeMap<_, _> =
-            watched.map(|watching| (Arc::clone(&watching.uri), watching)).collect();
+        let watched: BTreeMap<_, _> = watched.map(|watching| (Arc::clone(&watching.uri), watching)).collect();
         let known = watched.keys().map(|uri| uri.to_string()).collect::<Vec<_>>();
         filter.resource_subscriptions = Some(known).filter(|known| !known.is_empty());
         let omit_unwanted = |wanted: &mut Option<bool>| *wanted = wanted.filter(|wanted| *wanted);
