@@ -261,14 +261,14 @@ impl<'a> CallRun<'a> {
         let started = Instant::now();
         let response = self.progress.report_until(response, events, route.async_operation.is_none()).await;
         self.log.record_response(&response, started.elapsed());
-        match (policies, response?) {
-            (PolicyStack::Route, received) => {
-                let charged = Box::pin(upstream_call.charged(received.response)).await;
-                let response = charged.map_err(|failure| failure.into_error(&route.upstream))?;
-                Ok(CallResponse { response, ..received })
-            }
-            (PolicyStack::Upstream, received) => Ok(received),
+        let received = response?;
+        if received.age.is_none() {
+            return Ok(received);
         }
+        // The memory of a cached response was charged to the call that fetched it.
+        let charged = Box::pin(upstream_call.charged(received.response)).await;
+        let response = charged.map_err(|failure| failure.into_error(&route.upstream))?;
+        Ok(CallResponse { response, ..received })
     }
 
     /// Translates the last response. `failure` is the status of a failed asynchronous operation; the rules
