@@ -1,10 +1,12 @@
 //! File descriptors: raises the limit of open files, and reserves descriptors that connections of clients and
 //! upstreams can't use. So probes and metrics get responses when the others are used up.
 
-use std::io;
+use std::{io, os::fd::AsRawFd};
 
-#[cfg(unix)]
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit, setrlimit},
+};
 
 /// Descriptors that connections to upstreams leave free: for the admin port, and for files that are read.
 pub(crate) const ADMIN_RESERVE: u64 = 32;
@@ -13,23 +15,17 @@ pub(crate) const ADMIN_RESERVE: u64 = 32;
 ///
 /// Service managers start programs with 1,024, because some use `select`.
 pub(crate) fn raise_limit() {
-    #[cfg(unix)]
-    {
-        let mut limit = getrlimit(Resource::Nofile);
-        limit.current = limit.maximum;
-        if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            // The current limit is enough for most; `run` warns if it is not.
-            tracing::debug!(%error, "the limit of open files can't be raised");
-        }
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        // The current limit is enough for most; `run` warns if it is not.
+        tracing::debug!(%error, "the limit of open files can't be raised");
     }
 }
 
 /// The limit of open files; `None` if there is none.
 pub(crate) fn limit() -> Option<u64> {
-    #[cfg(unix)]
-    return getrlimit(Resource::Nofile).current;
-    #[cfg(not(unix))]
-    None
+    getrlimit(Resource::Nofile).current
 }
 
 /// Descriptors that connections of clients leave free: for connections to upstreams, programs, and the admin
@@ -44,23 +40,16 @@ pub(crate) fn client_reserve() -> u64 {
 /// # Errors
 ///
 /// The error of a process without free descriptors (`EMFILE`).
-#[cfg(unix)]
-pub(crate) fn check_reserve(descriptor: &impl std::os::fd::AsRawFd, reserve: u64) -> io::Result<()> {
+pub(crate) fn check_reserve(descriptor: &impl AsRawFd, reserve: u64) -> io::Result<()> {
     let Some(limit) = limit() else { return Ok(()) };
     let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
     match number.saturating_add(reserve) < limit {
         true => Ok(()),
-        false => Err(rustix::io::Errno::MFILE.into()),
+        false => Err(Errno::MFILE.into()),
     }
 }
 
-/// Checks nothing on systems that number descriptors differently.
-#[cfg(not(unix))]
-pub(crate) fn check_reserve<T>(_: &T, _: u64) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -70,6 +59,6 @@ mod tests {
         let limit = limit().unwrap();
         check_reserve(&file, 1).unwrap();
         let error = check_reserve(&file, limit).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
+        assert_eq!(error.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
     }
 }

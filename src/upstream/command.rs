@@ -1,6 +1,6 @@
 //! Commands: a program that is started for each call, with the arguments of the call after its own.
 
-use std::{io, process::ExitStatus, time::Duration};
+use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use tokio::{
@@ -179,17 +179,10 @@ fn stderr_tail(stderr: &[u8]) -> &[u8] {
     }
 }
 
-#[cfg(unix)]
 fn end_of(status: ExitStatus) -> ProgramEnd {
-    use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => ProgramEnd::Code(code),
         (None, Some(number)) => ProgramEnd::Signal(number),
         (None, None) => ProgramEnd::Code(-1),
     }
-}
-
-#[cfg(not(unix))]
-fn end_of(status: ExitStatus) -> ProgramEnd {
-    ProgramEnd::Code(status.code().unwrap_or(-1))
 }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     runtime::Handle,
@@ -81,7 +82,6 @@ impl Program {
         command.env_clear().envs(variables.map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Programs with several names select their behaviour by `argv[0]`.
-        #[cfg(unix)]
         command.arg0(&self.arg0).process_group(0);
         command
     }
@@ -104,12 +104,6 @@ pub(super) struct ProcessGroup {
 struct Running {
     child: Child,
     id: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Signal {
-    Terminate,
-    Kill,
 }
 
 /// Pipes of a program.
@@ -143,7 +137,7 @@ impl ProcessGroup {
     /// Terminates the program, kills it after [`GRACE_PERIOD`], and waits for its exit.
     pub(super) async fn terminate(&mut self) {
         if let Some(running) = self.running.take() {
-            running.signal(Signal::Terminate);
+            running.signal(Signal::TERM);
             running.wait_or_kill().await;
         }
     }
@@ -151,7 +145,7 @@ impl ProcessGroup {
     /// Kills the orphaned processes of a program that has exited.
     pub(super) fn clear(&mut self) {
         if let Some(running) = self.running.take() {
-            running.signal(Signal::Kill);
+            running.signal(Signal::KILL);
             running.disarm();
         }
     }
@@ -160,7 +154,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
-        running.signal(Signal::Terminate);
+        running.signal(Signal::TERM);
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(running.wait_or_kill())),
             // Dropping it kills the program.
@@ -170,32 +164,23 @@ impl Drop for ProcessGroup {
 }
 
 impl Running {
-    #[cfg(unix)]
     fn signal(&self, signal: Signal) {
-        use rustix::process::{Pid, Signal as Number, kill_process_group};
-        let number = match signal {
-            Signal::Terminate => Number::TERM,
-            Signal::Kill => Number::KILL,
-        };
         let group = i32::try_from(self.id).ok().filter(|id| *id > 1).and_then(Pid::from_raw);
         if let Some(group) = group {
             // Fails if the group is already empty, which is fine.
-            let _ = kill_process_group(group, number);
+            let _ = kill_process_group(group, signal);
         }
     }
-
-    #[cfg(not(unix))]
-    fn signal(&self, _: Signal) {}
 
     /// Waits for the exit of a terminated program, and kills it after [`GRACE_PERIOD`].
     async fn wait_or_kill(mut self) {
         if timeout(GRACE_PERIOD, self.child.wait()).await.is_err() {
-            self.signal(Signal::Kill);
+            self.signal(Signal::KILL);
             let _ = self.child.start_kill();
             let _ = self.child.wait().await;
         }
         // Its child processes may have ignored SIGTERM.
-        self.signal(Signal::Kill);
+        self.signal(Signal::KILL);
         self.disarm();
     }
 
@@ -209,7 +194,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.id != 0 {
-            self.signal(Signal::Kill);
+            self.signal(Signal::KILL);
             let _ = self.child.start_kill();
         }
     }

@@ -1,7 +1,11 @@
 //! Programs of upstreams: command line, working directory and environment variables. Also MCP upstreams,
 //! which are programs or have an address.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::Metadata,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use settings_derive::Section as DeriveSection;
 
@@ -188,15 +192,8 @@ fn find(
     Ok(found.unwrap_or_else(|| name.into()))
 }
 
-#[cfg(unix)]
-fn is_program(metadata: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
+fn is_program(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
-}
-
-#[cfg(not(unix))]
-fn is_program(metadata: &std::fs::Metadata) -> bool {
-    metadata.is_file()
 }
 
 /// Makes a path absolute, relative to the folder of the file that contains it.

@@ -14,11 +14,9 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
-#[cfg(unix)]
-use tokio::net::UnixStream;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
     task::AbortHandle,
     time::{Instant, timeout},
 };
@@ -155,15 +153,10 @@ impl Connector {
                 let is_h2 = ClientTls::negotiated_h2(&stream);
                 Ok((Box::new(stream), is_h2))
             }
-            #[cfg(unix)]
             Destination::Unix(path) => {
                 let stream = UnixStream::connect(path).await?;
                 check_reserve(&stream, ADMIN_RESERVE)?;
                 Ok((Box::new(stream), false))
-            }
-            #[cfg(not(unix))]
-            Destination::Unix(_) => {
-                Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no UNIX domain sockets"))
             }
         }
     }
