@@ -17,7 +17,7 @@ use crate::{
     route::TraceContext,
     telemetry::{
         CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, RequestId, ResponseMismatch, Span,
-        SpanKind, Tracer, UntrustedOutput,
+        SpanKind, Tracer, Untrusted,
     },
     translate::LogNote,
     upstream::{ClientIdentity, FailureStage, UpstreamError},
@@ -143,7 +143,7 @@ impl<'a> AccessLog<'a> {
         }
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
             let stderr = self.route.translator.redaction.redact_long(&stderr);
-            let stderr = UntrustedOutput(stderr.trim_end());
+            let stderr = Untrusted(stderr.trim_end());
             let exit_status = &exit.end;
             debug!(%route, %request_id, %upstream, %exit_status, %stderr, "standard error of the command");
         }
@@ -173,7 +173,7 @@ impl<'a> AccessLog<'a> {
         warn!(%route, %request_id, %upstream, error = %ErrorChain(error), "upstream request failed");
         if let Some(quoted) = error.quoted_text().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
             let quoted = self.route.translator.redaction.redact_long(quoted);
-            let text = UntrustedOutput(&quoted);
+            let text = Untrusted(&quoted);
             debug!(%route, %request_id, %upstream, %text, "error text of the upstream");
         }
     }
@@ -197,7 +197,7 @@ impl<'a> AccessLog<'a> {
                 });
             } else {
                 let note = note.to_string();
-                debug!(%route, %request_id, note = %UntrustedOutput(&note), "rule evaluation note");
+                debug!(%route, %request_id, note = %Untrusted(&note), "rule evaluation note");
             }
         }
     }

@@ -81,7 +81,6 @@ impl OpenConnection {
                 StoreLocation::Server(_) | StoreLocation::Socket(_) | StoreLocation::Sentinels { .. } => {
                     let stream: Stream = match (server, &settings.address.location) {
                         (Some(host), _) => stream(host, settings.tls.as_ref()).await?,
-                        #[cfg(unix)]
                         (None, StoreLocation::Socket(path)) => {
                             Box::new(tokio::net::UnixStream::connect(path).await?)
                         }

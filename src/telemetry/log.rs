@@ -12,11 +12,15 @@ use std::{
 use jiff::Timestamp;
 use serde_json::json;
 use settings_derive::{Section, Word};
-use tracing::field::{Field, Visit};
+use tracing::field::Field;
 use tracing_subscriber::{
     EnvFilter,
-    field::RecordFields,
-    fmt::{FormatFields, Subscriber, format::Writer, time::FormatTime},
+    field::MakeExt,
+    fmt::{
+        FormatFields, Subscriber,
+        format::{Writer, debug_fn},
+        time::FormatTime,
+    },
 };
 
 use super::log_writer::LogWriter;
@@ -139,7 +143,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
         .log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
-            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(TextFields);
+            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(text_fields());
             tracing::subscriber::set_global_default(lines.finish())
         }
         LogFormat::Json => tracing::subscriber::set_global_default(
@@ -165,51 +169,28 @@ impl FormatTime for UtcTime {
 }
 
 /// Format of the fields of a text line: `name=value`, with spaces between them.
-struct TextFields;
-
-impl<'writer> FormatFields<'writer> for TextFields {
-    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut visitor = TextVisitor(String::new());
-        fields.record(&mut visitor);
-        writer.write_str(&visitor.0)
-    }
+fn text_fields() -> impl for<'writer> FormatFields<'writer> {
+    debug_fn(write_field).delimited(" ")
 }
 
-/// The fields so far.
-struct TextVisitor(String);
-
-impl Visit for TextVisitor {
-    /// A value with spaces is quoted, so that programs find its end. Control characters are escaped, so that
-    /// a terminal does not execute them.
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if !self.0.is_empty() {
-            self.0.push(' ');
-        }
-        if field.name() != "message" {
-            self.0.push_str(field.name());
-            self.0.push('=');
-        }
-        let start = self.0.len();
-        // A `String` takes everything.
-        let _ = write!(self.0, "{value:?}");
-        let value = &self.0[start..];
-        if value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=')) {
-            return;
-        }
+/// A value with spaces is quoted, so that programs find its end. Control characters are escaped, so that a
+/// terminal does not execute them.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let value = format!("{value:?}");
+    if field.name() != "message" {
+        write!(writer, "{}=", field.name())?;
         let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
-        let needs_quotes = value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
-        if field.name() != "message" && needs_quotes && !is_quoted {
-            let value = self.0.split_off(start);
-            let _ = write!(self.0, "{value:?}");
-        } else if value.chars().any(char::is_control) {
-            for character in self.0.split_off(start).chars() {
-                match character.is_control() {
-                    true => self.0.extend(character.escape_default()),
-                    false => self.0.push(character),
-                }
-            }
+        if value.contains([' ', '"', '=']) && !is_quoted {
+            return write!(writer, "{value:?}");
         }
     }
+    for character in value.chars() {
+        match character.is_control() {
+            true => write!(writer, "{}", character.escape_default())?,
+            false => writer.write_char(character)?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes an error and each of its sources, separated by `: `.
@@ -235,45 +216,27 @@ impl Display for ErrorChain<'_> {
     }
 }
 
-impl Debug for ErrorChain<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Display::fmt(self, formatter)
-    }
-}
-
-/// Formats a text that may contain a client's input: in one line, at most [`LOGGED_BYTES`].
+/// Formats a text that may contain a client's input, or output of a program or an upstream, which is logged
+/// at `debug` only: in one line, at most [`LOGGED_BYTES`].
 pub struct Untrusted<'a>(pub &'a str);
-
-/// Formats output of a program or an upstream, with the same limit. It is logged at `debug` only.
-pub struct UntrustedOutput<'a>(pub &'a str);
 
 /// Limit of a logged value, in bytes: of a request, of a response, or of another untrusted text.
 pub const LOGGED_BYTES: usize = 256;
 
 impl Display for Untrusted<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_single_line(self.0, formatter)
-    }
-}
-
-impl Display for UntrustedOutput<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_single_line(self.0, formatter)
-    }
-}
-
-fn write_single_line(text: &str, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (at, character) in text.char_indices() {
-        if at + character.len_utf8() > LOGGED_BYTES {
-            return formatter.write_char('…');
+        for (at, character) in self.0.char_indices() {
+            if at + character.len_utf8() > LOGGED_BYTES {
+                return formatter.write_char('…');
+            }
+            // A line break would allow forged log lines.
+            match character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') {
+                true => write!(formatter, "{}", character.escape_default())?,
+                false => formatter.write_char(character)?,
+            }
         }
-        // A line break would allow forged log lines.
-        match character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') {
-            true => write!(formatter, "{}", character.escape_default())?,
-            false => formatter.write_char(character)?,
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -304,7 +267,7 @@ mod tests {
         let written = Written::default();
         let writer = written.clone();
         let lines = Subscriber::builder().with_ansi(false).with_writer(move || writer.clone());
-        with_default(lines.fmt_fields(TextFields).finish(), log);
+        with_default(lines.fmt_fields(text_fields()).finish(), log);
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let (_, line) = text.split_once('Z').unwrap();
         assert_eq!(line, format!("  INFO glossator::telemetry::log::tests: {expected}\n"));
@@ -385,9 +348,9 @@ mod tests {
         );
         assert_eq!(Untrusted(&"é".repeat(1000)).to_string(), format!("{}…", "é".repeat(LOGGED_BYTES / 2)));
         assert_eq!(
-            UntrustedOutput("nope\n2026-11-21 ERROR forged\0").to_string(),
+            Untrusted("nope\n2026-11-21 ERROR forged\0").to_string(),
             "nope\\n2026-11-21 ERROR forged\\u{0}"
         );
-        assert_eq!(UntrustedOutput(&"a".repeat(LOGGED_BYTES)).to_string(), "a".repeat(LOGGED_BYTES));
+        assert_eq!(Untrusted(&"a".repeat(LOGGED_BYTES)).to_string(), "a".repeat(LOGGED_BYTES));
     }
 }

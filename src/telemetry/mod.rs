@@ -25,7 +25,7 @@ mod traces;
 pub use call_context::{CallContext, RequestId};
 pub use failures::{FAILURES_LIMIT, FailedCall, FailedCalls, MatchedRule};
 pub use history::{CallCounts, HISTORY_ROUTES_LIMIT, History, HistoryReport, SAMPLE_INTERVAL, SLOTS};
-pub use log::{ErrorChain, LOGGED_BYTES, Untrusted, UntrustedOutput};
+pub use log::{ErrorChain, LOGGED_BYTES, Untrusted};
 pub use metrics::{
     BOUNDS, CallEnd, Durations, LabelCounter, Labels, MeterSource, Meters, MetricFamily, MetricKind,
     MetricValue, MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     model::{ProgramEnd, ProgramExit, UpstreamResponse},
     route::UpstreamRequest,
-    telemetry::{CallContext, UntrustedOutput},
+    telemetry::{CallContext, Untrusted},
 };
 
 /// Runs a command for a call. Dropping the future kills it and all processes that it started.
@@ -116,7 +116,7 @@ impl Drop for ErrorOutput<'_> {
     fn drop(&mut self) {
         if !self.is_taken && !self.text.is_empty() {
             let stderr = String::from_utf8_lossy(stderr_tail(&self.text)).into_owned();
-            let stderr = UntrustedOutput(stderr.trim_end());
+            let stderr = Untrusted(stderr.trim_end());
             let request_id = self.context.request_id();
             let program = &self.program.arg0;
             debug!(%program, request_id, %stderr, "command killed before it finished");

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     route::UpstreamName,
-    telemetry::UntrustedOutput,
+    telemetry::Untrusted,
     upstream::{Failure, OnDrop, ProgressSender, buffer::BodyAccount, program::ProcessGroup},
 };
 
@@ -373,7 +373,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             let bytes = line.len();
             warn!(upstream = %self.name, bytes, "skipped a line of the MCP program that is not a message");
             let line = shown(line, self.secrets.as_ref());
-            debug!(upstream = %self.name, line = %UntrustedOutput(&line), "skipped output line");
+            debug!(upstream = %self.name, line = %Untrusted(&line), "skipped output line");
         }
     }
 }

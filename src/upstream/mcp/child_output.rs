@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     route::UpstreamName,
-    telemetry::UntrustedOutput,
+    telemetry::Untrusted,
     upstream::http::{EVERYTHING, MARK},
 };
 
@@ -117,7 +117,7 @@ pub(super) async fn log_errors(
             continue;
         }
         if is_serving.load(Ordering::Relaxed) {
-            debug!(%upstream, line = %UntrustedOutput(&line), "standard error of the MCP program");
+            debug!(%upstream, line = %Untrusted(&line), "standard error of the MCP program");
         } else {
             info!(%upstream, line, "standard error of the MCP program");
         }
