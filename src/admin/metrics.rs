@@ -12,7 +12,7 @@ use crate::{
     pipeline::Gateway,
     policy,
     shared_state::SharedStore,
-    telemetry::{MeterSource, MetricsSnapshot, TextFormat},
+    telemetry::{MetricsSnapshot, TextFormat},
     upstream::UpstreamBuffer,
 };
 
@@ -28,41 +28,34 @@ fn accepted_format(headers: &HeaderMap) -> TextFormat {
     if media_ranges(headers).any(is_requested) { TextFormat::OpenMetrics } else { TextFormat::Prometheus }
 }
 
-/// Metrics without counters: they are read from the active configuration and the state of its parts.
-#[derive(Debug)]
-pub(super) struct ProcessMetrics {
-    pub(super) process: Process,
-    pub(super) gateway: Gateway,
-}
-
-impl MeterSource for ProcessMetrics {
-    fn report(&self, reading: &mut MetricsSnapshot) {
-        configuration(reading, &self.process);
-        let snapshot = self.gateway.snapshot();
-        policy::metrics::read(reading, &snapshot.policies);
-        if let Some(buffer) = &snapshot.upstream_buffer {
-            upstream_buffer(reading, buffer);
-        }
-        if let Some(shared) = self.gateway.shared() {
-            shared_store(reading, shared);
-        }
+/// Adds the metrics without counters: they are read from the active configuration and the state of its parts.
+pub(super) fn report(reading: &mut MetricsSnapshot, process: &Process, gateway: &Gateway) {
+    configuration(reading, process);
+    let snapshot = gateway.snapshot();
+    policy::metrics::read(reading, &snapshot.policies);
+    if let Some(buffer) = &snapshot.upstream_buffer {
+        upstream_buffer(reading, buffer);
+    }
+    if let Some(shared) = gateway.shared() {
+        shared_store(reading, shared);
     }
 }
 
 fn configuration(reading: &mut MetricsSnapshot, process: &Process) {
     let status = process.status();
     let since = status.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let version = vec![("version", env!("CARGO_PKG_VERSION").into())];
-    reading.gauge("glossator_build_info", "Version of the program").add(version, 1_u64);
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    reading.gauge("glossator_build_info", "Version of the program").add(&version, 1_u64);
     let reloads = reading.counter("glossator_config_reloads", "Reloads of the configuration by result");
     // The first generation is the one of the start, not of a reload.
-    for (result, count) in [("success", status.generation.saturating_sub(1)), ("failure", status.failures)] {
-        reloads.add(vec![("result", result.into())], count);
-    }
+    let counts = [("success", status.generation.saturating_sub(1)), ("failure", status.failures)];
+    reloads.add_each(&[], "result", counts);
     let help = "Whether the last reload of the configuration was successful";
-    reading.gauge("glossator_config_last_reload_successful", help).set(status.failure.is_none());
+    reading.gauge("glossator_config_last_reload_successful", help).set(u64::from(status.failure.is_none()));
     let help = "Whether a changed setting takes effect only after a restart";
-    reading.gauge("glossator_config_restart_pending", help).set(!status.restart_pending.is_empty());
+    reading
+        .gauge("glossator_config_restart_pending", help)
+        .set(u64::from(!status.restart_pending.is_empty()));
     let help = "Time of the last successful reload, or of the start";
     reading.gauge("glossator_config_last_reload_success_timestamp_seconds", help).set(since.as_secs_f64());
 }
@@ -80,18 +73,16 @@ fn upstream_buffer(reading: &mut MetricsSnapshot, buffer: &UpstreamBuffer) {
 
 fn shared_store(reading: &mut MetricsSnapshot, shared: &SharedStore) {
     let help = "Whether the store of shared state is reachable";
-    reading.gauge("glossator_shared_state_up", help).set(shared.is_reachable());
+    reading.gauge("glossator_shared_state_up", help).set(u64::from(shared.is_reachable()));
     let counts = shared.counts();
     let help = "Operations of the shared state, and those of them that failed";
-    let family = reading.counter("glossator_shared_state_operations", help);
-    for (result, count) in [
+    let counts = [
         ("success", counts.attempted.saturating_sub(counts.failed)),
         ("failed", counts.failed),
         ("not_written", counts.not_written),
         ("undecryptable", counts.foreign),
-    ] {
-        family.add(vec![("result", result.into())], count);
-    }
+    ];
+    reading.counter("glossator_shared_state_operations", help).add_each(&[], "result", counts);
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ use tower_http::{
     set_header::SetResponseHeaderLayer, timeout::TimeoutLayer,
 };
 
-use self::{metrics::ProcessMetrics, playground::Workers};
+use self::playground::Workers;
 use crate::{
     config::AdminSettings,
     crypto::SecretKey,
@@ -127,7 +127,8 @@ impl Admin {
             body_limit_bytes: playground::BODY_LIMIT_BYTES,
             ..FilterSettings::default()
         });
-        meters.register(ProcessMetrics { process: process.clone(), gateway: gateway.clone() });
+        let measured = (process.clone(), gateway.clone());
+        meters.register(move |reading| metrics::report(reading, &measured.0, &measured.1));
         let api = Arc::new(Api {
             gateway,
             meters,

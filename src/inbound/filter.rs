@@ -36,7 +36,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, Setting},
         value::{FromText, text_of, text_settings},
     },
-    telemetry::{LabelCounter, MeterSource, MetricsSnapshot, RequestId},
+    telemetry::{LabelCounter, Meters, RequestId},
 };
 
 /// Settings of the filter. By default only loopback hosts are allowed.
@@ -279,15 +279,14 @@ impl Filter {
     pub fn admit_probe(&self, head: &Parts) -> Result<(), Rejection> {
         host_origin::request_host(head).inspect_err(|_| self.rejected.add("host")).map(drop)
     }
-}
 
-impl MeterSource for Filter {
-    fn report(&self, reading: &mut MetricsSnapshot) {
-        let help = "Requests rejected before a call, by reason";
-        let family = reading.counter("glossator_requests_rejected", help);
-        for (reason, count) in self.rejected.read() {
-            family.add(vec![("reason", reason.into())], count);
-        }
+    /// Registers the metrics of the filter.
+    pub fn register(&self, meters: &Meters) {
+        let rejected = self.rejected.clone();
+        meters.register(move |reading| {
+            let help = "Requests rejected before a call, by reason";
+            reading.counter("glossator_requests_rejected", help).add_each(&[], "reason", rejected.read());
+        });
     }
 }
 

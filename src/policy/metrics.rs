@@ -1,7 +1,6 @@
 //! Counters and states of the policies, for metrics and the admin API.
 
 use std::{
-    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -140,43 +139,31 @@ pub fn read(reading: &mut MetricsSnapshot, policies: &Policies) {
 }
 
 fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &UpstreamPolicies) {
-    let label = || ("upstream", Cow::<'static, str>::Owned(name.as_str().to_owned()));
+    let labels = [("upstream", name.as_str())];
     let counts = upstream.counts();
     let help = "Events of the policies of an upstream";
-    let family = reading.counter("glossator_upstream_policy_events", help);
-    for (event, count) in counts.events() {
-        family.add(vec![label(), ("event", event.into())], count);
-    }
+    reading.counter("glossator_upstream_policy_events", help).add_each(&labels, "event", counts.events());
     let help = "Attempts of upstream requests by result, retries counted separately";
-    let family = reading.counter("glossator_upstream_attempts", help);
-    for (result, count) in counts.attempts.read() {
-        family.add(vec![label(), ("result", result.into())], count);
-    }
+    reading.counter("glossator_upstream_attempts", help).add_each(&labels, "result", counts.attempts.read());
     let help = "Requests proxied unmodified, by result";
     let family = reading.counter("glossator_passthrough_requests", help);
-    for (result, count) in counts.passthrough.read() {
-        family.add(vec![label(), ("result", result.into())], count);
-    }
+    family.add_each(&labels, "result", counts.passthrough.read());
     let view = upstream.view();
     let help = "Requests in flight at an upstream";
-    reading.gauge("glossator_upstream_in_flight_requests", help).add(vec![label()], view.in_flight);
+    reading.gauge("glossator_upstream_in_flight_requests", help).add(&labels, view.in_flight);
     let help = "Limit of requests in flight at an upstream";
-    reading.gauge("glossator_upstream_max_in_flight_requests", help).add(vec![label()], view.in_flight_limit);
+    reading.gauge("glossator_upstream_max_in_flight_requests", help).add(&labels, view.in_flight_limit);
     let help = "Requests queued for a concurrency slot of an upstream";
-    reading.gauge("glossator_upstream_queued_requests", help).add(vec![label()], view.queued);
+    reading.gauge("glossator_upstream_queued_requests", help).add(&labels, view.queued);
     let help = "State of the circuit breaker of an upstream: 1 for its present state, 0 for the others";
-    circuit_breaker_view(
-        reading.gauge("glossator_upstream_circuit_breaker_state", help),
-        label,
-        view.breaker,
-    );
+    let family = reading.gauge("glossator_upstream_circuit_breaker_state", help);
+    circuit_breaker_view(family, &labels, view.breaker);
     if view.kind == "http" {
         let help = "Endpoints of an upstream by state";
-        let family = reading.gauge("glossator_upstream_endpoints", help);
-        for state in EndpointState::LABELS {
-            let count = view.addresses.iter().filter(|address| address.state.as_str() == state).count();
-            family.add(vec![label(), ("state", state.into())], count);
-        }
+        let counts = EndpointState::LABELS.into_iter().map(|state| {
+            (state, view.addresses.iter().filter(|address| address.state.as_str() == state).count())
+        });
+        reading.gauge("glossator_upstream_endpoints", help).add_each(&labels, "state", counts);
     }
 }
 
@@ -186,29 +173,24 @@ fn read_routes(reading: &mut MetricsSnapshot, policies: &Policies) {
     let help = "Events of the policies of a route";
     let family = reading.counter("glossator_route_policy_events", help);
     for (tool, route) in &routes {
-        for (event, count) in route.counts().events() {
-            let labels = vec![("route", tool.as_str().to_owned().into()), ("event", event.into())];
-            family.add(labels, count);
-        }
+        family.add_each(&[("route", tool.as_str())], "event", route.counts().events());
     }
     for (tool, route) in routes {
         let help = "State of the circuit breaker of a route: 1 for its present state, 0 for the others";
         let family = reading.gauge("glossator_route_circuit_breaker_state", help);
-        circuit_breaker_view(family, || ("route", tool.as_str().to_owned().into()), route.circuit_breaker());
+        circuit_breaker_view(family, &[("route", tool.as_str())], route.circuit_breaker());
     }
 }
 
 /// Adds the state of a circuit breaker, unless it is off.
 fn circuit_breaker_view(
     family: &mut MetricFamily,
-    label: impl Fn() -> (&'static str, Cow<'static, str>),
+    labels: &[(&'static str, &str)],
     breaker: CircuitBreakerView,
 ) {
-    if breaker == CircuitBreakerView::Off {
-        return;
-    }
-    for state in ["closed", "open", "half_open"] {
-        family.add(vec![label(), ("state", state.into())], state == breaker.as_str());
+    if breaker != CircuitBreakerView::Off {
+        let states = ["closed", "open", "half_open"];
+        family.add_each(labels, "state", states.map(|state| (state, u64::from(state == breaker.as_str()))));
     }
 }
 

@@ -25,18 +25,15 @@ use super::{
 };
 use crate::{
     auth::Access,
-    config::{
-        CertificateExpiry, Importer, ListenerSettings, Loaded, NameRules, PromptFile, RouteFile, ToolRules,
-        UpstreamFile,
-    },
+    config::{CertificateExpiry, ListenerSettings, Loaded, NameRules, RouteFile, ToolRules, UpstreamFile},
     inbound::{filter::Filter, mcp::McpEndpoint, rest::RestApi},
     model::ToolName,
     pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotParts},
-    policy::{CacheStore, PassthroughSettings, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies},
+    policy::{CacheStore, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies},
     prompt::PromptTable,
-    route::{Conflict, Scopes, UpstreamName},
+    route::{Conflict, UpstreamName},
     shared_state::{ReplicaEvent, ReplicaMessage, SharedStore},
-    telemetry::{MeterSource, Meters, MetricsSnapshot, Tracer},
+    telemetry::{Meters, MetricsSnapshot, Tracer},
     tls::ServerTls,
     upstream::{
         Upstream, UpstreamBuffer,
@@ -59,7 +56,8 @@ pub struct App {
     pub meters: Meters,
     filter: Filter,
     tls: Option<Arc<ArcSwap<ServerTls>>>,
-    expiries: Expiries,
+    /// When the certificates of the active configuration expire.
+    expiries: Arc<ArcSwap<Vec<CertificateExpiry>>>,
     shared: Option<SharedStore>,
     replica_events: Option<AbortOnDropHandle<()>>,
     telemetry: Telemetry,
@@ -80,18 +78,12 @@ struct SharedParts {
     upstream_buffer: UpstreamBuffer,
 }
 
-/// When the certificates of the active configuration expire. Clones share them.
-#[derive(Debug, Clone)]
-struct Expiries(Arc<ArcSwap<Vec<CertificateExpiry>>>);
-
-impl MeterSource for Expiries {
-    fn report(&self, reading: &mut MetricsSnapshot) {
-        let help = "Expiry of a certificate of the configuration, in seconds since 1970";
-        let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
-        for CertificateExpiry { setting, at } in self.0.load().iter() {
-            let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            family.add(vec![("setting", setting.clone().into())], since.as_secs());
-        }
+fn report_expiries(expiries: &[CertificateExpiry], reading: &mut MetricsSnapshot) {
+    let help = "Expiry of a certificate of the configuration, in seconds since 1970";
+    let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
+    for CertificateExpiry { setting, at } in expiries {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        family.add(&[("setting", setting.as_str())], since.as_secs());
     }
 }
 
@@ -129,10 +121,11 @@ impl App {
         filter.authenticator.replace(access(loaded));
         let mcp = McpEndpoint::new(gateway.clone(), loaded.mcp.clone(), filter.clone());
         let rest = RestApi::new(gateway.clone(), filter.clone());
-        let expiries = Expiries(Arc::new(ArcSwap::from_pointee(loaded.certificates.clone())));
-        meters.register(filter.clone());
-        meters.register(mcp.error_counts());
-        meters.register(expiries.clone());
+        let expiries = Arc::new(ArcSwap::from_pointee(loaded.certificates.clone()));
+        filter.register(&meters);
+        mcp.register(&meters);
+        let current = Arc::clone(&expiries);
+        meters.register(move |reading| report_expiries(&current.load(), reading));
         Ok(Self {
             settings: loaded.listener,
             handler: HttpHandler::for_clients(rest, mcp.clone(), meters.clone(), tracing),
@@ -231,7 +224,7 @@ impl App {
         {
             now.store(Arc::new(tls.clone()));
         }
-        self.expiries.0.store(Arc::new(loaded.certificates.clone()));
+        self.expiries.store(Arc::new(loaded.certificates.clone()));
         self.gateway.replace(snapshot);
         if has_new_access {
             // The lists of each client may have changed.

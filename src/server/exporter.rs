@@ -19,8 +19,8 @@ use crate::{
     config::{MetricsExport, TelemetrySettings},
     route::{HttpRequest, PathBase},
     telemetry::{
-        ErrorChain, LabelCounter, MeterSource, Meters, MetricsSnapshot, ServiceAttributes, SpanQueue, Tracer,
-        Untrusted, encode_spans, read_response,
+        ErrorChain, LabelCounter, Meters, MetricsSnapshot, ServiceAttributes, SpanQueue, Tracer, Untrusted,
+        encode_spans, read_response,
     },
     upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
 };
@@ -81,7 +81,8 @@ impl Telemetry {
             counts.metrics.expect(["taken", "failed"]);
         }
         if settings.traces.is_some() || settings.metrics.is_some() {
-            meters.register(counts.clone());
+            let counts = counts.clone();
+            meters.register(move |reading| counts.report(reading));
         }
         let telemetry = Self { settings: Box::new(settings.clone()), queue, meters: meters.clone(), counts };
         (tracer.unwrap_or_default(), telemetry)
@@ -270,19 +271,14 @@ impl Collector {
     }
 }
 
-impl MeterSource for ExportCounts {
+impl ExportCounts {
     fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "Spans by result of their export";
-        let family = reading.counter("glossator_telemetry_spans", help);
-        for (result, count) in self.spans.read() {
-            family.add(vec![("result", result.into())], count);
-        }
+        reading.counter("glossator_telemetry_spans", help).add_each(&[], "result", self.spans.read());
         let help = "Requests to the collector, by signal and result";
         let family = reading.counter("glossator_telemetry_requests", help);
         for (signal, counters) in [("traces", &self.traces), ("metrics", &self.metrics)] {
-            for (result, count) in counters.read() {
-                family.add(vec![("signal", signal.into()), ("result", result.into())], count);
-            }
+            family.add_each(&[("signal", signal)], "result", counters.read());
         }
     }
 }

@@ -59,7 +59,7 @@ pub struct CallCounts {
     pub calls: u64,
     /// The number of those that were errors.
     pub errors: u64,
-    took: Durations,
+    pub(super) took: Durations,
 }
 
 /// A report of the last hour.
@@ -132,11 +132,8 @@ impl Slots {
 
 impl ReadingCounts {
     fn read(meters: &Meters) -> Self {
-        let tallies = meters.routes().into_iter().map(|route| {
-            let (calls, errors, took) = route.totals();
-            (route.number, (Arc::clone(&route.tool), CallCounts { calls, errors, took }))
-        });
-        Self(tallies.collect())
+        let routes = meters.routes().into_iter();
+        Self(routes.map(|route| (route.number, (Arc::clone(&route.tool), route.totals()))).collect())
     }
 
     /// The calls since another reading, by tool.

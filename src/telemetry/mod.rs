@@ -27,8 +27,8 @@ pub use failures::{FAILURES_LIMIT, FailedCall, FailedCalls, MatchedRule};
 pub use history::{CallCounts, HISTORY_ROUTES_LIMIT, History, HistoryReport, SAMPLE_INTERVAL, SLOTS};
 pub use log::{ErrorChain, LOGGED_BYTES, Untrusted};
 pub use metrics::{
-    BOUNDS, CallEnd, Durations, LabelCounter, Labels, MeterSource, Meters, MetricFamily, MetricKind,
-    MetricValue, MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
+    BOUNDS, CallEnd, Durations, LabelCounter, Labels, Meters, MetricFamily, MetricKind, MetricValue,
+    MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
 pub use otlp::{ServiceAttributes, encode_spans, read_response};
 pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanKind, SpanQueue, Tracer};

@@ -39,7 +39,9 @@ impl MetricsSnapshot {
     /// Encodes an export request with these metrics: counted since `began`, with their values at `now`.
     pub fn encode(&self, service: &ServiceAttributes, began: SystemTime, now: SystemTime) -> Vec<u8> {
         let times = (nanos(began), nanos(now));
-        let metrics = self.families().iter().flat_map(|family| metrics_of(family, times)).collect();
+        let named = |family| otlp_metrics_of(family).into_iter().map(move |named| (family, named));
+        let metrics = self.families().iter().flat_map(named);
+        let metrics = metrics.filter_map(|(family, named)| metric_of(family, &named, times)).collect();
         let attributes = service.attributes.iter().map(|(key, value)| text(key, value)).collect();
         let scope = InstrumentationScope {
             name: ServiceAttributes::NAME.into(),
@@ -62,10 +64,6 @@ pub fn read_response(body: &[u8]) -> (u64, String) {
     let response = ExportTraceServiceResponse::decode(body).unwrap_or_default();
     let partial = response.partial_success.unwrap_or_default();
     (u64::try_from(partial.rejected_spans).unwrap_or_default(), partial.error_message)
-}
-
-fn metrics_of(family: &MetricFamily, times: (u64, u64)) -> Vec<Metric> {
-    otlp_metrics_of(family).into_iter().filter_map(|named| metric_of(family, &named, times)).collect()
 }
 
 fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)) -> Option<Metric> {
@@ -127,12 +125,7 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
 fn attributes_of(named: &OtlpMetric, labels: &Labels) -> Option<Vec<KeyValue>> {
     let mut attributes = Vec::with_capacity(labels.len());
     for (label, value) in labels {
-        match (named.label)(label, value) {
-            Attribute::Text(key, value) => attributes.push(text(&key, &value)),
-            Attribute::Number(key, number) => attributes.push(pair(key, any_value::Value::IntValue(number))),
-            Attribute::Omitted => {}
-            Attribute::NotInMetric => return None,
-        }
+        attributes.extend((named.label)(label, value)?);
     }
     attributes.extend(named.more.iter().map(|(key, value)| text(key, value)));
     Some(attributes)
@@ -189,25 +182,17 @@ struct OtlpMetric {
     /// The unit in UCUM.
     unit: &'static str,
     /// Converts a label to an attribute.
-    label: fn(&'static str, &str) -> Attribute,
+    label: fn(&str, &str) -> Attribute,
     /// Attributes of all its points.
     more: &'static [(&'static str, &'static str)],
 }
 
-/// The OTLP attribute of a label.
-#[derive(Debug, PartialEq, Eq)]
-enum Attribute {
-    Text(Cow<'static, str>, String),
-    Number(&'static str, i64),
-    /// The label is omitted.
-    Omitted,
-    /// Points with this label are not part of the metric.
-    NotInMetric,
-}
+/// The OTLP attribute of a label, or none. `None` if points with this label are not part of the metric.
+type Attribute = Option<Option<KeyValue>>;
 
 /// The OTLP metrics of a family. If a conventional name exists for the same data, that is the only one.
 fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
-    let (name, unit, label): (_, _, fn(&'static str, &str) -> Attribute) = match family.name {
+    let (name, unit, label): (_, _, fn(&str, &str) -> Attribute) = match family.name {
         "glossator_call_duration_seconds" => {
             // The transport of a call through CGI is unknown, so those are omitted here.
             let operations = OtlpMetric {
@@ -239,45 +224,40 @@ fn own_metric(family: &MetricFamily) -> OtlpMetric {
     OtlpMetric { name: name.replacen('_', ".", 1).into(), unit, label: own_label, more: &[] }
 }
 
-fn unchanged_label(label: &'static str, value: &str) -> Attribute {
-    Attribute::Text(label.into(), value.to_owned())
+fn unchanged_label(label: &str, value: &str) -> Attribute {
+    Some(Some(text(label, value)))
 }
 
-fn own_label(label: &'static str, value: &str) -> Attribute {
-    match label {
-        "route" => Attribute::Text("gen_ai.tool.name".into(), value.to_owned()),
-        "mcp_version" if value.is_empty() => Attribute::Omitted,
-        "mcp_version" => Attribute::Text("mcp.protocol.version".into(), value.to_owned()),
-        "error_type" if value.is_empty() => Attribute::Omitted,
-        label => Attribute::Text(format!("glossator.{label}").into(), value.to_owned()),
-    }
+fn own_label(label: &str, value: &str) -> Attribute {
+    Some(match label {
+        "route" => Some(text("gen_ai.tool.name", value)),
+        "mcp_version" | "error_type" if value.is_empty() => None,
+        "mcp_version" => Some(text("mcp.protocol.version", value)),
+        label => Some(text(&format!("glossator.{label}"), value)),
+    })
 }
 
-fn http_label(label: &'static str, value: &str) -> Attribute {
-    let text = |key: &'static str| Attribute::Text(key.into(), value.to_owned());
-    match label {
-        "scheme" => text("url.scheme"),
-        "method" => text("http.request.method"),
-        "status" => match value.parse() {
-            Ok(status) => Attribute::Number("http.response.status_code", status),
-            Err(_) => Attribute::Omitted,
-        },
-        label => unchanged_label(label, value),
-    }
+fn http_label(label: &str, value: &str) -> Attribute {
+    let status = |number| pair("http.response.status_code", any_value::Value::IntValue(number));
+    Some(match label {
+        "scheme" => Some(text("url.scheme", value)),
+        "method" => Some(text("http.request.method", value)),
+        "status" => value.parse().ok().map(status),
+        label => Some(text(label, value)),
+    })
 }
 
-fn mcp_label(label: &'static str, value: &str) -> Attribute {
-    let text = |key: &'static str, value: &str| Attribute::Text(key.into(), value.to_owned());
-    match (label, value) {
-        ("route", tool) => text("gen_ai.tool.name", tool),
-        ("api", "mcp") => text("network.transport", "tcp"),
-        ("api", "stdio") => text("network.transport", "pipe"),
-        ("api", _) => Attribute::NotInMetric,
-        ("outcome", "success" | "task") => Attribute::Omitted,
-        ("outcome", "error") => text("error.type", "tool_error"),
-        ("outcome", outcome) => text("error.type", outcome),
-        (label, value) => unchanged_label(label, value),
-    }
+fn mcp_label(label: &str, value: &str) -> Attribute {
+    Some(match (label, value) {
+        ("route", tool) => Some(text("gen_ai.tool.name", tool)),
+        ("api", "mcp") => Some(text("network.transport", "tcp")),
+        ("api", "stdio") => Some(text("network.transport", "pipe")),
+        ("api", _) => return None,
+        ("outcome", "success" | "task") => None,
+        ("outcome", "error") => Some(text("error.type", "tool_error")),
+        ("outcome", outcome) => Some(text("error.type", outcome)),
+        (label, value) => Some(text(label, value)),
+    })
 }
 
 #[cfg(test)]
@@ -311,8 +291,8 @@ mod tests {
 
     #[test]
     fn a_call_outside_mcp_has_no_mcp_attributes() {
-        assert_eq!(mcp_label("api", "rest"), Attribute::NotInMetric);
-        assert_eq!(mcp_label("api", "stdio"), Attribute::Text("network.transport".into(), "pipe".into()));
-        assert_eq!(mcp_label("outcome", "error"), Attribute::Text("error.type".into(), "tool_error".into()));
+        assert_eq!(mcp_label("api", "rest"), None);
+        assert_eq!(mcp_label("api", "stdio"), Some(Some(text("network.transport", "pipe"))));
+        assert_eq!(mcp_label("outcome", "error"), Some(Some(text("error.type", "tool_error"))));
     }
 }

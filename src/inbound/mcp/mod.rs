@@ -80,7 +80,7 @@ use crate::{
         code::Code,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
     },
-    telemetry::MeterSource,
+    telemetry::Meters,
     tls::ClientTls,
 };
 
@@ -120,9 +120,10 @@ impl McpEndpoint {
         Self { dispatcher: Arc::new(dispatcher), filter }
     }
 
-    /// Counters of the JSON-RPC errors in responses.
-    pub fn error_counts(&self) -> impl MeterSource + use<> {
-        self.dispatcher.errors.clone()
+    /// Registers the metrics of the endpoint.
+    pub fn register(&self, meters: &Meters) {
+        let errors = self.dispatcher.errors.clone();
+        meters.register(move |reading| errors.report(reading));
     }
 
     /// Responds to one HTTP request, on any path.

@@ -20,7 +20,7 @@ use crate::{
     inbound::context::Rejection,
     pipeline::PromptError,
     route::{ClientCapability, MissingCapability},
-    telemetry::{MeterSource, MetricsSnapshot},
+    telemetry::MetricsSnapshot,
 };
 
 /// Why a message gets a JSON-RPC error.
@@ -208,6 +208,15 @@ impl ErrorCounts {
     }
 
     const OTHER: &str = "other";
+
+    /// Adds the counters to a reading.
+    pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
+        let help = "JSON-RPC errors returned to MCP clients, by method and code";
+        let errors = reading.counter("glossator_mcp_errors", help);
+        for ((method, code), count) in lock(&self.0).iter() {
+            errors.add(&[("method", *method), ("code", &*code.to_string())], *count);
+        }
+    }
 }
 
 impl Default for ErrorCounts {
@@ -215,16 +224,6 @@ impl Default for ErrorCounts {
         // The usual ones exist from the start, so that their first increase is visible.
         let usual = [("tools/call", ErrorCode::INVALID_PARAMS), (Self::OTHER, ErrorCode::METHOD_NOT_FOUND)];
         Self(Arc::new(Mutex::new(usual.map(|(method, code)| ((method, code.0), 0)).into())))
-    }
-}
-
-impl MeterSource for ErrorCounts {
-    fn report(&self, reading: &mut MetricsSnapshot) {
-        let help = "JSON-RPC errors returned to MCP clients, by method and code";
-        let errors = reading.counter("glossator_mcp_errors", help);
-        for ((method, code), count) in lock(&self.0).iter() {
-            errors.add(vec![("method", (*method).into()), ("code", code.to_string().into())], *count);
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! - [`Meters`] is the registry.
 //! - [`RouteMeters`] are the metrics of one route, looked up once when a configuration becomes active.
 //! - `process` has the metrics of the process and of HTTP requests.
-//! - A [`MeterSource`] adds the metrics of another module.
+//! - [`Meters::register`] adds the metrics of another module.
 //! - A [`MetricsSnapshot`] is a snapshot of all metrics. [`TextFormat`] writes it for Prometheus.
 
 mod process;
@@ -15,7 +15,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     hash::Hash,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
@@ -30,27 +30,29 @@ use self::process::HttpMeters;
 use super::{FailedCalls, lock};
 
 /// Registry of all metrics of this process. Clones share it.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Meters(Arc<Registry>);
 
-#[derive(Debug)]
 struct Registry {
     began: SystemTime,
     routes: Mutex<HashMap<RouteKey, Arc<RouteMeters>>>,
     upstreams: Mutex<HashMap<Arc<str>, Arc<UpstreamMeters>>>,
     http: HttpMeters,
     failures: FailedCalls,
-    sources: Mutex<Vec<Box<dyn MeterSource>>>,
+    sources: Mutex<Vec<MeterSource>>,
 }
 
 /// A tool, its upstream, and the number of rules of its route. Metrics of one key are not mixed with those of
 /// another, and continue after a reload.
 type RouteKey = (Arc<str>, Arc<str>, usize);
 
-/// Source of metrics outside of this module.
-pub trait MeterSource: fmt::Debug + Send + Sync {
-    /// Adds its metrics to a reading.
-    fn report(&self, reading: &mut MetricsSnapshot);
+/// Adds the metrics of another module to a reading.
+type MeterSource = Box<dyn Fn(&mut MetricsSnapshot) + Send + Sync>;
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Meters")
+    }
 }
 
 impl Default for Registry {
@@ -71,8 +73,8 @@ impl Meters {
     /// are removed. So a server whose tools have other names every minute does not exhaust memory.
     pub const TRACKED_LIMIT: usize = 10_000;
 
-    /// Adds a source, which is read with the other metrics.
-    pub fn register(&self, source: impl MeterSource + 'static) {
+    /// Adds a source outside of this module, which is read with the other metrics.
+    pub fn register(&self, source: impl Fn(&mut MetricsSnapshot) + Send + Sync + 'static) {
         lock(&self.0.sources).push(Box::new(source));
     }
 
@@ -116,7 +118,7 @@ impl Meters {
         in_use(&self.0.upstreams).iter().for_each(|upstream| upstream.report(&mut reading));
         self.0.http.report(&mut reading);
         for source in lock(&self.0.sources).iter() {
-            source.report(&mut reading);
+            source(&mut reading);
         }
         let help = "Log lines dropped because standard error was not read quickly enough";
         reading.counter("glossator_log_lines_dropped", help).set(super::log::dropped());
@@ -127,19 +129,15 @@ impl Meters {
 
 /// Metrics of one kind, by the values of their labels, which are constants. Each is created when first used.
 #[derive(Debug, Default)]
-struct ByLabel<T, K = &'static str>(RwLock<BTreeMap<K, Arc<T>>>);
+struct ByLabel<T, K = &'static str>(Mutex<BTreeMap<K, Arc<T>>>);
 
 impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
     fn get(&self, label: K) -> Arc<T> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&label).cloned();
-        known.unwrap_or_else(|| {
-            Arc::clone(self.0.write().unwrap_or_else(PoisonError::into_inner).entry(label).or_default())
-        })
+        Arc::clone(lock(&self.0).entry(label).or_default())
     }
 
     fn all(&self) -> Vec<(K, Arc<T>)> {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|(label, metric)| (*label, Arc::clone(metric))).collect()
+        lock(&self.0).iter().map(|(label, metric)| (*label, Arc::clone(metric))).collect()
     }
 }
 

@@ -84,9 +84,9 @@ impl HttpMeters {
         let help = "Duration of HTTP requests until the response headers, by scheme, method and status";
         let requests = reading.histogram("glossator_http_request_duration_seconds", help);
         for ((scheme, method, status), histogram) in self.0.all() {
-            let status = status.to_string().into();
-            let labels = vec![("scheme", scheme.into()), ("method", method.into()), ("status", status)];
-            requests.add(labels, histogram.read());
+            let status = status.to_string();
+            let labels = [("scheme", scheme), ("method", method), ("status", status.as_str())];
+            requests.add(&labels, histogram.read());
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Metrics of the calls of one route, and of the requests to one upstream.
 
 use std::{
-    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -10,9 +9,9 @@ use std::{
 };
 
 use super::{
-    super::FailedCalls,
+    super::{CallCounts, FailedCalls},
     ByLabel,
-    snapshot::{Durations, Histogram, Labels, MetricsSnapshot},
+    snapshot::{Histogram, MetricsSnapshot},
 };
 
 /// The metrics of the calls of one route. They are looked up when a configuration becomes active, not by each
@@ -26,7 +25,7 @@ pub struct RouteMeters {
     apis: ByLabel<ApiMeters>,
     /// Responses by the rule that matched; the last are those that no rule matched.
     rules: Box<[AtomicU64]>,
-    mismatches: ByLabel<AtomicU64>,
+    mismatches: LabelCounter,
     upstream_meters: Arc<UpstreamMeters>,
     failures: FailedCalls,
 }
@@ -80,11 +79,11 @@ impl RouteMeters {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         // Created at the start, so that the first increase is visible.
-        let mismatches = ByLabel::<AtomicU64>::default();
+        let mismatches = LabelCounter::default();
         if rules > 0 {
-            mismatches.get(ResponseMismatch::NoRule.as_str());
+            mismatches.expect([ResponseMismatch::NoRule.as_str()]);
         }
-        mismatches.get(ResponseMismatch::Unparseable.as_str());
+        mismatches.expect([ResponseMismatch::Unparseable.as_str()]);
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
         Self {
             number,
@@ -130,7 +129,7 @@ impl RouteMeters {
 
     /// Counts a response that is unmatched or unparseable.
     pub fn unmatched(&self, mismatch: ResponseMismatch) {
-        self.mismatches.get(mismatch.as_str()).fetch_add(1, Ordering::Relaxed);
+        self.mismatches.add(mismatch.as_str());
     }
 
     /// Counts the end of an upstream request: `2xx`, or a label for the error.
@@ -140,45 +139,46 @@ impl RouteMeters {
     }
 
     /// The number of completed calls, how many of them were errors, and their durations.
-    pub(in crate::telemetry) fn totals(&self) -> (u64, u64, Durations) {
-        let (mut calls, mut errors, mut took) = (0, 0, Durations::default());
+    pub(in crate::telemetry) fn totals(&self) -> CallCounts {
+        let mut totals = CallCounts::default();
         for (_, api_meters) in self.apis.all() {
             for (label, count) in api_meters.ended.all().iter().flat_map(|(_, ended)| ended.read()) {
-                calls += count;
+                totals.calls += count;
                 if is_error_type(label) {
-                    errors += count;
+                    totals.errors += count;
                 }
             }
-            api_meters.durations.all().iter().for_each(|(_, histogram)| took.add(&histogram.read()));
+            api_meters.durations.all().iter().for_each(|(_, histogram)| totals.took.add(&histogram.read()));
         }
-        (calls, errors, took)
+        totals
     }
 
     pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
-        let labels = |more: &[(&'static str, &str)]| -> Labels {
-            let all = [&[("route", &*self.tool)][..], more].concat();
-            all.into_iter().map(|(label, value)| (label, value.to_owned().into())).collect()
-        };
+        let route = ("route", &*self.tool);
         for (api, api_meters) in self.apis.all() {
+            let labels = [route, ("api", api)];
             let in_flight = reading.gauge("glossator_calls_in_flight", "Tool calls in flight");
-            in_flight.add(labels(&[("api", api)]), api_meters.in_flight.load(Ordering::Relaxed));
-            let durations = reading.histogram("glossator_call_duration_seconds", "Duration of tool calls");
-            for (outcome, histogram) in api_meters.durations.all() {
-                durations.add(labels(&[("api", api), ("outcome", outcome)]), histogram.read());
-            }
+            in_flight.add(&labels, api_meters.in_flight.load(Ordering::Relaxed));
+            let durations = api_meters.durations.all().into_iter();
+            reading.histogram("glossator_call_duration_seconds", "Duration of tool calls").add_each(
+                &labels,
+                "outcome",
+                durations.map(|(outcome, histogram)| (outcome, histogram.read())),
+            );
             let calls = reading.counter("glossator_calls", "Tool calls completed");
             for (mcp_version, ended) in api_meters.ended.all() {
                 for (label, count) in ended.read() {
                     let (outcome, error_type) =
                         if is_error_type(label) { ("error", label) } else { (label, "") };
-                    let more = [
+                    let labels = [
+                        route,
                         ("upstream", &*self.upstream),
                         ("api", api),
                         ("mcp_version", mcp_version),
                         ("outcome", outcome),
                         ("error_type", error_type),
                     ];
-                    calls.add(labels(&more), count);
+                    calls.add(&labels, count);
                 }
             }
         }
@@ -186,14 +186,12 @@ impl RouteMeters {
         for (index, count) in self.rules.iter().enumerate() {
             let number = (index + 1).to_string();
             let rule = if index < self.rules() { number.as_str() } else { "default" };
-            rules.add(labels(&[("rule", rule)]), count.load(Ordering::Relaxed));
+            rules.add(&[route, ("rule", rule)], count.load(Ordering::Relaxed));
         }
         let help =
             "Upstream responses that matched no rule of the route, or that the matching rule could not parse";
         let mismatches = reading.counter("glossator_unmatched_responses", help);
-        for (reason, count) in self.mismatches.all() {
-            mismatches.add(labels(&[("reason", reason)]), count.load(Ordering::Relaxed));
-        }
+        mismatches.add_each(&[route], "reason", self.mismatches.read());
     }
 }
 
@@ -203,16 +201,13 @@ impl UpstreamMeters {
     }
 
     pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
-        let upstream = ("upstream", Cow::Owned(self.name.to_string()));
+        let labels = [("upstream", &*self.name)];
         let help = "Upstream requests by result, retries not counted separately";
         let requests = reading.counter("glossator_upstream_requests", help);
-        for (result, count) in self.responses.read() {
-            requests.add(vec![upstream.clone(), ("result", result.into())], count);
-        }
+        requests.add_each(&labels, "result", self.responses.read());
         let help = "Duration of upstream requests, with queueing and retries";
-        reading
-            .histogram("glossator_upstream_request_duration_seconds", help)
-            .add(vec![upstream], self.durations.read());
+        let durations = reading.histogram("glossator_upstream_request_duration_seconds", help);
+        durations.add(&labels, self.durations.read());
     }
 }
 

@@ -1,7 +1,6 @@
 //! A snapshot of all metrics, and histograms of durations.
 
 use std::{
-    borrow::Cow,
     collections::HashMap,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -37,7 +36,7 @@ pub enum MetricKind {
 }
 
 /// The labels of a point, which identify it in its family.
-pub type Labels = Vec<(&'static str, Cow<'static, str>)>;
+pub type Labels = Vec<(&'static str, String)>;
 
 /// The value of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,7 +86,8 @@ impl MetricFamily {
     }
 
     /// Adds a point. If there is one with the same labels, the values are added up.
-    pub fn add(&mut self, labels: Labels, value: impl Into<MetricValue>) {
+    pub fn add(&mut self, labels: &[(&'static str, &str)], value: impl Into<MetricValue>) {
+        let labels: Labels = labels.iter().map(|(label, text)| (*label, (*text).to_owned())).collect();
         let value = value.into();
         match self.indexes.get(&labels) {
             Some(index) => self.points[*index].1.add(value),
@@ -98,9 +98,21 @@ impl MetricFamily {
         }
     }
 
+    /// Adds a point for each value of one more label.
+    pub fn add_each<V: Into<MetricValue>>(
+        &mut self,
+        labels: &[(&'static str, &str)],
+        label: &'static str,
+        values: impl IntoIterator<Item = (&'static str, V)>,
+    ) {
+        for (text, value) in values {
+            self.add(&[labels, &[(label, text)][..]].concat(), value);
+        }
+    }
+
     /// Adds the only point, without labels.
     pub fn set(&mut self, value: impl Into<MetricValue>) {
-        self.add(Vec::new(), value);
+        self.add(&[], value);
     }
 }
 
@@ -124,12 +136,6 @@ impl From<u64> for MetricValue {
 impl From<usize> for MetricValue {
     fn from(number: usize) -> Self {
         Self::Integer(number as u64)
-    }
-}
-
-impl From<bool> for MetricValue {
-    fn from(flag: bool) -> Self {
-        Self::Integer(flag.into())
     }
 }
 

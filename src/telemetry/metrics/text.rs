@@ -103,8 +103,8 @@ mod tests {
     fn counters_have_the_names_of_each_format() {
         let mut reading = MetricsSnapshot::default();
         let calls = reading.counter("x_calls", "Calls");
-        calls.add(vec![("tool", "get_\"x\"\n\\".into())], 2_u64);
-        calls.add(vec![("tool", "get_\"x\"\n\\".into())], 1_u64);
+        calls.add(&[("tool", "get_\"x\"\n\\")], 2_u64);
+        calls.add(&[("tool", "get_\"x\"\n\\")], 1_u64);
         reading.gauge("x_since_seconds", "Since when").set(1.5);
         assert_eq!(
             TextFormat::OpenMetrics.write(&reading),
