@@ -65,14 +65,14 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Request id and span of a call, and the facts about its upstream requests. Clones share it. Health checks
-/// and other requests without a client have an empty one.
+/// Request id and span of a call, and the facts about its upstream requests. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct CallContext(Option<Arc<CallState>>);
+pub struct CallContext(Arc<CallState>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct CallState {
-    request_id: RequestId,
+    /// `None` for health checks and other requests without a client.
+    request_id: Option<RequestId>,
     span: Span,
     attempts: AtomicU32,
     /// Number of requests that an upstream may have received.
@@ -116,93 +116,69 @@ impl UpstreamTime {
 impl CallContext {
     /// Creates the context of a call.
     pub fn new(request_id: RequestId, span: Span) -> Self {
-        Self(Some(Arc::new(CallState {
-            request_id,
-            span,
-            attempts: AtomicU32::new(0),
-            sent: AtomicU32::new(0),
-            upstream_time: Mutex::default(),
-            joined: OnceLock::new(),
-        })))
+        Self(Arc::new(CallState { request_id: Some(request_id), span, ..CallState::default() }))
     }
 
     /// The field `request_id` of a log line; `None` without a client.
     pub fn request_id(&self) -> Option<DisplayValue<&RequestId>> {
-        self.0.as_ref().map(|state| display(&state.request_id))
+        self.0.request_id.as_ref().map(display)
     }
 
     /// The span of the call, if traces are on.
     pub fn span(&self) -> Option<&Span> {
-        self.0.as_ref().map(|state| &state.span).filter(|span| span.is_on())
+        Some(&self.0.span).filter(|span| span.is_on())
     }
 
     /// Counts an attempt that starts. Returns the number of attempts before it.
     pub fn attempt_started(&self) -> u32 {
-        self.0.as_ref().map_or(0, |state| {
-            lock(&state.upstream_time).start();
-            state.attempts.fetch_add(1, Ordering::Relaxed)
-        })
+        lock(&self.0.upstream_time).start();
+        self.0.attempts.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Records the end of an attempt.
     pub fn attempt_ended(&self) {
-        if let Some(state) = &self.0 {
-            lock(&state.upstream_time).end();
-        }
+        lock(&self.0.upstream_time).end();
     }
 
     /// Records the end of an attempt that was rejected before it reached the upstream: it does not count.
     pub fn attempt_rejected(&self) {
         self.attempt_ended();
-        if let Some(state) = &self.0 {
-            state.attempts.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.0.attempts.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The number of attempts.
     pub fn attempts(&self) -> u32 {
-        self.0.as_ref().map_or(0, |state| state.attempts.load(Ordering::Relaxed))
+        self.0.attempts.load(Ordering::Relaxed)
     }
 
     /// Records that this call waits for the upstream request of another one.
     pub fn join(&self, other: &Self) {
-        if let Some(state) = &self.0 {
-            // A call waits for one request at most; a second one would be identical.
-            let _ = state.joined.set(other.clone());
-        }
+        // A call waits for one request at most; a second one would be identical.
+        let _ = self.0.joined.set(other.clone());
     }
 
     /// Records that a request is handed to an open connection or a running program. From then on the upstream
     /// may have received it.
     pub fn request_sent(&self) {
-        if let Some(state) = &self.0 {
-            state.sent.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0.sent.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes [`request_sent`](Self::request_sent) back, because certainly no part of the request was written.
     pub fn request_unsent(&self) {
-        if let Some(state) = &self.0 {
-            state.sent.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.0.sent.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether an upstream may have received a request of this call, or of the call that it joined.
     pub fn was_sent(&self) -> bool {
-        let any = |call: &Self| call.0.as_ref().is_some_and(|state| state.sent.load(Ordering::Relaxed) > 0);
-        any(self) || self.joined().is_some_and(any)
+        let any = |call: &Self| call.0.sent.load(Ordering::Relaxed) > 0;
+        any(self) || self.0.joined.get().is_some_and(any)
     }
 
     /// Time with an attempt in flight, of this call or else of the call that it joined. `None` if there was
     /// no attempt.
     pub fn upstream_time(&self) -> Option<Duration> {
-        let time =
-            |call: &Self| lock(&call.0.as_ref().filter(|_| call.attempts() > 0)?.upstream_time).so_far();
-        time(self).or_else(|| time(self.joined()?))
-    }
-
-    fn joined(&self) -> Option<&Self> {
-        self.0.as_ref()?.joined.get()
+        let time = |call: &Self| lock(&call.0.upstream_time).so_far().filter(|_| call.attempts() > 0);
+        time(self).or_else(|| time(self.0.joined.get()?))
     }
 }
 
