@@ -50,11 +50,6 @@ struct ActiveSpan {
 }
 
 impl Tracer {
-    /// A tracer without spans.
-    pub fn off() -> Self {
-        Self(None)
-    }
-
     /// A tracer for a service, and the queue of its finished spans.
     pub fn new(service: &ServiceAttributes, sampling: Sampling) -> (Self, SpanQueue) {
         let (sender, spans) = mpsc::channel(QUEUE_LIMIT);
@@ -401,7 +396,7 @@ mod tests {
 
     #[test]
     fn without_traces_no_span_is_created() {
-        let span = Tracer::off().begin(SpanKind::Server, "a", Some(&parent("01")));
+        let span = Tracer::default().begin(SpanKind::Server, "a", Some(&parent("01")));
         assert!(!span.is_on() && span.context().is_none() && span.trace_id().is_none());
         span.rename(|| unreachable!("nobody asks for a name"));
     }

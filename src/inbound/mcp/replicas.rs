@@ -383,7 +383,7 @@ mod tests {
             RestApi::new(gateway, Filter::new(&FilterSettings::default())),
             sending.clone(),
             crate::telemetry::Meters::default(),
-            crate::telemetry::Tracer::off(),
+            crate::telemetry::Tracer::default(),
         );
         tokio::spawn(async move {
             let _ = crate::server::serve(listener, Default::default(), handler, std::future::pending::<()>())

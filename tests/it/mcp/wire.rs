@@ -31,7 +31,7 @@ async fn listen(endpoint: &Endpoint) -> SocketAddr {
         rest,
         endpoint.mcp.clone(),
         glossator::telemetry::Meters::default(),
-        glossator::telemetry::Tracer::off(),
+        glossator::telemetry::Tracer::default(),
     );
     tokio::spawn(async move {
         let _ = server::serve(listener, settings, handler, std::future::pending()).await;

@@ -188,7 +188,7 @@ impl Proxy {
         let ended = tokio::spawn(server::serve(
             listener,
             setup.server,
-            server::HttpHandler::for_clients(rest, mcp, Meters::default(), Tracer::off()),
+            server::HttpHandler::for_clients(rest, mcp, Meters::default(), Tracer::default()),
             async {
                 // When the test ends, dropping the sender stops the server as well.
                 let _ = stopped.await;
