@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Instant};
 
 use axum::body::Body;
-use http::{HeaderValue, Method, Request, Response, Version, header, uri::Authority};
+use http::{HeaderValue, Request, Response, Version, header, uri::Authority};
 
 use crate::{
     inbound::{MCP_PATHS, UnauthenticatedRequest, mcp::McpEndpoint, rest::RestApi},
@@ -29,8 +29,27 @@ impl HttpHandler {
     /// Creates the handler of the APIs for clients: [`MCP_PATHS`] lead to MCP, all others to REST. Requests
     /// are counted and traced.
     pub fn for_clients(rest: RestApi, mcp: McpEndpoint, meters: Meters, tracing: Tracer) -> Self {
-        let apis = Arc::new(ClientApis { rest, mcp, meters, tracing });
-        Self(Arc::new(move |request| Arc::clone(&apis).route(request)))
+        Self::new(move |mut request| {
+            let connection = Arc::clone(&UnauthenticatedRequest::from_request(&mut request).connection);
+            let scheme = if connection.is_tls { "https" } else { "http" };
+            let span = begin_span(&mut request, &tracing, scheme, connection.peer);
+            let (method, started) = (request.method().clone(), Instant::now());
+            let path = request.uri().path();
+            // Clients may be configured with a slash at the end of the URL.
+            let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
+            let (rest, mcp, meters) = (rest.clone(), mcp.clone(), meters.clone());
+            async move {
+                let response = if is_mcp { mcp.handle(request).await } else { rest.handle(request).await };
+                // A request whose client disconnects is not counted; its span ends.
+                let status = response.status();
+                meters.http_answered(scheme, &method, status, started.elapsed());
+                span.number("http.response.status_code", status.as_u16());
+                if status.is_server_error() {
+                    span.failed(status.as_str().to_owned());
+                }
+                response
+            }
+        })
     }
 
     /// Handles a request.
@@ -45,70 +64,26 @@ impl fmt::Debug for HttpHandler {
     }
 }
 
-/// The APIs for clients, with the metrics and traces of their requests.
-struct ClientApis {
-    rest: RestApi,
-    mcp: McpEndpoint,
-    meters: Meters,
-    tracing: Tracer,
-}
-
-impl ClientApis {
-    fn route(self: Arc<Self>, mut request: Request<Body>) -> ResponseFuture {
-        let observed = ObservedRequest::begin(&mut request, &self.tracing);
-        let path = request.uri().path();
-        // Clients may be configured with a slash at the end of the URL.
-        let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
-        pin_in_box!(async move {
-            let response =
-                if is_mcp { self.mcp.handle(request).await } else { self.rest.handle(request).await };
-            observed.end(response, &self.meters)
-        })
-    }
-}
-
 /// Maximum length of `User-Agent` in a span, in characters.
 const USER_AGENT_LIMIT: usize = 200;
 
-/// Metrics and span of a request (semantic conventions for HTTP servers). A request whose client disconnects
-/// is not counted; its span ends.
-struct ObservedRequest {
-    span: Span,
-    method: Method,
+/// Starts the span of a request (semantic conventions for HTTP servers), and puts it into the request. The
+/// query is omitted, as it may contain arguments.
+fn begin_span(
+    request: &mut Request<Body>,
+    tracing: &Tracer,
     scheme: &'static str,
-    started: Instant,
-}
-
-impl ObservedRequest {
-    /// Starts the measurement, and puts the span into the request.
-    fn begin(request: &mut Request<Body>, tracing: &Tracer) -> Self {
-        let connection = Arc::clone(&UnauthenticatedRequest::from_request(request).connection);
-        let scheme = if connection.is_tls { "https" } else { "http" };
-        let mut span = Span::default();
-        if tracing.is_on() {
-            let parent = TraceContext::from_headers(request.headers());
-            span = tracing.begin(SpanKind::Server, method_label(request.method()), parent.as_ref());
-            if span.is_recorded() {
-                describe(&span, request, scheme, connection.peer);
-            }
-            UnauthenticatedRequest::from_request(request).span = span.clone();
-        }
-        Self { span, method: request.method().clone(), scheme, started: Instant::now() }
+    peer: Option<SocketAddr>,
+) -> Span {
+    if !tracing.is_on() {
+        return Span::default();
     }
-
-    fn end(self, response: Response<Body>, meters: &Meters) -> Response<Body> {
-        let status = response.status();
-        meters.http_answered(self.scheme, &self.method, status, self.started.elapsed());
-        self.span.number("http.response.status_code", status.as_u16());
-        if status.is_server_error() {
-            self.span.failed(status.as_str().to_owned());
-        }
-        response
+    let parent = TraceContext::from_headers(request.headers());
+    let span = tracing.begin(SpanKind::Server, method_label(request.method()), parent.as_ref());
+    UnauthenticatedRequest::from_request(request).span = span.clone();
+    if !span.is_recorded() {
+        return span;
     }
-}
-
-/// Sets the attributes of a span. The query is omitted, as it may contain arguments.
-fn describe(span: &Span, request: &Request<Body>, scheme: &'static str, peer: Option<SocketAddr>) {
     span.text("http.request.method", method_label(request.method()));
     span.text("url.scheme", scheme);
     span.text("url.path", request.uri().path().to_owned());
@@ -131,4 +106,5 @@ fn describe(span: &Span, request: &Request<Body>, scheme: &'static str, peer: Op
         _ => "1.1",
     };
     span.text("network.protocol.version", version);
+    span
 }
