@@ -117,7 +117,7 @@ impl RoutePolicies {
     /// [`UpstreamError`] if there is no response.
     pub async fn call(self: &Arc<Self>, upstream_call: &UpstreamCall) -> Result<CallResponse, UpstreamError> {
         let upstream = &self.upstream;
-        let call = pin_in_box!(async {
+        let call = Box::pin(async {
             // Rate limits per client. First, so that a client over its limit is rejected before any work,
             // even work that the upstream would not notice.
             admit(upstream.rate_per_client.as_ref(), upstream_call, OverLimit::Rejected).await?;

@@ -268,7 +268,7 @@ impl McpEndpoint {
         let session = resumables.is_enabled().then(legacy_session).flatten();
         let (outbox, mut mailbox) = Outbox::new();
         let outbox = if form == ResponseForm::Json { Outbox(None) } else { outbox };
-        let mut pending: PendingResponse = pin_in_box!(async move {
+        let mut pending: PendingResponse = Box::pin(async move {
             MessageContext::http(&dispatcher, &context, &head).handle(&body, &outbox).await
         });
         if form == ResponseForm::Json {
