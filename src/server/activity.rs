@@ -19,7 +19,10 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 
 use super::connection_limiter::ResponseBuffer;
 use crate::{
@@ -41,6 +44,8 @@ const PART_BYTES: usize = 16 << 10;
 pub(super) struct Activity {
     state: Arc<Mutex<State>>,
     buffer: ResponseBuffer,
+    /// Notified when the connection is to be closed.
+    pub(super) close: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -95,7 +100,7 @@ impl Activity {
             buffered_bytes: 0,
             is_evicted: false,
         };
-        Self { state: Arc::new(Mutex::new(state)), buffer: buffer.clone() }
+        Self { state: Arc::new(Mutex::new(state)), buffer: buffer.clone(), close: Arc::default() }
     }
 
     /// Begins a request, which ends when this and its response are dropped.
@@ -129,25 +134,15 @@ impl Activity {
         header_timeout: Duration,
         keepalive_timeout: Duration,
     ) -> ConnectionTimeout {
-        loop {
-            let now = Instant::now();
-            let (timed_out, at) = {
-                let state = self.state();
-                // Headers may arrive while the previous request is open; they are not read before it ends.
-                let since = if state.open == 0 { state.idle_since } else { now };
-                match state.headers_since {
-                    Some(headers_since) => {
-                        (ConnectionTimeout::Headers, headers_since.max(since) + header_timeout)
-                    }
-                    None => (ConnectionTimeout::Idle, since + keepalive_timeout),
-                }
-            };
-            if at <= now {
-                return timed_out;
+        // Headers that begin meanwhile do not time out before this.
+        self.passed(header_timeout, |state, idle_since| match state.headers_since {
+            // Headers may arrive while the previous request is open; they are not read before it ends.
+            Some(headers_since) => {
+                (headers_since.max(idle_since) + header_timeout, ConnectionTimeout::Headers)
             }
-            // Headers that begin meanwhile do not time out before this.
-            sleep_until(at.min(now + header_timeout)).await;
-        }
+            None => (idle_since + keepalive_timeout, ConnectionTimeout::Idle),
+        })
+        .await
     }
 
     /// Waits until the connection has had no request for `idle_timeout`, or a part of a response could not be
@@ -157,17 +152,32 @@ impl Activity {
         idle_timeout: Duration,
         write_timeout: Duration,
     ) -> ConnectionTimeout {
+        // A part that begins to wait meanwhile does not time out before this.
+        self.passed(write_timeout, |state, idle_since| {
+            let stalled_since = state.waiting.values().min();
+            let stalled_at = stalled_since.map(|since| *since + write_timeout);
+            let idle_at = idle_since + idle_timeout;
+            (stalled_at.map_or(idle_at, |at| at.min(idle_at)), ConnectionTimeout::Idle)
+        })
+        .await
+    }
+
+    /// Waits for a point in time that depends on the state, and since when no request is open. It is
+    /// determined again after `interval`.
+    async fn passed(
+        &self,
+        interval: Duration,
+        deadline: impl Fn(&State, Instant) -> (Instant, ConnectionTimeout),
+    ) -> ConnectionTimeout {
         loop {
             let now = Instant::now();
-            let (idle_at, stalled_at) = {
+            let (at, timed_out) = {
                 let state = self.state();
-                let idle_at = if state.open == 0 { state.idle_since } else { now } + idle_timeout;
-                (idle_at, state.waiting.values().min().map(|since| *since + write_timeout))
+                deadline(&state, if state.open == 0 { state.idle_since } else { now })
             };
-            // A part that begins to wait meanwhile does not time out before this.
-            let next = idle_at.min(stalled_at.unwrap_or(now + write_timeout));
+            let next = at.min(now + interval);
             if next <= now {
-                return ConnectionTimeout::Idle;
+                return timed_out;
             }
             sleep_until(next).await;
         }

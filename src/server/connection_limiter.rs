@@ -101,14 +101,8 @@ pub(super) struct ConnectionLimiter {
     limit: usize,
     slots: Arc<Semaphore>,
     buffer: ResponseBuffer,
-    connections: Arc<Mutex<HashMap<u64, Connection>>>,
+    connections: Arc<Mutex<HashMap<u64, Activity>>>,
     last_number: Arc<AtomicU64>,
-}
-
-#[derive(Debug)]
-struct Connection {
-    activity: Activity,
-    close: Arc<Notify>,
 }
 
 /// The slot of one connection, released on drop.
@@ -117,7 +111,6 @@ pub(super) struct ConnectionSlot {
     pub(super) activity: Activity,
     limiter: ConnectionLimiter,
     number: u64,
-    close: Arc<Notify>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -145,22 +138,19 @@ impl ConnectionLimiter {
             }
         };
         let number = self.last_number.fetch_add(1, Ordering::Relaxed);
-        let (activity, close) = (Activity::new(&self.buffer), Arc::new(Notify::new()));
-        lock(&self.connections)
-            .insert(number, Connection { activity: activity.clone(), close: close.clone() });
-        ConnectionSlot { activity, limiter: self.clone(), number, close, _permit: permit }
+        let activity = Activity::new(&self.buffer);
+        lock(&self.connections).insert(number, activity.clone());
+        ConnectionSlot { activity, limiter: self.clone(), number, _permit: permit }
     }
 
     /// Closes some of the idle connections, those that have been idle for longest.
     pub(super) fn evict_idle(&self) {
         let connections = lock(&self.connections);
-        let mut idle: Vec<(Instant, &Connection)> = connections
-            .values()
-            .filter_map(|connection| Some((connection.activity.idle_since()?, connection)))
-            .collect();
+        let idle = connections.values().filter_map(|activity| Some((activity.idle_since()?, activity)));
+        let mut idle: Vec<(Instant, &Activity)> = idle.collect();
         idle.sort_unstable_by_key(|(since, _)| *since);
-        for (_, connection) in idle.iter().take(self.limit.div_ceil(EVICTED_SHARE)) {
-            connection.close.notify_one();
+        for (_, activity) in idle.iter().take(self.limit.div_ceil(EVICTED_SHARE)) {
+            activity.close.notify_one();
         }
     }
 
@@ -188,22 +178,20 @@ impl ConnectionLimiter {
     /// length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = lock(&self.connections);
-        let mut unread: Vec<(UnreadBytes, &Connection)> = connections
-            .values()
-            .filter_map(|connection| Some((connection.activity.unread()?, connection)))
-            .collect();
+        let unread = connections.values().filter_map(|activity| Some((activity.unread()?, activity)));
+        let mut unread: Vec<(UnreadBytes, &Activity)> = unread.collect();
         if unread.iter().map(|(unread, _)| unread.requests).sum::<usize>() < 2 {
             return 0;
         }
         unread.retain(|(unread, _)| unread.since.is_some_and(|since| since.elapsed() >= stalled_for));
         unread.sort_unstable_by_key(|(unread, _)| unread.since);
         let (mut over_bytes, mut evicted) = (self.buffer.over_bytes(), 0);
-        for (UnreadBytes { bytes, .. }, connection) in unread {
+        for (UnreadBytes { bytes, .. }, activity) in unread {
             if over_bytes == 0 {
                 break;
             }
-            connection.activity.state().is_evicted = true;
-            connection.close.notify_one();
+            activity.state().is_evicted = true;
+            activity.close.notify_one();
             over_bytes = over_bytes.saturating_sub(bytes);
             evicted += 1;
         }
@@ -224,7 +212,7 @@ impl ConnectionSlot {
     /// Waits until the connection must be closed, and returns the reason.
     pub(super) async fn evicted(&self) -> &'static str {
         loop {
-            self.close.notified().await;
+            self.activity.close.notified().await;
             if self.activity.state().is_evicted {
                 return "does not read a long response";
             }
