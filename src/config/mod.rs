@@ -128,7 +128,7 @@ pub enum ConfigSource {
 }
 
 /// Compiled configuration without errors.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
     /// Listener for clients, and limits of its connections.
     pub listener: ListenerSettings,

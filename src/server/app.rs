@@ -21,7 +21,7 @@ use super::{
     HttpHandler, Listener,
     exporter::{Exporter, Telemetry},
     mcp_discovery::{Discovered, DiscoveredLists, poll},
-    reload::{Reloader, RestartOnlySettings},
+    reload::{Reloader, restart_differences},
 };
 use crate::{
     auth::Access,
@@ -66,7 +66,8 @@ pub struct App {
     active: Active,
     lists: DiscoveredLists,
     discovered: (mpsc::Sender<Discovered>, mpsc::Receiver<Discovered>),
-    fixed: RestartOnlySettings,
+    /// The configuration at the start, without its routes.
+    first: Loaded,
 }
 
 /// The parts that all snapshots share, in every configuration.
@@ -142,7 +143,7 @@ impl App {
             active,
             lists,
             discovered: mpsc::channel(DISCOVERED_LIMIT),
-            fixed: RestartOnlySettings::new(loaded),
+            first: Loaded { routes: Arc::default(), ..loaded.clone() },
         })
     }
 
@@ -232,11 +233,7 @@ impl App {
                 self.gateway.changes().publish(change);
             }
         }
-        let mut later = self.fixed.differences(loaded);
-        if self.tls.is_some() != loaded.tls.is_some() {
-            later.push("server.tls".to_owned());
-        }
-        Ok(later)
+        Ok(restart_differences(&self.first, loaded))
     }
 
     /// Replaces the access rules. Returns whether they have changed.
@@ -369,11 +366,7 @@ fn handle_replica_events(
 /// The routes and upstreams of the active configuration.
 #[derive(Debug)]
 struct Active {
-    routes: Arc<[RouteFile]>,
-    prompts: Vec<PromptFile>,
-    passthrough: Option<(UpstreamName, PassthroughSettings)>,
-    passthrough_scopes: Scopes,
-    importer: Importer,
+    loaded: Loaded,
     upstreams: HashMap<UpstreamName, BoundUpstream>,
 }
 
@@ -404,14 +397,7 @@ impl Active {
                 .map_or_else(|| BoundUpstream::new(file, shared), |existing| existing.with_lists(file));
             (name, bound)
         };
-        Self {
-            routes: loaded.routes.clone(),
-            prompts: loaded.prompts.clone(),
-            passthrough: loaded.passthrough.clone(),
-            passthrough_scopes: loaded.passthrough_scopes.clone(),
-            importer: loaded.importer.clone(),
-            upstreams: loaded.upstreams.iter().map(bind).collect(),
-        }
+        Self { loaded: loaded.clone(), upstreams: loaded.upstreams.iter().map(bind).collect() }
     }
 
     /// The MCP servers, with the lists that are needed of each.
@@ -437,10 +423,11 @@ impl Active {
     /// The snapshot of this configuration with the lists of MCP servers.
     fn snapshot(&mut self, lists: &mut DiscoveredLists, parts: &SharedParts) -> Result<Snapshot, Conflict> {
         let SharedParts { meters, tracing, store, upstream_buffer } = parts;
-        let (table, routes) = lists.table(&self.importer, &self.routes)?;
-        let prompts = self.prompts.iter().map(|file| (file.prompt.name.clone(), Arc::clone(&file.prompt)));
+        let Loaded { importer, prompts, passthrough, passthrough_scopes, .. } = &self.loaded;
+        let (table, routes) = lists.table(importer, &self.loaded.routes)?;
+        let prompts = prompts.iter().map(|file| (file.prompt.name.clone(), Arc::clone(&file.prompt)));
         let prompts: PromptTable = prompts.collect();
-        let (proxied, proxy_routes) = lists.proxied(&self.importer, &table, &prompts);
+        let (proxied, proxy_routes) = lists.proxied(importer, &table, &prompts);
         for (name, bound) in &mut self.upstreams {
             let all = routes.iter().chain(&proxy_routes);
             bound.set_routes(all.filter(|file| file.route.upstream == *name), store);
@@ -463,8 +450,7 @@ impl Active {
             prompts: files().filter_map(|file| file.prompts.as_ref()).map(NameRules::awaited).collect(),
             resources: files().any(|file| file.resources.is_some()),
         };
-        let passthrough = self
-            .passthrough
+        let passthrough = passthrough
             .as_ref()
             .and_then(|(name, settings)| upstreams.get(name)?.policies.passthrough(*settings));
         Ok(Snapshot::new(SnapshotParts {
@@ -474,7 +460,7 @@ impl Active {
             proxied,
             awaited,
             passthrough,
-            passthrough_scopes: self.passthrough_scopes.clone(),
+            passthrough_scopes: passthrough_scopes.clone(),
             meters: meters.clone(),
             tracing: tracing.clone(),
             upstream_buffer: Some(upstream_buffer.clone()),

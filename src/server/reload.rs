@@ -12,11 +12,8 @@ use tracing::{error, info, warn};
 use super::{App, Hangups};
 use crate::{
     admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest},
-    config::{self, AdminSettings, ConfigFingerprint, ListenerSettings, Loaded, Sources, TelemetrySettings},
-    inbound::mcp::McpApiSettings,
+    config::{self, ConfigFingerprint, Loaded, Sources},
     settings::section::Section,
-    shared_state::StoreSettings,
-    telemetry::log::LogSettings,
 };
 
 /// Reloads the configuration of an application.
@@ -177,43 +174,23 @@ async fn files_changed(
     }
 }
 
-/// Settings that stay the same until the process ends, even if the files change meanwhile.
-#[derive(Debug)]
-pub(super) struct RestartOnlySettings {
-    admin: AdminSettings,
-    listener: ListenerSettings,
-    mcp: McpApiSettings,
-    log: LogSettings,
-    shared: Option<StoreSettings>,
-    telemetry: Box<TelemetrySettings>,
-}
-
-impl RestartOnlySettings {
-    pub(super) fn new(loaded: &Loaded) -> Self {
-        Self {
-            admin: loaded.admin.clone(),
-            listener: loaded.listener,
-            mcp: loaded.mcp.clone(),
-            log: loaded.log.clone(),
-            shared: loaded.shared.clone(),
-            telemetry: loaded.telemetry.clone(),
-        }
+/// The names of the settings that differ in another configuration, and that stay the same until the process
+/// ends.
+pub(super) fn restart_differences(now: &Loaded, then: &Loaded) -> Vec<String> {
+    let mut found = differences("server", &now.listener, &then.listener);
+    found.extend(differences("server", &now.mcp, &then.mcp));
+    found.extend(differences("admin", &now.admin, &then.admin));
+    found.extend(differences("log", &now.log, &then.log));
+    match (&now.shared, &then.shared) {
+        (Some(now), Some(then)) => found.extend(differences("shared_state", now, then)),
+        (None, None) => {}
+        _ => found.push("shared_state".to_owned()),
     }
-
-    /// The names of the settings that differ in a configuration.
-    pub(super) fn differences(&self, loaded: &Loaded) -> Vec<String> {
-        let mut found = differences("server", &self.listener, &loaded.listener);
-        found.extend(differences("server", &self.mcp, &loaded.mcp));
-        found.extend(differences("admin", &self.admin, &loaded.admin));
-        found.extend(differences("log", &self.log, &loaded.log));
-        match (&self.shared, &loaded.shared) {
-            (Some(now), Some(then)) => found.extend(differences("shared_state", now, then)),
-            (None, None) => {}
-            _ => found.push("shared_state".to_owned()),
-        }
-        found.extend(differences("telemetry", &*self.telemetry, &*loaded.telemetry));
-        found
+    found.extend(differences("telemetry", &*now.telemetry, &*then.telemetry));
+    if now.tls.is_some() != then.tls.is_some() {
+        found.push("server.tls".to_owned());
     }
+    found
 }
 
 /// The settings of a section that differ and take effect only after a restart.
