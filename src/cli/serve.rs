@@ -141,9 +141,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
         let outcome = serve_stdio(&mcp, limit_bytes, shutdown_timeout, stop).await;
         running.end().await;
-        // A cut-off has been logged; the client was gone.
-        let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = outcome.map_err(Failure::from_error)?;
-        Ok(())
+        outcome.map_err(Failure::from_error)
     })
 }
 

@@ -98,19 +98,16 @@ impl Hangups {
     ///
     /// [`ServeError::Signals`] if the system does not deliver signals.
     pub fn receive() -> Result<Self, ServeError> {
-        Self::from_system().map_err(ServeError::Signals)
-    }
-
-    fn from_system() -> io::Result<Self> {
         // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.map_err(ServeError::Signals)?;
         let _inside = runtime.enter();
         // SIGUSR1 and SIGUSR2 have no function here, and would end the process. Their handlers stay after
         // the receivers are dropped.
         for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            drop(signal(kind)?);
+            drop(signal(kind).map_err(ServeError::Signals)?);
         }
-        Ok(Self(signal(SignalKind::hangup())?))
+        signal(SignalKind::hangup()).map(Self).map_err(ServeError::Signals)
     }
 
     /// Waits for the next signal. Several that arrive while nothing awaits them count as one.

@@ -18,7 +18,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{CANCEL_TIMEOUT, HttpHandler, ShutdownOutcome, connection};
+use super::{CANCEL_TIMEOUT, HttpHandler, connection};
 use crate::inbound::{
     cgi,
     mcp::{ClientLine, ConnectionEnd, McpEndpoint},
@@ -39,7 +39,7 @@ pub async fn serve_stdio(
     limit_bytes: usize,
     shutdown_timeout: Duration,
     stop: impl Future<Output = ()>,
-) -> io::Result<ShutdownOutcome> {
+) -> io::Result<()> {
     // Not every system can wait for pipes asynchronously, so each has a thread. The reading one is not
     // joined: only the client can end it.
     let (line, lines) = mpsc::channel(1);
@@ -57,13 +57,10 @@ pub async fn serve_stdio(
     if timeout(CANCEL_TIMEOUT, written).await.is_err() {
         debug!("client does not read the last message");
     }
-    Ok(match parted {
-        ConnectionEnd::Clean => ShutdownOutcome::All,
-        ConnectionEnd::CutOff { requests } => {
-            warn!(requests, after = ?shutdown_timeout, "shutdown timeout: cancelling requests in flight");
-            ShutdownOutcome::CutOff { connections: 1 }
-        }
-    })
+    if let ConnectionEnd::CutOff { requests } = parted {
+        warn!(requests, after = ?shutdown_timeout, "shutdown timeout: cancelling requests in flight");
+    }
+    Ok(())
 }
 
 /// Sends each line, until the end of the input or until the receiver is dropped.
