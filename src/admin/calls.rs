@@ -12,7 +12,7 @@ use axum::{
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{Api, Problem, milliseconds, seconds};
+use super::{Api, Problem, milliseconds, seconds, without_null};
 use crate::telemetry::{CallCounts, FailedCall, HistoryReport, MatchedRule};
 
 /// Number of history slots in one point of a route's sparkline.
@@ -160,7 +160,7 @@ impl FailureQuery {
 }
 
 fn describe_failure(failure: &FailedCall) -> Value {
-    let mut value = json!({
+    without_null(json!({
         "at": milliseconds(failure.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
         "route": &*failure.tool,
         "upstream": &*failure.upstream,
@@ -169,19 +169,13 @@ fn describe_failure(failure: &FailedCall) -> Value {
         "outcome": failure.outcome,
         "reason": failure.reason.as_deref().unwrap_or_else(|| describe_error_type(failure.error_type)),
         "duration_ms": rounded(failure.took.as_secs_f64() * 1000.0),
-    });
-    if !failure.error_type.is_empty() {
-        value["error_type"] = failure.error_type.into();
-    }
-    if let Some(status) = failure.upstream_status {
-        value["upstream_status"] = status.into();
-    }
-    match failure.matched_rule {
-        None => {}
-        Some(MatchedRule::Rule(index)) => value["rule"] = (index + 1).into(),
-        Some(MatchedRule::Default) => value["rule"] = "default".into(),
-    }
-    value
+        "error_type": Some(failure.error_type).filter(|error_type| !error_type.is_empty()),
+        "upstream_status": failure.upstream_status,
+        "rule": failure.matched_rule.map(|rule| match rule {
+            MatchedRule::Rule(index) => json!(index + 1),
+            MatchedRule::Default => json!("default"),
+        }),
+    }))
 }
 
 /// A sentence for an error type, for failures whose log line has no error text.

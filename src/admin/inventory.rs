@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use serde_json::{Map, Value, json};
 
-use super::{Api, milliseconds};
+use super::{Api, milliseconds, without_null};
 use crate::{
     pipeline::Snapshot,
     policy::{CircuitBreakerView, UpstreamPolicies},
@@ -24,7 +24,7 @@ pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
 
 fn describe_route(route: &Route) -> Value {
     let endpoints = route.endpoints().map(|endpoint| format!("{} {}", endpoint.method, endpoint.path));
-    let mut value = json!({
+    without_null(json!({
         "name": route.definition.name.as_str(),
         "upstream": route.upstream.as_str(),
         "tool": route.is_tool(),
@@ -33,11 +33,8 @@ fn describe_route(route: &Route) -> Value {
         "timeout_ms": milliseconds(route.timeout),
         "async_operation": route.async_operation.is_some(),
         "input_requests": !route.input_requests.is_empty(),
-    });
-    if let Some(resource) = &route.resource {
-        value["resource"] = resource.uri.as_str().into();
-    }
-    value
+        "resource": route.resource.as_ref().map(|resource| resource.uri.as_str()),
+    }))
 }
 
 pub(super) async fn upstreams(State(api): State<Arc<Api>>) -> Json<Value> {

@@ -159,10 +159,20 @@ impl Playground {
                 return tried;
             }
         };
-        let response = attempt.given.into_response(&file.route);
+        let mut response = attempt.response;
+        match &file.route.request {
+            RequestTemplate::Command(_) => {
+                response = UpstreamResponse::from_program(response.body, attempt.exit);
+            }
+            // Unless it is an HTTP error, an MCP server's response has this media type by default.
+            RequestTemplate::Tool(_) if response.status.is_success() => {
+                response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
+            }
+            RequestTemplate::Http(_) | RequestTemplate::Tool(_) => {}
+        }
         let explained = explain_translation(&file, arguments, &attempt.answers, &response, Some(stop));
         tried["rule"] = explained.rule.map(|index| index + 1).into();
-        tried["steps"] = explained.steps_to_json();
+        tried["steps"] = json!(explained.steps);
         tried["notes"] = explained.notes.into();
         let bytes = explained.result.to_string().len();
         if bytes > RESULT_LIMIT_BYTES {
@@ -223,14 +233,9 @@ struct Attempt {
     arguments: Map<String, Value>,
     /// The responses to the input requests of the route.
     answers: Map<String, Value>,
-    given: ResponseInput,
-}
-
-/// The parts of a response. The kind of upstream determines which of them are used.
-#[derive(Debug)]
-struct ResponseInput {
     /// The response; of a program, the body is its standard output.
     response: UpstreamResponse,
+    /// The end of the program, if the upstream is one.
     exit: ProgramExit,
 }
 
@@ -243,56 +248,42 @@ impl Attempt {
         let rule: Option<String> = optional_member(&mut members, "rule", "a string")?;
         let arguments = optional_member(&mut members, "arguments", "an object")?;
         let answers = optional_member(&mut members, "input_responses", "an object")?;
-        let given = ResponseInput::decode(optional_member(&mut members, "response", "an object")?)?;
+        let (response, exit) = decode_response(optional_member(&mut members, "response", "an object")?)?;
         reject_unknown(&members, "`route`, `rule`, `arguments`, `input_responses`, `response`")?;
         let rule = rule.ok_or("`rule` is missing: the body of the route, as a string")?;
         if rule.len() > RULE_LIMIT_BYTES {
             return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", rule.len()));
         }
         let route = route.unwrap_or_else(|| "draft".to_owned());
-        Ok(Self { route, rule, arguments, answers, given })
+        Ok(Self { route, rule, arguments, answers, response, exit })
     }
 }
 
-impl ResponseInput {
-    fn decode(mut members: Map<String, Value>) -> Result<Self, String> {
-        const STATUS: &str = "a number from 100 to 599";
-        let status: Option<u16> = optional_member(&mut members, "status", STATUS)?;
-        let status = StatusCode::from_u16(status.unwrap_or(200)).ok().filter(|status| status.as_u16() < 600);
-        let status = status.ok_or_else(|| format!("`status` takes {STATUS}"))?;
-        let pairs = optional_member(&mut members, "headers", "pairs: [[\"content-type\", \"text/plain\"]]")?;
-        let body: Option<String> = optional_member(&mut members, "body", "a string")?;
-        let base64: Option<String> = optional_member(&mut members, "body_base64", "a string")?;
-        let body: Bytes = match (body, base64) {
-            (Some(_), Some(_)) => return Err("send `body` or `body_base64`, not both".to_owned()),
-            (text, None) => text.unwrap_or_default().into(),
-            (None, Some(text)) => BASE64_STANDARD
-                .decode(text.split_ascii_whitespace().collect::<String>())
-                .map_err(|error| format!("`body_base64` is not Base64: {error}"))?
-                .into(),
-        };
-        let exit = members.remove("exit_status").filter(|exit| !exit.is_null());
-        let exit = exit.map(|exit| exit.as_str().map_or_else(|| exit.to_string(), str::to_owned));
-        let exit = exit.map(|exit| exit.parse::<ProgramEnd>()).transpose();
-        let exit = exit.map_err(|error| format!("`exit_status`: {error}"))?;
-        let stderr: String = optional_member(&mut members, "stderr", "a string")?;
-        reject_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit_status`, `stderr`")?;
-        let exit = ProgramExit { end: exit.unwrap_or(ProgramEnd::Code(0)), stderr: stderr.into() };
-        Ok(Self { response: UpstreamResponse::new(status, headers(pairs)?, body), exit })
-    }
-
-    fn into_response(self, route: &Route) -> UpstreamResponse {
-        let Self { mut response, exit } = self;
-        match &route.request {
-            RequestTemplate::Command(_) => UpstreamResponse::from_program(response.body, exit),
-            // Unless it is an HTTP error, an MCP server's response has this media type by default.
-            RequestTemplate::Tool(_) if response.status.is_success() => {
-                response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
-                response
-            }
-            RequestTemplate::Http(_) | RequestTemplate::Tool(_) => response,
-        }
-    }
+/// The parts of a response. The kind of upstream determines which of them are used.
+fn decode_response(mut members: Map<String, Value>) -> Result<(UpstreamResponse, ProgramExit), String> {
+    const STATUS: &str = "a number from 100 to 599";
+    let status: Option<u16> = optional_member(&mut members, "status", STATUS)?;
+    let status = StatusCode::from_u16(status.unwrap_or(200)).ok().filter(|status| status.as_u16() < 600);
+    let status = status.ok_or_else(|| format!("`status` takes {STATUS}"))?;
+    let pairs = optional_member(&mut members, "headers", "pairs: [[\"content-type\", \"text/plain\"]]")?;
+    let body: Option<String> = optional_member(&mut members, "body", "a string")?;
+    let base64: Option<String> = optional_member(&mut members, "body_base64", "a string")?;
+    let body: Bytes = match (body, base64) {
+        (Some(_), Some(_)) => return Err("send `body` or `body_base64`, not both".to_owned()),
+        (text, None) => text.unwrap_or_default().into(),
+        (None, Some(text)) => BASE64_STANDARD
+            .decode(text.split_ascii_whitespace().collect::<String>())
+            .map_err(|error| format!("`body_base64` is not Base64: {error}"))?
+            .into(),
+    };
+    let exit = members.remove("exit_status").filter(|exit| !exit.is_null());
+    let exit = exit.map(|exit| exit.as_str().map_or_else(|| exit.to_string(), str::to_owned));
+    let exit = exit.map(|exit| exit.parse::<ProgramEnd>()).transpose();
+    let exit = exit.map_err(|error| format!("`exit_status`: {error}"))?;
+    let stderr: String = optional_member(&mut members, "stderr", "a string")?;
+    reject_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit_status`, `stderr`")?;
+    let exit = ProgramExit { end: exit.unwrap_or(ProgramEnd::Code(0)), stderr: stderr.into() };
+    Ok((UpstreamResponse::new(status, headers(pairs)?, body), exit))
 }
 
 fn headers(pairs: Vec<(String, String)>) -> Result<HeaderMap, String> {
@@ -366,7 +357,7 @@ mod tests {
         let attempt =
             Attempt::decode(br#"{"rule": "", "response": {"headers": [["A", "b"]], "exit_status": 3}}"#)
                 .unwrap();
-        let ResponseInput { response, exit } = attempt.given;
+        let Attempt { response, exit, .. } = &attempt;
         assert_eq!((&*attempt.route, response.status), ("draft", StatusCode::OK));
         assert_eq!((response.headers["a"].as_bytes(), exit.end), (&b"b"[..], ProgramEnd::Code(3)));
     }

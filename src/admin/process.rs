@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Api, Playground, Problem, require_json, seconds};
+use super::{Api, Playground, Problem, require_json, seconds, without_null};
 
 /// Maximum number of requests that wait for a reload; they all get the outcome of the next one.
 const WAITING_LIMIT: usize = 16;
@@ -127,26 +127,21 @@ impl Api {
     fn describe(&self, status: &ProcessStatus) -> Value {
         let upstreams = self.readiness_upstreams();
         let are_reachable = upstreams.values().all(|upstream| upstream["reachable"] == true);
-        let mut value = json!({
+        let shared = self.gateway.shared().map(|shared| shared.state());
+        without_null(json!({
             "ready": !status.is_ending && are_reachable,
-            "configuration": {
+            "configuration": without_null(json!({
                 "generation": status.generation,
                 "since": seconds(status.since),
                 "restart_pending": status.restart_pending,
-            },
-        });
-        if let Some(failure) = &status.failure {
-            value["configuration"]["failed_since"] = seconds(failure.at).into();
-        }
-        if !upstreams.is_empty() {
-            value["upstreams"] = upstreams.into();
-        }
-        if let Some(shared) = self.gateway.shared() {
-            let state = shared.state();
+                "failed_since": status.failure.as_ref().map(|failure| seconds(failure.at)),
+            })),
+            "upstreams": Some(upstreams).filter(|upstreams| !upstreams.is_empty()),
             // It does not affect readiness: each policy defines its behaviour without the store.
-            value["shared_state"] = json!({ "reachable": state.is_up, "since": seconds(state.since) });
-        }
-        value
+            "shared_state": shared.map(|state| {
+                json!({ "reachable": state.is_up, "since": seconds(state.since) })
+            }),
+        }))
     }
 
     fn describe_with_problems(&self, status: &ProcessStatus) -> Value {

@@ -68,13 +68,6 @@ pub fn result_json(result: &ToolResult) -> Value {
     result_to_json(result, StructuredContentSupport::ObjectsOnly)
 }
 
-impl Explanation {
-    /// The steps as JSON, for programs.
-    pub fn steps_to_json(&self) -> Value {
-        self.steps.iter().map(|step| json!({ "what": step.action, "found": step.found })).collect()
-    }
-}
-
 /// Validated arguments with the schema's defaults, as in a call. If none are given, generates those that the
 /// schema requires.
 ///

@@ -196,7 +196,7 @@ fn explain_response(
     let explained = explain_translation(file, args, &Map::new(), &response, None);
     if arguments.output == Output::Json {
         let rule = explained.rule.map(|index| index + 1);
-        screen.json(&json!({ "rule": rule, "steps": explained.steps_to_json(), "notes": explained.notes,
+        screen.json(&json!({ "rule": rule, "steps": explained.steps, "notes": explained.notes,
             "result": explained.result, "generated_arguments": generated,
             "no_output_schema": file.no_output_schema }));
         return Ok(());

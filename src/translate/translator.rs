@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::Value;
 use settings_derive::Word;
 
@@ -440,10 +441,11 @@ impl TranslationRun<'_> {
 pub(super) const MAX_TRACED: usize = 4000;
 
 /// Step of a translation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TraceStep {
     /// The action: `rule 2`, `default`, `on_no_match`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`,
     /// `content`, `error`, `unreadable`, `redact`.
+    #[serde(rename = "what")]
     pub action: String,
     /// Result of the step, for people; may have several lines.
     pub found: String,
