@@ -234,12 +234,8 @@ fn show_step(screen: &mut Screen, action: &str, found: &str) {
     const COLUMN: usize = 13;
     let indented = found.replace('\n', &format!("\n{}", " ".repeat(COLUMN)));
     let name = TextStyle::Strong.apply(action);
-    if action.len() < COLUMN {
-        let gap = " ".repeat(COLUMN - action.len());
-        screen.line(format!("{name}{gap}{indented}"));
-    } else {
-        screen.line(format!("{name}\n{}{indented}", " ".repeat(COLUMN)));
-    }
+    let (line_end, width) = if action.len() < COLUMN { ("", action.len()) } else { ("\n", 0) };
+    screen.line(format!("{name}{line_end}{}{indented}", " ".repeat(COLUMN - width)));
 }
 
 fn explain_request(

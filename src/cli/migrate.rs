@@ -68,7 +68,9 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
     }
     let is_written = problems.is_empty() || arguments.keep_going;
     if is_written && !arguments.diff {
-        write_all(&files)?;
+        let changed = files.iter().filter(|file| file.after.text != file.before);
+        replace_files(changed.map(|file| (file.path.as_path(), file.after.text.as_str())))
+            .map_err(|(path, error)| Failure::runtime(format!("{}: {error}", path.display())))?;
     }
     match arguments.output {
         Output::Json => screen.json(&as_json(&files, &problems, arguments.diff)),
@@ -119,26 +121,27 @@ fn format_of(path: &Path) -> Option<Format> {
     }
 }
 
-/// Writes all changed files: first to temporary files beside them, then renames each over its file.
-fn write_all(files: &[Rewritten]) -> Result<(), Failure> {
+/// Writes these texts: first to temporary files beside their files, then renames each over its file. Returns
+/// the file that can't be written.
+pub(super) fn replace_files<'f>(
+    files: impl IntoIterator<Item = (&'f Path, &'f str)>,
+) -> Result<(), (&'f Path, io::Error)> {
     let mut beside = Vec::new();
     let mut written = Ok(());
-    for file in files.iter().filter(|file| file.after.text != file.before) {
+    for (path, text) in files {
         // Follows a symbolic link, so that the link itself is preserved.
-        let target = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = target.with_file_name(format!(".{name}.migrate-{}", std::process::id()));
-        written = write_beside(&target, &temporary, &file.after.text)
-            .map_err(|error| Failure::runtime(format!("{}: {error}", file.name)));
-        beside.push((temporary, target, &file.name));
+        let temporary = target.with_file_name(format!(".{name}.new-{}", std::process::id()));
+        written = write_beside(&target, &temporary, text).map_err(|error| (path, error));
+        beside.push((temporary, target, path));
         if written.is_err() {
             break;
         }
     }
-    for (temporary, target, name) in beside {
+    for (temporary, target, path) in beside {
         if written.is_ok() {
-            written =
-                fs::rename(&temporary, target).map_err(|error| Failure::runtime(format!("{name}: {error}")));
+            written = fs::rename(&temporary, target).map_err(|error| (path, error));
         }
         if written.is_err() {
             let _ = fs::remove_file(temporary);
@@ -148,7 +151,7 @@ fn write_all(files: &[Rewritten]) -> Result<(), Failure> {
 }
 
 /// Writes a file with the permissions, and if possible the owner, of another.
-pub(super) fn write_beside(like: &Path, path: &Path, text: &str) -> io::Result<()> {
+fn write_beside(like: &Path, path: &Path, text: &str) -> io::Result<()> {
     let metadata = fs::metadata(like)?;
     let mut file = File::create_new(path)?;
     // Only root can change the owner.

@@ -191,25 +191,19 @@ fn run_program() -> ExitCode {
     // Log lines must come before the messages below.
     log::flush();
     let Err(failure) = done else { return ExitCode::SUCCESS };
-    ExitCode::from(match (failure, output) {
-        (Failure::Reported(status), _) => status,
-        (Failure::Problems(problems), Output::Text) => {
-            screen.problems(problems.as_slice());
-            CONFIG_STATUS
-        }
+    match (&failure, output) {
+        (Failure::Reported(_), _) => {}
+        (Failure::Problems(problems), Output::Text) => screen.problems(problems.as_slice()),
         (Failure::Problems(problems), Output::Json) => {
             screen.json(&json!({ "ok": false, "problems": problems }));
-            CONFIG_STATUS
         }
-        (Failure::Other { text, status }, Output::Text) => {
-            screen.error_line(&text);
-            status
-        }
-        (Failure::Other { text, status }, Output::Json) => {
-            screen.json(&json!({ "ok": false, "error": text }));
-            status
-        }
-    })
+        (Failure::Other { text, .. }, Output::Text) => screen.error_line(text),
+        (Failure::Other { text, .. }, Output::Json) => screen.json(&json!({ "ok": false, "error": text })),
+    }
+    match failure {
+        Failure::Reported(status) | Failure::Other { status, .. } => ExitCode::from(status),
+        Failure::Problems(_) => ExitCode::from(CONFIG_STATUS),
+    }
 }
 
 /// Shows the immediate result of parsing the command line: help, version, or a usage error.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ConfigArgument, Failure, Output,
-    migrate::write_beside,
+    migrate::replace_files,
     output::{Screen, TextStyle},
 };
 use crate::{
@@ -235,17 +235,7 @@ fn update(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let acceptance = ExpectationUpdate { route: verdict.route.clone(), example: verdict.index, expect };
     let written = update_expectation(&text, &acceptance)?;
-    // Atomic: written to a temporary file, then renamed. A symbolic link is preserved.
-    let file = file.canonicalize().map_err(|error| error.to_string())?;
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let beside = file.with_file_name(name);
-    let moved = write_beside(&file, &beside, &written).and_then(|()| std::fs::rename(&beside, &file));
-    moved.map_err(|error| {
-        // Removes the temporary file after a failed rename.
-        let _ = std::fs::remove_file(&beside);
-        error.to_string()
-    })
+    replace_files([(file, written.as_str())]).map_err(|(_, error)| error.to_string())
 }
 
 /// Updated `expect` of a result, with the same members as before.
