@@ -42,6 +42,17 @@ impl Guess {
         let options = options.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
         Self { kind: kind.to_owned(), options, confidence, reason: reason.into() }
     }
+
+    /// The type of `count` texts, which are all of a kind.
+    pub(super) fn with_count(kind: &str, options: &[(&str, &str)], count: usize, what: &str) -> Self {
+        Self::new(kind, options, confidence_by_count(count), format!("{count} of {count} are {what}"))
+    }
+
+    /// Such a text is unlikely to mean anything else.
+    pub(super) fn at_least_likely(mut self) -> Self {
+        self.confidence = self.confidence.max(Confidence::Likely);
+        self
+    }
 }
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
@@ -123,8 +134,7 @@ fn number(name: &str, texts: &[&str], types: AvailableTypes) -> Option<Guess> {
         true => ("number", "numbers, whole ones so far"),
         false => ("number", "numbers"),
     };
-    let reason = format!("{count} of {count} are {what}");
-    Some(Guess::new(kind, &[], confidence_by_count(count), reason))
+    Some(Guess::with_count(kind, &[], count, what))
 }
 
 /// Infers booleans.
@@ -139,8 +149,7 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
             && texts.iter().all(among)
             && (both || (flags[0].len() > 1 && !texts.iter().all(may_be_code)))
     })?;
-    let reason = format!("{count} of {count} are `{yes}` or `{no}`");
-    let mut guess = Guess::new("boolean", &[], confidence_by_count(count), reason);
+    let mut guess = Guess::with_count("boolean", &[], count, &format!("`{yes}` or `{no}`"));
     if yes != "true" {
         guess.options.insert("true_values".into(), json!([yes]));
         guess.options.insert("false_values".into(), json!([no]));
@@ -240,23 +249,23 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         ("description", if unit.is_empty() { "" } else { &description }),
     ];
     options.retain(|(_, text)| !text.is_empty());
-    let mut confidence = confidence_by_count(texts.len());
+    let whole = plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
+    let kind = if whole && unit.is_empty() { "integer" } else { "number" };
+    let mut guess = Guess::with_count(kind, &options, texts.len(), "numbers");
     if !behind_is_known {
-        confidence = confidence.min(Confidence::Likely);
+        guess.confidence = guess.confidence.min(Confidence::Likely);
     }
-    let mut reason = format!("{0} of {0} are numbers", texts.len());
     if !unit.is_empty() {
-        reason += &format!(" with `{unit}`");
+        guess.reason += &format!(" with `{unit}`");
     }
     if !is_certain {
         // `1,024` may have a decimal comma, and mean 1.024.
-        confidence = confidence.min(if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess });
+        let most = if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
+        guess.confidence = guess.confidence.min(most);
         // Without a separator of thousands, the format is certain.
-        reason += &format!("; `{thousands}` separates thousands, or else a fraction");
+        guess.reason += &format!("; `{thousands}` separates thousands, or else a fraction");
     }
-    let whole = plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
-    let kind = if whole && unit.is_empty() { "integer" } else { "number" };
-    Some(Guess::new(kind, &options, confidence, reason))
+    Some(guess)
 }
 
 /// Number format of the texts.

@@ -100,25 +100,19 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
             !has_sections && !is_nested && any(&|text| has_continuations(text, separator));
         // More options, and their evidence.
         let mut forms = Vec::new();
-        match (has_records, has_continuations) {
-            (true, true) => forms.push((
-                json!({ "each": "block", "indented": "words" }),
-                ", in records between blank lines; indented lines continue a value",
-            )),
-            (true, false) => forms.push((json!({ "each": "block" }), ", in records between blank lines")),
-            (false, true) => {
-                forms.push((json!({ "indented": "words" }), "; indented lines continue a value"));
-            }
-            (false, false) => {}
+        if has_records || has_continuations {
+            let in_records = if has_records { ", in records between blank lines" } else { "" };
+            let continued = if has_continuations { "; indented lines continue a value" } else { "" };
+            let each = has_records.then_some("block");
+            let more = json!({ "each": each, "indented": has_continuations.then_some("words") });
+            forms.push((more, format!("{in_records}{continued}")));
         }
         if is_nested {
             let nested = json!({ "separator": separator, "indented": "nested" });
-            forms.push((nested, "; some are indented below others"));
+            forms.push((nested, "; some are indented below others".to_owned()));
         }
-        forms.push(match has_sections {
-            true => (json!({ "sections": true }), ", in sections"),
-            false => (json!({}), ""),
-        });
+        let in_sections = if has_sections { ", in sections" } else { "" };
+        forms.push((json!({ "sections": has_sections.then_some(true) }), in_sections.to_owned()));
         let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
         for (more, what) in forms {
             let form = PairForm {
@@ -436,16 +430,11 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     if values == 0 || is_single && lines.len() == 1 && !first.iter().any(|word| has_digit(word)) {
         return None;
     }
-    let (options, reason) = match is_single {
-        true => {
-            let reason = format!("every sample is one line of {}", count(width, "word"));
-            (json!({ "pattern": pattern }), reason)
-        }
-        false => {
-            let reason = format!("all {} lines have {width} words", lines.len());
-            (json!({ "pattern": pattern, "each": "line" }), reason)
-        }
+    let reason = match is_single {
+        true => format!("every sample is one line of {}", count(width, "word")),
+        false => format!("all {} lines have {width} words", lines.len()),
     };
+    let options = json!({ "pattern": pattern, "each": (!is_single).then_some("line") });
     Some(Candidate { is_weak: true, ..Candidate::likely("regex", options, reason) })
 }
 

@@ -39,16 +39,14 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
     if tables.len() == texts.len() {
         let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
         let more = if more { "; the first of several is used" } else { "" };
-        let (options, what) = if tables.iter().all(|table| is_of_pairs(table)) {
-            (json!({ "table": true, "as": "pairs" }), " of names and values")
-        } else {
-            match column_names(classified, &tables) {
-                Some(columns) => {
-                    (json!({ "table": true, "columns": columns }), " without headings: name its columns")
-                }
-                None => (json!({ "table": true }), ""),
-            }
+        let is_of_pairs = tables.iter().all(|table| is_of_pairs(table));
+        let columns = if is_of_pairs { None } else { column_names(classified, &tables) };
+        let what = match &columns {
+            _ if is_of_pairs => " of names and values",
+            Some(_) => " without headings: name its columns",
+            None => "",
         };
+        let options = json!({ "table": true, "as": is_of_pairs.then_some("pairs"), "columns": columns });
         let reason = format!("every sample is HTML with a table{what}{more}");
         found.push(Candidate::strict("html", options, reason));
     }

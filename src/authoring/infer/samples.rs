@@ -174,19 +174,11 @@ fn means_error(error: &Value) -> bool {
 /// Rule for a tool error.
 #[derive(Debug, Clone)]
 pub(super) struct InferredErrorRule {
-    /// Conditions or preset.
-    pub(super) source: ErrorRuleSource,
+    /// The conditions on a response with a success status, and the template of the error; or the preset in
+    /// `use`.
+    pub(super) source: Value,
     /// Evidence for it.
     pub(super) finding: Finding,
-}
-
-/// A rule of the route, or those of a preset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ErrorRuleSource {
-    /// The conditions on a response with a success status, and the template of the error.
-    Own { when: Value, error: String },
-    /// The name of the preset.
-    Preset(&'static str),
 }
 
 /// Error rules for the failures among the samples, and one that the successes imply: if all have `"ok":
@@ -235,35 +227,30 @@ fn error_finding(confidence: Confidence, reason: String) -> Finding {
 }
 
 /// The rule for errors with this evidence, which samples with these texts have, and the reason for it.
-fn error_rule(evidence: &ErrorEvidence, texts: &[String]) -> (ErrorRuleSource, String) {
+fn error_rule(evidence: &ErrorEvidence, texts: &[String]) -> (Value, String) {
     let count = texts.len();
     let reported = format!("{count} of the samples report it with a success status");
-    let own = |name: &str, condition: &str, error: &str| ErrorRuleSource::Own {
-        when: json!({ name: condition }),
-        error: error.to_owned(),
-    };
+    let own =
+        |name: &str, condition: &str, error: &str| json!({ "when": { name: condition }, "error": error });
+    let by_member = |condition: &str| (own("json", condition, &message(texts)), reported.clone());
     match evidence {
         ErrorEvidence::Word => {
             let words = ERROR_WORDS.join("|");
             let pattern = format!(r"(?i)^\s*(?:{words})\b[\s:!-]*(?<why>[^\r\n]*)");
-            (own("text", &pattern, "{{ why }}"), reported)
+            (own("text", &pattern, "{{ why }}"), reported.clone())
         }
-        ErrorEvidence::False(name) => (own("json", &format!(".{name} == false"), &message(texts)), reported),
-        ErrorEvidence::Status(word) => {
-            let condition = format!(".status == {}", Value::from(word.as_str()));
-            (own("json", &condition, &message(texts)), reported)
-        }
+        ErrorEvidence::False(name) => by_member(&format!(".{name} == false")),
+        ErrorEvidence::Status(word) => by_member(&format!(".status == {}", Value::from(word.as_str()))),
         ErrorEvidence::Error => {
-            let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
-            (own("json", condition, &message(texts)), reported)
+            by_member(r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#)
         }
         ErrorEvidence::SoapFault => {
             let reason = format!("a SOAP fault with a success status, in {count} of the samples");
-            (ErrorRuleSource::Preset("soap"), reason)
+            (json!({ "use": "soap" }), reason)
         }
         ErrorEvidence::WebPage => {
             let reason = format!("a web page instead of data, in {count} of the samples");
-            (ErrorRuleSource::Preset("html_message"), reason)
+            (json!({ "use": "html_message" }), reason)
         }
         ErrorEvidence::LoginPage => {
             let reason = format!(

@@ -63,30 +63,29 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     if !texts.iter().all(separated) {
         return None;
     }
-    let (count, confidence) = (texts.len(), confidence_by_count(texts.len()));
-    // Such a text is unlikely to mean anything else.
-    let confidence = confidence.max(Confidence::Likely);
-    let evidence = |what: &str| format!("{count} of {count} are {what}");
+    let guess = |kind: &str, options: &[(&str, &str)], what: &str| {
+        Some(Guess::with_count(kind, options, texts.len(), what).at_least_likely())
+    };
     if parses_all(FieldKind::DateTime(TimeForm::default()), texts) {
-        return Some(Guess::new("date-time", &[], confidence, evidence("timestamps")));
+        return guess("date-time", &[], "timestamps");
     }
     for (format, zone) in ZONED_FORMATS {
         if parses_all(FieldKind::DateTime(form(format, zone)), texts) {
             let mut options = vec![("format", format)];
             options.extend(zone.map(|zone| ("timezone", zone)));
-            return Some(Guess::new("date-time", &options, confidence, evidence("timestamps")));
+            return guess("date-time", &options, "timestamps");
         }
     }
     if let Some(local) = local(texts) {
         return Some(local);
     }
     if parses_all(FieldKind::Date(TimeForm::default()), texts) {
-        return Some(Guess::new("date", &[], confidence, evidence("days")));
+        return guess("date", &[], "days");
     }
     let fits = |format: &&str| parses_all(FieldKind::Date(form(format, None)), texts);
     match *DATE_FORMATS.into_iter().filter(fits).collect::<Vec<_>>() {
         [] => None,
-        [format] => Some(Guess::new("date", &[("format", format)], confidence, evidence("days"))),
+        [format] => guess("date", &[("format", format)], "days"),
         // Day and month are ambiguous; a wrong choice would go unnoticed.
         [one, other, ..] => {
             let reason =
@@ -144,7 +143,6 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     if !parses_all(FieldKind::Duration(DurationForm::default()), texts) {
         return None;
     }
-    let count = texts.len();
     let named = has_word(name, NAMES);
     let has_letters = |text: &&str| text.contains(char::is_alphabetic);
     let has_days = |text: &&str| text.split_once('-').is_some_and(|(_, clock)| clock.contains(':'));
@@ -163,11 +161,12 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
         }
         false => (vec![("description", "In seconds.")], "durations; the value is in seconds"),
     };
-    let confidence = match certain {
-        true => confidence_by_count(count).max(Confidence::Likely),
-        false => confidence_by_count(count).min(Confidence::Likely),
-    };
-    Some(Guess::new("duration", &options, confidence, format!("{count} of {count} are {what}")))
+    let mut guess = Guess::with_count("duration", &options, texts.len(), what);
+    if !certain {
+        guess.confidence = guess.confidence.min(Confidence::Likely);
+        return Some(guess);
+    }
+    Some(guess.at_least_likely())
 }
 
 /// Infers sizes with units; `0` needs none.
@@ -183,21 +182,18 @@ pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
     if is_other || with_unit == 0 || !good {
         return None;
     }
-    let count = texts.len();
-    let reason = format!("{count} of {count} are sizes; the value is in bytes");
     let comma = SizeForm { decimal: ',', ..SizeForm::default() };
     let has_fraction = |mark: char| {
         let mut behind = texts.iter().filter_map(|text| text.rsplit_once(mark));
         behind.any(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count() != 3)
     };
-    let least = confidence_by_count(count).max(Confidence::Likely);
     let mut options = vec![("decimal_separator", ","), ("description", "In bytes.")];
     if parses_all(FieldKind::Size(SizeForm::default()), texts) {
         options.remove(0);
     } else if !(has_fraction(',') && parses_all(FieldKind::Size(comma), texts)) {
         return None;
     }
-    Some(Guess::new("size", &options, least, reason))
+    Some(Guess::with_count("size", &options, texts.len(), "sizes; the value is in bytes").at_least_likely())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{
     Confidence, Finding, Proposal, RankedCandidate, RouteNaming, Sample,
     fields::{InferredField, InferredTypes},
     markup::SOAP_BODY,
-    samples::{ClassifiedSamples, ErrorRuleSource, InferredErrorRule},
+    samples::{ClassifiedSamples, InferredErrorRule},
     trial,
 };
 use crate::{
@@ -97,11 +97,11 @@ impl ProposalDraft<'_> {
         out.yaml += "    response:\n";
         for rule in self.errors {
             out.comment(6, rule.finding.clone());
-            match &rule.source {
+            match rule.source["use"].as_str() {
                 // The rule of the successes covers its faults.
-                ErrorRuleSource::Preset("soap") if self.soap_parameters().is_some() => {}
-                ErrorRuleSource::Preset(name) => out.yaml += &format!("      - use: {name}\n"),
-                ErrorRuleSource::Own { when, error } => self.write_error(&mut out.yaml, when, error),
+                Some("soap") if self.soap_parameters().is_some() => {}
+                Some(name) => out.yaml += &format!("      - use: {name}\n"),
+                None => self.write_error(&mut out.yaml, &rule.source),
             }
         }
         let finding = self.extract_finding();
@@ -126,16 +126,16 @@ impl ProposalDraft<'_> {
         out
     }
 
-    fn write_error(&self, out: &mut String, when: &Value, error: &str) {
+    fn write_error(&self, out: &mut String, rule: &Value) {
         // A command has no status, and a rule matches successful ones by default.
         let status = Some("2xx").filter(|_| !self.naming.is_command());
         let mut conditions = without_empty(json!({ "status": status }));
-        conditions.extend(when.as_object().cloned().unwrap_or_default());
+        conditions.extend(rule["when"].as_object().cloned().unwrap_or_default());
         let _ = writeln!(out, "      - when:{}", yaml::block(&conditions.into(), 8));
         if let Some(charset) = self.classified.charset() {
             let _ = writeln!(out, "        charset: {charset}");
         }
-        let _ = writeln!(out, "        error: {}", yaml::flow(&error.into()));
+        let _ = writeln!(out, "        error: {}", yaml::flow(&rule["error"]));
     }
 
     /// Parameters of the preset `soap`, if it reads the successes.
