@@ -14,6 +14,12 @@ fn without_empty(object: Value) -> Map<String, Value> {
     members.into_iter().filter(|(_, value)| !is_empty(value)).collect()
 }
 
+/// The runs of these characters in a text, joined with `_`.
+pub(crate) fn joined_words(text: &str, is_part: impl Fn(char) -> bool) -> String {
+    let words = text.split(|c| !is_part(c)).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("_")
+}
+
 /// A number with its noun: `1 route`, `2 routes`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };

@@ -14,6 +14,7 @@ use crate::{
     authoring::{
         count,
         infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose},
+        joined_words,
     },
     config::{self, Sources},
     model::{
@@ -308,13 +309,7 @@ fn naming_problems(naming: &RouteNaming) -> Option<String> {
 
 /// Name of the tool: `get_forecast` for `/v1/forecast/{city}`, else from the first file's name.
 fn name_of(path: &str, files: &[PathBuf]) -> String {
-    let plain = |text: &str| {
-        let text: String = text
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
-            .collect();
-        text.split('_').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_")
-    };
+    let plain = |text: &str| joined_words(&text.to_ascii_lowercase(), |c| c.is_ascii_alphanumeric());
     let path = path.split('?').next().unwrap_or_default();
     let segment = path.rsplit('/').find(|segment| !segment.is_empty() && !segment.contains('{')).map(plain);
     let file = || files.first().and_then(|file| file.file_stem()).map(|stem| plain(&stem.to_string_lossy()));

@@ -73,7 +73,7 @@ impl Screen {
 
     /// Writes a JSON value with a line per member.
     pub(super) fn json(&mut self, value: &serde_json::Value) {
-        self.line(serde_json::to_string_pretty(value).expect("a tree of JSON values has string keys only"));
+        self.line(format!("{value:#}"));
     }
 
     /// Shows the problems of a configuration.

@@ -200,9 +200,7 @@ impl Difference {
     /// Shows both sides line by line, equal lines once.
     fn show(&self, screen: &mut Screen) {
         let lines = |text: &str| match serde_json::from_str::<Value>(text) {
-            Ok(value @ (Value::Object(_) | Value::Array(_))) => {
-                serde_json::to_string_pretty(&value).expect("a tree of JSON values has string keys only")
-            }
+            Ok(value @ (Value::Object(_) | Value::Array(_))) => format!("{value:#}"),
             _ => text.to_owned(),
         };
         let (expected, found) = (lines(&self.expected), lines(&self.found));

@@ -17,7 +17,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use self::{operation::Operation, schema::shortened};
-use crate::config::{self, Sources, yaml};
+use crate::{
+    authoring::joined_words,
+    config::{self, Sources, yaml},
+};
 
 /// Maximum number of operations of a document; each becomes a route.
 pub const ROUTE_LIMIT: usize = 500;
@@ -265,9 +268,8 @@ fn server(document: &Document) -> Result<String, String> {
 
 fn upstream_name(document: &Document) -> String {
     let title = document.info("title").unwrap_or_default().to_ascii_lowercase();
-    let words: Vec<&str> =
-        title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let name: String = words.join("_").chars().take(MAX_NAME_LENGTH).collect();
+    let words = joined_words(&title, |c| c.is_ascii_alphanumeric());
+    let name: String = words.chars().take(MAX_NAME_LENGTH).collect();
     let name = name.trim_matches('_');
     if name.is_empty() { "api".to_owned() } else { name.to_owned() }
 }

@@ -8,7 +8,10 @@ use super::{
     Document, ImportRemark, items, members,
     schema::{SchemaUse, description, schema, shortened},
 };
-use crate::{authoring::without_empty, config::yaml};
+use crate::{
+    authoring::{joined_words, without_empty},
+    config::yaml,
+};
 
 /// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
@@ -153,12 +156,8 @@ fn success(document: &Document, operation: &Value) -> (Option<Value>, bool) {
 /// Tool name from the ID of an operation, such as `list_pets`, or from its method and path.
 fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
     let plain = |text: &str| -> String {
-        let text: String = text
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' })
-            .collect();
-        let words: Vec<&str> = text.split('_').filter(|word| !word.is_empty()).collect();
-        words.join("_").chars().take(MAX_NAME_LENGTH).collect()
+        let words = joined_words(text, |c| c.is_ascii_alphanumeric() || "-.".contains(c));
+        words.chars().take(MAX_NAME_LENGTH).collect()
     };
     let name = id.map(plain).unwrap_or_default();
     if name.is_empty() { plain(&format!("{method}_{path}")) } else { name }

@@ -378,17 +378,13 @@ fn input_schema(path: &str) -> Option<Value> {
 
 /// The parts of the request that neither the command line nor a recording gives.
 fn guessed_request(naming: &RouteNaming) -> Vec<Finding> {
-    let mut guesses = Vec::new();
-    if !naming.is_address_known {
-        let reason = "the samples have no URL; `--url` sets it";
-        guesses.push(Finding::new("upstream", &naming.address, Confidence::Guess, reason));
-    }
-    if !naming.is_path_known {
-        let reason = "the samples have no request; `--url` or `--request` sets it";
-        let request = format!("{} {}", naming.method, naming.path);
-        guesses.push(Finding::new("request", &request, Confidence::Guess, reason));
-    }
-    guesses
+    let guess = |part, value: &str, reason| Finding::new(part, value, Confidence::Guess, reason);
+    let address = guess("upstream", &naming.address, "the samples have no URL; `--url` sets it");
+    let request = format!("{} {}", naming.method, naming.path);
+    let reason = "the samples have no request; `--url` or `--request` sets it";
+    let request = guess("request", &request, reason);
+    let guesses = [(naming.is_address_known, address), (naming.is_path_known, request)];
+    guesses.into_iter().filter(|(is_known, _)| !is_known).map(|(_, guess)| guess).collect()
 }
 
 /// The proposal if all others fail: the default rules, by media type.
