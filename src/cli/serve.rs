@@ -286,7 +286,7 @@ impl BoundServer {
 
     /// Address of the admin API, if it is enabled.
     pub(super) fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref()?.address()
+        self.admin.as_ref()?.address
     }
 
     /// Serves until SIGTERM or Ctrl-C, then shuts down gracefully. Reloads the configuration from its sources

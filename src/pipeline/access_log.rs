@@ -256,7 +256,7 @@ impl Drop for AccessLog<'_> {
             }
         }
         if matches!(outcome, "error" | "cancelled") {
-            self.route.meters.failures().add(FailedCall {
+            self.route.meters.failures.add(FailedCall {
                 at: SystemTime::now(),
                 tool: self.route.definition.name.shared(),
                 upstream: self.route.upstream.shared(),

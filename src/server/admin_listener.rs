@@ -19,7 +19,8 @@ const CONNECTION_LIMIT: usize = 64;
 /// The listener of the admin API; it is closed when this is dropped.
 #[derive(Debug)]
 pub struct AdminListener {
-    address: Option<SocketAddr>,
+    /// The address that operators connect to.
+    pub address: Option<SocketAddr>,
     _serving: AbortOnDropHandle<()>,
 }
 
@@ -69,10 +70,5 @@ impl AdminListener {
             }
         }));
         Ok(Some(Self { address, _serving: serving }))
-    }
-
-    /// The address that operators connect to.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.address
     }
 }

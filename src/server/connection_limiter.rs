@@ -86,13 +86,6 @@ impl ResponseBuffer {
     fn over_bytes(&self) -> usize {
         self.buffered_bytes().saturating_sub(self.limit_bytes())
     }
-
-    /// Waits until the buffer is over its limit.
-    async fn wait_until_over(&self) {
-        while self.over_bytes() == 0 {
-            self.0.is_over.notified().await;
-        }
-    }
 }
 
 /// Limiter of the connections of one port. Clones share its state.
@@ -159,7 +152,9 @@ impl ConnectionLimiter {
     pub(super) async fn limit_responses(self, stalled_for: Duration) {
         let mut logged: Option<Instant> = None;
         loop {
-            self.buffer.wait_until_over().await;
+            while self.buffer.over_bytes() == 0 {
+                self.buffer.0.is_over.notified().await;
+            }
             let connections = self.evict_slow_readers(stalled_for);
             if connections > 0 && take_log_turn(&mut logged, LOG_INTERVAL) {
                 let (buffered_bytes, limit_bytes) = (self.buffer.buffered_bytes(), self.buffer.limit_bytes());

@@ -19,7 +19,6 @@ use tracing_subscriber::{
     fmt::{
         FormatFields, Subscriber,
         format::{Writer, debug_fn},
-        time::FormatTime,
     },
 };
 
@@ -136,7 +135,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
     let writer = LogWriter::start(io::stderr(), settings.format).map_err(LogError::NoThread)?;
     let lines = Subscriber::builder()
         .with_env_filter(EnvFilter::new(settings.filter()))
-        .with_timer(UtcTime)
+        .with_timer(write_now as fn(&mut Writer<'_>) -> fmt::Result)
         .with_writer(writer.clone())
         // Otherwise a log that can't be written (standard error closed) would end the program, by an error
         // message about it on standard error.
@@ -159,13 +158,9 @@ fn now() -> String {
     format!("{:.6}", Timestamp::now())
 }
 
-/// The time of a log line, as [`now`] has it.
-struct UtcTime;
-
-impl FormatTime for UtcTime {
-    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        write!(writer, "{:.6}", Timestamp::now())
-    }
+/// Writes the time of a log line, as [`now`] has it.
+fn write_now(writer: &mut Writer<'_>) -> fmt::Result {
+    write!(writer, "{:.6}", Timestamp::now())
 }
 
 /// Format of the fields of a text line: `name=value`, with spaces between them.

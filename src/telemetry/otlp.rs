@@ -40,7 +40,7 @@ impl MetricsSnapshot {
     pub fn encode(&self, service: &ServiceAttributes, began: SystemTime, now: SystemTime) -> Vec<u8> {
         let times = (nanos(began), nanos(now));
         let named = |family| otlp_metrics_of(family).into_iter().map(move |named| (family, named));
-        let metrics = self.families().iter().flat_map(named);
+        let metrics = self.0.iter().flat_map(named);
         let metrics = metrics.filter_map(|(family, named)| metric_of(family, &named, times)).collect();
         let attributes = service.attributes.iter().map(|(key, value)| text(key, value)).collect();
         let scope = InstrumentationScope {
@@ -68,7 +68,7 @@ pub fn read_response(body: &[u8]) -> (u64, String) {
 
 fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)) -> Option<Metric> {
     let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
-    for (labels, value) in family.points() {
+    for (labels, value) in &family.points {
         let Some(attributes) = attributes_of(named, labels) else { continue };
         let number = match value {
             MetricValue::Integer(number) => {

@@ -27,7 +27,8 @@ pub struct RouteMeters {
     rules: Box<[AtomicU64]>,
     mismatches: LabelCounter,
     upstream_meters: Arc<UpstreamMeters>,
-    failures: FailedCalls,
+    /// The last failed calls of all routes.
+    pub(crate) failures: FailedCalls,
 }
 
 #[derive(Debug, Default)]
@@ -115,11 +116,6 @@ impl RouteMeters {
     pub fn rule_matched(&self, rule: Option<usize>) {
         let last = self.rules.len() - 1;
         self.rules[rule.unwrap_or(last).min(last)].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The last failed calls of all routes.
-    pub fn failures(&self) -> &FailedCalls {
-        &self.failures
     }
 
     /// The number of rules of the route.

@@ -8,7 +8,7 @@ use std::{
 
 /// A snapshot of all metrics: families in the order in which they were first added.
 #[derive(Debug, Default)]
-pub struct MetricsSnapshot(Vec<MetricFamily>);
+pub struct MetricsSnapshot(pub(in crate::telemetry) Vec<MetricFamily>);
 
 /// The points of one metric name.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct MetricFamily {
     pub help: &'static str,
     /// The kind of metric.
     pub kind: MetricKind,
-    points: Vec<(Labels, MetricValue)>,
+    pub(in crate::telemetry) points: Vec<(Labels, MetricValue)>,
     /// Indexes in `points`.
     indexes: HashMap<Labels, usize>,
 }
@@ -50,11 +50,6 @@ pub enum MetricValue {
 }
 
 impl MetricsSnapshot {
-    /// All families.
-    pub fn families(&self) -> &[MetricFamily] {
-        &self.0
-    }
-
     /// The family of a counter; `name` is without `_total`.
     pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut MetricFamily {
         self.family(name, help, MetricKind::Counter)
@@ -80,11 +75,6 @@ impl MetricsSnapshot {
 }
 
 impl MetricFamily {
-    /// The points.
-    pub fn points(&self) -> &[(Labels, MetricValue)] {
-        &self.points
-    }
-
     /// Adds a point. If there is one with the same labels, the values are added up.
     pub fn add(&mut self, labels: &[(&'static str, &str)], value: impl Into<MetricValue>) {
         let labels: Labels = labels.iter().map(|(label, text)| (*label, (*text).to_owned())).collect();

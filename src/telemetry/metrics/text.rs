@@ -25,7 +25,7 @@ impl TextFormat {
     /// Writes a snapshot in this format.
     pub fn write(self, reading: &MetricsSnapshot) -> String {
         let mut text = String::new();
-        for family in reading.families() {
+        for family in &reading.0 {
             self.family(&mut text, family).expect("a String takes everything");
         }
         if self == Self::OpenMetrics {
@@ -50,7 +50,7 @@ impl TextFormat {
         {
             writeln!(text, "# UNIT {name} {unit}")?;
         }
-        for (labels, value) in family.points() {
+        for (labels, value) in &family.points {
             match value {
                 MetricValue::Integer(number) => sample(text, (name, suffix), labels, None, number)?,
                 MetricValue::Float(number) => sample(text, (name, suffix), labels, None, number)?,
