@@ -10,10 +10,7 @@ use super::{
     output::{Screen, read_input},
 };
 use crate::{
-    authoring::{
-        count,
-        import::{self, ImportOptions},
-    },
+    authoring::{count, import},
     config::yaml,
 };
 
@@ -44,18 +41,11 @@ pub(super) struct OpenapiArguments {
 pub(super) fn openapi(arguments: &OpenapiArguments, screen: &mut Screen) -> Result<(), Failure> {
     let document = read(&arguments.file)?;
     let file_name = arguments.file.file_name().map(|name| name.to_string_lossy().into_owned());
-    let options = ImportOptions {
-        source: file_name.filter(|name| name != "-").unwrap_or_else(|| "standard input".to_owned()),
-        url: arguments.url.clone(),
-        tags: arguments.tags.clone(),
-    };
-    let shown = arguments.file.display();
-    let imported =
-        import::openapi(document, &options).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let source = file_name.as_deref().filter(|name| *name != "-").unwrap_or("standard input");
+    let imported = import::openapi(document, source, arguments.url.as_deref(), &arguments.tags)
+        .map_err(|error| Failure::usage(format!("{}: {error}", arguments.file.display())))?;
     match arguments.output {
-        Output::Json => screen.json(
-            &json!({ "config": imported.yaml, "routes": imported.routes, "remarks": imported.remarks }),
-        ),
+        Output::Json => screen.json(&json!(imported)),
         Output::Text => {
             screen.line(imported.yaml.trim_end());
             screen.status_line(&format!("{}; the output was checked", count(imported.routes, "route")));

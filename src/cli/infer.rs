@@ -113,9 +113,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     let naming = naming(arguments, selected)?;
     let proposal = propose(&samples, &naming);
     match arguments.output {
-        Output::Json => {
-            screen.json(&json!({ "config": proposal.yaml, "findings": proposal.findings }));
-        }
+        Output::Json => screen.json(&json!(proposal)),
         Output::Text => {
             screen.line(proposal.yaml.trim_end());
             summary(&proposal, samples.len(), screen);

@@ -13,7 +13,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use glossator::{
     authoring::{
-        import::{self, ImportOptions},
+        import,
         infer::{self, RouteNaming, Sample},
     },
     config::{self, Sources},
@@ -137,7 +137,7 @@ pub(crate) fn inferred(data: &[u8]) {
 /// Any document: what is made of it loads.
 pub(crate) fn openapi(data: &[u8]) {
     let Ok(document) = serde_json::from_slice(data) else { return };
-    if let Ok(imported) = import::openapi(document, &ImportOptions::default())
+    if let Ok(imported) = import::openapi(document, "", None, &[])
         && let Err(problems) = config::load(&Sources::from_text("imported.yaml", &imported.yaml))
     {
         panic!("{problems}\n{}", imported.yaml);

@@ -25,21 +25,11 @@ use crate::{
 /// Maximum number of operations of a document; each becomes a route.
 pub const ROUTE_LIMIT: usize = 500;
 
-/// Options of an import.
-#[derive(Debug, Clone, Default)]
-pub struct ImportOptions {
-    /// Name of the document, for a comment in the file.
-    pub source: String,
-    /// URL of the API, in place of the document's first server.
-    pub url: Option<String>,
-    /// Tags of the operations to import; all if there are none.
-    pub tags: Vec<String>,
-}
-
 /// Imported configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImportResult {
     /// Configuration file.
+    #[serde(rename = "config")]
     pub yaml: String,
     /// Number of routes.
     pub routes: usize,
@@ -63,24 +53,31 @@ impl ImportRemark {
     }
 }
 
-/// Converts an OpenAPI 3 document to a configuration.
+/// Converts an OpenAPI 3 document to a configuration. `source` is its name, for a comment in the file. A URL
+/// replaces the document's first server. Of operations, those with one of the tags are imported, or all if
+/// there are no tags.
 ///
 /// # Errors
 ///
 /// The reason why the document can't be imported: its version, its server URL, or its operations.
-pub fn openapi(document: Value, options: &ImportOptions) -> Result<ImportResult, String> {
+pub fn openapi(
+    document: Value,
+    source: &str,
+    url: Option<&str>,
+    tags: &[String],
+) -> Result<ImportResult, String> {
     let document = Document::new(document)?;
     let mut remarks = Vec::new();
     let upstream = upstream_name(&document);
-    let operations = Operation::all(&document, &upstream, &options.tags, &mut remarks);
+    let operations = Operation::all(&document, &upstream, tags, &mut remarks);
     if operations.len() > ROUTE_LIMIT {
         let found = operations.len();
         return Err(format!(
             "a document may have at most {ROUTE_LIMIT} operations, found {found}; select some with `--tag`"
         ));
     }
-    let url = options.url.clone().map_or_else(|| server(&document), Ok)?;
-    let head = file_header(&document, &upstream, &url, &options.source);
+    let url = url.map_or_else(|| server(&document), |url| Ok(url.to_owned()))?;
+    let head = file_header(&document, &upstream, &url, source);
     if let Err(reason) = check_loading(&format!("{head}passthrough: {upstream}\n")) {
         return Err(format!("`{url}` is not a usable server URL: {reason}; {SET_URL}"));
     }

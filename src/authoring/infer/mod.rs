@@ -92,9 +92,10 @@ pub struct Finding {
 }
 
 /// Complete proposed route.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Proposal {
     /// The configuration file.
+    #[serde(rename = "config")]
     pub yaml: String,
     /// Parts with their evidence.
     pub findings: Vec<Finding>,
