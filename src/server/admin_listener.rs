@@ -1,6 +1,6 @@
 //! The listener of the admin API, beside that for clients.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
@@ -55,9 +55,8 @@ impl AdminListener {
                 sampling.sample();
             }
         };
-        let admin = Arc::new(admin);
         let handler = HttpHandler::new(move |request| {
-            let admin = Arc::clone(&admin);
+            let admin = admin.clone();
             async move { admin.handle(request).await }
         });
         let serving = AbortOnDropHandle::new(tokio::spawn(async move {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{RequestId, lock};
+use crate::model::floor_char_boundary;
 
 /// Limit of the stored failures; the oldest is dropped first.
 pub const FAILURES_LIMIT: usize = 500;
@@ -81,7 +82,10 @@ struct Ring {
 impl FailedCalls {
     /// Adds a failure.
     pub fn add(&self, mut failure: FailedCall) {
-        failure.reason = failure.reason.map(|reason| truncated(&reason, REASON_LIMIT_BYTES).into());
+        if let Some(reason) = failure.reason.as_mut().filter(|reason| reason.len() > REASON_LIMIT_BYTES) {
+            let end = floor_char_boundary(reason, REASON_LIMIT_BYTES - '…'.len_utf8());
+            *reason = format!("{}…", &reason[..end]).into();
+        }
         let mut stored = lock(&self.0);
         stored.all += 1;
         if stored.last.len() >= FAILURES_LIMIT {
@@ -97,16 +101,6 @@ impl FailedCalls {
         let wanted = stored.last.iter().rev().filter(|failure| is_wanted(failure));
         (wanted.take(limit).cloned().collect(), stored.all)
     }
-}
-
-/// Truncates a text to `limit_bytes`, with a mark at the end if some of it is missing.
-fn truncated(text: &str, limit_bytes: usize) -> String {
-    if text.len() <= limit_bytes {
-        return text.to_owned();
-    }
-    let mark = "…";
-    let end = (0..=limit_bytes - mark.len()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    format!("{}{mark}", &text[..end])
 }
 
 #[cfg(test)]

@@ -187,11 +187,7 @@ pub struct Sampling {
 
 impl Sampling {
     fn sampler(self) -> Sampler {
-        let root = match self.ratio {
-            1.0.. => Sampler::AlwaysOn,
-            ratio if ratio > 0.0 => Sampler::TraceIdRatioBased(ratio),
-            _ => Sampler::AlwaysOff,
-        };
+        let root = Sampler::TraceIdRatioBased(self.ratio);
         if self.by_parent { Sampler::ParentBased(Box::new(root)) } else { root }
     }
 }
