@@ -25,19 +25,16 @@ const KEY_LIMIT_BYTES: u64 = 1024;
 const KEY_MIN_BYTES: usize = 24;
 
 pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), Failure> {
-    if arguments.stdin {
-        let hash = KeyHash::from_key(&read_key()?).to_string();
-        match arguments.output {
-            Output::Text => screen.line(&hash),
-            Output::Json => screen.json(&json!({ "hash": hash })),
-        }
-        return Ok(());
-    }
-    let key = random_api_key();
-    let hash = KeyHash::from_key(&key).to_string();
-    match arguments.output {
-        Output::Json => screen.json(&json!({ "key": key, "hash": hash })),
-        Output::Text => {
+    let generated = (!arguments.stdin).then(random_api_key);
+    let hash = match &generated {
+        Some(key) => KeyHash::from_key(key).to_string(),
+        None => KeyHash::from_key(&read_key()?).to_string(),
+    };
+    match (arguments.output, generated) {
+        (Output::Text, None) => screen.line(&hash),
+        (Output::Json, None) => screen.json(&json!({ "hash": hash })),
+        (Output::Json, Some(key)) => screen.json(&json!({ "key": key, "hash": hash })),
+        (Output::Text, Some(key)) => {
             screen.line(format!("key:  {key}"));
             screen.line(format!("hash: {hash}"));
             screen.status_line(

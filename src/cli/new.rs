@@ -46,11 +46,10 @@ fn names() -> PossibleValuesParser {
         .into()
 }
 
-/// Heading of the page of an entry. Reads no more than that line, as each start of the program does it.
+/// Heading of the page of an entry.
 fn heading<'a>(entry: &'a Dir<'a>) -> &'a str {
     let page = entry.files().find(|file| file.path().ends_with(PAGE));
-    let line = page.and_then(|page| page.contents().split(|byte| *byte == b'\n').next());
-    let line = line.and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
+    let line = page.and_then(|page| page.contents_utf8()?.lines().next()).unwrap_or_default();
     line.trim_start_matches("# ")
 }
 

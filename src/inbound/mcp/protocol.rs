@@ -119,7 +119,7 @@ const METHODS: [MethodRow; 18] = [
     row("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
     row("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
     row("tools/list", None, None, |rpc| Box::pin(server_info::list_tools(rpc))),
-    row("tools/call", None, None, |rpc| pin_in_box!(tools::call(rpc))),
+    row("tools/call", None, None, |rpc| Box::pin(tools::call(rpc))),
     row("prompts/list", None, PROMPTS, |rpc| Box::pin(server_info::list_prompts(rpc))),
     row("prompts/get", None, PROMPTS, |rpc| Box::pin(prompts::get(rpc))),
     row("completion/complete", None, Some(Snapshot::completes), |rpc| Box::pin(prompts::complete(rpc))),
