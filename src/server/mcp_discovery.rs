@@ -2,7 +2,6 @@
 //! fetched at the start, on `list_changed`, and periodically.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
@@ -46,12 +45,12 @@ impl DiscoveredLists {
     /// # Errors
     ///
     /// [`Conflict`] between configured routes; a loaded configuration has none.
-    pub(super) fn table<'w>(
+    pub(super) fn table(
         &mut self,
         importer: &Importer,
-        written: &'w [RouteFile],
-    ) -> Result<(RouteTable, Cow<'w, [RouteFile]>), Conflict> {
-        let mut routes = Cow::Borrowed(written);
+        written: &[RouteFile],
+    ) -> Result<(RouteTable, Vec<RouteFile>), Conflict> {
+        let mut routes = written.to_vec();
         let mut listed: Vec<RouteFile> = Vec::new();
         let imported = importer.import(
             self.by_upstream.iter().map(|(name, lists)| (name, lists.get(ListKind::Tools).as_slice())),
@@ -60,7 +59,7 @@ impl DiscoveredLists {
         let names: Vec<UpstreamName> = self.by_upstream.keys().cloned().collect();
         for (upstream, mut imported) in names.into_iter().zip(imported) {
             for route in imported.completed {
-                if let Some(own) = routes.to_mut().iter_mut().find(|own| own.name() == route.name()) {
+                if let Some(own) = routes.iter_mut().find(|own| own.name() == route.name()) {
                     *own = route;
                 }
             }
@@ -84,9 +83,7 @@ impl DiscoveredLists {
                     if servers > 0 {
                         info!(tools, servers, "tools of MCP servers listed");
                     }
-                    if !listed.is_empty() {
-                        routes.to_mut().extend(listed);
-                    }
+                    routes.extend(listed);
                     return Ok((table, routes));
                 }
                 Err(conflict) => conflict,
