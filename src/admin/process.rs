@@ -96,13 +96,14 @@ pub(super) async fn healthz() -> Json<Value> {
 
 /// Probes have no token, so the response omits the problems.
 pub(super) async fn readyz(State(api): State<Arc<Api>>) -> (StatusCode, Json<Value>) {
-    let status = api.describe(&api.process.status());
+    let status = api.describe(&api.process.status(), None);
     let code = if status["ready"] == true { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(status))
 }
 
 pub(super) async fn status(State(api): State<Arc<Api>>) -> Json<Value> {
-    let mut status = api.describe_with_problems(&api.process.status());
+    let current = api.process.status();
+    let mut status = api.describe(&current, current.failure.as_ref());
     status["version"] = env!("CARGO_PKG_VERSION").into();
     status["started"] = seconds(api.process.started).into();
     status["now"] = seconds(SystemTime::now()).into();
@@ -120,11 +121,12 @@ pub(super) async fn reload(
     })?;
     let is_active = status.failure.is_none() && status.generation > before;
     let code = if is_active { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-    Ok((code, Json(api.describe_with_problems(&status))))
+    Ok((code, Json(api.describe(&status, status.failure.as_ref()))))
 }
 
 impl Api {
-    fn describe(&self, status: &ProcessStatus) -> Value {
+    /// The status as JSON, with the problems of a failed reload if they are to be shown.
+    fn describe(&self, status: &ProcessStatus, shown: Option<&ReloadFailure>) -> Value {
         let upstreams = self.readiness_upstreams();
         let are_reachable = upstreams.values().all(|upstream| upstream["reachable"] == true);
         let shared = self.gateway.shared().map(|shared| shared.state());
@@ -141,15 +143,8 @@ impl Api {
             "shared_state": shared.map(|state| {
                 json!({ "reachable": state.is_up, "since": seconds(state.since) })
             }),
+            "problems": shown.map(|failure| &failure.report),
         }))
-    }
-
-    fn describe_with_problems(&self, status: &ProcessStatus) -> Value {
-        let mut value = self.describe(status);
-        if let Some(failure) = &status.failure {
-            value["problems"] = failure.report.as_str().into();
-        }
-        value
     }
 
     /// Whether the upstreams that readiness depends on are reachable, according to their policies and health
