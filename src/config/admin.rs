@@ -5,15 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use settings_derive::Section;
 
 use super::server::hosts_of;
-use crate::{
-    crypto::SecretKey,
-    inbound::filter::read_hosts,
-    settings::{
-        code::Code,
-        section::{Checked, Cursor, OpenSection, Setting},
-        source::Origin,
-    },
-};
+use crate::settings::{Checked, Code, Cursor, OpenSection, Origin, Setting};
+use crate::{crypto::SecretKey, inbound::filter::read_hosts};
 
 /// Settings of the admin API: its address, and its access control.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]

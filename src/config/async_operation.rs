@@ -5,24 +5,15 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use settings_derive::Section as DeriveSection;
 
-use super::{
-    code::Code,
-    extract, renamed,
-    report::Report,
-    request::{self, METHODS, Upstreams},
-    response::valid_part,
-    schemas::{ArgumentUse, UsedArguments},
-    section::{ReadElsewhere, read_in_scope},
-    tree::Entry,
+use super::request::{self, METHODS, Upstreams};
+use super::schemas::{ArgumentUse, UsedArguments};
+use super::section::{ReadElsewhere, read_in_scope};
+use super::{extract, renamed, response::valid_part};
+use crate::route::{
+    AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule, UpstreamName,
 };
-use crate::{
-    route::{AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule, UpstreamName},
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-    },
-    translate::{Jq, Matcher, expressions},
-};
+use crate::settings::{Checked, Code, Cursor, Entry, Invalid, OpenSection, Report, Setting, ValueKind};
+use crate::translate::{Jq, Matcher, expressions};
 
 /// Kinds of values that `async_operation` accepts.
 pub(super) const KIND: ValueKind =

@@ -4,11 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-use super::{
-    code::Code,
-    report::Report,
-    tree::{Kind, Node},
-};
+use crate::settings::{Code, Kind, Node, Report};
 
 /// Time before the expiry of a certificate at which a warning starts.
 const WARNED_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -1,14 +1,9 @@
 //! `clients`: access control, checked against `server.auth` and every `scopes`.
 
-use super::{code::Code, lint, tree::Node};
-use crate::{
-    auth::{AccessSettings, ClientSettings, ResourceServer},
-    route::Scopes,
-    settings::{
-        section::{Cursor, ReadContext, Setting},
-        value::Named,
-    },
-};
+use super::lint;
+use crate::auth::{AccessSettings, ClientSettings, ResourceServer};
+use crate::route::Scopes;
+use crate::settings::{Code, Cursor, Named, Node, ReadContext, Setting};
 
 /// Maximum length of a client's name, in bytes.
 const NAME_LIMIT_BYTES: usize = 100;

@@ -7,41 +7,26 @@ use std::{cell::RefCell, collections::HashMap};
 
 use settings_derive::Section as DeriveSection;
 
+use super::prompts::{self, PromptFile, PromptSettings};
+use super::request::{Upstreams, find_upstream};
+use super::routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings};
+use super::rules::{RuleSetSettings, RuleSets, UseSettings};
+use super::section::{ReadElsewhere, context, open};
+use super::upstreams::{self, UpstreamFile, UpstreamSection};
 use super::{
-    AdminSettings, Loaded, certificates, clients,
-    code::Code,
-    import::{self, Importer},
-    lint,
-    prompts::{self, PromptFile, PromptSettings},
-    renamed::renamed_variable,
-    report::Report,
-    request::{Upstreams, find_upstream},
-    response::{self, RuleSettings},
-    route_calls::RoutesOfFile,
-    routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings},
-    rules::{RuleSetSettings, RuleSets, UseSettings},
-    schemas::UsedArguments,
-    secret::Environment,
-    section::{ReadElsewhere, context, open},
-    server::ServerSettings,
-    source::SourceSpan,
-    telemetry::TelemetrySettings,
-    tree::{Entry, Kind, Node},
-    upstreams::{self, UpstreamFile, UpstreamSection},
+    AdminSettings, Loaded, certificates, clients, import, import::Importer, lint, renamed::renamed_variable,
+    response, response::RuleSettings, route_calls::RoutesOfFile, schemas::UsedArguments,
+    server::ServerSettings, telemetry::TelemetrySettings,
+};
+use crate::policy::{PassthroughSettings, PolicySettings};
+use crate::route::{Scopes, UpstreamName};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Environment, Kind, Named, Node, OpenSection, ReadContext, Report, Section,
+    Setting, SourceSpan, ValueKind, layers, read_section,
 };
 use crate::{
-    auth::ClientSettings,
-    inbound::{filter::FilterSettings, mcp::McpApiSettings},
-    policy::{PassthroughSettings, PolicySettings},
-    route::{Scopes, UpstreamName},
-    settings::{
-        keys::ValueKind,
-        layers::{self, ExternalSettings},
-        section::{Checked, Cursor, OpenSection, ReadContext, Section, Setting, read_section},
-        value::Named,
-    },
-    shared_state::StoreSettings,
-    telemetry::log::LogSettings,
+    auth::ClientSettings, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings,
+    settings::layers::ExternalSettings, shared_state::StoreSettings, telemetry::log::LogSettings,
 };
 
 /// Key of the version of the configuration language.

@@ -6,25 +6,11 @@ use std::{cell::RefCell, sync::Arc};
 use serde_json::Value;
 use settings_derive::Section as DeriveSection;
 
-use super::{
-    report::Report,
-    route_calls::{self, UncheckedRouteCall},
-    schemas::UsedArguments,
-    section::{ReadElsewhere, plain_context, read_in_scope},
-    suggest,
-    tree::Entry,
-    upstreams::scalar,
-};
-use crate::{
-    route::{Completion, InputSchema, RouteCompletion},
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{OpenSection, Setting, read_each},
-        value::Named,
-    },
-    translate::Jq,
-};
+use super::section::{ReadElsewhere, plain_context, read_in_scope};
+use super::{route_calls, route_calls::UncheckedRouteCall, schemas::UsedArguments, upstreams::scalar};
+use crate::route::{Completion, InputSchema, RouteCompletion};
+use crate::settings::{Code, Entry, Named, OpenSection, Report, Setting, ValueKind, read_each, suggest};
+use crate::translate::Jq;
 
 /// Kinds of values that `completions` accepts.
 pub(super) const KIND: ValueKind =

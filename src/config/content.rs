@@ -2,23 +2,14 @@
 
 use settings_derive::{Section as DeriveSection, Word};
 
-use crate::{
-    model::Annotations,
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        tree::Kind,
-        value::{Word as _, text_of},
-    },
-    translate::{
-        BlockPayload, BlockTemplate, ContentTemplate, Jq, ResourceBodyTemplate, Template,
-        expressions::read_condition,
-        extract::{Binary, BinaryKind, MediaType},
-        is_timestamp,
-        scope::Scope,
-    },
+use crate::settings::{
+    Checked, Code, Cursor, Invalid, Kind, OpenSection, Setting, ValueKind, Word as _, text_of,
 };
+use crate::translate::extract::{Binary, BinaryKind, MediaType};
+use crate::translate::{
+    BlockPayload, BlockTemplate, ContentTemplate, Jq, ResourceBodyTemplate, Template, is_timestamp,
+};
+use crate::{model::Annotations, translate::expressions::read_condition, translate::scope::Scope};
 
 impl Setting for ContentTemplate {
     const KIND: ValueKind =

@@ -3,25 +3,12 @@
 //! A draft uses no environment variables and reads no files. The only files that a route can name are
 //! recorded responses, which are rejected in a text that is not a file.
 
-use super::{
-    Importer, RouteFile, file,
-    masked::{self, HIDDEN},
-    problem::Problem,
-    report::Report,
-    request::Upstreams,
-    routes::{self, RouteContext, RouteSettings},
-    source::{Files, SourceSpan},
-    tree::{Entry, Kind, Node},
-    yaml,
+use super::routes::{self, RouteContext, RouteSettings};
+use super::{Importer, RouteFile, file, masked, masked::HIDDEN, request::Upstreams, yaml};
+use crate::settings::{
+    Entry, Files, Kind, Node, Problem, Report, Section as _, Setting as _, SourceSpan, ValueKind,
 };
-use crate::{
-    route::UpstreamName,
-    settings::{
-        keys::ValueKind,
-        section::{Section as _, Setting as _},
-    },
-    translate::WorkBudget,
-};
+use crate::{route::UpstreamName, translate::WorkBudget};
 
 /// File name of a draft in problems.
 const NAME: &str = "draft";

@@ -6,18 +6,12 @@
 
 use std::{collections::BTreeSet, ops::Range, sync::LazyLock};
 
-use super::{
-    compile::FileSettings,
-    renamed::{self, RENAMES, Replacement},
-};
+use super::compile::FileSettings;
+use super::renamed::{self, RENAMES, Replacement};
+use crate::settings::credential_forms::has_private_key;
+use crate::settings::secret::{is_only_references, is_secret_name};
 use crate::settings::{
-    credential_forms::has_private_key,
-    keys::{KeySpec, KeyTable, Masking, ShortForm, ValueKind},
-    report::Report,
-    secret::{is_only_references, is_secret_name},
-    section::Setting as _,
-    suggest,
-    tree::{self, Entry, Kind, Node},
+    Entry, KeySpec, KeyTable, Kind, Masking, Node, Report, Setting as _, ShortForm, ValueKind, suggest, tree,
 };
 
 /// Parses one file. Returns `None` after reporting that it is invalid or empty.

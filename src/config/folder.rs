@@ -8,13 +8,8 @@ use std::{
     time::SystemTime,
 };
 
-use super::{
-    ConfigSource, Sources,
-    code::Code,
-    problem::Problem,
-    source::{self, Files},
-    units,
-};
+use super::{ConfigSource, Sources};
+use crate::settings::{Code, Files, Problem, source, units};
 
 /// Maximum length of a file, in bytes.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;

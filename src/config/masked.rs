@@ -9,11 +9,9 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 
-use super::{
-    credential_forms::{credentials_in, replaced},
-    secret::is_only_references,
-    tree::{Entry, Kind, Node},
-};
+use crate::settings::credential_forms::{credentials_in, replaced};
+use crate::settings::secret::is_only_references;
+use crate::settings::{Entry, Kind, Node};
 
 /// Placeholder for a literal secret.
 pub(super) const HIDDEN: &str = "(hidden)";
@@ -75,7 +73,8 @@ static VARIABLE_WITH_DEFAULT: LazyLock<Regex> =
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::file, *};
+    use crate::settings::report::reading;
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
@@ -111,7 +110,7 @@ upstreams:
         -----END PRIVATE KEY-----
       X-Other: shown
 ";
-        let (root, _) = super::super::report::reading(text, |report| super::super::file::read(report, 0));
+        let (root, _) = reading(text, |report| file::read(report, 0));
         assert_eq!(
             shown(&root.unwrap()),
             serde_json::json!({ "upstreams": { "a": {
@@ -135,7 +134,7 @@ routes:
     input: { token: string }
     response: { extract: { json: { fields: { token: any } } } }
 ";
-        let (root, _) = super::super::report::reading(text, |report| super::super::file::read(report, 0));
+        let (root, _) = reading(text, |report| file::read(report, 0));
         assert_eq!(
             shown(&root.unwrap()),
             serde_json::json!({
@@ -169,7 +168,7 @@ routes:
     fn the_program_and_the_option_names_of_a_command_are_shown() {
         let text =
             "a: { command: [tool, --password, word, -p, -pword, --key=word, \"${KEY}\", \"file:/word\", 7] }";
-        let (root, _) = super::super::report::reading(text, |report| super::super::file::read(report, 0));
+        let (root, _) = reading(text, |report| file::read(report, 0));
         assert_eq!(
             shown(&root.unwrap()),
             serde_json::json!({ "a": { "command":

@@ -65,20 +65,12 @@ pub mod yaml;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use crate::route::{Scopes, UpstreamName};
+use crate::settings::{Node, Report};
 use crate::{
-    auth::AccessSettings,
-    inbound::{filter::FilterSettings, mcp::McpApiSettings},
-    policy::PassthroughSettings,
-    route::{Scopes, UpstreamName},
-    settings::{
-        code, credential_forms, layers::ExternalSettings, problem, report, secret, source, suggest, tree,
-        units,
-    },
-    shared_state::StoreSettings,
-    telemetry::log::LogSettings,
-    tls::ServerTls,
-    translate::with_deep_stack,
-    upstream::UpstreamSettings,
+    auth::AccessSettings, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings,
+    policy::PassthroughSettings, settings::layers::ExternalSettings, shared_state::StoreSettings,
+    telemetry::log::LogSettings, tls::ServerTls, translate::with_deep_stack, upstream::UpstreamSettings,
 };
 
 pub use crate::settings::code::{CODE_SUBJECTS, Code};
@@ -254,7 +246,7 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     };
     files.add_built_in("built-in presets", rules::PRESETS);
     let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);
-    let report = report::Report::new(&files);
+    let report = Report::new(&files);
     unread.into_iter().for_each(|problem| report.add(problem));
     let (trees, presets) = trees(&report);
     let loaded = compile::compile(&report, &sources.environment, &external, trees, presets.as_ref());
@@ -271,7 +263,7 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
 }
 
 /// Parses the files, and the built-in presets, which come after them.
-fn trees(report: &report::Report<'_>) -> (Vec<tree::Node>, Option<tree::Node>) {
+fn trees(report: &Report<'_>) -> (Vec<Node>, Option<Node>) {
     let presets = report.files().built_in();
     let file_trees = (0..presets.unwrap_or_default()).filter_map(|index| file::read(report, index)).collect();
     (file_trees, presets.and_then(|index| file::read(report, index)))

@@ -1,13 +1,8 @@
 //! `notifications` of a route: log notifications that are sent to clients during a call.
 
 use super::{schemas::UsedArguments, section::read_in_scope};
-use crate::{
-    route::LogLine,
-    settings::{
-        keys::ValueKind,
-        section::{OpenSection, Setting},
-    },
-};
+use crate::route::LogLine;
+use crate::settings::{OpenSection, Setting, ValueKind};
 
 /// Kinds of values that `notifications` accepts.
 pub(super) const KIND: ValueKind = <Vec<LogLine>>::KIND;

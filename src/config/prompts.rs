@@ -4,30 +4,19 @@ use std::{sync::Arc, time::Duration};
 
 use settings_derive::Section as DeriveSection;
 
+use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
+use super::section::{ReadElsewhere, cursor, is_template, open, read_in_scope};
 use super::{
-    code::Code,
-    completions, content, input_requests, lint,
-    report::Report,
-    request::NAMES,
-    route_calls::{self, RoutesOfFile, UncheckedRouteCall},
-    route_tests::Position,
-    schemas::{self, UsedArguments},
-    section::{ReadElsewhere, cursor, is_template, open, read_in_scope},
-    source::SourceSpan,
-    suggest,
-    tree::{Entry, Kind, Node},
+    completions, content, input_requests, lint, request::NAMES, route_tests::Position, schemas,
+    schemas::UsedArguments,
 };
-use crate::{
-    model::ToolName,
-    prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role},
-    route::{Completion, InputRequests, JsonTemplate, Scopes},
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
-        value::Named,
-    },
-    translate::{Template, extract::MediaType, scope::Scope},
+use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role};
+use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Invalid, Kind, Named, Node, OpenSection, Report, Section as _, Setting,
+    SourceSpan, ValueKind, suggest,
 };
+use crate::{model::ToolName, translate::Template, translate::extract::MediaType, translate::scope::Scope};
 
 /// Prompt with its position in the file.
 #[derive(Debug, Clone)]

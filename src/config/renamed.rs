@@ -4,18 +4,9 @@
 //! makes, and the list in `config/book/reference/upgrading.md`. Only names that are no longer accepted have a
 //! row.
 
-use super::{
-    compile::FileSettings,
-    report::Report,
-    source::SourceSpan,
-    tree::{self, Node},
-};
-use crate::settings::{
-    code::Code,
-    keys::{KeySpec, KeyTable, ValueKind},
-    layers::variable,
-    section::Setting,
-};
+use super::compile::FileSettings;
+use crate::settings::layers::variable;
+use crate::settings::{Code, KeySpec, KeyTable, Node, Report, Setting, SourceSpan, ValueKind, tree};
 
 /// All renames.
 #[derive(Debug)]
@@ -300,11 +291,9 @@ pub(super) fn sections() -> Vec<fn() -> &'static KeyTable> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{file, report::reading, section::open, server::ServerSettings},
-        *,
-    };
-    use crate::settings::section::Section as _;
+    use super::super::{file, section::open, server::ServerSettings};
+    use super::*;
+    use crate::settings::{Section as _, report::reading};
 
     fn problems(text: &str, renames: &Renames) -> String {
         let (_, problems) = reading(text, |report| {

@@ -5,25 +5,13 @@ use std::time::Duration;
 use settings_derive::Section as DeriveSection;
 
 use super::{
-    code::Code,
-    content::BlockAnnotations,
-    lint::no_effect::forwarded,
-    report::Report,
-    schemas::UsedArguments,
-    section::read_in_scope,
-    source::SourceSpan,
-    tree::{Entry, Node},
+    content::BlockAnnotations, lint::no_effect::forwarded, schemas::UsedArguments, section::read_in_scope,
 };
-use crate::{
-    model::Annotations,
-    route::{InputSchema, RequestTemplate, ResourceDefinition, UriError, UriTemplate},
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        value::text_of,
-    },
-    translate::{expressions, extract::MediaType},
+use crate::route::{InputSchema, RequestTemplate, ResourceDefinition, UriError, UriTemplate};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Invalid, Node, OpenSection, Report, Setting, SourceSpan, ValueKind, text_of,
 };
+use crate::{model::Annotations, translate::expressions, translate::extract::MediaType};
 
 /// Kinds of values that `resource` accepts.
 pub(super) const KIND: ValueKind = RouteResourceSettings::KIND;

@@ -2,26 +2,18 @@
 
 use settings_derive::Section as DeriveSection;
 
-use super::{
-    code::Code,
-    extract,
-    lint::output_schema,
-    report::Report,
-    rules::{ExpandedRule, RuleOrigin},
-    schemas::{InputResponseUse, UsedArguments},
-    section::{all_valid, cursor, in_scope},
-    source::SourceSpan,
-    suggest,
-    tree::Node,
+use super::rules::{ExpandedRule, RuleOrigin};
+use super::schemas::{InputResponseUse, UsedArguments};
+use super::section::{all_valid, cursor, in_scope};
+use super::{extract, lint::output_schema};
+use crate::settings::{
+    Checked, Code, Cursor, Invalid, Node, OpenSection, Report, Setting, SourceSpan, suggest,
 };
-use crate::{
-    settings::section::{Checked, Cursor, Invalid, OpenSection, Setting},
-    translate::{
-        Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
-        SamplingRequestTemplate, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template, expressions,
-        extract::ValueCount, scope::Scope,
-    },
+use crate::translate::{
+    Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
+    SamplingRequestTemplate, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template, expressions,
 };
+use crate::{translate::extract::ValueCount, translate::scope::Scope};
 
 /// Compiled rule, with the spans for later checks.
 pub(super) struct CompiledRule {

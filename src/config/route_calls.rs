@@ -3,17 +3,8 @@
 
 use serde_json::Value;
 
-use super::{
-    report::Report,
-    request,
-    routes::RouteFile,
-    schemas::UsedArguments,
-    section::all_valid,
-    source::SourceSpan,
-    suggest,
-    tree::{Entry, Node},
-};
-use crate::settings::code::Code;
+use super::{request, routes::RouteFile, schemas::UsedArguments, section::all_valid};
+use crate::settings::{Code, Entry, Node, Report, SourceSpan, suggest};
 use crate::{model::ToolName, route::RouteCall};
 
 /// Parsed call, which is checked against all routes once they are parsed.

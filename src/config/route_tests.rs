@@ -8,24 +8,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 use settings_derive::Section as DeriveSection;
 
-use super::{
-    code::Code,
-    report::Report,
-    rules::first_key,
-    section::cursor,
-    source::{SourceSpan, describe_io_error},
-    tree::{Entry, Kind, Node},
-    units,
+use super::{rules::first_key, section::cursor};
+use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, OpenSection, Report, Scalar, Setting,
+    SourceSpan, ValueKind, parsed_settings, text_of, text_settings, units,
 };
-use crate::{
-    model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse},
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        value::{FromText, Named, Scalar, parsed_settings, text_of, text_settings},
-    },
-    translate::extract::MCP_MEDIA_TYPE,
-};
+use crate::{settings::source::describe_io_error, translate::extract::MCP_MEDIA_TYPE};
 
 /// Maximum size of a file with recorded responses, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 16 << 20;

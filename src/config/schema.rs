@@ -4,17 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    compile::FileSettings,
-    extract::{self, ExtractSettings},
-};
-use crate::{
-    settings::{
-        keys::{KeyTable, ShortForm, ValueKind},
-        section::Section as _,
-    },
-    translate::type_names,
-};
+use super::{compile::FileSettings, extract, extract::ExtractSettings};
+use crate::settings::{KeyTable, Section as _, ShortForm, ValueKind};
+use crate::translate::type_names;
 
 /// Generates the JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {

@@ -2,22 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    code::Code,
-    lint::{
-        schema_keywords::{self, TYPES},
-        schema_patterns,
-    },
-    report::Report,
-    source::SourceSpan,
-    suggest,
-    tree::{Entry, Kind, Node},
-};
-use crate::{
-    model::{CHECK_STEP_LIMIT, SchemaError},
-    route::InputSchema,
-    translate::{OutputSchema, OutputSchemaError, WrapNonObjects, expressions::span_of_name},
-};
+use super::lint::schema_keywords::TYPES;
+use super::lint::{schema_keywords, schema_patterns};
+use crate::model::{CHECK_STEP_LIMIT, SchemaError};
+use crate::settings::{Code, Entry, Kind, Node, Report, SourceSpan, suggest};
+use crate::translate::{OutputSchema, OutputSchemaError, WrapNonObjects};
+use crate::{route::InputSchema, translate::expressions::span_of_name};
 
 pub(super) use crate::translate::scope::{ArgumentKind, ArgumentUse, InputResponseUse, UsedArguments};
 

@@ -1,32 +1,17 @@
 //! Helpers for parsing sections: contexts, scopes, and errors about unknown keys.
 
+use super::routes::{DefaultSettings, RouteSettings};
 use super::{
-    AdminSettings, Environment,
-    code::Code,
-    compile::FileSettings,
-    extract::{self, ExtractSettings},
-    renamed::{self, RENAMES},
-    report::Report,
-    request::RequestSettings,
-    response::RuleSettings,
-    routes::{DefaultSettings, RouteSettings},
-    server::ServerSettings,
-    source::SourceSpan,
-    suggest,
-    tree::{Entry, Key, Node},
-    upstreams::UpstreamSection,
+    AdminSettings, compile::FileSettings, extract, extract::ExtractSettings, renamed, renamed::RENAMES,
+    request::RequestSettings, response::RuleSettings, server::ServerSettings, upstreams::UpstreamSection,
 };
-use crate::{
-    settings::{
-        keys::{KeyTable, ValueKind},
-        section::{Checked, Cursor, OpenSection, ReadContext, Section, Setting},
-    },
-    telemetry::log::LogSettings,
-    translate::{
-        Matcher, StatusPattern,
-        scope::{Scope, UsedArguments},
-    },
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Environment, Key, KeyTable, Node, OpenSection, ReadContext, Report,
+    Section, Setting, SourceSpan, ValueKind, suggest,
 };
+use crate::telemetry::log::LogSettings;
+use crate::translate::scope::{Scope, UsedArguments};
+use crate::translate::{Matcher, StatusPattern};
 
 /// Cursor at a value in which variables are not expanded.
 pub(super) fn cursor<'a>(

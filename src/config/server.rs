@@ -7,19 +7,11 @@ use std::{
 
 use settings_derive::Section;
 
+use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Origin, Setting, ValueKind};
+use crate::tls::{ClientTls, ClientTlsOptions, ServerTls};
 use crate::{
-    auth::ResourceServer,
-    inbound::{filter::FilterSettings, mcp::McpApiSettings},
-    policy::CacheStore,
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        source::Origin,
-        suggest::quoted,
-    },
-    tls::{ClientTls, ClientTlsOptions, ServerTls},
-    upstream::UpstreamBuffer,
+    auth::ResourceServer, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings, policy::CacheStore,
+    settings::suggest::quoted, upstream::UpstreamBuffer,
 };
 
 /// One hour, in milliseconds.

@@ -4,13 +4,8 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::{
-    file,
-    report::Report,
-    source::Files,
-    tree::{Entry, Kind, Node},
-    yaml,
-};
+use super::{file, yaml};
+use crate::settings::{Entry, Files, Kind, Node, Report};
 
 /// New expectation of one example.
 #[derive(Debug, Clone)]

@@ -3,13 +3,9 @@
 
 use serde_json::Value;
 
-use super::{
-    Problems, file,
-    report::Report,
-    source::Files,
-    tree::{Kind, resolve_plain},
-};
-use crate::settings::keys::ValueKind;
+use super::file;
+use crate::settings::tree::resolve_plain;
+use crate::settings::{Files, Kind, Problems, Report, ValueKind};
 
 /// Maximum width of a flow list or map, in characters.
 const WIDTH: usize = 100;
@@ -162,10 +158,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{
-        super::{file, report::reading},
-        *,
-    };
+    use super::*;
+    use crate::settings::report::reading;
 
     fn read(text: &str) -> Value {
         let (root, problems) = reading(text, |report| file::read(report, 0));

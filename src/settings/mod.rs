@@ -31,6 +31,18 @@ pub(crate) mod tree;
 pub(crate) mod units;
 pub(crate) mod value;
 
+pub(crate) use code::{Code, CodedSpan};
+pub(crate) use keys::{KeySpec, KeyTable, Masking, ShortForm, ValueKind};
+pub(crate) use problem::{Problem, Problems, Severity};
+pub(crate) use report::{ProblemContext, Report};
+pub(crate) use secret::{Environment, Expanded};
+pub(crate) use section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section, Setting};
+pub(crate) use section::{read_each, read_section};
+pub(crate) use source::{Files, LineAndColumn, Origin, SourceSpan};
+pub(crate) use tree::{Budget, Cost, Entry, Key, Kind, Node, Style, TextNode};
+pub(crate) use value::{FromText, Named, OrOff, Scalar, Word};
+pub(crate) use value::{parsed_settings, read_one_of, text_of, text_settings};
+
 /// Compiles a pattern that is part of the program.
 pub(crate) fn fixed_regex(pattern: &str) -> regex::Regex {
     regex::Regex::new(pattern).expect("the pattern is fixed and tested")

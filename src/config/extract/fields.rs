@@ -1,13 +1,9 @@
 //! `fields` and `type`: typed fields of the value that an extractor returns.
 
-use crate::{
-    config::{code::Code, section::cursor, source::SourceSpan, suggest, tree::Entry},
-    settings::section::{Checked, Cursor, Invalid, Setting},
-    translate::{
-        Cardinality, FieldKind, FieldPath, FieldSetting, Fields, OnMissing,
-        extract::{ExtractorKind, MemberNames, Typing, ValueCount},
-    },
-};
+use crate::config::section::cursor;
+use crate::settings::{Checked, Code, Cursor, Entry, Invalid, Setting, SourceSpan, suggest};
+use crate::translate::extract::{ExtractorKind, MemberNames, Typing, ValueCount};
+use crate::translate::{Cardinality, FieldKind, FieldPath, FieldSetting, Fields, OnMissing};
 
 /// Parses the keys beside an extractor: `fields`, `type`, or the type of an object with its fields.
 pub(super) fn typing(

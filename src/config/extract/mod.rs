@@ -6,28 +6,16 @@ mod parts;
 
 use settings_derive::Section as DeriveSection;
 
-use super::{
-    code::Code,
-    renamed,
-    report::Report,
-    section::ReadElsewhere,
-    source::SourceSpan,
-    suggest,
-    tree::{Entry, Key, Kind, Node},
+use super::{renamed, section::ReadElsewhere};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Invalid, Key, KeyTable, Kind, Node, OpenSection, Report, Section as _,
+    Setting, SourceSpan, ValueKind, suggest,
 };
-use crate::{
-    settings::{
-        keys::{KeyTable, ValueKind},
-        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
-    },
-    translate::{
-        FieldSetting, Fields,
-        extract::{
-            Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header, Html,
-            Json, Mcp, MemberNames, Metrics, NdJson, Pairs, Regex, Text, Typing, ValueCount, Xml,
-        },
-    },
+use crate::translate::extract::{
+    Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header, Html, Json, Mcp,
+    MemberNames, Metrics, NdJson, Pairs, Regex, Text, Typing, ValueCount, Xml,
 };
+use crate::translate::{FieldSetting, Fields};
 
 /// Options of an extractor.
 trait ExtractorOptions: Setting {

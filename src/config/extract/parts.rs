@@ -3,18 +3,9 @@
 use super::{
     CompiledExtract, ExtractSettings, ONE_EXTRACTOR, ParsedExtractor, is_extractor, names, read_one,
 };
-use crate::{
-    config::{
-        renamed::RENAMES,
-        suggest,
-        tree::{Entry, Kind, Node},
-    },
-    settings::{
-        code::Code,
-        section::{Checked, Cursor, Invalid, Section as _},
-    },
-    translate::extract::{Extract, ExtractPart, ExtractorKind, ValueCount},
-};
+use crate::config::renamed::RENAMES;
+use crate::settings::{Checked, Code, Cursor, Entry, Invalid, Kind, Node, Section as _, suggest};
+use crate::translate::extract::{Extract, ExtractPart, ExtractorKind, ValueCount};
 
 /// Whether it is a map of names: some key is not a key of `extract`, and its value looks like an extractor,
 /// possibly misspelled. Otherwise an unknown key is a misspelled extractor.

@@ -14,19 +14,11 @@ use serde_json::{Map, Value, value::RawValue};
 use self::listed_tool::{FALLBACKS, InputParts, ListedTool, ToolImportSettings, entries_of};
 pub use self::proxied::ProxiedLists;
 use super::{
-    RouteFile, ToolRules, UpstreamFile, compile,
-    masked::shown,
-    report::Report,
-    request::Upstreams,
-    routes::{self, RouteContext},
-    rules::RuleSets,
-    section::plain_context,
-    source::{Files, SourceSpan},
-    suggest::nearest,
-    tree::{Entry, Kind, Node},
-    trees,
+    RouteFile, ToolRules, UpstreamFile, compile, masked::shown, request::Upstreams, routes,
+    routes::RouteContext, rules::RuleSets, section::plain_context, trees,
 };
-use crate::{route::UpstreamName, settings::section::read_section, upstream::mcp::McpLists};
+use crate::settings::{Entry, Files, Kind, Node, Report, SourceSpan, read_section};
+use crate::{route::UpstreamName, settings::suggest::nearest, upstream::mcp::McpLists};
 
 /// Creates routes from the tools of MCP servers, with the settings of the configuration that it belongs to.
 /// Clones share the data.

@@ -1,18 +1,12 @@
 //! Forms of input requests: `fields` with types, or a JSON Schema.
 
-use crate::settings::code::Code;
+use crate::route::{FormError, InputForm};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Invalid, Kind, Named, Node, OpenSection, Setting, ValueKind, read_one_of,
+    text_of,
+};
 use serde_json::{Map, Value, json};
 use settings_derive::Section as DeriveSection;
-
-use crate::{
-    config::tree::{Entry, Kind, Node},
-    route::{FormError, InputForm},
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        value::{Named, read_one_of, text_of},
-    },
-};
 
 /// A field of a form.
 #[derive(DeriveSection)]

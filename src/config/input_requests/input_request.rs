@@ -3,18 +3,14 @@
 use settings_derive::Section as DeriveSection;
 
 use super::{form, read_with_optional_arguments};
+use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Setting, SourceSpan, text_of,
+};
+use crate::translate::{self, Jq, OutputContext, SamplingRequestTemplate, Template};
 use crate::{
-    config::{report::Report, request::as_name, schemas::UsedArguments, source::SourceSpan, tree::Entry},
-    route::{InputForm, InputRequestKindTemplate, InputRequestTemplate},
-    settings::{
-        code::Code,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        tree::Kind,
-        value::text_of,
-    },
-    translate::{
-        self, Jq, OutputContext, SamplingRequestTemplate, Template, expressions::read_condition, scope::Scope,
-    },
+    config::request::as_name, config::schemas::UsedArguments, translate::expressions::read_condition,
+    translate::scope::Scope,
 };
 
 /// Section of an input request.

@@ -11,23 +11,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    code::Code,
-    report::Report,
-    request::NAMES,
-    schemas::{InputResponseUse, UsedArguments},
-    section::read_in_scope,
-    source::SourceSpan,
-    suggest,
-    tree::{Entry, Node},
+use super::schemas::{InputResponseUse, UsedArguments};
+use super::{request::NAMES, section::read_in_scope};
+use crate::route::{
+    InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputRound, InputSchema,
 };
-use crate::{
-    route::{
-        InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputRound, InputSchema,
-    },
-    settings::{keys::ValueKind, section::Setting},
-    translate::Template,
-};
+use crate::settings::{Code, Entry, Node, Report, Setting, SourceSpan, ValueKind, suggest};
+use crate::translate::Template;
 
 use input_request::InputRequestSettings;
 

@@ -1,15 +1,8 @@
 //! `sample`: a sampling request to the client's model (MCP `sampling/createMessage`).
 
-use crate::settings::code::Code;
+use crate::settings::{Checked, Code, Cursor, OpenSection, Setting, ValueKind};
+use crate::translate::{SamplingRequestTemplate, SamplingRole, Template};
 use settings_derive::Section as DeriveSection;
-
-use crate::{
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, OpenSection, Setting},
-    },
-    translate::{SamplingRequestTemplate, SamplingRole, Template},
-};
 
 /// Section `sample`.
 #[derive(DeriveSection)]

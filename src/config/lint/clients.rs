@@ -2,13 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::{
-    auth::ResourceServer,
-    config::{
-        ListenerSettings, clients::Clients, code::Code, report::Report, source::SourceSpan, tree::Node,
-    },
-    route::Scopes,
-};
+use crate::settings::{Code, Node, Report, SourceSpan};
+use crate::{auth::ResourceServer, config::ListenerSettings, config::clients::Clients, route::Scopes};
 
 /// Checks that `jwt_subjects` identify clients, which requires exactly one authorization server.
 pub(crate) fn check_subjects<'n>(

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{
-    config::{code::Code, report::Report, routes::RouteFile, source::SourceSpan},
-    route::{Conflict, RouteTable},
-};
+use crate::config::routes::RouteFile;
+use crate::route::{Conflict, RouteTable};
+use crate::settings::{Code, Report, SourceSpan};
 
 /// Reports routes that match the same request, at the later of the two.
 pub(crate) fn check(report: &Report<'_>, routes: &[RouteFile]) {

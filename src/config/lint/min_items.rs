@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{code::Code, report::Report, response::CompiledRule, tree::Node};
-use crate::model::pointer_segment;
+use crate::settings::{Code, Node, Report};
 use crate::translate::{Limit, ListPath, OutputSchema, RuleAction};
+use crate::{config::response::CompiledRule, model::pointer_segment};
 
 /// Warns of such rules: every longer list would be a tool error.
 pub(crate) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[CompiledRule]) {

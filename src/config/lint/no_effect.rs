@@ -5,19 +5,12 @@ use std::time::Duration;
 use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 
+use crate::policy::{HedgeSettings, RoutePolicySettings};
+use crate::route::{HttpTemplate, InputSchema, RequestTemplate};
+use crate::settings::{Code, Entry, Node, OpenSection, Report};
 use crate::{
-    config::{
-        code::Code,
-        report::Report,
-        route_tests::Example,
-        schemas::ArgumentUse,
-        tree::{Entry, Node},
-        upstreams::UpstreamFile,
-    },
-    policy::{HedgeSettings, RoutePolicySettings},
-    route::{HttpTemplate, InputSchema, RequestTemplate},
-    settings::section::OpenSection,
-    upstream::{UpstreamSettings, http::HttpSettings},
+    config::route_tests::Example, config::schemas::ArgumentUse, config::upstreams::UpstreamFile,
+    upstream::UpstreamSettings, upstream::http::HttpSettings,
 };
 
 /// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the work does.

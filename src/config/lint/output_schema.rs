@@ -2,19 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{
-    code::{Code, CodedSpan},
-    report::Report,
-    response::CompiledRule,
-    source::SourceSpan,
-    suggest,
-    tree::Node,
-};
-use crate::{
-    model::own_types,
-    settings::section::OpenSection,
-    translate::{OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects, extract::ValueCount},
-};
+use crate::settings::{Code, CodedSpan, Node, OpenSection, Report, SourceSpan, suggest};
+use crate::translate::{OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
+use crate::{config::response::CompiledRule, model::own_types, translate::extract::ValueCount};
 
 /// Members of a JSON Schema.
 type Schema = Map<String, Value>;

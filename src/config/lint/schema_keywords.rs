@@ -1,18 +1,10 @@
 //! Check for unknown keywords in a JSON Schema, and for those that only another dialect has. Validators
 //! ignore them, so a misspelled keyword would disable a check silently.
 
-use crate::{
-    config::{
-        code::Code,
-        report::Report,
-        suggest,
-        tree::{Entry, Kind, Node},
-    },
-    model::{
-        InvalidParamHeader, PARAM_HEADER_KEYWORD as KEY, ParamHeaderError, SchemaDialect,
-        invalid_param_headers,
-    },
+use crate::model::{
+    InvalidParamHeader, PARAM_HEADER_KEYWORD as KEY, ParamHeaderError, SchemaDialect, invalid_param_headers,
 };
+use crate::settings::{Code, Entry, Kind, Node, Report, suggest};
 
 /// Keywords of JSON Schema 2020-12, older drafts and OpenAPI.
 const KEYWORDS: &str = "\

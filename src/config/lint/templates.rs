@@ -7,13 +7,10 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::{
-    config::{code::Code, report::Report, source::SourceSpan, tree::Node},
-    model::Arguments,
-    prompt::{PartContent, PartTemplate, PromptArgument},
-    settings::fixed_regex,
-    translate::{expressions, request_variables},
-};
+use crate::model::Arguments;
+use crate::prompt::{PartContent, PartTemplate, PromptArgument};
+use crate::settings::{Code, Node, Report, SourceSpan, fixed_regex};
+use crate::translate::{expressions, request_variables};
 
 /// Reports templates with undefined names, which would fail at each request.
 pub(crate) fn check_templates(

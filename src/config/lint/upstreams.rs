@@ -3,19 +3,9 @@
 
 use std::time::Duration;
 
+use crate::settings::{Code, Entry, Node, Problem, Report, SourceSpan, suggest, units};
 use crate::{
-    config::{
-        code::Code,
-        problem::Problem,
-        report::Report,
-        routes::RouteFile,
-        source::SourceSpan,
-        suggest,
-        tree::{Entry, Node},
-        units,
-        upstreams::UpstreamFile,
-    },
-    policy::PassthroughSettings,
+    config::routes::RouteFile, config::upstreams::UpstreamFile, policy::PassthroughSettings,
     route::UpstreamName,
 };
 

@@ -14,24 +14,13 @@ mod yaml_blocks;
 
 use std::collections::{BTreeMap, HashSet};
 
-use self::{
-    expressions::RenamedNameSets,
-    walk::{MigrationAction, OldName, Walk},
-    yaml_blocks::YamlBlock,
-};
-use super::{
-    Problem, Problems,
-    code::Code,
-    compile::{FileSettings, RULES_FORM, VERSION_KEY},
-    folder,
-    renamed::{RENAMES, Renames, sections},
-    report::Report,
-    source::{Files, LineAndColumn},
-    tree::{self, Node},
-};
+use self::walk::{MigrationAction, OldName, Walk};
+use self::{expressions::RenamedNameSets, yaml_blocks::YamlBlock};
+use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
+use super::folder;
+use super::renamed::{RENAMES, Renames, sections};
 use crate::settings::{
-    keys::ValueKind,
-    section::{Section as _, Setting},
+    Code, Files, LineAndColumn, Node, Problem, Problems, Report, Section as _, Setting, ValueKind, tree,
 };
 
 /// Format of a file.

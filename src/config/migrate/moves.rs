@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::walk::Move;
-use crate::config::source::SourceSpan;
+use crate::settings::SourceSpan;
 
 /// Indentation of the keys in a new section, in spaces.
 const INDENT: usize = 2;

@@ -3,12 +3,8 @@
 use std::collections::HashSet;
 
 use super::expressions::{self, RenamedNameSets, RenamedNames};
-use crate::config::{
-    renamed::{Renames, Replacement, key_at},
-    source::SourceSpan,
-    tree::{Entry, Key, Kind, Node},
-};
-use crate::settings::keys::{KeyTable, ValueKind};
+use crate::config::renamed::{Renames, Replacement, key_at};
+use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, Style, ValueKind};
 
 /// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
 pub(super) struct Walk<'t> {
@@ -126,7 +122,7 @@ impl<'t> Walk<'t> {
                 }
             }
             Kind::List(items) => items.iter_mut().for_each(|item| self.walk_other_file(item)),
-            Kind::Text(text) if text.style == crate::config::tree::Style::Inline => {
+            Kind::Text(text) if text.style == Style::Inline => {
                 self.replace_names(&mut text.text, node.span, &names.environment, "environment");
             }
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}

@@ -4,10 +4,7 @@
 use std::ops::Range;
 
 use super::moves::indented;
-use crate::config::{
-    source::Files,
-    tree::{Entry, Kind, Node, Style},
-};
+use crate::settings::{Entry, Files, Kind, Node, Style};
 
 /// YAML block in another file, without its indentation.
 pub(super) struct YamlBlock {

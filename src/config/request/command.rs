@@ -1,24 +1,15 @@
 //! Requests to commands, `RUN UPSTREAM word {argument} …`, and to MCP servers, `CALL UPSTREAM/TOOL`; or maps.
 
-use super::{
-    CompiledRequest, RequestParser,
-    values::{as_name, expression, placeholder},
+use super::values::{as_name, expression, placeholder};
+use super::{CompiledRequest, RequestParser};
+use crate::route::{
+    CommandTemplate, RequestBodyTemplate, RequestTemplate, ToolTemplate, UpstreamName, WordTemplate,
 };
-use crate::settings::code::Code;
+use crate::settings::{Code, Node, OpenSection, SourceSpan, suggest};
+use crate::translate::{Template, expressions};
 use crate::{
-    config::{
-        response::valid_part,
-        route_tests::UpstreamKind,
-        section::{self, all_valid},
-        source::SourceSpan,
-        suggest,
-        tree::Node,
-    },
-    route::{
-        CommandTemplate, RequestBodyTemplate, RequestTemplate, ToolTemplate, UpstreamName, WordTemplate,
-    },
-    settings::section::OpenSection,
-    translate::{Template, expressions},
+    config::response::valid_part, config::route_tests::UpstreamKind, config::section,
+    config::section::all_valid,
 };
 
 /// Word in place of the HTTP method, for commands.

@@ -6,34 +6,21 @@
 mod command;
 mod values;
 
-use crate::settings::code::Code;
+use self::values::warn_of_colon_names;
+use super::section::{ReadElsewhere, cursor, open};
+use super::{
+    response::valid_part, route_tests::UpstreamKind, schemas::UsedArguments, upstreams::UpstreamFile,
+};
+use crate::route::{HttpTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName};
+use crate::settings::{
+    Code, Kind, Named, Node, OpenSection, Report, Section as _, Setting, SourceSpan, ValueKind, suggest,
+    text_of,
+};
+use crate::{inbound::rest::RESERVED, translate::expressions, upstream::UpstreamSettings};
 use http::Method;
 use settings_derive::Section as DeriveSection;
 
 pub(super) use self::values::as_name;
-use self::values::warn_of_colon_names;
-use super::{
-    report::Report,
-    response::valid_part,
-    route_tests::UpstreamKind,
-    schemas::UsedArguments,
-    section::{ReadElsewhere, cursor, open},
-    source::SourceSpan,
-    suggest,
-    tree::{Kind, Node},
-    upstreams::UpstreamFile,
-};
-use crate::{
-    inbound::rest::RESERVED,
-    route::{HttpTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName},
-    settings::{
-        keys::ValueKind,
-        section::{OpenSection, Section as _, Setting},
-        value::{Named, text_of},
-    },
-    translate::expressions,
-    upstream::UpstreamSettings,
-};
 
 /// Kinds of values that `request` accepts.
 pub(super) const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, RequestSettings::KIND]);

@@ -6,23 +6,13 @@ use http::HeaderName;
 use regex::Regex;
 
 use super::{BodySettings, NAMES, RequestParser};
-use crate::{
-    config::{
-        report::Report,
-        section::{self, all_valid, cursor, open, plain_context},
-        source::SourceSpan,
-        tree::{Entry, Kind, Node},
-        upstreams::{header_name, scalar},
-    },
-    route::{
-        JsonTemplate, PathTemplate, PathTemplateError, QueryTemplate, RequestBodyTemplate, ValueTemplate,
-    },
-    settings::{
-        code::Code,
-        section::{Section as _, Setting},
-    },
-    translate::{OutputContext, Template, expressions},
+use crate::config::section::{self, all_valid, cursor, open, plain_context};
+use crate::config::upstreams::{header_name, scalar};
+use crate::route::{
+    JsonTemplate, PathTemplate, PathTemplateError, QueryTemplate, RequestBodyTemplate, ValueTemplate,
 };
+use crate::settings::{Code, Entry, Kind, Node, Report, Section as _, Setting, SourceSpan};
+use crate::translate::{OutputContext, Template, expressions};
 
 impl RequestParser<'_, '_> {
     /// Parses a path with arguments, and the query after its `?`.

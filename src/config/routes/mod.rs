@@ -11,39 +11,24 @@ use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 use settings_derive::Section as DeriveSection;
 
 use self::shared::ResponseSettings;
+use super::lint::{no_effect, templates};
+use super::response::{self, ErrorSettings, valid_part};
+use super::route_tests::{self, Example, Position, UpstreamKind};
+use super::section::{ReadElsewhere, cursor};
 use super::{
-    async_operation,
-    code::Code,
-    compile::RESPONSE,
-    completions, input_requests,
-    lint::{no_effect, templates},
-    notifications,
-    report::Report,
-    request::{self, Upstreams},
-    resource,
-    response::{self, ErrorSettings, valid_part},
-    route_calls::UncheckedRouteCall,
-    route_tests::{self, Example, Position, UpstreamKind},
-    rules::RuleSets,
-    schemas::{self, UsedArguments},
-    section::{ReadElsewhere, cursor},
-    source::SourceSpan,
-    tree::Entry,
+    async_operation, compile::RESPONSE, completions, input_requests, notifications, request,
+    request::Upstreams, resource, route_calls::UncheckedRouteCall, rules::RuleSets, schemas,
+    schemas::UsedArguments,
 };
-use crate::{
-    model::{ToolDefinition, ToolName},
-    policy::RoutePolicySettings,
-    route::{
-        AsyncOperationRule, InputRequests, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
-        TracePropagation, Visibility,
-    },
-    settings::{
-        section::{OpenSection, Section as _, Setting},
-        value::Named,
-    },
-    translate::{
-        OnNoMatch, OutputSchema, Redaction, RuleAction, SAMPLE, SuccessRule, Translator, WrapNonObjects,
-    },
+use crate::model::{ToolDefinition, ToolName};
+use crate::policy::RoutePolicySettings;
+use crate::route::{
+    AsyncOperationRule, InputRequests, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
+    TracePropagation, Visibility,
+};
+use crate::settings::{Code, Entry, Named, OpenSection, Report, Section as _, Setting, SourceSpan};
+use crate::translate::{
+    OnNoMatch, OutputSchema, Redaction, RuleAction, SAMPLE, SuccessRule, Translator, WrapNonObjects,
 };
 
 pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};

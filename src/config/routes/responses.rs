@@ -1,20 +1,12 @@
 //! Rules for the responses of a route, and its output schema.
 
 use super::{RouteContext, RouteSettings};
-use crate::{
-    config::{
-        code::Code,
-        lint::{min_items, output_schema},
-        report::Report,
-        response::{self, CompiledRule},
-        schemas::{self, UsedArguments},
-        tree::{Entry, Kind, Node},
-    },
-    model::own_types,
-    route::{InputSchema, SamplingNeed},
-    settings::section::OpenSection,
-    translate::{Limit, OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects},
-};
+use crate::config::lint::{min_items, output_schema};
+use crate::config::{response, schemas};
+use crate::route::{InputSchema, SamplingNeed};
+use crate::settings::{Code, Entry, Kind, Node, OpenSection, Report};
+use crate::translate::{Limit, OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects};
+use crate::{config::response::CompiledRule, config::schemas::UsedArguments, model::own_types};
 
 /// Parses `response`, and appends the rules of `defaults.response`. Returns the rules and the number of the
 /// route's own, or `None` after reporting the problems.

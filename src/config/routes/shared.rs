@@ -6,17 +6,13 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 use settings_derive::Section as DeriveSection;
 
+use crate::policy::{PolicyOverride, PolicySettings};
+use crate::route::{Envelope, ErrorStatus, Scopes};
+use crate::settings::{Checked, Cursor, OpenSection, Section as _, Setting, ValueKind};
+use crate::translate::{SecretPattern, TranslationLimits};
 use crate::{
-    config::{compile::RESPONSE, lint::no_effect::warn_of_forwarded_authorization, section::ReadElsewhere},
-    model::ErrorFormat,
-    policy::{PolicyOverride, PolicySettings},
-    route::{Envelope, ErrorStatus, Scopes},
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, OpenSection, Section as _, Setting},
-    },
-    translate::{SecretPattern, TranslationLimits},
-    upstream::http::HttpSettings,
+    config::compile::RESPONSE, config::lint::no_effect::warn_of_forwarded_authorization,
+    config::section::ReadElsewhere, model::ErrorFormat, upstream::http::HttpSettings,
 };
 
 /// Timeout and limits of calls, in `defaults`, at an upstream or at a route.

@@ -1,15 +1,8 @@
 //! Expansion of `use` in the rules of one `response`.
 
 use super::{ExpandedRule, RuleOrigin, RuleSet, RuleSets, Substitution, UseSettings, first_key};
-use crate::config::{
-    code::Code,
-    report::{ProblemContext, Report},
-    section::cursor,
-    source::SourceSpan,
-    suggest,
-    tree::Node,
-};
-use crate::settings::section::Setting;
+use crate::config::section::cursor;
+use crate::settings::{Code, Node, ProblemContext, Report, Setting, SourceSpan, suggest};
 
 /// Maximum nesting depth of `use`.
 const DEPTH_LIMIT: usize = 16;

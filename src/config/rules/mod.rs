@@ -14,28 +14,16 @@ mod parameters;
 
 use std::cell::Cell;
 
-use self::{
-    expand::Expansion,
-    parameters::{NODE_LIMIT, Parameter, Substitution, TEXT_LIMIT_BYTES, parameter_uses},
+use self::expand::Expansion;
+use self::parameters::{NODE_LIMIT, Parameter, Substitution, TEXT_LIMIT_BYTES, parameter_uses};
+use super::compile::RESPONSE;
+use super::section::{ReadElsewhere, cursor};
+use crate::settings::{
+    Budget, Checked, Code, Entry, Key, Named, Node, OpenSection, ProblemContext, Report, Section as _,
+    Setting, SourceSpan, suggest,
 };
+use crate::translate::expressions;
 use settings_derive::Section as DeriveSection;
-
-use super::{
-    compile::RESPONSE,
-    report::{ProblemContext, Report},
-    section::{ReadElsewhere, cursor},
-    source::SourceSpan,
-    suggest,
-    tree::{Budget, Entry, Key, Node},
-};
-use crate::{
-    settings::{
-        code::Code,
-        section::{Checked, OpenSection, Section as _, Setting},
-        value::Named,
-    },
-    translate::expressions,
-};
 
 /// The presets, as a file with named rules.
 pub(super) const PRESETS: &str = include_str!("presets.yaml");

@@ -4,12 +4,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::config::{
-    code::Code,
-    report::Report,
-    source::SourceSpan,
-    tree::{Budget, Cost, Entry, Key, Kind, Node, TextNode},
-};
+use crate::settings::{Budget, Code, Cost, Entry, Key, Kind, Node, Report, SourceSpan, TextNode};
 
 /// Maximum number of nodes that all `use` insert together.
 pub(super) const NODE_LIMIT: usize = 2_000_000;

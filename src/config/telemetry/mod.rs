@@ -11,17 +11,13 @@ use http::HeaderMap;
 use settings_derive::Section;
 
 use self::variables::OtelVariables;
-use super::{code::Code, problem::Problem};
-use crate::{
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        value::{FromText, Named, Scalar, text_settings},
-    },
-    telemetry::{SamplerName, Sampling, ServiceAttributes},
-    tls::{ClientTls, ClientTlsOptions, Pem},
-    upstream::http::{Address, HttpSettings},
+use crate::settings::{
+    Checked, Code, Cursor, FromText, Invalid, Named, OpenSection, Problem, Scalar, Setting, ValueKind,
+    text_settings,
 };
+use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
+use crate::tls::{ClientTls, ClientTlsOptions, Pem};
+use crate::upstream::http::{Address, HttpSettings};
 
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;

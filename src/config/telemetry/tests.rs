@@ -1,9 +1,8 @@
 //! Tests of the export of traces and metrics by files and variables.
 
-use crate::{
-    config::{Environment, Loaded, Problems, Sources, load},
-    telemetry::Sampling,
-};
+use crate::config::{Loaded, Sources, load};
+use crate::settings::{Environment, Problems};
+use crate::telemetry::Sampling;
 
 fn loaded(telemetry: &str, variables: &[(&str, &str)]) -> Result<Loaded, Problems> {
     let text = format!(

@@ -6,20 +6,11 @@ use std::{fmt::Display, path::Path, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::super::{
-    code::Code,
-    problem::{Problem, Severity},
-    report::Report,
-    secret::{self, Environment},
-    suggest::quoted,
+use crate::settings::suggest::quoted;
+use crate::settings::{
+    Code, Environment, Invalid, Named, Problem, Report, Scalar, Severity, Word as _, secret,
 };
-use crate::{
-    settings::{
-        section::Invalid,
-        value::{Named, Scalar, Word as _},
-    },
-    telemetry::{SamplerName, Sampling, ServiceAttributes},
-};
+use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
 
 /// Reads the standard `OTEL_*` variables.
 pub(super) struct OtelVariables<'a, 'r> {

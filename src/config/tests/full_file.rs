@@ -1,10 +1,7 @@
 //! The page with every key in one file: `full.yaml`, where the first of each key has its description above it.
 
 use super::{reference::all_sections, *};
-use crate::{
-    config::tree::Node,
-    settings::keys::{KeySpec, KeyTable, ValueKind},
-};
+use crate::settings::{KeySpec, KeyTable, Node, ValueKind};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference/full-file.md");
 
@@ -120,7 +117,7 @@ fn comment(indent: &str, text: &str, lines: &mut String) {
 
 /// The full file with its comments, and the keys that it does not show in every section.
 fn annotated() -> (String, Vec<String>) {
-    let (root, _) = report::reading(FULL, |report| file::read(report, 0));
+    let (root, _) = crate::settings::report::reading(FULL, |report| file::read(report, 0));
     let sections = all_sections();
     let mut found = Vec::new();
     let top: ValueKind = ValueKind::Section(|| all_sections()[0]);

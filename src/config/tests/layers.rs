@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::*;
-use crate::{
-    config::server::ServerSettings,
-    settings::{layers::variable, section::Section},
-    telemetry::log::{LogFormat, LogLevel},
-};
+use crate::telemetry::log::{LogFormat, LogLevel};
+use crate::{config::server::ServerSettings, config::*, settings::Section, settings::layers::variable};
 
 /// Loads a configuration with these process settings and one route.
 #[track_caller]

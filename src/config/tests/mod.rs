@@ -13,9 +13,8 @@ use std::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::settings::section::Section as _;
-
 use super::{routes::DefaultSettings, *};
+use crate::settings::{Section as _, units};
 
 const MINIMAL: &str = "\
 upstreams:
@@ -92,7 +91,7 @@ fn every_key_of_the_table_is_read() {
 }
 
 fn tree(text: &str) -> Value {
-    let (root, _) = report::reading(text, |report| file::read(report, 0));
+    let (root, _) = crate::settings::report::reading(text, |report| file::read(report, 0));
     root.unwrap().to_json()
 }
 

@@ -1,7 +1,8 @@
 //! Tests that the reference in `config/book/reference` documents every key correctly.
 
 use super::*;
-use crate::settings::keys::{KeySpec, KeyTable, TakesEffect, ValueKind};
+use crate::settings::keys::TakesEffect;
+use crate::settings::{KeySpec, KeyTable, ValueKind};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference");
 

@@ -1,18 +1,9 @@
 //! Parser for the addresses of an upstream.
 
-use crate::settings::code::Code;
-use crate::{
-    config::{
-        secret,
-        tree::{Kind, Node},
-    },
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting, read_each},
-        value::text_of,
-    },
-    upstream::http::{ADDRESS_LIMIT, Address, AddressError},
+use crate::settings::{
+    Checked, Code, Cursor, Invalid, Kind, Node, Setting, ValueKind, read_each, secret, text_of,
 };
+use crate::upstream::http::{ADDRESS_LIMIT, Address, AddressError};
 
 /// Addresses of one upstream, at least one.
 pub(super) struct Addresses {

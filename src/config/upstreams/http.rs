@@ -3,21 +3,11 @@
 use http::{HeaderMap, HeaderValue};
 
 use super::{UpstreamSection, addresses::Addresses, header_name, scalar};
-use crate::{
-    config::{
-        code::Code,
-        report::Report,
-        secret,
-        tree::{Entry, Node},
-    },
-    route::UpstreamName,
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, ReadContext, Setting, read_each},
-    },
-    tls::ClientTls,
-    upstream::http::{HttpSettings, OutlierDetectionSettings},
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Node, ReadContext, Report, Setting, ValueKind, read_each, secret,
 };
+use crate::upstream::http::{HttpSettings, OutlierDetectionSettings};
+use crate::{route::UpstreamName, tls::ClientTls};
 
 /// Creates the settings of an upstream with these addresses from the keys of `written`; `node` is the source
 /// of `written`. Returns `None` after reporting the problems.

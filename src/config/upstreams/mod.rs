@@ -14,36 +14,23 @@ use std::{sync::Arc, time::Duration};
 use ::http::{HeaderMap, HeaderName};
 use settings_derive::Section as DeriveSection;
 
-use self::{
-    addresses::Addresses,
-    program::{CgiPath, CommandLine, Directory, EnvSettings, McpServer},
-    tools::{Offered, PromptRules, ResourceRules},
+use self::addresses::Addresses;
+use self::program::{CgiPath, CommandLine, Directory, EnvSettings, McpServer};
+use self::tools::{Offered, PromptRules, ResourceRules};
+use super::routes::{DefaultSettings, LimitSettings};
+use crate::policy::{PolicyOverride, PolicySettings};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Environment, Kind, Node, OpenSection, OrOff, ReadContext, Report, Scalar,
+    Setting, SourceSpan, ValueKind, text_of,
 };
-use super::{
-    report::Report,
-    routes::{DefaultSettings, LimitSettings},
-    secret::Environment,
-    source::SourceSpan,
-    tree::{Entry, Kind, Node},
+use crate::translate::{Pattern, SecretPattern};
+use crate::upstream::http::{
+    AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings,
 };
+use crate::upstream::mcp::{McpTransport, McpUpstreamSettings, WantedLists};
 use crate::{
-    crypto::fingerprint,
-    policy::{PolicyOverride, PolicySettings},
-    route::UpstreamName,
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, OpenSection, ReadContext, Setting},
-        value::{OrOff, Scalar, text_of},
-    },
-    tls::ClientTls,
-    translate::{Pattern, SecretPattern},
-    upstream::{
-        UpstreamSettings,
-        http::{AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings},
-        mcp::{McpTransport, McpUpstreamSettings, WantedLists},
-        program::ProgramSettings,
-    },
+    crypto::fingerprint, route::UpstreamName, tls::ClientTls, upstream::UpstreamSettings,
+    upstream::program::ProgramSettings,
 };
 
 pub use tools::{NameRules, ToolRules};

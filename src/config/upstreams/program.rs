@@ -10,21 +10,11 @@ use std::{
 use settings_derive::Section as DeriveSection;
 
 use super::{addresses::Addresses, scalar};
-use crate::{
-    config::{
-        secret::{self, Environment, Expanded},
-        source::{self, SourceSpan},
-        suggest,
-        tree::{Entry, Kind, Node},
-    },
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, ReadContext, Setting, read_each},
-        value::{FromText, text_of, text_settings},
-    },
-    upstream::program::Program,
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Environment, Expanded, FromText, Invalid, Kind, Node, ReadContext, Setting,
+    SourceSpan, ValueKind, read_each, secret, source, suggest, text_of, text_settings,
 };
+use crate::upstream::program::Program;
 
 /// Search path for programs if `PATH` is not set.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -4,23 +4,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use settings_derive::Section as DeriveSection;
 
+use crate::settings::{
+    Checked, Code, Cursor, Kind, Named, Node, OpenSection, Setting, ValueKind, read_one_of,
+};
 use crate::{
-    config::{
-        compile::RESPONSE,
-        response::ErrorSettings,
-        routes::AnnotationSettings,
-        section::ReadElsewhere,
-        tree::{Kind, Node},
-    },
-    model::ToolName,
-    pipeline::AwaitedServer,
-    route::Scopes,
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, OpenSection, Setting},
-        value::{Named, read_one_of},
-    },
+    config::compile::RESPONSE, config::response::ErrorSettings, config::routes::AnnotationSettings,
+    config::section::ReadElsewhere, model::ToolName, pipeline::AwaitedServer, route::Scopes,
     translate::extract::NamePattern,
 };
 
