@@ -4,6 +4,8 @@
 //! makes, and the list in `config/book/reference/upgrading.md`. Only names that are no longer accepted have a
 //! row.
 
+use std::sync::LazyLock;
+
 use super::compile::FileSettings;
 use crate::settings::layers::variable;
 use crate::settings::{Code, KeySpec, KeyTable, Node, Report, Setting, SourceSpan, ValueKind, tree};
@@ -11,7 +13,7 @@ use crate::settings::{Code, KeySpec, KeyTable, Node, Report, Setting, SourceSpan
 /// All renames.
 #[derive(Debug)]
 pub(super) struct Renames {
-    pub(super) settings: &'static [RenamedSetting],
+    pub(super) settings: Vec<RenamedSetting>,
     /// Variables of jq (`$name`) and templates (`{{ name }}`): old name, new name.
     pub(super) variables: &'static [(&'static str, &'static str)],
 }
@@ -20,7 +22,7 @@ pub(super) struct Renames {
 #[derive(Debug)]
 pub(super) struct RenamedSetting {
     /// Sections that have the key, by their identifiers in the schema.
-    pub(super) sections: &'static [&'static str],
+    pub(super) sections: Vec<&'static str>,
     /// Old key, or the key whose word was renamed.
     pub(super) key: &'static str,
     pub(super) now: Replacement,
@@ -38,128 +40,23 @@ pub(super) enum Replacement {
 }
 
 /// All renames, in the order of `config/book/reference/upgrading.md`.
-pub(super) static RENAMES: Renames = Renames {
-    settings: &[
-        row(&["admin"], "ready_needs", Replacement::Key("readiness_upstreams")),
-        row(&["async_operation"], "poll", Replacement::Key("poll_interval")),
-        row(&["async_operation"], "task", Replacement::Word("off", "forbidden")),
-        row(&["async_operation"], "task", Replacement::Word("offered", "optional")),
-        row(&["async_operation"], "task_asks", Replacement::Key("task_requests_input")),
-        row(&["async_operation"], "task_life", Replacement::Key("task_ttl")),
-        row(&["block"], "audio", Replacement::Word("reply", "response")),
-        row(&["block"], "each", Replacement::Key("for_each")),
-        row(&["block"], "image", Replacement::Word("reply", "response")),
-        row(&["block"], "resource", Replacement::Word("reply", "response")),
-        row(&["cache"], "force", Replacement::Key("ignore_cache_control")),
-        row(&["circuit_breaker"], "failures", Replacement::Key("consecutive_failures")),
-        row(&["circuit_breaker"], "rest", Replacement::Key("open_for")),
-        row(&["client"], "keys", Replacement::Key("api_key_hashes")),
-        row(&["client"], "subjects", Replacement::Key("jwt_subjects")),
-        row(&["columns"], "first", Replacement::Key("first_column")),
-        row(&["columns"], "from", Replacement::Key("start_at")),
-        row(&["columns"], "until", Replacement::Key("stop_before")),
-        row(&["columns", "csv"], "uneven", Replacement::Key("ragged_rows")),
-        row(&["defaults", "override", "route", "rules", "tools"], "reply", Replacement::Key("response")),
-        row(&["defaults", "override", "route", "upstream"], "deadline", Replacement::Key("timeout")),
-        row(&["defaults", "route"], "error_status", Replacement::Word("ok", "always_200")),
-        row(&["defaults", "route"], "error_status", Replacement::Word("truthful", "mapped")),
-        row(POLICIES, "breaker", Replacement::Key("circuit_breaker")),
-        row(POLICIES, "caller_rate", Replacement::Key("rate_limit_per_client")),
-        row(POLICIES, "rate", Replacement::Key("rate_limit")),
-        row(&["defaults", "route", "upstream"], "reply_limit", Replacement::Key("response_limit")),
-        row(&["defaults", "route", "upstream"], "value_limit", Replacement::Key("max_values")),
-        row(&["defaults", "upstream"], "caller_in_flight", Replacement::Key("max_in_flight_per_client")),
-        row(&["defaults", "upstream"], "in_flight", Replacement::Key("max_in_flight")),
-        row(&["env"], "allow", Replacement::Key("pass")),
-        row(&["example"], "answers", Replacement::Key("input_responses")),
-        row(&["example"], "given", Replacement::Key("response")),
-        row(&["example_response"], "type", Replacement::Key("content_type")),
-        row(&["example_response", "when"], "exit", Replacement::Key("exit_status")),
-        row(&["extract"], "of", Replacement::Key("source")),
-        row(&["field"], "clock", Replacement::Key("clock_format")),
-        row(&["field"], "decimal", Replacement::Key("decimal_separator")),
-        row(&["field"], "false", Replacement::Key("false_values")),
-        row(&["field"], "in", Replacement::Key("output_unit")),
-        row(&["field"], "kilo", Replacement::Key("kilo_base")),
-        row(&["field"], "null", Replacement::Key("null_values")),
-        row(&["field"], "thousands", Replacement::Key("thousands_separator")),
-        row(&["field"], "true", Replacement::Key("true_values")),
-        row(&["field"], "unit", Replacement::Key("input_unit")),
-        row(&["field"], "zone", Replacement::Key("timezone")),
-        row(&["file"], "shared", Replacement::Key("shared_state")),
-        row(&["form_field"], "several", Replacement::Key("multiple")),
-        row(&["health_check"], "failures", Replacement::Key("unhealthy_threshold")),
-        row(&["html", "xml"], "each", Replacement::Key("items")),
-        row(&["jwt"], "leeway", Replacement::Key("clock_skew")),
-        row(&["limit"], "of", Replacement::Key("path")),
-        row(&["mcp_child", "upstream"], "environment", Replacement::Key("env")),
-        row(&["oauth"], "auth_style", Replacement::Key("client_auth_method")),
-        row(&["oauth"], "client_auth_method", Replacement::Word("basic", "client_secret_basic")),
-        row(&["oauth"], "client_auth_method", Replacement::Word("post", "client_secret_post")),
-        row(&["outlier_detection"], "failures", Replacement::Key("consecutive_failures")),
-        row(&["outlier_detection"], "longest_rest", Replacement::Key("max_ejection_time")),
-        row(&["outlier_detection"], "rest", Replacement::Key("base_ejection_time")),
-        row(&["override", "route"], "repeatable", Replacement::Key("idempotent")),
-        row(&["prompt", "route"], "answer_within", Replacement::Key("input_timeout")),
-        row(&["prompt", "route"], "ask", Replacement::Key("input_requests")),
-        row(&["prompt_argument", "route"], "complete", Replacement::Key("completions")),
-        row(&["rate_limit"], "limit", Replacement::Key("rate")),
-        row(&["rate_limit"], "without_store", Replacement::Key("on_store_failure")),
-        row(&["rate_limit"], "on_store_failure", Replacement::Word("refuse", "deny")),
-        row(&["read_as"], "watch", Replacement::Key("poll_interval")),
-        row(&["request"], "options_from", Replacement::Key("leading_dash_arguments")),
-        row(&["retry"], "attempts", Replacement::Key("max_attempts")),
-        row(&["retry"], "backoff", Replacement::Key("initial_backoff")),
-        row(&["retry"], "longest_wait", Replacement::Key("max_backoff")),
-        row(&["route"], "trace_context", Replacement::Key("propagate_trace_context")),
-        row(&["route"], "default_reply", Replacement::Key("default_rules")),
-        row(&["route"], "async_operation", Replacement::Word("follow", "follow_location")),
-        row(&["route"], "job", Replacement::Key("async_operation")),
-        row(&["route"], "log", Replacement::Key("notifications")),
-        row(&["route"], "otherwise", Replacement::Key("on_no_match")),
-        row(&["route"], "wrap", Replacement::Key("wrap_non_objects")),
-        row(&["route"], "wrap_non_objects", Replacement::Word("older", "legacy_clients")),
-        row(&["server"], "answers_limit", Replacement::Key("response_buffer_limit")),
-        row(&["server"], "bodies_limit", Replacement::Key("request_buffer_limit")),
-        row(&["server"], "caller_streams", Replacement::Key("max_streams_per_client")),
-        row(&["server"], "connections", Replacement::Key("max_connections")),
-        row(&["server"], "direct_path", Replacement::Removed(NO_DIRECT_PATH)),
-        row(&["server"], "drain", Replacement::Key("shutdown_timeout")),
-        row(&["server"], "instructions", Replacement::Key("mcp.instructions")),
-        row(&["server"], "list_ttl", Replacement::Key("mcp.list_ttl")),
-        row(&["server"], "name", Replacement::Key("mcp.name")),
-        row(&["server"], "page_size", Replacement::Key("mcp.page_size")),
-        row(&["server"], "peer", Replacement::Key("advertise_url")),
-        row(&["server"], "resume", Replacement::Key("stream_resume_timeout")),
-        row(&["server"], "secret", Replacement::Key("secret_key")),
-        row(&["server"], "stream_life", Replacement::Key("max_stream_duration")),
-        row(&["server"], "streams", Replacement::Key("max_streams")),
-        row(&["server"], "title", Replacement::Key("mcp.title")),
-        row(&["server"], "watch", Replacement::Key("reload_interval")),
-        row(&["server_auth"], "servers", Replacement::Key("authorization_servers")),
-        row(&["server_auth"], "tokens", Replacement::Key("jwt")),
-        row(&["telemetry"], "attributes", Replacement::Key("resource_attributes")),
-        row(&["telemetry"], "metrics", Replacement::Key("metrics_interval")),
-        row(&["telemetry"], "ratio", Replacement::Key("sampling_ratio")),
-        row(&["telemetry"], "service", Replacement::Key("service_name")),
-        row(&["tools"], "refresh", Replacement::Key("refresh_interval")),
-        row(&["upstream"], "auth", Replacement::Key("credentials")),
-        row(&["upstream"], "dns_refresh", Replacement::Key("dns_refresh_interval")),
-        row(&["upstream"], "ejection", Replacement::Key("outlier_detection")),
-        row(&["upstream"], "health", Replacement::Key("health_check")),
-        row(&["upstream"], "redirects", Replacement::Key("max_redirects")),
-        row(&["xml"], "pick", Replacement::Key("path")),
-    ],
+pub(super) static RENAMES: LazyLock<Renames> = LazyLock::new(|| Renames {
+    settings: rows(include_str!("renamed.txt")),
     variables: &[("answers", "input_responses"), ("exit", "exit_status")],
-};
+});
 
-const NO_DIRECT_PATH: &str = "remove it: glossator selects the direct path whenever the result is the same";
-
-/// Sections that have policies.
-const POLICIES: &[&str] = &["defaults", "route", "upstream"];
-
-const fn row(sections: &'static [&'static str], key: &'static str, now: Replacement) -> RenamedSetting {
-    RenamedSetting { sections, key, now }
+/// Parses the rows of the table, in the forms that `renamed.txt` lists.
+pub(super) fn rows(table: &'static str) -> Vec<RenamedSetting> {
+    let row = |line: &'static str| {
+        let (sections, rest) = line.split_once(' ')?;
+        let (name, now) = rest.split_once(" -> ")?;
+        let (key, now) = match name.split_once(": ") {
+            Some((key, was)) => (key, Replacement::Word(was, now)),
+            None => (name, now.strip_prefix("removed: ").map_or(Replacement::Key(now), Replacement::Removed)),
+        };
+        Some(RenamedSetting { sections: sections.split(',').collect(), key, now })
+    };
+    table.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect()
 }
 
 /// Command-line flags: old name, new name.
@@ -308,9 +205,7 @@ mod tests {
 
     #[test]
     fn the_error_about_a_renamed_key_names_the_new_one() {
-        const RENAMED: &[RenamedSetting] =
-            &[RenamedSetting { sections: &["server"], key: "bind", now: Replacement::Key("listen") }];
-        let renames = Renames { settings: RENAMED, variables: &[] };
+        let renames = Renames { settings: rows("server bind -> listen"), variables: &[] };
         let said = problems("server:\n  bind: 127.0.0.1:80\n", &renames);
         assert!(said.contains(":2:3: error[G0102]: `bind` in `server` was renamed to `listen`"), "{said}");
         assert!(said.contains("help: write `listen`"), "{said}");
@@ -319,8 +214,8 @@ mod tests {
     #[test]
     fn a_renamed_key_is_no_key_and_its_new_name_is_one() {
         let all: Vec<_> = sections().into_iter().map(|keys| keys()).collect();
-        for RenamedSetting { sections, key, now } in RENAMES.settings {
-            for section in *sections {
+        for RenamedSetting { sections, key, now } in &RENAMES.settings {
+            for section in sections {
                 let found: Vec<_> = all.iter().filter(|keys| keys.id == *section).collect();
                 assert!(!found.is_empty(), "there is no section {section}");
                 for keys in found {
@@ -350,7 +245,7 @@ mod tests {
         let (_, table) = page.split_once("<!-- former keys -->").unwrap();
         let (table, _) = table.split_once("<!-- end -->").unwrap();
         let mut expected = String::from("\n\n| section | key | now |\n|---|---|---|\n");
-        for RenamedSetting { sections, key, now } in RENAMES.settings {
+        for RenamedSetting { sections, key, now } in &RENAMES.settings {
             let sections: Vec<_> = sections.iter().map(|section| format!("`{section}`")).collect();
             let (key, now) = match now {
                 Replacement::Key(now) => (format!("`{key}`"), format!("`{now}`")),

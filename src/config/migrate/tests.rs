@@ -1,37 +1,35 @@
 //! Tests that names are replaced, and nothing else.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::renamed::{RenamedSetting, Replacement};
-
-const fn row(sections: &'static [&'static str], key: &'static str, now: Replacement) -> RenamedSetting {
-    RenamedSetting { sections, key, now }
-}
+use crate::config::renamed::rows;
 
 /// Invented old names, for keys of every kind.
-static OLD: Renames = Renames {
-    settings: &[
-        row(&["server"], "bind", Replacement::Key("listen")),
-        row(&["server"], "front_page", Replacement::Removed("leave it out")),
-        row(&["server"], "tls_certificate", Replacement::Key("tls.certificate")),
-        row(&["server"], "tls_key", Replacement::Key("tls.key")),
-        row(&["file"], "paths", Replacement::Key("routes")),
-        row(&["file"], "named", Replacement::Key("rules")),
-        row(&["route"], "about", Replacement::Key("description")),
-        row(&["route"], "checks", Replacement::Key("tests")),
-        row(&["route", "defaults"], "cloak", Replacement::Key("redact")),
-        row(&["route", "defaults", "upstream"], "again", Replacement::Key("retry")),
-        row(&["retry"], "tries", Replacement::Key("max_attempts")),
-        row(&["rule"], "if", Replacement::Key("when")),
-        row(&["use"], "values", Replacement::Key("with")),
-        row(&["rules"], "slots", Replacement::Key("parameters")),
-        row(&["pairs"], "gap", Replacement::Key("separator")),
-        row(&["example"], "wants", Replacement::Key("expect")),
-        row(&["route", "defaults"], "envelope", Replacement::Word("bare", "plain")),
-    ],
-    variables: &[("replies", "answers")],
-};
+static OLD: LazyLock<Renames> =
+    LazyLock::new(|| Renames { settings: rows(OLD_ROWS), variables: &[("replies", "answers")] });
+
+const OLD_ROWS: &str = "\
+server bind -> listen
+server front_page -> removed: leave it out
+server tls_certificate -> tls.certificate
+server tls_key -> tls.key
+file paths -> routes
+file named -> rules
+route about -> description
+route checks -> tests
+route,defaults cloak -> redact
+route,defaults,upstream again -> retry
+retry tries -> max_attempts
+rule if -> when
+use values -> with
+rules slots -> parameters
+pairs gap -> separator
+example wants -> expect
+route,defaults envelope: bare -> plain
+";
 
 #[track_caller]
 fn migrated(text: &str, format: Format) -> Migrated {
