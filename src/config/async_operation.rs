@@ -12,7 +12,7 @@ use super::{extract, renamed, response::valid_part};
 use crate::route::{
     AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule, UpstreamName,
 };
-use crate::settings::{Checked, Code, Cursor, Entry, Invalid, OpenSection, Report, Setting, ValueKind};
+use crate::settings::{Checked, Code, Cursor, Entry, OpenSection, Report, Setting, ValueKind};
 use crate::translate::{Jq, Matcher, expressions};
 
 /// Kinds of values that `async_operation` accepts.
@@ -97,7 +97,7 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     if matcher.is_empty() {
         let message = format!("{} has no condition, so it would always match", value.name);
         let help = "write a jq condition, such as `.state == \"done\"`";
-        return value.reject_at(value.place, Invalid::new(message, help).with_code(Code::EmptyValue));
+        return value.reject_coded(Code::EmptyValue.at_span(value.place), message, help);
     }
     Ok(Some(matcher))
 }

@@ -19,8 +19,8 @@ impl Setting for ContentTemplate {
         let blocks = match &value.node.kind {
             Kind::List(items) if items.is_empty() => {
                 let help = "write at least one block, or remove `content` for the default";
-                let invalid = Invalid::new("`content` is an empty list", help);
-                return value.reject(invalid.with_code(Code::EmptyValue));
+                let message = "`content` is an empty list";
+                return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
             }
             Kind::List(_) => Vec::read(value)?,
             Kind::Map(_) => vec![BlockTemplate::read(value)?],

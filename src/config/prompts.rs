@@ -13,8 +13,8 @@ use super::{
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role};
 use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Kind, Named, Node, OpenSection, Report, Section as _, Setting,
-    SourceSpan, ValueKind, suggest,
+    Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section as _, Setting, SourceSpan,
+    ValueKind, suggest,
 };
 use crate::{model::ToolName, translate::Template, translate::extract::MediaType, translate::scope::Scope};
 
@@ -261,8 +261,8 @@ impl Setting for Messages {
             return value.reject_kind("a list", Some(help.to_owned()));
         };
         if items.is_empty() {
-            let invalid = Invalid::new("`messages` is an empty list", help);
-            return value.reject(invalid.with_code(Code::EmptyValue));
+            let message = "`messages` is an empty list";
+            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
         }
         let message = |item| value.part(item, "a message", MessageSettings::KIND).with_span(item.span);
         let messages = items.iter().filter_map(|item| MessageSettings::read(&message(item)).ok());
@@ -308,9 +308,9 @@ impl Setting for MessageContent {
         let role = if is_assistant { Role::Assistant } else { Role::User };
         let parts = match &value.node.kind {
             Kind::List(items) if items.is_empty() => {
-                let invalid =
-                    Invalid::new("the message is an empty list", "write a string, or `[{ text: … }]`");
-                return value.reject(invalid.with_code(Code::EmptyValue));
+                let message = "the message is an empty list";
+                let help = "write a string, or `[{ text: … }]`";
+                return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
             }
             Kind::List(items) => {
                 let block = |item| value.part(item, value.name, BlockSettings::KIND).with_span(item.span);

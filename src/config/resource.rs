@@ -78,7 +78,7 @@ impl Setting for ResourceAnnotations {
         if let (Some(_), Some(node)) = (template, value.node.get("lastModified")) {
             let help = "write a timestamp, such as `\"2026-11-21T09:30:00Z\"`, or remove it";
             let message = "`lastModified` of a resource can't be a template";
-            return value.reject_at(node.span, Invalid::new(message, help).with_code(Code::NotEvaluated));
+            return value.reject_coded(Code::NotEvaluated.at_span(node.span), message, help);
         }
         Ok(Self(annotations))
     }

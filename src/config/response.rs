@@ -129,8 +129,7 @@ impl RuleSettings {
     fn compile(self, value: &Cursor<'_>) -> Checked<CompiledRule> {
         let reject = |name: &str, message: &str| {
             let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
-            let invalid = Invalid::new(message, "remove one of the two");
-            value.reject_at(place, invalid.with_code(Code::ConflictingKeys))
+            value.reject_coded(Code::ConflictingKeys.at_span(place), message, "remove one of the two")
         };
         let fields_span = self.extract.as_ref().and_then(|extract| extract.fields_span);
         let extract = self.extract.map(|extract| extract.extract);

@@ -205,8 +205,7 @@ fn check_upstream_kind(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Check
     let mut checked = Ok(());
     for entry in rejected.iter().filter_map(|name| response.entry(name)) {
         let message = format!("`{}` has no effect: {why}", entry.key.text);
-        let invalid = Invalid::new(message, "remove it").with_code(Code::WrongUpstreamKind);
-        checked = value.reject_at(entry.key.span, invalid);
+        checked = value.reject_coded(Code::WrongUpstreamKind.at_span(entry.key.span), message, "remove it");
     }
     checked
 }
@@ -357,14 +356,14 @@ impl Setting for UpstreamResponse {
         };
         let bytes = bytes(&folder.join(name)).or_else(|message| {
             let help = "write a path relative to the folder of this file: `responses/ok.http`";
-            let invalid = Invalid::new(format!("the recording {message}"), help);
-            value.reject(invalid.with_code(Code::UnreadableFile))
+            let message = format!("the recording {message}");
+            value.reject_coded(Code::UnreadableFile.at_span(value.node.span), message, help)
         })?;
         let read = Recording::read(&bytes).and_then(|recording| recording.choose(choice.as_ref()));
         read.or_else(|error| {
             let help = "record the output of `curl -i`, a body, or a HAR file";
-            let invalid = Invalid::new(format!("the recording is not a response: {error}"), help);
-            value.reject(invalid.with_code(Code::InvalidRecording))
+            let message = format!("the recording is not a response: {error}");
+            value.reject_coded(Code::InvalidRecording.at_span(value.node.span), message, help)
         })
     }
 }

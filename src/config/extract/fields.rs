@@ -20,7 +20,7 @@ pub(super) fn typing(
     };
     let written: FieldSetting = read(value, entry, "`type`")?;
     let does_not_fit = |message: String, help: &str| {
-        value.reject_at(entry.key.span, Invalid::new(message, help).with_code(Code::FieldsDoNotFit))
+        value.reject_coded(Code::FieldsDoNotFit.at_span(entry.key.span), message, help)
     };
     let name = extractor.name();
     if extractor.value_count() == ValueCount::Block {
@@ -31,8 +31,8 @@ pub(super) fn typing(
     if let Some(outer) = fields {
         let FieldKind::Object(inner @ None) = &mut kind.kind else {
             let help = "write `type: object[]`, or remove one of the two";
-            let invalid = Invalid::new("`fields` requires the type `object`", help);
-            return value.reject_at(outer.key.span, invalid.with_code(Code::ConflictingKeys));
+            let message = "`fields` requires the type `object`";
+            return value.reject_coded(Code::ConflictingKeys.at_span(outer.key.span), message, help);
         };
         *inner = Some(read(value, outer, "`fields`")?);
     }
@@ -61,12 +61,11 @@ pub(super) fn typing(
                 format!("`from` applies to each row of the list that `{name}` returns, found `{path}`");
             let help =
                 "remove `from`: `type` applies to each row; for the first row only, write `structured: .[0]`";
-            return value.reject_at(*span, Invalid::new(message, help).with_code(Code::FieldsDoNotFit));
+            return value.reject_coded(Code::FieldsDoNotFit.at_span(*span), message, help);
         }
         (MemberNames::NoFields, Some((_, span))) => {
             let message = format!("`{name}` returns one value without field names");
-            let invalid = Invalid::new(message, "remove `from`");
-            return value.reject_at(*span, invalid.with_code(Code::FieldsDoNotFit));
+            return value.reject_coded(Code::FieldsDoNotFit.at_span(*span), message, "remove `from`");
         }
         (MemberNames::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
             let message = format!("`{name}` does not return an object");
@@ -105,8 +104,7 @@ fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entr
             let message = format!("`{}` returns no fields", kind.name());
             let help =
                 "use `pairs`, `regex` or `json` for fields, or write the type of the value: `type: number`";
-            let invalid = Invalid::new(message, help).with_code(Code::FieldsDoNotFit);
-            return value.reject_at(entry.key.span, invalid);
+            return value.reject_coded(Code::FieldsDoNotFit.at_span(entry.key.span), message, help);
         }
     };
     let mut checked = Ok(());

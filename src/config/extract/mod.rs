@@ -8,8 +8,8 @@ use settings_derive::Section as DeriveSection;
 
 use super::{renamed, section::ReadElsewhere};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Key, KeyTable, Kind, Node, OpenSection, Report, Section as _,
-    Setting, SourceSpan, ValueKind, suggest,
+    Checked, Code, Cursor, Entry, Key, KeyTable, Kind, Node, OpenSection, Report, Section as _, Setting,
+    SourceSpan, ValueKind, suggest,
 };
 use crate::translate::extract::{
     Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header, Html, Json, Mcp,
@@ -160,7 +160,8 @@ fn read_as<T: ExtractorOptions>(value: &Cursor<'_>) -> Checked<Option<Extractor>
     match T::NEEDS.filter(|_| matches!(value.node.kind, Kind::Null)) {
         Some((what, example)) => {
             let message = format!("{} needs {what}", value.name);
-            value.reject(Invalid::new(message, format!("write `{example}`")).with_code(Code::MissingKey))
+            let help = format!("write `{example}`");
+            value.reject_coded(Code::MissingKey.at_span(value.node.span), message, help)
         }
         None => T::read(value).map(|options| Some(Extractor::whole(options.into_kind()))),
     }
@@ -272,7 +273,7 @@ fn check_single_extractor(value: &Cursor<'_>) -> Checked<()> {
     match found.nth(1) {
         Some(second) if value.node.as_map().unwrap_or_default().iter().all(is_known) => {
             let message = format!("{} must have one extractor, found several", value.name);
-            value.reject_at(second.key.span, Invalid::new(message, help()).with_code(Code::ConflictingKeys))
+            value.reject_coded(Code::ConflictingKeys.at_span(second.key.span), message, help())
         }
         _ => Ok(()),
     }
@@ -280,8 +281,8 @@ fn check_single_extractor(value: &Cursor<'_>) -> Checked<()> {
 
 fn reject_optional<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
     let place = value.node.entry("optional").map_or(value.place, |entry| entry.key.span);
-    let invalid = Invalid::new("`optional` applies only to one of several named extractors", help);
-    value.reject_at(place, invalid.with_code(Code::FieldsDoNotFit))
+    let message = "`optional` applies only to one of several named extractors";
+    value.reject_coded(Code::FieldsDoNotFit.at_span(place), message, help)
 }
 
 fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
@@ -308,8 +309,8 @@ fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
         (written.and_then(|written| written.value.entry("fields")), value.node.entry("fields"));
     if let (Some(_), Some(outer)) = (inner, outer) {
         let help = format!("keep the one under `{}`", kind.name());
-        let invalid = Invalid::new("`fields` is defined twice", help);
-        return value.reject_at(outer.key.span, invalid.with_code(Code::DuplicateKey));
+        let message = "`fields` is defined twice";
+        return value.reject_coded(Code::DuplicateKey.at_span(outer.key.span), message, help);
     }
     let (named, of_one) = (inner.or(outer), value.node.entry("type"));
     let typing = fields::typing(&value, &kind, named, of_one)?;
@@ -343,7 +344,7 @@ impl Setting for Extractor {
         let message = format!("`source` must return a string, and `{name}` returns {found}");
         let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
                     `source: { json: {}, type: { type: string, from: output } }`";
-        value.reject(Invalid::new(message, help).with_code(Code::WrongExtractor))
+        value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)
     }
 }
 
@@ -355,6 +356,5 @@ fn check_parses_text(value: &Cursor<'_>, kind: &ExtractorKind, entry: &Entry) ->
         _ => return Ok(()),
     };
     let message = format!("`source` has no effect: `{}` reads {reads}", kind.name());
-    let invalid = Invalid::new(message, "remove `source`").with_code(Code::WrongExtractor);
-    value.reject_at(entry.key.span, invalid)
+    value.reject_coded(Code::WrongExtractor.at_span(entry.key.span), message, "remove `source`")
 }

@@ -4,7 +4,7 @@ use super::{
     CompiledExtract, ExtractSettings, ONE_EXTRACTOR, ParsedExtractor, is_extractor, names, read_one,
 };
 use crate::config::renamed::RENAMES;
-use crate::settings::{Checked, Code, Cursor, Entry, Invalid, Kind, Node, Section as _, suggest};
+use crate::settings::{Checked, Code, Cursor, Entry, Kind, Node, Section as _, suggest};
 use crate::translate::extract::{Extract, ExtractPart, ExtractorKind, ValueCount};
 
 /// Whether it is a map of names: some key is not a key of `extract`, and its value looks like an extractor,
@@ -45,7 +45,7 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
         let what = if is_extractor(name) { "an extractor" } else { "a key of `extract`" };
         let message = format!("`{name}` can't be the name of a part: it is {what}");
         let help = format!("rename the part: `the_{name}`");
-        return value.reject_at(entry.key.span, Invalid::new(message, help).with_code(Code::ConflictingKeys));
+        return value.reject_coded(Code::ConflictingKeys.at_span(entry.key.span), message, help);
     }
     let label = format!("`{name}`");
     let value = value.member(entry, &label, ONE_EXTRACTOR);
@@ -57,5 +57,5 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     };
     let message = format!("`{}` can't be a part: it {why}", extractor.kind.name());
     let help = "use it alone, in a rule of its own";
-    value.reject(Invalid::new(message, help).with_code(Code::WrongExtractor))
+    value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)
 }

@@ -2,8 +2,7 @@
 
 use crate::route::{FormError, InputForm};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Kind, Named, Node, OpenSection, Setting, ValueKind, read_one_of,
-    text_of,
+    Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Setting, ValueKind, read_one_of, text_of,
 };
 use serde_json::{Map, Value, json};
 use settings_derive::Section as DeriveSection;
@@ -88,8 +87,9 @@ impl Setting for Choices {
             _ => ("enum", Vec::<String>::read(value)?.into_iter().map(Value::from).collect()),
         };
         if values.is_empty() {
-            let invalid = Invalid::new("`choices` is empty", "write `choices: [a, b]`");
-            return value.reject(invalid.with_code(Code::EmptyValue));
+            let message = "`choices` is empty";
+            let help = "write `choices: [a, b]`";
+            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
         }
         Ok(Self(keyword, values))
     }
@@ -132,8 +132,8 @@ impl Setting for FormField {
         if let Some(Choices(keyword, values)) = choices {
             if word.is_some_and(|word| !word.starts_with("string")) {
                 let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
-                let invalid = Invalid::new("`choices` requires the type `string`", "remove `type`");
-                return value.reject_at(span, invalid.with_code(Code::ConflictingKeys));
+                let message = "`choices` requires the type `string`";
+                return value.reject_coded(Code::ConflictingKeys.at_span(span), message, "remove `type`");
             }
             let (keyword, schema) = match (keyword, multiple) {
                 ("enum", false) => ("enum", values.into()),
@@ -182,6 +182,6 @@ pub(super) fn read_schema(value: &Cursor<'_>) -> Checked<Option<InputForm>> {
 fn compile(value: &Cursor<'_>, document: &Map<String, Value>, generated: &str) -> Checked<InputForm> {
     InputForm::compile(document).or_else(|FormError { message, pointer, help }| {
         let place = value.node.at_pointer(&pointer.replacen(generated, "", 1)).span;
-        value.reject_at(place, Invalid::new(message, help).with_code(Code::InvalidForm))
+        value.reject_coded(Code::InvalidForm.at_span(place), message, help)
     })
 }

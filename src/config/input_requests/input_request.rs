@@ -101,8 +101,8 @@ fn read_when(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     let text = text_of(value)?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
         let message = format!("`{name}` is not available: there is no response yet");
-        let invalid = Invalid::new(message, "use `$args` or `$input_responses`");
-        return value.reject(invalid.with_code(Code::UnknownName));
+        let help = "use `$args` or `$input_responses`";
+        return value.reject_coded(Code::UnknownName.at_span(value.node.span), message, help);
     }
     Scope::from_cursor(value).used.borrow_mut().all = true;
     read_condition(value)

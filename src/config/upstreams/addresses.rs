@@ -44,26 +44,28 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
         return Ok(Addresses { first: address(value)?, others: Vec::new() });
     };
     if items.is_empty() {
-        let invalid = Invalid::new("`url` is an empty list", "write at least one address");
-        return value.reject(invalid.with_code(Code::EmptyValue));
+        let message = "`url` is an empty list";
+        let help = "write at least one address";
+        return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
     }
     if items.len() > ADDRESS_LIMIT {
         let message =
             format!("an upstream can have at most {ADDRESS_LIMIT} addresses, found {}", items.len());
         let help = "use a DNS name that resolves to all of them, or a load balancer";
-        return value.reject(Invalid::new(message, help).with_code(Code::TooMany));
+        return value.reject_coded(Code::TooMany.at_span(value.node.span), message, help);
     }
     let mut found: Vec<Address> = Vec::new();
     let add = |item: &Node| {
         let address = address(&value.part(item, "an address", ValueKind::Text))?;
         if found.contains(&address) {
-            let invalid = Invalid::new("duplicate address", "remove one of the two");
-            return value.reject_at(item.span, invalid.with_code(Code::DuplicateValue));
+            let message = "duplicate address";
+            let help = "remove one of the two";
+            return value.reject_coded(Code::DuplicateValue.at_span(item.span), message, help);
         }
         if found.first().is_some_and(|first| first.is_tls() != address.is_tls()) {
             let help = "write two upstreams, or `https://` for all";
             let message = "some addresses are `https://` and some are not";
-            return value.reject_at(item.span, Invalid::new(message, help).with_code(Code::MixedSchemes));
+            return value.reject_coded(Code::MixedSchemes.at_span(item.span), message, help);
         }
         found.push(address);
         Ok(())

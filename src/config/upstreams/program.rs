@@ -64,7 +64,11 @@ impl Setting for CommandLine {
             ([first, ..], Some(program)) if !program.text.trim().is_empty() => {
                 Ok(Self { program: program.text, place: first.span, arguments: words.collect() })
             }
-            _ => value.reject(Invalid::new("`command` has no program", help).with_code(Code::EmptyValue)),
+            _ => value.reject_coded(
+                Code::EmptyValue.at_span(value.node.span),
+                "`command` has no program",
+                help,
+            ),
         }
     }
 }
@@ -287,7 +291,7 @@ impl Setting for McpServer {
             _ => {
                 let message = format!("`mcp` must be a URL or a map, found {}", value.node.found());
                 let help = "write `mcp: http://127.0.0.1:3000/mcp`, or `mcp: { command: [npx, -y, NAME] }`";
-                value.reject(Invalid::new(message, help).with_code(Code::WrongType))
+                value.reject_coded(Code::WrongType.at_span(value.node.span), message, help)
             }
         }
     }
