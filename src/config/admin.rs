@@ -2,10 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use settings_derive::Section;
-
 use super::server::hosts_of;
-use crate::settings::{Checked, Code, Cursor, OpenSection, Origin, Setting};
+use crate::settings::{Checked, Code, Cursor, OpenSection, Origin, Section, Setting};
 use crate::{crypto::SecretKey, inbound::filter::read_hosts};
 
 /// Settings of the admin API: its address, and its access control.

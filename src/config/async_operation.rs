@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use http::uri::PathAndQuery;
-use settings_derive::Section as DeriveSection;
-
 use super::request::{self, METHODS, Upstreams};
 use super::schemas::{ArgumentUse, UsedArguments};
 use super::section::{ReadElsewhere, read_in_scope};
@@ -12,8 +9,9 @@ use super::{extract, renamed, response::valid_part};
 use crate::route::{
     AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule, UpstreamName,
 };
-use crate::settings::{Checked, Code, Cursor, Entry, OpenSection, Report, Setting, ValueKind};
+use crate::settings::{Checked, Code, Cursor, Entry, OpenSection, Report, Section, Setting, ValueKind};
 use crate::translate::{Jq, Matcher, expressions};
+use http::uri::PathAndQuery;
 
 /// Kinds of values that `async_operation` accepts.
 pub(super) const KIND: ValueKind =
@@ -23,7 +21,7 @@ pub(super) const KIND: ValueKind =
 const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]);
 
 /// The section `async_operation`.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "async_operation", default, check_keys = Self::check_keys)]
 struct AsyncOperationSettings {
     /// Extractor for the responses about the operation. Default: they are JSON.

@@ -5,8 +5,6 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
-use settings_derive::Section as DeriveSection;
-
 use super::prompts::{self, PromptFile, PromptSettings};
 use super::request::{Upstreams, find_upstream};
 use super::routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings};
@@ -42,7 +40,7 @@ pub(super) const RESPONSE: ValueKind =
 pub(super) static RULES_FORM: ValueKind = ValueKind::Either(&[RESPONSE, RuleSetSettings::KIND]);
 
 /// Top-level keys of the file. Each section is parsed by its module.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "the file", id = "file")]
 pub(super) struct FileSettings {
     /// Version of the configuration language.
@@ -299,7 +297,7 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
 }
 
 /// Section `passthrough`.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "passthrough", text = "upstream")]
 pub(in crate::config) struct PassthroughSection {
     /// Upstream that requests outside all routes are proxied to.

@@ -3,21 +3,21 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use serde_json::Value;
-use settings_derive::Section as DeriveSection;
-
 use super::section::{ReadElsewhere, plain_context, read_in_scope};
 use super::{route_calls, route_calls::UncheckedRouteCall, schemas::UsedArguments, upstreams::scalar};
 use crate::route::{Completion, InputSchema, RouteCompletion};
-use crate::settings::{Code, Entry, Named, OpenSection, Report, Setting, ValueKind, read_each, suggest};
+use crate::settings::{
+    Code, Entry, Named, OpenSection, Report, Section, Setting, ValueKind, read_each, suggest,
+};
 use crate::translate::Jq;
+use serde_json::Value;
 
 /// Kinds of values that `completions` accepts.
 pub(super) const KIND: ValueKind =
     ValueKind::Either(&[ValueKind::List(&ValueKind::Scalar), CompletionSettings::KIND]);
 
 /// Map form of `completions`: a route that returns the values.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "completions")]
 pub(super) struct CompletionSettings {
     /// Route that returns the values.

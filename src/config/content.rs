@@ -1,9 +1,7 @@
 //! `content`: content blocks of a result, for users and models.
 
-use settings_derive::{Section as DeriveSection, Word};
-
 use crate::settings::{
-    Checked, Code, Cursor, Invalid, Kind, OpenSection, Setting, ValueKind, Word as _, text_of,
+    Checked, Code, Cursor, Invalid, Kind, OpenSection, Section, Setting, ValueKind, Word, text_of,
 };
 use crate::translate::extract::{Binary, BinaryKind, MediaType};
 use crate::translate::{
@@ -44,7 +42,7 @@ impl Setting for BlockTemplate {
 }
 
 /// Section of a content block.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a block of content", id = "block", check_keys = Self::check_keys)]
 struct BlockSettings {
     /// Text: a template.
@@ -172,7 +170,7 @@ impl<T: Setting> Setting for FromResponse<T> {
 }
 
 /// Section of an embedded resource.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "resource")]
 struct EmbeddedResource {
     /// URI of the resource: a template.
@@ -188,7 +186,7 @@ struct EmbeddedResource {
 }
 
 /// Section of a link to a resource.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "resource_link")]
 pub(super) struct ResourceLink {
     /// URI of the resource: a template.
@@ -204,7 +202,7 @@ pub(super) struct ResourceLink {
 }
 
 /// Section of the annotations of a block.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "`annotations`", id = "block_annotations")]
 pub(super) struct BlockAnnotations {
     /// Intended audience of the content.

@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use settings_derive::Section as DeriveSection;
-
 use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
 use super::section::{ReadElsewhere, cursor, is_template, open, read_in_scope};
 use super::{
@@ -13,7 +11,7 @@ use super::{
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role};
 use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section as _, Setting, SourceSpan,
+    Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, suggest,
 };
 use crate::{model::ToolName, translate::Template, translate::extract::MediaType, translate::scope::Scope};
@@ -28,7 +26,7 @@ pub struct PromptFile {
 }
 
 /// The section of a prompt.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a prompt", id = "prompt", default)]
 pub(super) struct PromptSettings {
     /// Display name.
@@ -57,7 +55,7 @@ pub(super) struct PromptSettings {
 }
 
 /// An argument of a prompt.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "an argument of a prompt", id = "prompt_argument", bare)]
 struct ArgumentSettings {
     /// Display name.
@@ -73,7 +71,7 @@ struct ArgumentSettings {
 }
 
 /// A message of a prompt.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a message", id = "prompt_message", check_keys = Self::check_keys)]
 struct MessageSettings {
     /// Message of the user: a template, a block, or a list of blocks.
@@ -83,7 +81,7 @@ struct MessageSettings {
 }
 
 /// A block of a message.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a block of a message", id = "prompt_block", check_keys = Self::check_keys)]
 struct BlockSettings {
     /// Text: a template. An empty text is omitted.
@@ -102,7 +100,7 @@ struct BlockSettings {
 }
 
 /// An embedded resource.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "`resource`", id = "prompt_resource", text = "uri")]
 struct ResourceSettings {
     /// URI of the resource: a template.

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use settings_derive::Section as DeriveSection;
-
 use super::{
     content::BlockAnnotations, lint::no_effect::forwarded, schemas::UsedArguments, section::read_in_scope,
 };
 use crate::route::{InputSchema, RequestTemplate, ResourceDefinition, UriError, UriTemplate};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Node, OpenSection, Report, Setting, SourceSpan, ValueKind, text_of,
+    Checked, Code, Cursor, Entry, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan,
+    ValueKind, text_of,
 };
 use crate::{model::Annotations, translate::expressions, translate::extract::MediaType};
 
@@ -17,7 +16,7 @@ use crate::{model::Annotations, translate::expressions, translate::extract::Medi
 pub(super) const KIND: ValueKind = RouteResourceSettings::KIND;
 
 /// The section `resource` of a route.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "`resource` of a route", id = "read_as", text = "uri", check_keys = Self::check_size)]
 pub(super) struct RouteResourceSettings {
     /// URI of the resource, or a URI template with arguments as `{name}`.

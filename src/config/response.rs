@@ -1,13 +1,11 @@
 //! `response`: rules that translate upstream responses.
 
-use settings_derive::Section as DeriveSection;
-
 use super::rules::{ExpandedRule, RuleOrigin};
 use super::schemas::{InputResponseUse, UsedArguments};
 use super::section::{all_valid, cursor, in_scope};
 use super::{extract, lint::output_schema};
 use crate::settings::{
-    Checked, Code, Cursor, Invalid, Node, OpenSection, Report, Setting, SourceSpan, suggest,
+    Checked, Code, Cursor, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan, suggest,
 };
 use crate::translate::{
     Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
@@ -68,7 +66,7 @@ pub(super) fn with_defaults(mut own: Vec<CompiledRule>, defaults: Vec<CompiledRu
 }
 
 /// Keys of a rule.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a rule", id = "rule", check_keys = Self::check_keys)]
 pub(super) struct RuleSettings {
     /// Conditions; the rule matches if all are true. Without `when` it always matches.
@@ -101,7 +99,7 @@ pub(super) struct RuleSettings {
 }
 
 /// Text, code and structured content of an error.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "error", text = "text")]
 pub(super) struct ErrorSettings {
     /// Error text for the model: a template.

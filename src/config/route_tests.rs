@@ -2,19 +2,17 @@
 
 use std::{fs::File, io::Read, path::Path};
 
+use super::{rules::first_key, section::cursor};
+use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, OpenSection, Report, Scalar, Section,
+    Setting, SourceSpan, ValueKind, parsed_settings, text_of, text_settings, units,
+};
+use crate::{settings::source::describe_io_error, translate::extract::MCP_MEDIA_TYPE};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
-use settings_derive::Section as DeriveSection;
-
-use super::{rules::first_key, section::cursor};
-use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse};
-use crate::settings::{
-    Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, OpenSection, Report, Scalar, Setting,
-    SourceSpan, ValueKind, parsed_settings, text_of, text_settings, units,
-};
-use crate::{settings::source::describe_io_error, translate::extract::MCP_MEDIA_TYPE};
 
 /// Maximum size of a file with recorded responses, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 16 << 20;
@@ -37,7 +35,7 @@ pub struct Example {
 }
 
 /// Expected parts of a result; parts that are not listed are not compared.
-#[derive(Debug, Clone, Default, DeriveSection)]
+#[derive(Debug, Clone, Default, Section)]
 #[section(id = "expect")]
 pub struct Expectation {
     /// Structured content.
@@ -116,7 +114,7 @@ pub(super) enum UpstreamKind {
 }
 
 /// Keys of an example.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "an example", id = "example")]
 pub(super) struct ExampleSettings {
     /// Description of the example.
@@ -135,7 +133,7 @@ pub(super) struct ExampleSettings {
 }
 
 /// Upstream response in an example.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "`response`", id = "example_response", check_keys = Self::check_keys)]
 struct ExampleResponse {
     /// HTTP status. Default 200.

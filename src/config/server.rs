@@ -5,9 +5,7 @@ use std::{
     time::Duration,
 };
 
-use settings_derive::Section;
-
-use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Origin, Setting, ValueKind};
+use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Origin, Section, Setting, ValueKind};
 use crate::tls::{ClientTls, ClientTlsOptions, ServerTls};
 use crate::{
     auth::ResourceServer, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings, policy::CacheStore,

@@ -38,6 +38,7 @@ pub(crate) use report::{ProblemContext, Report};
 pub(crate) use secret::{Environment, Expanded};
 pub(crate) use section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section, Setting};
 pub(crate) use section::{read_each, read_section};
+pub(crate) use settings_derive::{Section, Word};
 pub(crate) use source::{Files, LineAndColumn, Origin, SourceSpan};
 pub(crate) use tree::{Budget, Cost, Entry, Key, Kind, Node, Style, TextNode};
 pub(crate) use value::{FromText, Named, OrOff, Scalar, Word};

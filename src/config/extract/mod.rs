@@ -4,11 +4,9 @@
 mod fields;
 mod parts;
 
-use settings_derive::Section as DeriveSection;
-
 use super::{renamed, section::ReadElsewhere};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Key, KeyTable, Kind, Node, OpenSection, Report, Section as _, Setting,
+    Checked, Code, Cursor, Entry, Key, KeyTable, Kind, Node, OpenSection, Report, Section, Setting,
     SourceSpan, ValueKind, suggest,
 };
 use crate::translate::extract::{
@@ -28,7 +26,7 @@ trait ExtractorOptions: Setting {
 /// Declares the section of each extractor: the options of its own type, and `fields`.
 macro_rules! options {
     ($($written:ident: $name:tt $(($($short:tt)*))? = $options:ident => $kind:ident $(needs $needs:expr)?;)*) => {$(
-        #[derive(DeriveSection)]
+        #[derive(Section)]
         #[section(id = $name $(, $($short)*)?)]
         pub(in crate::config) struct $written {
             #[key(part)]
@@ -80,7 +78,7 @@ impl ExtractorOptions for Text {
 }
 
 /// Section `extract`: one extractor, with the keys that apply to all extractors.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "extract", check_keys = Self::check_keys)]
 pub(in crate::config) struct ExtractSettings {
     /// Binary data: an image, audio or a document.

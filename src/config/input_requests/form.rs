@@ -2,13 +2,13 @@
 
 use crate::route::{FormError, InputForm};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Setting, ValueKind, read_one_of, text_of,
+    Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
+    text_of,
 };
 use serde_json::{Map, Value, json};
-use settings_derive::Section as DeriveSection;
 
 /// A field of a form.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a field of a form", id = "form_field", check_keys = Self::check_keys)]
 struct FieldSettings {
     /// Type.

@@ -1,11 +1,9 @@
 //! Parser for one input request.
 
-use settings_derive::Section as DeriveSection;
-
 use super::{form, read_with_optional_arguments};
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Setting, SourceSpan, text_of,
+    Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Section, Setting, SourceSpan, text_of,
 };
 use crate::translate::{self, Jq, OutputContext, SamplingRequestTemplate, Template};
 use crate::{
@@ -14,7 +12,7 @@ use crate::{
 };
 
 /// Section of an input request.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "an input request", id = "input_request", check_keys = Self::check_keys)]
 pub(super) struct InputRequestSettings {
     /// jq condition on `$args` and earlier responses, `$input_responses`. Default: always.

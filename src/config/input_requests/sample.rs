@@ -1,11 +1,10 @@
 //! `sample`: a sampling request to the client's model (MCP `sampling/createMessage`).
 
-use crate::settings::{Checked, Code, Cursor, OpenSection, Setting, ValueKind};
+use crate::settings::{Checked, Code, Cursor, OpenSection, Section, Setting, ValueKind};
 use crate::translate::{SamplingRequestTemplate, SamplingRole, Template};
-use settings_derive::Section as DeriveSection;
 
 /// Section `sample`.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "sample", text = "messages")]
 struct SampleSettings {
     /// Messages: a template for one of the user, or a list by role.
@@ -29,7 +28,7 @@ struct SampleSettings {
 }
 
 /// Message of one role.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a message", id = "message", check_keys = Self::check_keys)]
 struct MessageSettings {
     /// Message of the user: a template.

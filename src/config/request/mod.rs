@@ -13,12 +13,10 @@ use super::{
 };
 use crate::route::{HttpTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName};
 use crate::settings::{
-    Code, Kind, Named, Node, OpenSection, Report, Section as _, Setting, SourceSpan, ValueKind, suggest,
-    text_of,
+    Code, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan, ValueKind, suggest, text_of,
 };
 use crate::{inbound::rest::RESERVED, translate::expressions, upstream::UpstreamSettings};
 use http::Method;
-use settings_derive::Section as DeriveSection;
 
 pub(super) use self::values::as_name;
 
@@ -26,7 +24,7 @@ pub(super) use self::values::as_name;
 pub(super) const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, RequestSettings::KIND]);
 
 /// Section `request`.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "request")]
 pub(super) struct RequestSettings {
     /// Upstream of the request; optional with a single upstream.
@@ -59,7 +57,7 @@ pub(super) struct RequestSettings {
 }
 
 /// Section `body` of a request.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "body")]
 struct BodySettings {
     /// JSON, in which every text is a template; `"{{ args }}"` alone inserts the value itself.

@@ -8,8 +8,6 @@ mod shared;
 
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
-use settings_derive::Section as DeriveSection;
-
 use self::shared::ResponseSettings;
 use super::lint::{no_effect, templates};
 use super::response::{self, ErrorSettings, valid_part};
@@ -26,7 +24,7 @@ use crate::route::{
     AsyncOperationRule, InputRequests, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
     TracePropagation, Visibility,
 };
-use crate::settings::{Code, Entry, Named, OpenSection, Report, Section as _, Setting, SourceSpan};
+use crate::settings::{Code, Entry, Named, OpenSection, Report, Section, Setting, SourceSpan};
 use crate::translate::{
     OnNoMatch, OutputSchema, Redaction, RuleAction, SAMPLE, SuccessRule, Translator, WrapNonObjects,
 };
@@ -73,7 +71,7 @@ pub(super) struct RouteContext<'a> {
 }
 
 /// The section of a route.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a route", id = "route", default)]
 pub(super) struct RouteSettings {
     /// Display name.

@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use http::HeaderName;
-use serde_json::{Map, Value};
-use settings_derive::Section as DeriveSection;
-
 use crate::policy::{PolicyOverride, PolicySettings};
 use crate::route::{Envelope, ErrorStatus, Scopes};
-use crate::settings::{Checked, Cursor, OpenSection, Section as _, Setting, ValueKind};
+use crate::settings::{Checked, Cursor, OpenSection, Section, Setting, ValueKind};
 use crate::translate::{SecretPattern, TranslationLimits};
 use crate::{
     config::compile::RESPONSE, config::lint::no_effect::warn_of_forwarded_authorization,
     config::section::ReadElsewhere, model::ErrorFormat, upstream::http::HttpSettings,
 };
+use http::HeaderName;
+use serde_json::{Map, Value};
 
 /// Timeout and limits of calls, in `defaults`, at an upstream or at a route.
-#[derive(Debug, Clone, Copy, DeriveSection)]
+#[derive(Debug, Clone, Copy, Section)]
 #[section(default)]
 pub(in crate::config) struct LimitSettings {
     /// Timeout of a call, with queueing and retries.
@@ -45,7 +43,7 @@ impl LimitSettings {
 }
 
 /// Forms of errors and REST responses, and headers that are forwarded, in `defaults` or at a route.
-#[derive(Debug, Clone, DeriveSection)]
+#[derive(Debug, Clone, Section)]
 #[section(default)]
 pub(in crate::config) struct ResponseSettings {
     /// Body of REST responses: the tool result (`mcp`), or the structured content alone (`plain`).
@@ -89,7 +87,7 @@ impl<T: Setting> Setting for Added<T> {
 }
 
 /// Section `defaults`.
-#[derive(Debug, Clone, DeriveSection)]
+#[derive(Debug, Clone, Section)]
 #[section(id = "defaults", default, check_keys = Self::check_keys)]
 pub(in crate::config) struct DefaultSettings {
     #[key(part)]
@@ -125,7 +123,7 @@ impl DefaultSettings {
 pub(in crate::config) struct AnnotationSettings(pub(super) Map<String, Value>);
 
 /// Section `annotations` of a tool.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(id = "annotations")]
 struct AnnotationSection {
     /// Display name.

@@ -19,11 +19,10 @@ use self::parameters::{NODE_LIMIT, Parameter, Substitution, TEXT_LIMIT_BYTES, pa
 use super::compile::RESPONSE;
 use super::section::{ReadElsewhere, cursor};
 use crate::settings::{
-    Budget, Checked, Code, Entry, Key, Named, Node, OpenSection, ProblemContext, Report, Section as _,
-    Setting, SourceSpan, suggest,
+    Budget, Checked, Code, Entry, Key, Named, Node, OpenSection, ProblemContext, Report, Section, Setting,
+    SourceSpan, suggest,
 };
 use crate::translate::expressions;
-use settings_derive::Section as DeriveSection;
 
 /// The presets, as a file with named rules.
 pub(super) const PRESETS: &str = include_str!("presets.yaml");
@@ -45,7 +44,7 @@ struct RuleSet<'n> {
 }
 
 /// Use of named rules.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "a use of named rules", id = "use")]
 pub(super) struct UseSettings {
     /// Name of rules under `rules`, or of a preset, which replace this item.
@@ -57,7 +56,7 @@ pub(super) struct UseSettings {
 }
 
 /// Map form of named rules.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "named rules", id = "rules", check_keys = Self::check_keys)]
 pub(super) struct RuleSetSettings {
     /// Purpose of the rules.

@@ -7,17 +7,15 @@ mod variables;
 
 use std::time::Duration;
 
-use http::HeaderMap;
-use settings_derive::Section;
-
 use self::variables::OtelVariables;
 use crate::settings::{
-    Checked, Code, Cursor, FromText, Invalid, Named, OpenSection, Problem, Scalar, Setting, ValueKind,
-    text_settings,
+    Checked, Code, Cursor, FromText, Invalid, Named, OpenSection, Problem, Scalar, Section, Setting,
+    ValueKind, text_settings,
 };
 use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
 use crate::tls::{ClientTls, ClientTlsOptions, Pem};
 use crate::upstream::http::{Address, HttpSettings};
+use http::HeaderMap;
 
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;

@@ -11,9 +11,6 @@ pub(super) mod tools;
 
 use std::{sync::Arc, time::Duration};
 
-use ::http::{HeaderMap, HeaderName};
-use settings_derive::Section as DeriveSection;
-
 use self::addresses::Addresses;
 use self::program::{CgiPath, CommandLine, Directory, EnvSettings, McpServer};
 use self::tools::{Offered, PromptRules, ResourceRules};
@@ -21,7 +18,7 @@ use super::routes::{DefaultSettings, LimitSettings};
 use crate::policy::{PolicyOverride, PolicySettings};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Kind, Node, OpenSection, OrOff, ReadContext, Report, Scalar,
-    Setting, SourceSpan, ValueKind, text_of,
+    Section, Setting, SourceSpan, ValueKind, text_of,
 };
 use crate::translate::{Pattern, SecretPattern};
 use crate::upstream::http::{
@@ -32,6 +29,7 @@ use crate::{
     crypto::fingerprint, route::UpstreamName, tls::ClientTls, upstream::UpstreamSettings,
     upstream::program::ProgramSettings,
 };
+use ::http::{HeaderMap, HeaderName};
 
 pub use tools::{NameRules, ToolRules};
 
@@ -66,7 +64,7 @@ impl UpstreamFile {
 }
 
 /// Section of an upstream.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "an upstream", id = "upstream", text = "url", default, check_keys = Self::check_keys)]
 pub(super) struct UpstreamSection {
     /// Address: `http://host:port/base`, `https://host:port/base` or `unix:/path/to/socket:/base`; or a list,

@@ -7,12 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use settings_derive::Section as DeriveSection;
-
 use super::{addresses::Addresses, scalar};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Environment, Expanded, FromText, Invalid, Kind, Node, ReadContext, Setting,
-    SourceSpan, ValueKind, read_each, secret, source, suggest, text_of, text_settings,
+    Checked, Code, Cursor, Entry, Environment, Expanded, FromText, Invalid, Kind, Node, ReadContext, Section,
+    Setting, SourceSpan, ValueKind, read_each, secret, source, suggest, text_of, text_settings,
 };
 use crate::upstream::program::Program;
 
@@ -33,7 +31,7 @@ pub(super) struct CgiPath(CommandLine);
 pub(super) struct Directory(PathBuf);
 
 /// Environment variables of a program.
-#[derive(Default, DeriveSection)]
+#[derive(Default, Section)]
 #[section(id = "env")]
 pub(super) struct EnvSettings {
     /// Names of variables of this process that the program inherits.
@@ -268,7 +266,7 @@ pub(super) enum McpServer {
 }
 
 /// MCP server that is started as a child process.
-#[derive(DeriveSection)]
+#[derive(Section)]
 #[section(name = "`mcp`", id = "mcp_child")]
 pub(super) struct McpChild {
     /// Program with its arguments, started without a shell.

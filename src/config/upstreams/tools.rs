@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use settings_derive::Section as DeriveSection;
-
 use crate::settings::{
-    Checked, Code, Cursor, Kind, Named, Node, OpenSection, Setting, ValueKind, read_one_of,
+    Checked, Code, Cursor, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
 };
 use crate::{
     config::compile::RESPONSE, config::response::ErrorSettings, config::routes::AnnotationSettings,
@@ -14,7 +12,7 @@ use crate::{
 };
 
 /// Selection and renaming for one list of an MCP server, by the server's names or URIs.
-#[derive(Debug, Clone, PartialEq, Eq, Default, DeriveSection)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Section)]
 pub struct NameRules {
     /// Prefix of each name; URIs are unchanged.
     #[key(default = String::new(), shown = "none")]
@@ -28,7 +26,7 @@ pub struct NameRules {
 }
 
 /// Selection, renaming and settings of an MCP server's tools.
-#[derive(Debug, Clone, PartialEq, Eq, DeriveSection)]
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "tools", default, check_keys = Self::check_keys)]
 pub struct ToolRules {
     #[key(part)]
@@ -54,7 +52,7 @@ pub struct ToolRules {
 
 /// Keys of the route of one tool. They are parsed as part of that route: now for a sample route, and again
 /// when the server lists the tool.
-#[derive(Debug, Clone, PartialEq, Eq, DeriveSection)]
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(name = "a tool", id = "override")]
 struct ToolOverride {
     /// Display name.
@@ -90,7 +88,7 @@ struct ToolOverride {
 }
 
 /// The section `prompts` of an MCP server.
-#[derive(Default, DeriveSection)]
+#[derive(Default, Section)]
 #[section(name = "`prompts`", id = "offered_prompts", check_keys = Self::check_keys)]
 pub(super) struct PromptRules {
     #[key(part)]
@@ -101,7 +99,7 @@ pub(super) struct PromptRules {
 }
 
 /// The section `resources` of an MCP server.
-#[derive(Default, DeriveSection)]
+#[derive(Default, Section)]
 #[section(name = "`resources`", id = "offered_resources")]
 pub(super) struct ResourceRules {
     #[key(part)]
