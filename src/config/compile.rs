@@ -47,42 +47,31 @@ pub(super) struct FileSettings {
     #[key(kind = ValueKind::Count(VERSION, VERSION), shown = "that of the program")]
     version: ReadElsewhere,
     /// Listener for clients, and limits of the process.
-    #[key(kind = ServerSettings::KIND)]
-    server: ReadElsewhere,
+    server: ReadElsewhere<ServerSettings>,
     /// Admin API: probes, metrics and the active configuration.
-    #[key(kind = AdminSettings::KIND)]
-    admin: ReadElsewhere,
+    admin: ReadElsewhere<AdminSettings>,
     /// Level and format of the log.
-    #[key(kind = LogSettings::KIND)]
-    log: ReadElsewhere,
+    log: ReadElsewhere<LogSettings>,
     /// Redis or Valkey in which replicas share limits, cached responses and subscriptions: its address, or a
     /// map.
-    #[key(kind = StoreSettings::KIND)]
-    shared_state: ReadElsewhere,
+    shared_state: ReadElsewhere<StoreSettings>,
     /// Export of traces and metrics (OpenTelemetry).
-    #[key(kind = TelemetrySettings::KIND)]
-    telemetry: ReadElsewhere,
+    telemetry: ReadElsewhere<TelemetrySettings>,
     /// Clients that may call, by name. By default, without `auth` of `server`, every client may.
-    #[key(kind = <Named<ClientSettings>>::KIND)]
-    clients: ReadElsewhere,
+    clients: ReadElsewhere<Named<ClientSettings>>,
     /// Defaults of all routes and upstreams.
-    #[key(kind = DefaultSettings::KIND)]
-    defaults: ReadElsewhere,
+    defaults: ReadElsewhere<DefaultSettings>,
     /// Named rules, which routes can use: as `response` of a route, or a map.
     #[key(kind = ValueKind::Map(&RULES_FORM))]
     rules: Named<ReadElsewhere>,
     /// Upstream servers, by name: a URL, or a map.
-    #[key(kind = ValueKind::Map(&UpstreamSection::KIND))]
-    upstreams: Named<ReadElsewhere>,
+    upstreams: Named<ReadElsewhere<UpstreamSection>>,
     /// Upstream that requests outside all routes are proxied to, unmodified.
-    #[key(kind = PassthroughSection::KIND)]
-    passthrough: ReadElsewhere,
+    passthrough: ReadElsewhere<PassthroughSection>,
     /// Routes, by name: each binds an MCP tool to an upstream request and its rules.
-    #[key(kind = ValueKind::Map(&RouteSettings::KIND))]
-    routes: Named<ReadElsewhere>,
+    routes: Named<ReadElsewhere<RouteSettings>>,
     /// MCP prompts, by name.
-    #[key(kind = ValueKind::Map(&PromptSettings::KIND))]
-    prompts: Named<ReadElsewhere>,
+    prompts: Named<ReadElsewhere<PromptSettings>>,
 }
 
 /// Compiles the trees of the files. Returns `None` after reporting the problems.

@@ -24,7 +24,6 @@ pub(super) struct CompletionSettings {
     #[key(example = "`route: NAME`, or a list of values")]
     route: String,
     /// Arguments for that route: a template each, or a value.
-    #[key(kind = ValueKind::Map(&ValueKind::Anything))]
     args: Named<ReadElsewhere>,
     /// jq filter from its result to the list of values. Default: the result is the list, or the lines of its
     /// text.

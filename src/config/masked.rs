@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::settings::credential_forms::{credentials_in, replaced};
 use crate::settings::secret::is_only_references;
-use crate::settings::{Entry, Kind, Node};
+use crate::settings::{Entry, Kind, Node, fixed_regex};
 
 /// Placeholder for a literal secret.
 pub(super) const HIDDEN: &str = "(hidden)";
@@ -68,8 +68,7 @@ fn without_secrets(text: &str) -> String {
     replaced(&shown, &credentials_in(&shown), HIDDEN)
 }
 
-static VARIABLE_WITH_DEFAULT: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\$\{([^}]*?):-[^}]+\}").expect("the pattern is fixed and right"));
+static VARIABLE_WITH_DEFAULT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\$\{([^}]*?):-[^}]+\}"));
 
 #[cfg(test)]
 mod tests {

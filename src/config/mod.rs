@@ -12,7 +12,7 @@
 //! - `server`, `admin`, `telemetry`, `certificates`, `clients`: process settings and access control.
 //! - `upstreams`: servers and programs, with their policies.
 //! - `routes`, with its parts in `request`, `input_requests`, `schemas`, `async_operation`, `resource`,
-//!   `completions`, `notifications`.
+//!   `completions`.
 //! - `response`, with `rules`, `extract`, `content`, `limit`: translation of upstream responses.
 //! - `prompts`, with `route_calls`; `route_tests`.
 //! - `lint`: checks that involve several sections.
@@ -44,7 +44,6 @@ mod input_requests;
 mod lint;
 mod masked;
 mod migrate;
-mod notifications;
 mod prompts;
 mod renamed;
 mod request;

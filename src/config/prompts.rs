@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
 use super::section::{ReadElsewhere, cursor, is_template, open, read_in_scope};
 use super::{
-    completions, content, input_requests, lint, request::NAMES, route_tests::Position, schemas,
-    schemas::UsedArguments,
+    completions, content, input_requests, input_requests::InputRequestRounds, lint, request::NAMES,
+    route_tests::Position, schemas, schemas::UsedArguments,
 };
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role};
 use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
@@ -34,15 +34,12 @@ pub(super) struct PromptSettings {
     /// Description of the prompt for users.
     description: Option<String>,
     /// Arguments that the user fills in, by name.
-    #[key(kind = ValueKind::Map(&ArgumentSettings::KIND))]
-    arguments: Named<ReadElsewhere>,
+    arguments: Named<ReadElsewhere<ArgumentSettings>>,
     /// Confirmation that the user must accept before the messages are created: a template.
-    #[key(kind = ValueKind::Text)]
-    confirm: ReadElsewhere,
+    confirm: ReadElsewhere<String>,
     /// Input requests to the user or the client's model before the messages are created: a map, or a list of
     /// rounds.
-    #[key(kind = input_requests::KIND)]
-    input_requests: ReadElsewhere,
+    input_requests: ReadElsewhere<InputRequestRounds>,
     /// Timeout of an input request.
     #[key(range = 1_000..=3_600_000, inherits = InputRequests::DEFAULT_INPUT_TIMEOUT)]
     input_timeout: Option<Duration>,
@@ -50,8 +47,7 @@ pub(super) struct PromptSettings {
     /// those of `defaults`.
     scopes: Option<Scopes>,
     /// Messages, in order.
-    #[key(kind = Messages::KIND)]
-    messages: ReadElsewhere,
+    messages: ReadElsewhere<Messages>,
 }
 
 /// An argument of a prompt.
@@ -89,7 +85,6 @@ struct BlockSettings {
     /// Route whose result is inserted, with all its blocks.
     route: Option<String>,
     /// Arguments for that route: a template each, or a value.
-    #[key(kind = ValueKind::Map(&ValueKind::Anything))]
     args: Named<ReadElsewhere>,
     /// Embedded resource: the URI of a resource of a route, or a map.
     resource: Option<ResourceSettings>,

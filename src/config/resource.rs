@@ -12,9 +12,6 @@ use crate::settings::{
 };
 use crate::{model::Annotations, translate::expressions, translate::extract::MediaType};
 
-/// Kinds of values that `resource` accepts.
-pub(super) const KIND: ValueKind = RouteResourceSettings::KIND;
-
 /// The section `resource` of a route.
 #[derive(Section)]
 #[section(name = "`resource` of a route", id = "read_as", text = "uri", check_keys = Self::check_size)]

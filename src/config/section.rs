@@ -1,5 +1,9 @@
 //! Helpers for parsing sections: contexts, scopes, and errors about unknown keys.
 
+use std::marker::PhantomData;
+
+use serde_json::Value;
+
 use super::routes::{DefaultSettings, RouteSettings};
 use super::{
     AdminSettings, compile::FileSettings, extract, extract::ExtractSettings, renamed, renamed::RENAMES,
@@ -153,12 +157,11 @@ pub(super) fn all_valid<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec
     items.into_iter().collect()
 }
 
-/// Key whose value is parsed elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct ReadElsewhere;
+/// Declares a key that accepts what `T` accepts, and whose value another function parses.
+pub(super) type ReadElsewhere<T = Value> = PhantomData<T>;
 
-impl Setting for ReadElsewhere {
-    const KIND: ValueKind = ValueKind::Anything;
+impl<T: Setting> Setting for PhantomData<T> {
+    const KIND: ValueKind = T::KIND;
     const ABSENT: Option<fn() -> Self> = Some(|| Self);
 
     fn read(_value: &Cursor<'_>) -> Checked<Self> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::{file, yaml};
+use super::{file, migrate::with_edits, yaml};
 use crate::settings::{Entry, Files, Kind, Node, Report};
 
 /// New expectation of one example.
@@ -67,13 +67,7 @@ fn with_expect(root: &Value, update: &ExpectationUpdate) -> Option<Value> {
 fn scalars_replaced(text: &str, node: &Node, value: &Value) -> Option<String> {
     let mut changes = Vec::new();
     collect_scalars(text, node, value, &mut changes)?;
-    let mut written = text.to_owned();
-    // From the last to the first, so that earlier offsets remain valid.
-    changes.sort_by_key(|(start, ..)| std::cmp::Reverse(*start));
-    for (start, end, scalar) in changes {
-        written.replace_range(start..end, &scalar);
-    }
-    Some(written)
+    Some(with_edits(text, changes))
 }
 
 /// Collects the byte range and new text of each scalar that differs.
@@ -81,7 +75,7 @@ fn collect_scalars(
     text: &str,
     node: &Node,
     value: &Value,
-    changes: &mut Vec<(usize, usize, String)>,
+    changes: &mut Vec<(Range<usize>, String)>,
 ) -> Option<()> {
     match (&node.kind, value) {
         (Kind::Map(entries), Value::Object(members)) if entries.len() == members.len() => {
@@ -98,7 +92,7 @@ fn collect_scalars(
             let (start, end) = (node.span.start, end_of(text, node));
             let is_block = text.get(start..end)?.contains('\n') || start == end;
             let is_long = value.as_str().is_some_and(|value| value.contains('\n'));
-            (!is_block && !is_long).then(|| changes.push((start, end, yaml::flow(value))))
+            (!is_block && !is_long).then(|| changes.push((start..end, yaml::flow(value))))
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) use section::{read_each, read_section};
 pub(crate) use settings_derive::{Section, Word};
 pub(crate) use source::{Files, LineAndColumn, Origin, SourceSpan};
 pub(crate) use tree::{Budget, Cost, Entry, Key, Kind, Node, Style, TextNode};
-pub(crate) use value::{FromText, Named, OrOff, Scalar, Word};
+pub(crate) use value::{FromText, Named, OneOrMore, OrOff, Scalar, Word};
 pub(crate) use value::{parsed_settings, read_one_of, text_of, text_settings};
 
 /// Compiles a pattern that is part of the program.

@@ -32,8 +32,7 @@ macro_rules! options {
             #[key(part)]
             options: $options,
             /// Fields of the result, each with a name and a type.
-            #[key(kind = Fields::KIND)]
-            fields: ReadElsewhere,
+            fields: ReadElsewhere<Fields>,
         }
 
         impl ExtractorOptions for $written {
@@ -129,11 +128,9 @@ pub(in crate::config) struct ExtractSettings {
     /// Extractor whose text is parsed in place of the response, such as `html` for the text of a page.
     source: Option<Box<Extractor>>,
     /// Typed fields of the value.
-    #[key(kind = Fields::KIND)]
-    fields: ReadElsewhere,
+    fields: ReadElsewhere<Fields>,
     /// Type of a single value.
-    #[key(kind = FieldSetting::KIND)]
-    r#type: ReadElsewhere,
+    r#type: ReadElsewhere<FieldSetting>,
     /// In a map of several extractors: whether the response is still a success if this one finds nothing.
     #[key(default = false)]
     optional: bool,

@@ -14,7 +14,7 @@ use crate::{
 /// Section of an input request.
 #[derive(Section)]
 #[section(name = "an input request", id = "input_request", check_keys = Self::check_keys)]
-pub(super) struct InputRequestSettings {
+pub(in crate::config) struct InputRequestSettings {
     /// jq condition on `$args` and earlier responses, `$input_responses`. Default: always.
     #[key(with = read_when)]
     when: Option<Jq>,

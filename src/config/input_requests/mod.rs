@@ -11,18 +11,17 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use self::input_request::InputRequestSettings;
 use super::schemas::{InputResponseUse, UsedArguments};
 use super::{request::NAMES, section::read_in_scope};
 use crate::route::{
     InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputRound, InputSchema,
 };
-use crate::settings::{Code, Entry, Node, Report, Setting, SourceSpan, ValueKind, suggest};
+use crate::settings::{Code, Entry, Named, Node, OneOrMore, Report, Setting, SourceSpan, suggest};
 use crate::translate::Template;
 
-use input_request::InputRequestSettings;
-
-/// Kinds of values that `input_requests` accepts: one round, or a list of rounds.
-pub(super) const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Map(&InputRequestSettings::KIND));
+/// Form of `input_requests`: one round, or a list of rounds.
+pub(super) type InputRequestRounds = OneOrMore<Named<InputRequestSettings>>;
 
 /// Parsed input requests. Forms for arguments are compiled once the input schema is known.
 #[derive(Default)]

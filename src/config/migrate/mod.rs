@@ -20,8 +20,10 @@ use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
 use super::folder;
 use super::renamed::{RENAMES, Renames, sections};
 use crate::settings::{
-    Code, Files, LineAndColumn, Node, Problem, Problems, Report, Section as _, Setting, ValueKind, tree,
+    Code, Files, LineAndColumn, Node, Problem, Problems, Report, Section, Setting, ValueKind, tree,
 };
+
+pub(super) use self::moves::with_edits;
 
 /// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -296,7 +298,7 @@ impl Migration<'_> {
             let now = action.new_name();
             changes.extend(now.map(|now| Change { line, column, section, was: was.clone(), now }));
         }
-        let mut rewritten = moves::with_edits(text, edits.into_values().collect());
+        let mut rewritten = with_edits(text, edits.into_values().collect());
         // One at a time: each move changes the offsets of the rest.
         for _ in 0..moves {
             let old_names = self.walk(&rewritten, forms, true).ok()?.0;

@@ -127,7 +127,7 @@ pub(super) fn indented(lines: &str, from: usize, to: usize) -> String {
 }
 
 /// Replaces ranges of a text.
-pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
+pub(in crate::config) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
     edits.sort_by_key(|(range, _)| range.start);
     let mut text = text.to_owned();
     for (range, words) in edits.into_iter().rev() {

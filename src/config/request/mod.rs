@@ -6,6 +6,8 @@
 mod command;
 mod values;
 
+use http::Method;
+
 use self::values::warn_of_colon_names;
 use super::section::{ReadElsewhere, cursor, open};
 use super::{
@@ -13,10 +15,10 @@ use super::{
 };
 use crate::route::{HttpTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName};
 use crate::settings::{
-    Code, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan, ValueKind, suggest, text_of,
+    Code, Kind, Named, Node, OneOrMore, OpenSection, Report, Scalar, Section, Setting, SourceSpan, ValueKind,
+    suggest, text_of,
 };
 use crate::{inbound::rest::RESERVED, translate::expressions, upstream::UpstreamSettings};
-use http::Method;
 
 pub(super) use self::values::as_name;
 
@@ -35,14 +37,11 @@ pub(super) struct RequestSettings {
     /// Path, with arguments as `{name}`; may end in `?name={argument}`.
     path: Option<String>,
     /// Query parameters: a template each, or a list of them.
-    #[key(kind = ValueKind::Map(&ValueKind::OneOrMore(&ValueKind::Scalar)))]
-    query: Named<ReadElsewhere>,
+    query: Named<ReadElsewhere<OneOrMore<Scalar>>>,
     /// Headers: a template each.
-    #[key(kind = ValueKind::Map(&ValueKind::Scalar))]
-    headers: Named<ReadElsewhere>,
+    headers: Named<ReadElsewhere<Scalar>>,
     /// Body, in one of four forms.
-    #[key(kind = BodySettings::KIND)]
-    body: ReadElsewhere,
+    body: ReadElsewhere<BodySettings>,
     /// MCP servers: name of the tool, as the server lists it.
     tool: Option<String>,
     /// Commands: further arguments, a template each. MCP tools: arguments, in which every text is a template;
@@ -63,14 +62,11 @@ struct BodySettings {
     /// JSON, in which every text is a template; `"{{ args }}"` alone inserts the value itself.
     json: ReadElsewhere,
     /// Form fields: a template each.
-    #[key(kind = ValueKind::Map(&ValueKind::Scalar))]
-    form: Named<ReadElsewhere>,
+    form: Named<ReadElsewhere<Scalar>>,
     /// XML: a template in which inserted values are escaped; the default `Content-Type` is `application/xml`.
-    #[key(kind = ValueKind::Text)]
-    xml: ReadElsewhere,
+    xml: ReadElsewhere<String>,
     /// Text: a template in which inserted values are not escaped.
-    #[key(kind = ValueKind::Text)]
-    text: ReadElsewhere,
+    text: ReadElsewhere<String>,
 }
 
 /// Names that templates may use before there is a response.

@@ -11,7 +11,7 @@ use crate::config::upstreams::{header_name, scalar};
 use crate::route::{
     JsonTemplate, PathTemplate, PathTemplateError, QueryTemplate, RequestBodyTemplate, ValueTemplate,
 };
-use crate::settings::{Code, Entry, Kind, Node, Report, Section as _, Setting, SourceSpan};
+use crate::settings::{Code, Entry, Kind, Node, Report, Section as _, Setting, SourceSpan, fixed_regex};
 use crate::translate::{OutputContext, Template, expressions};
 
 impl RequestParser<'_, '_> {
@@ -203,10 +203,8 @@ pub(super) fn warn_of_colon_names(report: &Report<'_>, span: SourceSpan, path: &
 }
 
 /// Matches `${NAME}`, `${NAME:-default}` and `${file:/path}`. In `${{ args.price }}`, `$` is literal.
-static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
-    let variable = r"\$\{(?:[A-Z_][A-Za-z0-9_]*(?:\}|:-)|file:)";
-    Regex::new(variable).expect("the pattern is fixed and right")
-});
+static VARIABLE: LazyLock<Regex> =
+    LazyLock::new(|| fixed_regex(r"\$\{(?:[A-Z_][A-Za-z0-9_]*(?:\}|:-)|file:)"));
 
 /// `city` if the text contains `{{ args.city }}`.
 fn template_argument(text: &str) -> Option<&str> {

@@ -14,14 +14,14 @@ use super::response::{self, ErrorSettings, valid_part};
 use super::route_tests::{self, Example, Position, UpstreamKind};
 use super::section::{ReadElsewhere, cursor};
 use super::{
-    async_operation, compile::RESPONSE, completions, input_requests, notifications, request,
-    request::Upstreams, resource, route_calls::UncheckedRouteCall, rules::RuleSets, schemas,
-    schemas::UsedArguments,
+    async_operation, compile::RESPONSE, completions, input_requests, input_requests::InputRequestRounds,
+    request, request::Upstreams, resource, resource::RouteResourceSettings, route_calls::UncheckedRouteCall,
+    rules::RuleSets, schemas, schemas::UsedArguments,
 };
 use crate::model::{ToolDefinition, ToolName};
 use crate::policy::RoutePolicySettings;
 use crate::route::{
-    AsyncOperationRule, InputRequests, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
+    AsyncOperationRule, InputRequests, LogLine, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
     TracePropagation, Visibility,
 };
 use crate::settings::{Code, Entry, Named, OpenSection, Report, Section, Setting, SourceSpan};
@@ -81,24 +81,20 @@ pub(super) struct RouteSettings {
     /// Hints for clients about what the tool does (`ToolAnnotations` in MCP).
     annotations: Option<AnnotationSettings>,
     /// Makes the route an MCP resource: a URI, or a URI template with arguments as `{name}`.
-    #[key(kind = resource::KIND)]
-    resource: ReadElsewhere,
+    resource: ReadElsewhere<RouteResourceSettings>,
     /// Whether the route is a tool.
     #[key(shown = "`true`, or `false` for a resource")]
     tool: Option<bool>,
     /// REST endpoint, in addition to `POST /tools/NAME`: `METHOD /path/{argument}`.
-    #[key(kind = ValueKind::Text)]
-    rest: ReadElsewhere,
+    rest: ReadElsewhere<String>,
     /// Request to the upstream: `METHOD UPSTREAM/path/{argument}`, `CALL UPSTREAM/TOOL`, or a map.
     #[key(kind = request::KIND)]
     request: ReadElsewhere,
     /// Confirmation that the user must accept before the request is sent: a template.
-    #[key(kind = ValueKind::Text)]
-    confirm: ReadElsewhere,
+    confirm: ReadElsewhere<String>,
     /// Input requests to the user or the client's model before the upstream request: a map, or a list of
     /// rounds.
-    #[key(kind = input_requests::KIND)]
-    input_requests: ReadElsewhere,
+    input_requests: ReadElsewhere<InputRequestRounds>,
     /// Timeout of an input request.
     #[key(range = 1_000..=3_600_000, inherits = InputRequests::DEFAULT_INPUT_TIMEOUT)]
     input_timeout: Option<Duration>,
@@ -120,15 +116,13 @@ pub(super) struct RouteSettings {
     response: ReadElsewhere,
     /// Form of an error about arguments that violate `input`, as in `error` of a rule: `value.message`
     /// describes the violation.
-    #[key(kind = ErrorSettings::KIND)]
-    argument_error: ReadElsewhere,
+    argument_error: ReadElsewhere<ErrorSettings>,
     /// Polling of asynchronous operations: `follow_location` polls the `Location` of a 202; a map configures
     /// it. Default: the first response is the result.
     #[key(kind = async_operation::KIND)]
     async_operation: ReadElsewhere,
     /// Log notifications to clients during a call.
-    #[key(kind = notifications::KIND)]
-    notifications: ReadElsewhere,
+    notifications: ReadElsewhere<Vec<LogLine>>,
     /// Whether `traceparent` and `tracestate` are forwarded to the upstream.
     #[key(shown = "`true`")]
     propagate_trace_context: Option<bool>,
@@ -221,7 +215,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         let unused = in_request.arguments.iter().filter(|argument| is_unused(&argument.name));
         no_effect::warn_of_unused_arguments(report, unused);
     }
-    let log = notifications::read(&section, &mut in_operation);
+    let log = responses::notifications(&section, &mut in_operation);
     let mut used = UsedArguments {
         all: in_request.all || in_rules.all || in_input_requests.all || in_operation.all,
         ..UsedArguments::default()

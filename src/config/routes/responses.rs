@@ -3,10 +3,13 @@
 use super::{RouteContext, RouteSettings};
 use crate::config::lint::{min_items, output_schema};
 use crate::config::{response, schemas};
-use crate::route::{InputSchema, SamplingNeed};
+use crate::route::{InputSchema, LogLine, SamplingNeed};
 use crate::settings::{Code, Entry, Kind, Node, OpenSection, Report};
 use crate::translate::{Limit, OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects};
-use crate::{config::response::CompiledRule, config::schemas::UsedArguments, model::own_types};
+use crate::{
+    config::response::CompiledRule, config::schemas::UsedArguments, config::section::read_in_scope,
+    model::own_types,
+};
 
 /// Parses `response`, and appends the rules of `defaults.response`. Returns the rules and the number of the
 /// route's own, or `None` after reporting the problems.
@@ -105,4 +108,16 @@ pub(super) fn write_as_input_requires(limit: &mut Limit, input: &InputSchema) {
         admits("string") && !admits("integer") && !admits("number")
     };
     *text_arguments = more.arguments().filter(is_text).cloned().collect();
+}
+
+/// Parses `notifications`: log notifications that are sent to clients during a call. Returns `None` after
+/// reporting the problems.
+pub(super) fn notifications(route: &OpenSection<'_>, used: &mut UsedArguments) -> Option<Vec<LogLine>> {
+    let Some(entry) = route.entry("notifications") else { return Some(Vec::new()) };
+    if entry.value.as_list().is_none() {
+        let help = "write `notifications: [{ level: info, text: \"weather of {{ args.city }} requested\" }]`";
+        let message = "`notifications` must be a list of notifications";
+        return route.report().reject_type(&entry.value, message, help);
+    }
+    read_in_scope(route.report(), entry, &LogLine::NAMES, used)
 }

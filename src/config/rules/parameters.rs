@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::settings::{Budget, Code, Cost, Entry, Key, Kind, Node, Report, SourceSpan, TextNode};
+use crate::settings::{
+    Budget, Code, Cost, Entry, Key, Kind, Node, Report, SourceSpan, TextNode, fixed_regex,
+};
 
 /// Maximum number of nodes that all `use` insert together.
 pub(super) const NODE_LIMIT: usize = 2_000_000;
@@ -137,10 +139,7 @@ impl Substitution<'_> {
 }
 
 /// Matches a parameter in a text; an additional `$` before it is the escape.
-static PARAMETER_USE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?<escape>\$)?\$\((?<name>[A-Za-z_][A-Za-z0-9_]*)\)")
-        .expect("the pattern is fixed and right")
-});
+static PARAMETER_USE: LazyLock<Regex> =
+    LazyLock::new(|| fixed_regex(r"(?<escape>\$)?\$\((?<name>[A-Za-z_][A-Za-z0-9_]*)\)"));
 
-static PARAMETER_NAME: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^[A-Za-z_][A-Za-z0-9_]*$").expect("the pattern is fixed and right"));
+static PARAMETER_NAME: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^[A-Za-z_][A-Za-z0-9_]*$"));

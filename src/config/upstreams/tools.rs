@@ -41,8 +41,7 @@ pub struct ToolRules {
     #[key(kind = RESPONSE)]
     response: ReadElsewhere,
     /// Form of an error about arguments that violate a tool's schema: `value.message` is the sentence.
-    #[key(kind = ErrorSettings::KIND)]
-    argument_error: ReadElsewhere,
+    argument_error: ReadElsewhere<ErrorSettings>,
     /// Settings for single tools, by the server's names; they replace those of the server.
     overrides: Named<ToolOverride>,
     /// Interval between requests of the list, in addition to those after a change notification of the server.
@@ -56,14 +55,11 @@ pub struct ToolRules {
 #[section(name = "a tool", id = "override")]
 struct ToolOverride {
     /// Display name.
-    #[key(kind = ValueKind::Text)]
-    title: ReadElsewhere,
+    title: ReadElsewhere<String>,
     /// Description of the tool for models.
-    #[key(kind = ValueKind::Text)]
-    description: ReadElsewhere,
+    description: ReadElsewhere<String>,
     /// Hints for clients about what the tool does (`ToolAnnotations` in MCP).
-    #[key(kind = AnnotationSettings::KIND)]
-    annotations: ReadElsewhere,
+    annotations: ReadElsewhere<AnnotationSettings>,
     /// JSON Schema of the arguments.
     #[key(kind = ValueKind::JsonSchema)]
     input: ReadElsewhere,
@@ -74,14 +70,12 @@ struct ToolOverride {
     #[key(kind = RESPONSE)]
     response: ReadElsewhere,
     /// Confirmation that the user must accept before the tool is called: a template.
-    #[key(kind = ValueKind::Text)]
-    confirm: ReadElsewhere,
+    confirm: ReadElsewhere<String>,
     /// Timeout of a call, with queueing and retries.
     #[key(kind = ValueKind::Duration(1, 3_600_000))]
     timeout: ReadElsewhere,
     /// Whether the call may be retried after it may have reached the server. Default: by its annotations.
-    #[key(kind = ValueKind::Boolean)]
-    idempotent: ReadElsewhere,
+    idempotent: ReadElsewhere<bool>,
     /// Maximum length of an error text.
     #[key(kind = ValueKind::Size(64, 1 << 20))]
     error_text_limit: ReadElsewhere,
