@@ -143,14 +143,8 @@ fn name_of(path: &Path) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFingerprint(Vec<(PathBuf, Option<FileFingerprint>)>);
 
-/// Fingerprint of one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct FileFingerprint {
-    length: u64,
-    modified: Option<SystemTime>,
-    /// Path without symlinks.
-    target: PathBuf,
-}
+/// Length, modification time, and path without symlinks of one file.
+type FileFingerprint = (u64, Option<SystemTime>, PathBuf);
 
 impl Sources {
     /// Fingerprint of the configuration files, and of `named`: secrets and certificates. `None` for a
@@ -158,22 +152,13 @@ impl Sources {
     pub fn fingerprint(&self, named: &[PathBuf]) -> Option<ConfigFingerprint> {
         let ConfigSource::Path(path) = &self.origin else { return None };
         let own = list(path).unwrap_or_else(|_| vec![path.clone()]);
-        let all = own.into_iter().chain(named.iter().cloned());
-        Some(ConfigFingerprint(
-            all.map(|path| {
-                let fingerprint = FileFingerprint::from_path(&path);
-                (path, fingerprint)
-            })
-            .collect(),
-        ))
+        let all = own.iter().chain(named);
+        Some(ConfigFingerprint(all.map(|path| (path.clone(), fingerprint_of(path))).collect()))
     }
 }
 
-impl FileFingerprint {
-    /// `None`: missing file.
-    fn from_path(path: &Path) -> Option<Self> {
-        let metadata = fs::metadata(path).ok()?;
-        let target = fs::canonicalize(path).ok()?;
-        Some(Self { length: metadata.len(), modified: metadata.modified().ok(), target })
-    }
+/// `None`: missing file.
+fn fingerprint_of(path: &Path) -> Option<FileFingerprint> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.len(), metadata.modified().ok(), fs::canonicalize(path).ok()?))
 }

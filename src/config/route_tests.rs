@@ -6,7 +6,7 @@ use super::{rules::first_key, section::cursor};
 use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse};
 use crate::settings::{
     Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, OpenSection, Report, Scalar, Section,
-    Setting, SourceSpan, ValueKind, parsed_settings, text_of, text_settings, units,
+    Setting, SourceSpan, ValueKind, parsed_settings, read_each, text_of, text_settings, units,
 };
 use crate::{settings::source::describe_io_error, translate::extract::MCP_MEDIA_TYPE};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -147,7 +147,8 @@ struct ExampleResponse {
     /// `Content-Type` of the response.
     content_type: Option<HeaderValue>,
     /// Other headers.
-    headers: Headers,
+    #[key(kind = ValueKind::Map(&ValueKind::Scalar), with = read_headers)]
+    headers: HeaderMap,
     /// Response body, or standard output of a command, as text.
     #[key(conflicts = "recording")]
     #[key(kind = ValueKind::Scalar, with = read_body)]
@@ -235,7 +236,7 @@ impl ExampleResponse {
         if let Some(value) = content_type {
             headers.insert(header::CONTENT_TYPE, value);
         }
-        for (name, value) in &self.headers.0 {
+        for (name, value) in &self.headers {
             headers.append(name, value.clone());
         }
         UpstreamResponse::new(status.unwrap_or(recorded.status), headers, body)
@@ -313,31 +314,21 @@ fn read_body(value: &Cursor<'_>) -> Checked<Option<Bytes>> {
     Ok(Some(text.into()))
 }
 
-/// Headers of a response.
-#[derive(Default)]
-struct Headers(HeaderMap);
-
-impl Setting for Headers {
-    const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
-    const ABSENT: Option<fn() -> Self> = Some(Self::default);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Named(headers) = Named::<Scalar>::read(value)?;
-        let entries = value.node.as_map().unwrap_or_default();
-        let header = |(entry, (name, Scalar(text))): (&Entry, (String, Scalar))| {
-            let name = name.parse::<HeaderName>().or_else(|_| {
-                let message = format!("`{name}` is not a header name");
-                value.reject_at(entry.key.span, Invalid::new(message, "write letters, digits and `-`"))
-            })?;
-            let content = HeaderValue::from_str(&text).or_else(|_| {
-                let invalid = Invalid::new("the value is not a valid header value", "remove line breaks");
-                value.reject_at(entry.value.span, invalid)
-            })?;
-            Ok((name, content))
-        };
-        let headers: Vec<Checked<_>> = entries.iter().zip(headers).map(header).collect();
-        headers.into_iter().collect::<Checked<_>>().map(Self)
-    }
+fn read_headers(value: &Cursor<'_>) -> Checked<HeaderMap> {
+    let Named(headers) = Named::<Scalar>::read(value)?;
+    let entries = value.node.as_map().unwrap_or_default();
+    let header = |(entry, (name, Scalar(text))): (&Entry, (String, Scalar))| {
+        let name = name.parse::<HeaderName>().or_else(|_| {
+            let message = format!("`{name}` is not a header name");
+            value.reject_at(entry.key.span, Invalid::new(message, "write letters, digits and `-`"))
+        })?;
+        let content = HeaderValue::from_str(&text).or_else(|_| {
+            let invalid = Invalid::new("the value is not a valid header value", "remove line breaks");
+            value.reject_at(entry.value.span, invalid)
+        })?;
+        Ok((name, content))
+    };
+    read_each(entries.iter().zip(headers).map(header))
 }
 
 /// Response from the file `recording`, selected by `entry` if it has several.

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::model::{own_types, pointer_segment};
 use crate::settings::{Code, CodedSpan, Node, OpenSection, Report, SourceSpan, suggest};
-use crate::translate::{OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
-use crate::{config::response::CompiledRule, model::own_types, translate::extract::ValueCount};
+use crate::translate::{Limit, ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
+use crate::{config::response::CompiledRule, translate::extract::ValueCount};
 
 /// Members of a JSON Schema.
 type Schema = Map<String, Value>;
@@ -147,6 +148,7 @@ pub(crate) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
             compare_rule(report, output, node, compiled);
         });
     }
+    warn_of_min_items(report, output, node, rules);
 }
 
 fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &CompiledRule) {
@@ -327,4 +329,53 @@ pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(Str
         Some(property) => first_unknown_field(property.as_object()?, rest),
         None => Some(((*name).to_owned(), properties.keys().cloned().collect())),
     }
+}
+
+/// Warns of rules whose `limit` returns fewer rows than `minItems` of the output schema requires: every longer
+/// list would be a tool error.
+fn warn_of_min_items(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[CompiledRule]) {
+    for compiled in rules {
+        let RuleAction::Success(rule) = &compiled.rule.action else { continue };
+        let Some(limit) = &rule.limit else { continue };
+        let Some(rows) = limit.rows else { continue };
+        let Some((place, schema)) = limited_list(output.document(), limit) else { continue };
+        let Some(least) = schema.get("minItems").and_then(Value::as_u64) else { continue };
+        if rows as u64 >= least {
+            continue;
+        }
+        let span = node.at_pointer(&place).get("minItems").map_or(node.span, |node| node.span);
+        let line = report.files().line_and_column(compiled.span).line;
+        let message =
+            format!("`minItems` is {least}, but the rule in line {line} returns at most {rows} rows");
+        let help = format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`");
+        report.warning(Code::LimitBelowMinItems.at_span(span), message, help);
+    }
+}
+
+/// JSON Pointer and schema of the list that a limit truncates; `None` if that depends on the response.
+fn limited_list<'s>(schema: &'s Schema, limit: &Limit) -> Option<(String, &'s Schema)> {
+    let lists = lists_in(schema, String::new(), Vec::new());
+    let is_there = |names: &[String]| {
+        let path = limit.of.as_ref().map(ListPath::names);
+        // The root list may also have the name under which clients see it: `result`.
+        path.is_none_or(|path| path == names || names.is_empty() && path == ["result"])
+    };
+    let mut found = lists.into_iter().filter(|(names, ..)| is_there(names));
+    let (_, place, schema) = found.next()?;
+    found.next().is_none().then_some((place, schema))
+}
+
+/// Schema of a list: the names of the properties that lead to it, its JSON Pointer, and its keywords.
+type ListSchema<'s> = (Vec<String>, String, &'s Schema);
+
+/// Lists that are reached through objects only.
+fn lists_in(schema: &Schema, place: String, names: Vec<String>) -> Vec<ListSchema<'_>> {
+    if schema.get("type") == Some(&json!("array")) {
+        return vec![(names, place, schema)];
+    }
+    let lists = member(schema, "properties").into_iter().flatten().filter_map(|(name, property)| {
+        let place = format!("{place}/properties/{}", pointer_segment(name));
+        Some(lists_in(property.as_object()?, place, [names.as_slice(), &[name.clone()]].concat()))
+    });
+    lists.flatten().collect()
 }

@@ -158,8 +158,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if let Some(text) = entry.value.as_text() {
         let message = format!("a route must be a map, found {}", entry.value.found());
         let help = format!("write `{}: {{ request: {text} }}`", entry.key.text);
-        report.error(Code::WrongType.at_span(entry.value.span), message, help);
-        return None;
+        return report.reject(Code::WrongType.at_span(entry.value.span), message, help);
     }
     let value = cursor(report, entry.key.span, &entry.value, "a route", RouteSettings::KIND);
     let section = OpenSection::open(&value, RouteSettings::keys()).ok()?;
@@ -409,14 +408,12 @@ fn input_requests_of_task(
         let message = "`sample` can't be combined with an `async_operation` that becomes a task: \
                        a client that polls the task can't be sent a sampling request";
         let help = "write `task: forbidden`: the operation is then polled within `timeout`";
-        report.error(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
-        return None;
+        return report.reject(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
     }
     if input_requests.rounds.is_empty() && operation.task.requests_input {
         let message = "`task_requests_input` has no effect without input requests";
         let help = "add `input_requests` or `confirm`, or remove it";
-        report.error(Code::RequiresKey.at_span(entry.key.span), message, help);
-        return None;
+        return report.reject(Code::RequiresKey.at_span(entry.key.span), message, help);
     }
     Some(())
 }

@@ -1,7 +1,7 @@
 //! Rules for the responses of a route, and its output schema.
 
 use super::{RouteContext, RouteSettings};
-use crate::config::lint::{min_items, output_schema};
+use crate::config::lint::output_schema;
 use crate::config::{response, schemas};
 use crate::route::{InputSchema, LogLine, SamplingNeed};
 use crate::settings::{Code, Entry, Kind, Node, OpenSection, Report};
@@ -92,7 +92,6 @@ pub(super) fn output(
     };
     let written = written.ok_or(None)?;
     output_schema::compare(report, &written, &entry.value, rules);
-    min_items::warn(report, &written, &entry.value, rules);
     Ok(written)
 }
 

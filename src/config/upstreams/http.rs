@@ -28,8 +28,7 @@ pub(super) fn settings(
             let help = "write an `https://` address, or remove `tls`";
             let place = node.entry("tls").map_or(node.span, |entry| entry.key.span);
             let message = "`tls` has no effect: the address is not `https://`";
-            report.error(Code::TlsWithoutHttps.at_span(place), message, help);
-            return None;
+            return report.reject(Code::TlsWithoutHttps.at_span(place), message, help);
         }
         (_, tls) => tls,
     };

@@ -12,7 +12,7 @@ pub(super) mod tools;
 use std::{sync::Arc, time::Duration};
 
 use self::addresses::Addresses;
-use self::program::{CgiPath, CommandLine, Directory, EnvSettings, McpServer};
+use self::program::{CommandLine, Directory, EnvSettings, McpServer};
 use self::tools::{Offered, PromptRules, ResourceRules};
 use super::routes::{DefaultSettings, LimitSettings};
 use crate::policy::{PolicyOverride, PolicySettings};
@@ -82,7 +82,8 @@ pub(super) struct UpstreamSection {
     /// Instead of `url`: a program with its arguments, started for each call without a shell.
     command: Option<CommandLine>,
     /// Instead of `url`: path of a CGI program, started for each request.
-    cgi: Option<CgiPath>,
+    #[key(kind = ValueKind::Text, with = program::read_cgi)]
+    cgi: Option<CommandLine>,
     /// Working directory of the program. Default `/`; for CGI, the directory of the program.
     cwd: Option<Directory>,
     /// Environment variables of the program, in addition to `PATH` and a locale.
@@ -138,8 +139,8 @@ pub(super) fn read(
     });
     if !matches!(node.kind, Kind::Text(_) | Kind::Map(_)) {
         let message = format!("an upstream must be a URL or a map, found {}", node.found());
-        report.error(Code::WrongType.at_span(node.span), message, "write `NAME: http://127.0.0.1:9000`");
-        return None;
+        let help = "write `NAME: http://127.0.0.1:9000`";
+        return report.reject(Code::WrongType.at_span(node.span), message, help);
     }
     let base = UpstreamSection {
         connect_timeout: defaults.connect_timeout,

@@ -24,9 +24,6 @@ pub(super) struct CommandLine {
     arguments: Vec<Expanded>,
 }
 
-/// Path of a CGI program, as a command line without arguments.
-pub(super) struct CgiPath(CommandLine);
-
 /// Working directory; a warning is reported if it does not exist.
 pub(super) struct Directory(PathBuf);
 
@@ -57,16 +54,12 @@ impl Setting for CommandLine {
             return value.reject_kind("a list", Some(help.to_owned()));
         };
         let words: Vec<Expanded> = read_each(items.iter().map(|item| word(value.context, item)))?;
-        let mut words = words.into_iter();
+        let (mut words, empty) = (words.into_iter(), Code::EmptyValue.at_span(value.node.span));
         match (items.as_slice(), words.next()) {
             ([first, ..], Some(program)) if !program.text.trim().is_empty() => {
                 Ok(Self { program: program.text, place: first.span, arguments: words.collect() })
             }
-            _ => value.reject_coded(
-                Code::EmptyValue.at_span(value.node.span),
-                "`command` has no program",
-                help,
-            ),
+            _ => value.reject_coded(empty, "`command` has no program", help),
         }
     }
 }
@@ -90,19 +83,16 @@ fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -
     Ok(expanded)
 }
 
-impl Setting for CgiPath {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let (place, arguments) = (value.node.span, Vec::new());
-        let program = secret::expand(value.context, place, text_of(value)?)?.text;
-        if !program.contains('/') {
-            let message = format!("`cgi` must be the path of a program, found {}", value.node.found());
-            let help = format!("write `/usr/lib/cgi-bin/{program}`, or `./{program}`");
-            return value.reject(Invalid::new(message, help));
-        }
-        Ok(Self(CommandLine { program, place, arguments }))
+/// Parses the path of a CGI program.
+pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<CommandLine>> {
+    let (place, arguments) = (value.node.span, Vec::new());
+    let program = secret::expand(value.context, place, text_of(value)?)?.text;
+    if !program.contains('/') {
+        let message = format!("`cgi` must be the path of a program, found {}", value.node.found());
+        let help = format!("write `/usr/lib/cgi-bin/{program}`, or `./{program}`");
+        return value.reject(Invalid::new(message, help));
     }
+    Ok(Some(CommandLine { program, place, arguments }))
 }
 
 impl Setting for Directory {
@@ -137,7 +127,7 @@ pub(super) fn command(
 /// Creates the program of a CGI upstream.
 pub(super) fn cgi(
     context: ReadContext<'_>,
-    CgiPath(line): CgiPath,
+    line: CommandLine,
     cwd: Option<Directory>,
     env: EnvSettings,
 ) -> Checked<Program> {
