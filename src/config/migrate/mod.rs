@@ -185,7 +185,7 @@ impl Migration<'_> {
     /// Number of keys of a value, if all of them are known and there is one.
     fn count(&self, tree: &Node, kind: &ValueKind) -> Option<usize> {
         let none = HashSet::new();
-        let mut walk = Walk::new(self.renames, &self.names, "", &none, true);
+        let mut walk = Walk::new(self, "", &none, true);
         walk.walk(&mut tree.clone(), kind);
         (walk.unknown_keys == 0 && walk.known_keys > 0).then_some(walk.known_keys)
     }
@@ -239,7 +239,7 @@ impl Migration<'_> {
         let (_, trees) = self.read(text)?;
         let mut excluded = HashSet::new();
         loop {
-            let mut walk = Walk::new(self.renames, &self.names, text, &excluded, moves);
+            let mut walk = Walk::new(self, text, &excluded, moves);
             let mut trees = trees.clone();
             for (tree, form) in trees.iter_mut().zip(forms) {
                 match form {

@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::expressions::{self, RenamedNameSets, RenamedNames};
-use crate::config::renamed::{Renames, Replacement, key_at};
+use super::{Migration, expressions, expressions::RenamedNames};
+use crate::config::renamed::{Replacement, key_at};
 use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, Style, ValueKind};
 
 /// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
 pub(super) struct Walk<'t> {
-    renames: &'t Renames,
-    names: &'t RenamedNameSets,
+    migration: &'t Migration<'t>,
     /// Text from which the tree was parsed.
     text: &'t str,
     /// Offsets of names that are not renamed, because an alias also uses them for something else.
@@ -86,15 +85,13 @@ enum MatchQuality {
 
 impl<'t> Walk<'t> {
     pub(super) fn new(
-        renames: &'t Renames,
-        names: &'t RenamedNameSets,
+        migration: &'t Migration<'t>,
         text: &'t str,
         excluded: &'t HashSet<usize>,
         moves: bool,
     ) -> Self {
         Self {
-            renames,
-            names,
+            migration,
             text,
             excluded,
             moves,
@@ -113,7 +110,7 @@ impl<'t> Walk<'t> {
 
     /// Walks a file that is not a configuration; it may refer to environment variables.
     pub(super) fn walk_other_file(&mut self, node: &mut Node) {
-        let names = self.names;
+        let names = &self.migration.names;
         match &mut node.kind {
             Kind::Map(entries) => {
                 for Entry { key, value } in entries {
@@ -172,7 +169,7 @@ impl<'t> Walk<'t> {
 
     fn scalar(&mut self, node: &mut Node, was: &str, kind: &ValueKind, keys: &'static KeyTable, key: &str) {
         let span = node.span;
-        if let Some(now) = self.renames.word(keys.id, key, was) {
+        if let Some(now) = self.migration.renames.word(keys.id, key, was) {
             if self.replace(span, was, now, keys.section) {
                 node.kind = Node::from_text(now, span).kind;
             }
@@ -184,7 +181,7 @@ impl<'t> Walk<'t> {
     }
 
     fn expression(&mut self, text: &mut String, span: SourceSpan, section: &'static str) {
-        let names = self.names;
+        let names = &self.migration.names;
         if self.expressions {
             self.replace_names(text, span, &names.expressions, section);
         }
@@ -234,7 +231,7 @@ impl<'t> Walk<'t> {
         let mut moved = Vec::new();
         for index in 0..entries.len() {
             let Key { text: name, span: place } = entries[index].key.clone();
-            let (owner, key) = match (keys.get(&name), self.renames.key(keys.id, &name)) {
+            let (owner, key) = match (keys.get(&name), self.migration.renames.key(keys.id, &name)) {
                 (Some(key), _) => {
                     self.unrenamed.insert(place.start);
                     (keys, key)
@@ -270,7 +267,7 @@ impl<'t> Walk<'t> {
         let names: Vec<_> = entries.iter().map(|entry| entry.key.text.clone()).collect();
         entries.retain(|entry| {
             let is_own = (section.start..section.end).contains(&entry.key.span.start);
-            let now = self.renames.key(keys.id, &entry.key.text);
+            let now = self.migration.renames.key(keys.id, &entry.key.text);
             is_own || !matches!(now, Some(Replacement::Key(now)) if names.iter().any(|name| name == now))
         });
     }
@@ -359,7 +356,7 @@ impl<'t> Walk<'t> {
                 let (keys, Some(entries)) = (keys(), node.as_map()) else { return MatchQuality::No };
                 let is_known = |entry: &&Entry| {
                     let name = &entry.key.text;
-                    keys.get(name).is_some() || self.renames.key(keys.id, name).is_some()
+                    keys.get(name).is_some() || self.migration.renames.key(keys.id, name).is_some()
                 };
                 match entries.iter().filter(is_known).count() {
                     0 => MatchQuality::Unknown,
