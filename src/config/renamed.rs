@@ -137,9 +137,8 @@ pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: 
 }
 
 fn report_renamed(report: &Report<'_>, span: SourceSpan, old: &str, now: &str) {
-    let message = format!("{old} was renamed to `{now}`");
     let help = format!("write `{now}`, or run `glossator migrate`");
-    report.error(Code::RenamedKey.at_span(span), message, help);
+    report.error(Code::RenamedKey.at_span(span), format!("{old} was renamed to `{now}`"), help);
 }
 
 /// Message and help for the old name of an environment variable.

@@ -57,8 +57,7 @@ impl Setting for UriTemplate {
                 }
                 _ => value.node.span,
             };
-            let help = "write `resource: report://daily/{date}`";
-            value.reject_at(span, Invalid::new(error.to_string(), help))
+            value.reject_at(span, Invalid::new(error.to_string(), "write `resource: report://daily/{date}`"))
         })
     }
 }

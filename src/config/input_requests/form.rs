@@ -87,9 +87,8 @@ impl Setting for Choices {
             _ => ("enum", Vec::<String>::read(value)?.into_iter().map(Value::from).collect()),
         };
         if values.is_empty() {
-            let message = "`choices` is empty";
             let help = "write `choices: [a, b]`";
-            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
+            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`choices` is empty", help);
         }
         Ok(Self(keyword, values))
     }

@@ -82,9 +82,8 @@ fn read_with_optional_arguments<T: Setting>(
 }
 
 fn report_duplicate(report: &Report<'_>, span: SourceSpan, name: &str) {
-    let message = format!("duplicate input request `{name}`");
     let help = "rename one: templates find the response by this name";
-    report.error(Code::DuplicateValue.at_span(span), message, help);
+    report.error(Code::DuplicateValue.at_span(span), format!("duplicate input request `{name}`"), help);
 }
 
 impl ParsedInputRequests {

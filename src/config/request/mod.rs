@@ -353,8 +353,7 @@ fn method_of(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<Method
         return report.reject(at, message, format!("write `{usual}`"));
     }
     let Ok(method) = text.parse::<Method>() else {
-        let help = "write `GET`, `POST`, or another method, such as `PROPFIND`";
-        return report.reject(at, not_a_method, help);
+        return report.reject(at, not_a_method, "write `GET`, `POST`, or another method, such as `PROPFIND`");
     };
     if method == Method::CONNECT {
         let message = "`CONNECT` is not supported: a tool can't use a tunnel";

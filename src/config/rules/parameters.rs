@@ -133,8 +133,7 @@ impl Substitution<'_> {
         }
         let Err(limit) = self.budget.spend(nodes, text_bytes) else { return Some(()) };
         let message = format!("after the expansion of named rules, the configuration has more than {limit}");
-        let help = "use fewer named rules in named rules";
-        self.report.reject(Code::TooLarge.at_span(span), message, help)
+        self.report.reject(Code::TooLarge.at_span(span), message, "use fewer named rules in named rules")
     }
 }
 

@@ -44,9 +44,8 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
         return Ok(Addresses { first: address(value)?, others: Vec::new() });
     };
     if items.is_empty() {
-        let message = "`url` is an empty list";
         let help = "write at least one address";
-        return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
+        return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`url` is an empty list", help);
     }
     if items.len() > ADDRESS_LIMIT {
         let message =
@@ -58,9 +57,8 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
     let add = |item: &Node| {
         let address = address(&value.part(item, "an address", ValueKind::Text))?;
         if found.contains(&address) {
-            let message = "duplicate address";
             let help = "remove one of the two";
-            return value.reject_coded(Code::DuplicateValue.at_span(item.span), message, help);
+            return value.reject_coded(Code::DuplicateValue.at_span(item.span), "duplicate address", help);
         }
         if found.first().is_some_and(|first| first.is_tls() != address.is_tls()) {
             let help = "write two upstreams, or `https://` for all";

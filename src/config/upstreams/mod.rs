@@ -323,9 +323,8 @@ impl Setting for HeaderName {
 /// Parses the name of a header that a file may set or forward.
 pub(super) fn header_name(context: ReadContext<'_>, text: &str, span: SourceSpan) -> Checked<HeaderName> {
     let name = text.parse::<HeaderName>().map_err(|_| {
-        let message = format!("`{text}` is not a header name");
         let help = "write letters, digits and `-`: `X-Request-Id`";
-        context.reject_at(Code::InvalidName.at_span(span), message, help)
+        context.reject_at(Code::InvalidName.at_span(span), format!("`{text}` is not a header name"), help)
     })?;
     if OWN_HEADERS.split(' ').any(|own| own == name) {
         let message = format!("the header `{name}` is reserved: glossator sets it for each connection");

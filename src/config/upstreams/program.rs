@@ -167,9 +167,8 @@ fn find(
         std::fs::metadata(&path).is_ok_and(|metadata| is_program(&metadata)).then_some(path)
     });
     if found.is_none() {
-        let message = format!("program `{name}` not found in {folders}");
         let help = "install it, or write its absolute path; every call fails until then";
-        context.report.warning(at, message, help);
+        context.report.warning(at, format!("program `{name}` not found in {folders}"), help);
     }
     Ok(found.unwrap_or_else(|| name.into()))
 }
