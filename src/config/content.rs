@@ -3,7 +3,7 @@
 use crate::settings::{
     Checked, Code, Cursor, Invalid, Kind, OpenSection, Section, Setting, ValueKind, Word, text_of,
 };
-use crate::translate::extract::{Binary, BinaryKind, MediaType};
+use crate::translate::extract::{Binary, BinaryKind, read_media_type};
 use crate::translate::{
     BlockPayload, BlockTemplate, ContentTemplate, Jq, ResourceBodyTemplate, Template, is_timestamp,
 };
@@ -60,8 +60,8 @@ struct BlockSettings {
     /// Link to a resource.
     resource_link: Option<ResourceLink>,
     /// Media type of `image`, `audio` or `resource: response`.
-    #[key(conflicts = "text, as, resource_link")]
-    media_type: Option<MediaType>,
+    #[key(with = read_media_type, conflicts = "text, as, resource_link")]
+    media_type: Option<String>,
     /// jq condition on the structured content; if it is false, the block is omitted.
     #[key(kind = Jq::KIND, with = read_condition)]
     when: Option<Jq>,
@@ -83,7 +83,7 @@ impl BlockSettings {
     }
 
     fn compile(self, value: &Cursor<'_>) -> Checked<BlockTemplate> {
-        let media_type = self.media_type.map(|MediaType(text)| text);
+        let media_type = self.media_type;
         let bytes = |kind, media_type| BlockPayload::Bytes(Binary { kind: Some(kind), media_type });
         let typed = |name| {
             let help =
@@ -113,10 +113,9 @@ impl BlockSettings {
                     (None, Some(blob)) => ResourceBodyTemplate::Blob(blob),
                     (None, None) => ResourceBodyTemplate::Response,
                 };
-                BlockPayload::Resource { uri, media_type: media_type.map(|MediaType(text)| text), body }
+                BlockPayload::Resource { uri, media_type, body }
             }
             Self { resource_link: Some(ResourceLink { uri, name, description, media_type }), .. } => {
-                let media_type = media_type.map(|MediaType(text)| text);
                 BlockPayload::ResourceLink { uri, name, description, media_type }
             }
             _ => bytes(BinaryKind::Resource, media_type),
@@ -177,7 +176,8 @@ struct EmbeddedResource {
     #[key(example = "uri: report://today")]
     uri: Template,
     /// Media type; that of the response when absent.
-    media_type: Option<MediaType>,
+    #[key(with = read_media_type)]
+    media_type: Option<String>,
     /// Text: a template; the text of the response when absent.
     #[key(conflicts = "blob")]
     text: Option<Template>,
@@ -198,7 +198,8 @@ pub(super) struct ResourceLink {
     /// Description: a template.
     pub(super) description: Option<Template>,
     /// Media type of the linked resource.
-    pub(super) media_type: Option<MediaType>,
+    #[key(with = read_media_type)]
+    pub(super) media_type: Option<String>,
 }
 
 /// Section of the annotations of a block.

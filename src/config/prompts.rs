@@ -14,7 +14,9 @@ use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, suggest,
 };
-use crate::{model::ToolName, translate::Template, translate::extract::MediaType, translate::scope::Scope};
+use crate::{
+    model::ToolName, translate::Template, translate::extract::read_media_type, translate::scope::Scope,
+};
 
 /// Prompt with its position in the file.
 #[derive(Debug, Clone)]
@@ -105,12 +107,9 @@ struct ResourceSettings {
     /// the resource of the route with this URI.
     text: Option<Template>,
     /// Media type of `text`.
-    #[key(
-        requires = "text",
-        help = "remove it: the resource has its own media type",
-        shown = "`text/plain`"
-    )]
-    media_type: Option<MediaType>,
+    #[key(with = read_media_type, shown = "`text/plain`", requires = "text",
+        help = "remove it: the resource has its own media type")]
+    media_type: Option<String>,
 }
 
 /// Part of a message, its span and that of its URI, and the route call that it makes.
@@ -338,17 +337,16 @@ impl BlockSettings {
 /// Parses a block of a message.
 fn part(value: &Cursor<'_>, role: Role) -> Checked<ParsedPart> {
     let BlockSettings { text, resource, resource_link, annotations, .. } = BlockSettings::read(value)?;
-    let text_of = |media_type: Option<MediaType>| media_type.map(|MediaType(text)| text);
     let mut call = None;
     let part = match (text, resource, resource_link) {
         (Some(text), ..) => PartContent::Text(text),
         (_, Some(ResourceSettings { uri, text: Some(text), media_type }), _) => {
-            let media_type = text_of(media_type).or_else(|| Some("text/plain".to_owned()));
+            let media_type = media_type.or_else(|| Some("text/plain".to_owned()));
             PartContent::Resource { uri, media_type, text }
         }
         (_, Some(ResourceSettings { uri, .. }), _) => PartContent::Read(uri),
         (.., Some(content::ResourceLink { uri, name, description, media_type })) => {
-            PartContent::ResourceLink { uri, name, description, media_type: text_of(media_type) }
+            PartContent::ResourceLink { uri, name, description, media_type }
         }
         (None, None, None) => {
             let mut used = Scope::from_cursor(value).used.borrow_mut();

@@ -10,7 +10,7 @@ use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, text_of,
 };
-use crate::{model::Annotations, translate::expressions, translate::extract::MediaType};
+use crate::{model::Annotations, translate::expressions, translate::extract::read_media_type};
 
 /// The section `resource` of a route.
 #[derive(Section)]
@@ -20,7 +20,8 @@ pub(super) struct RouteResourceSettings {
     #[key(example = "uri: report://daily/{date}")]
     uri: (UriTemplate, SourceSpan),
     /// Media type; that of the response when absent.
-    media_type: Option<MediaType>,
+    #[key(with = read_media_type)]
+    media_type: Option<String>,
     /// Size in bytes, if known in advance.
     #[key(size = 0..=1 << 50)]
     size: Option<u64>,
@@ -138,7 +139,7 @@ impl RouteResourceSettings {
             name: name.to_owned(),
             title,
             description,
-            media_type: self.media_type.map(|MediaType(text)| text),
+            media_type: self.media_type,
             annotations: self.annotations.and_then(|ResourceAnnotations(annotations)| annotations),
             size_bytes: self.size,
             watch: self.poll_interval,

@@ -113,31 +113,20 @@ pub struct Binary {
     pub media_type: Option<String>,
 }
 
-/// Media type, with or without parameters.
-#[derive(Debug)]
-pub(crate) struct MediaType(pub(crate) String);
-
-impl Setting for MediaType {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let text = text_of(value)?;
-        let is_token = |part: &str| {
-            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
-            !part.is_empty() && part.bytes().all(is_allowed)
-        };
-        match text.split(';').next().unwrap_or_default().trim().split_once('/') {
-            Some((kind, subtype)) if is_token(kind) && is_token(subtype) => Ok(Self(text.to_owned())),
-            _ => {
-                let message = format!("expected a media type, found {}", value.node.found());
-                value.reject(Invalid::new(message, "write `image/png`, or `text/csv`"))
-            }
+/// Parses a media type, with or without parameters.
+pub(crate) fn read_media_type(value: &Cursor<'_>) -> Checked<Option<String>> {
+    let text = text_of(value)?;
+    let is_token = |part: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+        !part.is_empty() && part.bytes().all(is_allowed)
+    };
+    match text.split(';').next().unwrap_or_default().trim().split_once('/') {
+        Some((kind, subtype)) if is_token(kind) && is_token(subtype) => Ok(Some(text.to_owned())),
+        _ => {
+            let message = format!("expected a media type, found {}", value.node.found());
+            value.reject(Invalid::new(message, "write `image/png`, or `text/csv`"))
         }
     }
-}
-
-fn read_media_type(value: &Cursor<'_>) -> Checked<Option<String>> {
-    MediaType::read(value).map(|MediaType(text)| Some(text))
 }
 
 /// Type of a binary content block.

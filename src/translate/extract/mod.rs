@@ -34,7 +34,7 @@ pub use self::{
     xml::{Attributes, ElementPath, Prefixes, Xml},
 };
 pub(crate) use self::{
-    documents::MediaType,
+    documents::read_media_type,
     mcp::{McpResult, ResultKind},
 };
 use super::{read_error::ReadError, response_view::ResponseView};
