@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use self::variables::OtelVariables;
 use crate::settings::{
-    Checked, Code, Cursor, FromText, Invalid, Named, OpenSection, Problem, Scalar, Section, Setting,
-    ValueKind, text_settings,
+    Checked, Code, Cursor, Invalid, Named, OpenSection, Problem, Scalar, Section, Setting, ValueKind, text_of,
 };
 use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
 use crate::tls::{ClientTls, ClientTlsOptions, Pem};
@@ -26,8 +25,8 @@ const HOUR: u64 = 3_600 * SECOND;
 pub struct TelemetrySettings {
     /// OTLP/HTTP endpoint of the collector: `http://collector:4318`. `/v1/traces` and `/v1/metrics` are
     /// appended.
-    #[key(shown = "nothing is sent", restart)]
-    endpoint: Option<Endpoint>,
+    #[key(with = read_endpoint, shown = "nothing is sent", restart)]
+    endpoint: Option<String>,
     /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.
     #[key(restart)]
     headers: HeaderMap,
@@ -96,16 +95,10 @@ pub struct MetricsExport {
     pub interval: Duration,
 }
 
-/// Base URL of a collector.
-#[derive(Debug, Clone, PartialEq)]
-struct Endpoint(String);
-
-text_settings!(Endpoint);
-
-impl FromText for Endpoint {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        address_of(text).map(|_| Self(text.to_owned()))
-    }
+/// Parses the base URL of a collector.
+fn read_endpoint(value: &Cursor<'_>) -> Checked<Option<String>> {
+    let text = text_of(value)?;
+    address_of(text).map(|_| Some(text.to_owned())).or_else(|invalid| value.reject(invalid))
 }
 
 fn address_of(url: &str) -> Result<Address, Invalid> {
@@ -181,7 +174,7 @@ impl TelemetrySettings {
         let (setting, url) = match (variables.get(&own), variables.get(EVERY_SIGNAL)) {
             (Some(url), _) => (own.as_str(), url.to_owned()),
             (None, Some(base)) => (EVERY_SIGNAL, with_path(base)),
-            (None, None) => ("telemetry", with_path(&self.endpoint.as_ref()?.0)),
+            (None, None) => ("telemetry", with_path(self.endpoint.as_ref()?)),
         };
         variables.check_protocol();
         let reject = |message: String, help: &str| {
