@@ -19,6 +19,9 @@ use crate::{
 
 const JSON: &str = "application/json";
 
+/// The document without routes.
+const TEMPLATE: &str = include_str!("openapi.json");
+
 /// The responses to requests that are rejected.
 const CLIENT_FAILURES: [(&str, &str); 2] = [
     ("400", "The arguments, or the body that has them, are invalid."),
@@ -28,10 +31,9 @@ const CLIENT_FAILURES: [(&str, &str); 2] = [
     ),
 ];
 
-const CALL_FAILED: &str = "The call failed.";
-
-/// The responses to calls that fail at the service.
-const SERVICE_FAILURES: [(&str, &str); 3] = [
+/// The responses to calls that fail: the first in general, the others at the service.
+const CALL_FAILURES: [(&str, &str); 4] = [
+    ("500", "The call failed."),
     ("502", "The service failed, can't be reached, or sent a response that can't be processed."),
     ("503", "The service is busy: a concurrency limit is reached, or a circuit breaker is open."),
     ("504", "The service sent no complete response in time."),
@@ -40,32 +42,15 @@ const SERVICE_FAILURES: [(&str, &str); 3] = [
 /// Builds the document, with paths in the order of the tools' names. Endpoints that call no tool are omitted,
 /// and so are tools that the client may not call. `mount` is the prefix of all paths, if there is one.
 pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Bytes {
-    let mut schemas = Map::from_iter([
-        ("Error".to_owned(), error_schema()),
-        ("Content".to_owned(), content_schema()),
-        ("ToolError".to_owned(), result_schema(true, None)),
-    ]);
-    let mut paths = Map::new();
+    let mut document: Value = serde_json::from_str(TEMPLATE).expect("the file is JSON");
+    document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
     for route in snapshot.table.in_order().iter().filter(|route| client.may(&route.scopes)) {
-        let described = RouteSchemas::new(route, &mut schemas);
+        let described = RouteSchemas::new(route, &mut document["components"]["schemas"]);
         for (index, endpoint) in route.endpoints().enumerate() {
-            let operation = described.operation(&endpoint, index, &mut schemas);
-            let methods = paths.entry(endpoint.path).or_insert_with(|| json!({}));
-            methods[endpoint.method.as_str().to_ascii_lowercase()] = operation;
+            let operation = described.operation(&endpoint, index, &mut document["components"]["schemas"]);
+            document["paths"][endpoint.path][endpoint.method.as_str().to_ascii_lowercase()] = operation;
         }
     }
-    let mut document = json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": env!("CARGO_PKG_NAME"),
-            "version": env!("CARGO_PKG_VERSION"),
-            "description": "Tools over plain HTTP. A client may choose between the tool result and the bare \
-                            structured value with `Accept: application/vnd.glossator.mcp+json` or \
-                            `application/vnd.glossator.plain+json`.",
-        },
-        "paths": paths,
-        "components": { "schemas": schemas },
-    });
     if client.client().is_some() {
         document["components"]["securitySchemes"] = json!({
             "bearer": { "type": "http", "scheme": "bearer" },
@@ -88,13 +73,13 @@ struct RouteSchemas<'a> {
 }
 
 impl<'a> RouteSchemas<'a> {
-    fn new(route: &'a Route, schemas: &mut Map<String, Value>) -> Self {
+    fn new(route: &'a Route, schemas: &mut Value) -> Self {
         let mut definition = route.definition.to_json(SHAPES);
         let name = route.definition.name.as_str();
         let mut add = |kind: &str, schema: Value| {
             let key = format!("{name}.{kind}");
             let placed = rebase_references(&schema, &format!("#/components/schemas/{key}"));
-            schemas.insert(key.clone(), placed);
+            schemas[&key] = placed;
             reference(&key)
         };
         add("input", Value::Object(Map::clone(route.input.document())));
@@ -102,16 +87,18 @@ impl<'a> RouteSchemas<'a> {
         let (success, failure) = match route.envelope {
             Envelope::Mcp => {
                 let failure = json!({ "anyOf": [reference("ToolError"), reference("Error")] });
-                (result_schema(false, output), failure)
+                (result_schema(output), failure)
             }
             // Without an output schema, any value is possible. The schema of an error is inline: it is short,
             // and readable without a reference.
-            Envelope::Plain => (output.unwrap_or_else(|| json!({})), plain_error_schema(route)),
+            Envelope::Plain => {
+                (output.unwrap_or_else(|| json!({})), plain_error_schema(route, schemas["Error"].clone()))
+            }
         };
         Self { route, success, failure }
     }
 
-    fn operation(&self, endpoint: &RestEndpoint, index: usize, schemas: &mut Map<String, Value>) -> Value {
+    fn operation(&self, endpoint: &RestEndpoint, index: usize, schemas: &mut Value) -> Value {
         let definition = &self.route.definition;
         let name = definition.name.as_str();
         // Tool names have no `/`, so no other operation has this id.
@@ -162,7 +149,7 @@ impl<'a> RouteSchemas<'a> {
     }
 
     /// The arguments in a JSON object, without those in the path.
-    fn body(&self, in_path: &[&str], schemas: &mut Map<String, Value>) -> Value {
+    fn body(&self, in_path: &[&str], schemas: &mut Value) -> Value {
         let input = self.route.input.document();
         let name = self.route.definition.name.as_str();
         let must: Vec<&str> = required(input).into_iter().filter(|name| !in_path.contains(name)).collect();
@@ -178,10 +165,7 @@ impl<'a> RouteSchemas<'a> {
                 rest.insert("required".into(), must.into());
             }
             let key = format!("{name}.body");
-            schemas.insert(
-                key.clone(),
-                rebase_references(&rest.into(), &format!("#/components/schemas/{name}.input")),
-            );
+            schemas[&key] = rebase_references(&rest.into(), &format!("#/components/schemas/{name}.input"));
             reference(&key)
         };
         json!({ "required": is_required, "content": { JSON: { "schema": schema } } })
@@ -189,34 +173,30 @@ impl<'a> RouteSchemas<'a> {
 
     fn responses(&self) -> Value {
         let response = |description: &str, schema: &Value| json!({ "description": description, "content": { JSON: { "schema": schema } } });
-        let mut responses: BTreeMap<String, Value> = BTreeMap::new();
-        let mut fail = |status: &str, description: &str| {
-            responses.entry(status.to_owned()).or_insert_with(|| response(description, &self.failure));
-        };
-        CLIENT_FAILURES.into_iter().for_each(|(status, description)| fail(status, description));
-        match self.route.error_status {
-            ErrorStatus::Mapped => {
-                self.reported()
-                    .for_each(|status| fail(&status.to_string(), "The service reported an error."));
-                fail("500", CALL_FAILED);
-                SERVICE_FAILURES.into_iter().for_each(|(status, description)| fail(status, description));
-            }
-            ErrorStatus::Always200 => fail("500", CALL_FAILED),
-        }
-        let success = match self.route.error_status {
-            ErrorStatus::Mapped => self.success.clone(),
-            ErrorStatus::Always200 => json!({ "anyOf": [self.success, self.failure] }),
-        };
-        responses.insert("200".into(), response("The result of the tool.", &success));
-        json!(responses)
-    }
-
-    /// The statuses of the errors that rules define.
-    fn reported(&self) -> impl Iterator<Item = u16> + '_ {
-        self.route.translator.rules.iter().filter_map(|rule| match &rule.action {
-            RuleAction::Error(error) => Some(error.status.unwrap_or(422)),
+        let is_mapped = self.route.error_status == ErrorStatus::Mapped;
+        // The statuses of the errors that rules define.
+        let rules = self.route.translator.rules.iter().filter(|_| is_mapped);
+        let reported = rules.filter_map(|rule| match &rule.action {
+            RuleAction::Error(error) => Some(error.status.unwrap_or(422).to_string()),
             RuleAction::Success(_) => None,
-        })
+        });
+        let of_service = if is_mapped { &CALL_FAILURES[..] } else { &CALL_FAILURES[..1] };
+        let as_text = |(status, description): &(&str, &'static str)| ((*status).to_owned(), *description);
+        // The last description of a status counts.
+        let descriptions: BTreeMap<String, &str> = of_service
+            .iter()
+            .map(as_text)
+            .chain(reported.map(|status| (status, "The service reported an error.")))
+            .chain(CLIENT_FAILURES.iter().map(as_text))
+            .collect();
+        let success = match is_mapped {
+            true => self.success.clone(),
+            false => json!({ "anyOf": [self.success, self.failure] }),
+        };
+        let failures =
+            descriptions.iter().map(|(status, text)| (status.clone(), response(text, &self.failure)));
+        let success = ("200".to_owned(), response("The result of the tool.", &success));
+        json!(failures.chain([success]).collect::<BTreeMap<_, _>>())
     }
 }
 
@@ -224,13 +204,8 @@ fn reference(key: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{key}") })
 }
 
-fn error_schema() -> Value {
-    json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
-}
-
 /// Schema of an error in the plain envelope, with the members that the route's rules add.
-fn plain_error_schema(route: &Route) -> Value {
-    let mut schema = error_schema();
+fn plain_error_schema(route: &Route, mut schema: Value) -> Value {
     for rule in &route.translator.rules {
         let RuleAction::Error(error) = &rule.action else { continue };
         if error.code.is_some() {
@@ -244,31 +219,16 @@ fn plain_error_schema(route: &Route) -> Value {
     schema
 }
 
-fn content_schema() -> Value {
-    json!({
-        "description": "A content block of the Model Context Protocol.",
-        "type": "object",
-        "properties": {
-            "type": { "enum": ["text", "image", "audio", "resource_link", "resource"] },
-            "text": { "type": "string" }
-        },
-        "required": ["type"]
-    })
-}
-
-/// Schema of a result in the MCP envelope; `output` is the schema of its structured content.
-fn result_schema(is_error: bool, output: Option<Value>) -> Value {
+/// Schema of a success in the MCP envelope; `output` is the schema of its structured content.
+fn result_schema(output: Option<Value>) -> Value {
     let mut required = vec!["content", "isError"];
-    if output.is_some() {
-        required.push("structuredContent");
-    }
-    let any = if is_error { json!({ "type": "object" }) } else { json!({}) };
+    required.extend(output.as_ref().map(|_| "structuredContent"));
     json!({
         "type": "object",
         "properties": {
             "content": { "type": "array", "minItems": 1, "items": reference("Content") },
-            "structuredContent": output.unwrap_or(any),
-            "isError": { "const": is_error },
+            "structuredContent": output.unwrap_or_else(|| json!({})),
+            "isError": { "const": false },
             "_meta": { "type": "object" }
         },
         "required": required
