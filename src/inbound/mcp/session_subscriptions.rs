@@ -50,6 +50,8 @@ struct SubscribedSessions {
 struct SubscribedSession {
     /// The number of the session, in the order of creation.
     number: u64,
+    /// Whether it began while as many as the limit had streams: it gets no notifications about resources.
+    is_over_limit: bool,
     /// Its streams here, the oldest first.
     streams: Vec<Arc<Notify>>,
     /// The resources that it has subscribed to.
@@ -89,7 +91,7 @@ impl SessionSubscriptions {
             return Ok(());
         }
         if !session.admits(uri) {
-            return Err(WatchError::Enough);
+            return Err(if session.is_over_limit { WatchError::TooMany } else { WatchError::Enough });
         }
         let watching = if session.has_stream() { Some(gateway.watch(uri)?) } else { None };
         session.resources.insert(uri.into(), WatchedResource { watching, is_known: false });
@@ -191,12 +193,14 @@ impl SubscribedSession {
 
     fn admits(&self, uri: &str) -> bool {
         let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
-        self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES
+        let has_space =
+            self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES;
+        has_space && !self.is_over_limit
     }
 }
 
 impl SubscribedSessions {
-    /// A session, known or new. Those with a stream are not evicted, as the number of streams is limited.
+    /// A session, known or new. Those with a stream are not evicted, as the number of streams is limited, too.
     fn session(&mut self, id: &str) -> &mut SubscribedSession {
         if !self.by_id.contains_key(id) && self.by_id.len() >= SESSION_LIMIT {
             let idle = self.by_id.iter().filter(|(_, session)| !session.has_stream());
@@ -204,7 +208,8 @@ impl SubscribedSessions {
             oldest.map(|oldest| self.by_id.remove(&oldest));
         }
         self.begun += 1;
-        let new = || SubscribedSession { number: self.begun, ..SubscribedSession::default() };
+        let (number, is_over_limit) = (self.begun, self.by_id.len() >= SESSION_LIMIT);
+        let new = || SubscribedSession { number, is_over_limit, ..SubscribedSession::default() };
         self.by_id.entry(id.into()).or_insert_with(new)
     }
 
