@@ -19,7 +19,6 @@ use futures_util::{
     stream::{once, unfold},
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use rmcp::model::ErrorData;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::time::sleep;
@@ -72,35 +71,22 @@ impl RpcResponse {
             meta: &'a Map<String, Value>,
         }
         let result = Members { result_type, members, meta };
-        Self::new(StatusCode::OK, Some(Some(id.0)), Some(result), None)
+        Self::new(Some(id.as_json()), "result", &result)
     }
 
-    fn new<R: Serialize>(
-        status: StatusCode,
-        id: Option<Option<&RawValue>>,
-        result: Option<R>,
-        error: Option<ErrorData>,
-    ) -> Self {
-        #[derive(Serialize)]
-        struct Message<'a, R> {
-            jsonrpc: &'static str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            id: Option<Option<&'a RawValue>>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            result: Option<R>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            error: Option<ErrorData>,
-        }
-        let body = serde_json::to_vec(&Message { jsonrpc: "2.0", id, result, error });
-        Self { status, body: body.expect("a message has string keys only"), ..Self::default() }
+    /// A message with this id, as JSON, and one other member.
+    fn new(id: Option<&str>, member: &str, value: &impl Serialize) -> Self {
+        let id = id.map_or_else(String::new, |id| format!("\"id\":{id},"));
+        let value = serde_json::to_string(value).expect("a message has string keys only");
+        let body = format!("{{\"jsonrpc\":\"2.0\",{id}\"{member}\":{value}}}").into_bytes();
+        Self { body, ..Self::default() }
     }
 
     /// A JSON-RPC error.
     pub(super) fn error(id: Option<RpcId<'_>>, revision: Revision, error: &RpcError) -> Self {
-        let id = id.map(|id| Some(id.0)).or(revision.has_null_id().then_some(None));
-        let challenge = error.challenge.as_deref().cloned();
-        let error_data = error.to_error(revision);
-        Self { challenge, ..Self::new::<()>(error.status(revision), id, None, Some(error_data)) }
+        let id = id.map(RpcId::as_json).or(revision.has_null_id().then_some("null"));
+        let (status, challenge) = (error.status(revision), error.challenge.as_deref().cloned());
+        Self { status, challenge, ..Self::new(id, "error", &error.to_error(revision)) }
     }
 
     /// The responses of a batch, at least one, in one message.
