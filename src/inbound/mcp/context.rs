@@ -16,7 +16,7 @@ use super::{
     message::{RpcNotification, RpcRequest},
     protocol::MessageDispatcher,
     response::{RpcResponse, RpcResult, write_tool_result},
-    revision::{Lifecycle, Revision},
+    revision::Revision,
     rpc_error::{ErrorKind, RpcError, truncated},
     server_info::{ServerInfo, WithHints},
     tasks::milliseconds,
@@ -219,11 +219,10 @@ impl<'a> MessageContext<'a> {
     /// The session whose later messages can cancel this one: a legacy session over HTTP, or stdio. Since
     /// 2026-07-28 a client over HTTP cancels its request by closing the connection.
     pub(super) fn cancelling_session(self) -> Option<&'a str> {
-        let has_session = |revision: Revision| revision.lifecycle() == Lifecycle::Handshake;
         match self.head {
             // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of
             // a request of that session.
-            Some(_) => self.session().filter(|_| self.revision().is_ok_and(has_session)),
+            Some(_) => self.session().filter(|_| self.revision().is_ok_and(Revision::has_handshake)),
             None => Some(STDIO_SESSION),
         }
     }
@@ -254,14 +253,11 @@ pub(super) struct CacheHints {
 impl RpcContext<'_> {
     /// The capabilities of the client, declared with each request or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
-        match self.revision.lifecycle() {
-            Lifecycle::PerRequest => self.request.meta.capabilities(),
-            Lifecycle::Handshake => {
-                let sessions = &self.dispatcher.sessions;
-                let session = self.message.session().and_then(|id| sessions.open(id));
-                session.map(|session| session.capabilities).unwrap_or_default()
-            }
+        if !self.revision.has_handshake() {
+            return self.request.meta.capabilities();
         }
+        let session = self.message.session().and_then(|id| self.dispatcher.sessions.open(id));
+        session.map(|session| session.capabilities).unwrap_or_default()
     }
 
     /// Checks `Mcp-Name`, which repeats `name` since 2026-07-28.
@@ -270,10 +266,7 @@ impl RpcContext<'_> {
     ///
     /// When the two differ.
     pub(super) fn check_name(&self, name: &str) -> Result<(), RpcError> {
-        match self.revision.lifecycle() {
-            Lifecycle::Handshake => Ok(()),
-            Lifecycle::PerRequest => self.message.check_name(name),
-        }
+        if self.revision.has_handshake() { Ok(()) } else { self.message.check_name(name) }
     }
 
     /// Checks that the client's scopes include the needed ones.
@@ -298,20 +291,14 @@ impl RpcContext<'_> {
 
     /// Cache hints of the result; `None` before 2026-07-28.
     pub(super) fn cache_hints(&self, ttl: Duration, cache_scope: &'static str) -> Option<CacheHints> {
-        let ttl_ms = milliseconds(ttl);
-        match self.revision.lifecycle() {
-            Lifecycle::Handshake => None,
-            Lifecycle::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
-        }
+        let hints = CacheHints { ttl_ms: milliseconds(ttl), cache_scope };
+        Some(hints).filter(|_| !self.revision.has_handshake())
     }
 
     /// `_meta` of every result.
     pub(super) fn meta(&self) -> &Map<String, Value> {
         let ServerInfo { meta, no_meta, .. } = &self.dispatcher.server_info;
-        match self.revision.lifecycle() {
-            Lifecycle::Handshake => no_meta,
-            Lifecycle::PerRequest => meta,
-        }
+        if self.revision.has_handshake() { no_meta } else { meta }
     }
 
     /// The result of the request.

@@ -16,7 +16,7 @@ use super::{
     client_channel::ClientRequestError,
     context::RpcContext,
     response::RpcResponse,
-    revision::{Lifecycle, Revision},
+    revision::Revision,
     rpc_error::{ErrorKind, RpcError},
 };
 use crate::{
@@ -62,7 +62,7 @@ impl<'a> RequestElicitor<'a> {
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Self, RpcError> {
-        let is_legacy = rpc.revision.lifecycle() == Lifecycle::Handshake;
+        let is_legacy = rpc.revision.has_handshake();
         // Most tools request no input.
         let capabilities = match input_requests.is_empty() || (is_legacy && !rpc.outbox.0.is_some()) {
             true => ClientCapabilities::default(),

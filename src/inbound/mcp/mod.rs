@@ -63,9 +63,9 @@ use self::{
     client_channel::Outbox,
     context::{LAST_EVENT_ID, MessageContext},
     protocol::MessageDispatcher,
-    response::{PendingResponse, ResponseForm, RpcResponse},
-    revision::{Lifecycle, Revision},
-    rpc_error::{ErrorKind, RpcError},
+    response::{PendingResponse, ResponseForm, RpcResponse, RpcResult},
+    revision::Revision,
+    rpc_error::ErrorKind,
 };
 use super::{
     SHUTTING_DOWN, Shutdown,
@@ -185,14 +185,16 @@ impl McpEndpoint {
 
     /// Responds to a request without a message: `GET` or `DELETE` of a session up to 2025-11-25.
     async fn respond_without_message(&self, message: MessageContext<'_>) -> Response<Body> {
-        let lifecycle = message.revision().map(Revision::lifecycle);
-        let responded = match (message.method(), lifecycle) {
+        // A request with two sessions is invalid in every revision.
+        let declared =
+            message.revision().and_then(|it| Ok((it.has_handshake(), message.session_to_check()?)));
+        let responded = match (message.method(), declared) {
             (Some(&(Method::GET | Method::DELETE)), Err(error)) => Err(error),
-            (Some(&(Method::GET | Method::DELETE)), Ok(Lifecycle::PerRequest)) => {
+            (Some(&(Method::GET | Method::DELETE)), Ok((false, _))) => {
                 return response::wrong_method(METHODS_PER_REQUEST);
             }
-            (Some(&Method::GET), Ok(Lifecycle::Handshake)) => Box::pin(self.get(message)).await,
-            (Some(&Method::DELETE), Ok(Lifecycle::Handshake)) => self.delete(message),
+            (Some(&Method::GET), Ok((true, session))) => Box::pin(self.get(message, session)).await,
+            (Some(&Method::DELETE), Ok((true, session))) => self.delete(message, session),
             (Some(_) | None, _) => return response::wrong_method(METHODS),
         };
         responded.unwrap_or_else(|error| {
@@ -202,11 +204,9 @@ impl McpEndpoint {
 
     /// Opens a stream of notifications, for a session up to 2025-11-25. A request without a session can't be
     /// notified: it may come from a person with a browser.
-    async fn get(&self, message: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
+    async fn get(&self, message: MessageContext<'_>, session: Option<&str>) -> RpcResult<Response<Body>> {
         let headers = message.headers();
-        let Some(session) = message.session_to_check()? else {
-            return Ok(response::wrong_method(METHODS_WITHOUT_STREAM));
-        };
+        let Some(session) = session else { return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)) };
         let shutdown = message.context.request.connection.ending.clone();
         match shutdown.stage() {
             Shutdown::Serving => {}
@@ -242,11 +242,9 @@ impl McpEndpoint {
     }
 
     /// Ends a session of a client up to 2025-11-25.
-    fn delete(&self, message: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
-        let id = message.session_to_check()?.ok_or_else(|| {
-            let text = "header `Mcp-Session-Id` is missing: it names the session to end";
-            ErrorKind::NOT_A_MESSAGE.error(text)
-        })?;
+    fn delete(&self, message: MessageContext<'_>, session: Option<&str>) -> RpcResult<Response<Body>> {
+        let missing = "header `Mcp-Session-Id` is missing: it names the session to end";
+        let id = session.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(missing))?;
         self.dispatcher.sessions.end(id, message.owner())?;
         self.dispatcher.remove_session(id);
         self.dispatcher.publish_ended(id);

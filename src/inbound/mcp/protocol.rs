@@ -23,7 +23,7 @@ use super::{
     resources,
     response::{RpcResponse, RpcResult},
     resumable::ResumableStreams,
-    revision::{Lifecycle, Revision},
+    revision::Revision,
     rpc_error::{ErrorCounts, ErrorKind, RpcError, truncated},
     server_info::{self, ServerInfo},
     session_subscriptions::SessionSubscriptions,
@@ -99,15 +99,16 @@ type Handler = for<'a> fn(&'a RpcContext<'a>) -> Pin<Box<dyn Future<Output = Rpc
 pub(super) struct MethodRow {
     /// The name in messages.
     pub(super) name: &'static str,
-    /// The kind of revision that has it; `None` for both.
-    lifecycle: Option<Lifecycle>,
+    /// Whether a revision has it.
+    is_in: fn(Revision) -> bool,
     /// The capability that it needs; a method of an undeclared one is not found.
     needs: Option<fn(&Snapshot) -> bool>,
     handler: Handler,
 }
 
-const HANDSHAKE: Option<Lifecycle> = Some(Lifecycle::Handshake);
-const PER_REQUEST: Option<Lifecycle> = Some(Lifecycle::PerRequest);
+const ALL: fn(Revision) -> bool = |_| true;
+const HANDSHAKE: fn(Revision) -> bool = Revision::has_handshake;
+const PER_REQUEST: fn(Revision) -> bool = |revision| !revision.has_handshake();
 const PROMPTS: Option<fn(&Snapshot) -> bool> = Some(Snapshot::has_prompts);
 const RESOURCES: Option<fn(&Snapshot) -> bool> = Some(Snapshot::has_resources);
 const WATCHES: Option<fn(&Snapshot) -> bool> = Some(Snapshot::watches_resources);
@@ -118,29 +119,29 @@ const METHODS: [MethodRow; 18] = [
     row("ping", HANDSHAKE, None, |rpc| Box::pin(ready(Ok(rpc.result(&json!({})))))),
     row("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
     row("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
-    row("tools/list", None, None, |rpc| Box::pin(server_info::list_tools(rpc))),
-    row("tools/call", None, None, |rpc| Box::pin(tools::call(rpc))),
-    row("prompts/list", None, PROMPTS, |rpc| Box::pin(server_info::list_prompts(rpc))),
-    row("prompts/get", None, PROMPTS, |rpc| Box::pin(prompts::get(rpc))),
-    row("completion/complete", None, Some(Snapshot::completes), |rpc| Box::pin(prompts::complete(rpc))),
+    row("tools/list", ALL, None, |rpc| Box::pin(server_info::list_tools(rpc))),
+    row("tools/call", ALL, None, |rpc| Box::pin(tools::call(rpc))),
+    row("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_prompts(rpc))),
+    row("prompts/get", ALL, PROMPTS, |rpc| Box::pin(prompts::get(rpc))),
+    row("completion/complete", ALL, Some(Snapshot::completes), |rpc| Box::pin(prompts::complete(rpc))),
     row("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
     row("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
     row("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
     row("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
-    row("resources/list", None, RESOURCES, |rpc| Box::pin(server_info::list_resources(rpc))),
-    row("resources/templates/list", None, RESOURCES, |rpc| Box::pin(server_info::list_templates(rpc))),
-    row("resources/read", None, RESOURCES, |rpc| Box::pin(resources::read(rpc))),
+    row("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_resources(rpc))),
+    row("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_templates(rpc))),
+    row("resources/read", ALL, RESOURCES, |rpc| Box::pin(resources::read(rpc))),
     row("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(resources::subscribe(rpc))),
     row("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(resources::unsubscribe(rpc))),
 ];
 
 const fn row(
     name: &'static str,
-    lifecycle: Option<Lifecycle>,
+    is_in: fn(Revision) -> bool,
     needs: Option<fn(&Snapshot) -> bool>,
     handler: Handler,
 ) -> MethodRow {
-    MethodRow { name, lifecycle, needs, handler }
+    MethodRow { name, is_in, needs, handler }
 }
 
 impl MethodRow {
@@ -265,12 +266,10 @@ impl MessageContext<'_> {
                     }
                     return None;
                 }
-                match assumed.lifecycle() {
-                    Lifecycle::Handshake => None,
-                    Lifecycle::PerRequest => {
-                        self.check_notification(&notification).err().and_then(|error| reject(&error))
-                    }
+                if assumed.has_handshake() {
+                    return None;
                 }
+                self.check_notification(&notification).err().and_then(|error| reject(&error))
             }
             ClientMessage::Response { id, result } => {
                 let open_requests = &self.dispatcher.open_requests;
@@ -295,10 +294,10 @@ impl MessageContext<'_> {
 
     /// Checks the session of the message. Since 2026-07-28 there are none, whatever a header names.
     fn check_session(self, revision: Revision) -> Result<(), RpcError> {
-        match revision.lifecycle() {
-            Lifecycle::Handshake => self.dispatcher.sessions.check(self.session_to_check()?, self.owner()),
-            Lifecycle::PerRequest => Ok(()),
+        if !revision.has_handshake() {
+            return Ok(());
         }
+        self.dispatcher.sessions.check(self.session_to_check()?, self.owner())
     }
 
     /// Resumes a stream after the event with this id, at this replica or another.
@@ -329,14 +328,12 @@ impl MessageContext<'_> {
 impl RpcContext<'_> {
     async fn respond(&self) -> RpcResult {
         let Self { request, revision, message, .. } = *self;
-        let is_per_request = revision.lifecycle() == Lifecycle::PerRequest;
+        let is_per_request = !revision.has_handshake();
         if is_per_request {
             request.meta.check_capabilities()?;
             message.check_method(&request.method)?;
         }
-        let exists =
-            |row: &&MethodRow| row.lifecycle.is_none_or(|lifecycle| lifecycle == revision.lifecycle());
-        let method = match MethodRow::by_name(&request.method).filter(exists) {
+        let method = match MethodRow::by_name(&request.method).filter(|row| (row.is_in)(revision)) {
             Some(row) if row.is_available(self.dispatcher).await => row,
             Some(_) | None => {
                 let method = truncated(&request.method);

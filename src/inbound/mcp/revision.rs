@@ -27,15 +27,6 @@ pub(super) enum Revision {
     R2026_07_28,
 }
 
-/// The way in which clients of a revision declare it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lifecycle {
-    /// With `initialize`, once: up to 2025-11-25.
-    Handshake,
-    /// In `_meta` and headers, with every request: from 2026-07-28.
-    PerRequest,
-}
-
 impl Revision {
     /// All of them, the newest first.
     pub(super) const ALL: [Self; 5] =
@@ -53,18 +44,15 @@ impl Revision {
         ProtocolVersion::KNOWN_VERSIONS[self as usize].as_str()
     }
 
-    pub(super) const fn lifecycle(self) -> Lifecycle {
-        match self {
-            Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2025_11_25 => {
-                Lifecycle::Handshake
-            }
-            Self::R2026_07_28 => Lifecycle::PerRequest,
-        }
+    /// Whether clients declare it with `initialize`, once: up to 2025-11-25. From 2026-07-28, they declare it
+    /// in `_meta` and headers, with every request.
+    pub(super) fn has_handshake(self) -> bool {
+        self <= Self::NEWEST_WITH_HANDSHAKE
     }
 
     /// The revision of this name, if it has `initialize`.
     fn with_handshake(name: &str) -> Option<Self> {
-        name.parse().ok().filter(|revision: &Self| revision.lifecycle() == Lifecycle::Handshake)
+        name.parse().ok().filter(|revision: &Self| revision.has_handshake())
     }
 
     /// The revision in the response to `initialize`: the requested one, or the newest that has `initialize`.
@@ -89,11 +77,7 @@ impl Revision {
             // The revision is among the parameters, and a header is ignored.
             (_, None) if request.method == "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
             (in_header, None) => match Self::from_header(in_header, negotiated)? {
-                handshake
-                    if handshake <= Self::NEWEST_WITH_HANDSHAKE && request.method != "server/discover" =>
-                {
-                    Ok(handshake)
-                }
+                found if found.has_handshake() && request.method != "server/discover" => Ok(found),
                 _ => Err(missing_meta("protocolVersion")),
             },
             (Some(in_header), Some(in_body)) if in_header != in_body => {
@@ -150,17 +134,14 @@ impl Revision {
 
     /// `resultType` of a complete result (since 2026-07-28).
     pub(super) fn result_type(self) -> Option<&'static str> {
-        match self.lifecycle() {
-            Lifecycle::Handshake => None,
-            Lifecycle::PerRequest => Some("complete"),
-        }
+        (!self.has_handshake()).then_some("complete")
     }
 
     /// The shapes of `structuredContent`, and of the root of an `outputSchema`.
     pub(super) fn shapes(self) -> StructuredContentSupport {
-        match self.lifecycle() {
-            Lifecycle::Handshake => StructuredContentSupport::ObjectsOnly,
-            Lifecycle::PerRequest => StructuredContentSupport::Any,
+        match self.has_handshake() {
+            true => StructuredContentSupport::ObjectsOnly,
+            false => StructuredContentSupport::Any,
         }
     }
 

@@ -10,12 +10,7 @@ use http::{HeaderValue, StatusCode};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
-use super::{
-    lock,
-    protocol::MethodRow,
-    revision::{Lifecycle, Revision},
-    tasks,
-};
+use super::{lock, protocol::MethodRow, revision::Revision, tasks};
 use crate::{
     inbound::context::Rejection,
     pipeline::PromptError,
@@ -160,18 +155,15 @@ impl RpcError {
     }
 
     fn code(&self, revision: Revision) -> ErrorCode {
-        match revision.lifecycle() {
-            Lifecycle::Handshake if self.kind == ErrorKind::NO_RESOURCE => ErrorCode::RESOURCE_NOT_FOUND,
-            Lifecycle::Handshake | Lifecycle::PerRequest => self.kind.1,
+        match revision.has_handshake() && self.kind == ErrorKind::NO_RESOURCE {
+            true => ErrorCode::RESOURCE_NOT_FOUND,
+            false => self.kind.1,
         }
     }
 
     /// The HTTP status of the error, for a client of `revision`.
     pub(super) fn status(&self, revision: Revision) -> StatusCode {
-        match revision.lifecycle() {
-            Lifecycle::Handshake => self.kind.2,
-            Lifecycle::PerRequest => self.kind.3,
-        }
+        if revision.has_handshake() { self.kind.2 } else { self.kind.3 }
     }
 
     /// The error for the log, and for requests without a message.

@@ -7,7 +7,6 @@ use super::{
     context::RpcContext,
     elicitation::RequestElicitor,
     response::RpcResult,
-    revision::Lifecycle,
     rpc_error::{ErrorKind, RpcError},
     tasks,
 };
@@ -35,13 +34,11 @@ pub(super) async fn call(rpc: &RpcContext<'_>) -> RpcResult {
         let unknown = || ErrorKind::UNKNOWN_TOOL.unknown(&tool, "tools/list");
         return snapshot.not_ready(&tool).map(|result| rpc.tool_result(result)).ok_or_else(unknown);
     };
-    let may_be_task = match rpc.revision.lifecycle() {
-        Lifecycle::Handshake => false,
-        Lifecycle::PerRequest => {
-            rpc.message.check_param_headers(&route.definition.input_schema, &arguments)?;
-            tasks::may_be_task(route, rpc, &arguments)?
-        }
-    };
+    let mut may_be_task = false;
+    if !rpc.revision.has_handshake() {
+        rpc.message.check_param_headers(&route.definition.input_schema, &arguments)?;
+        may_be_task = tasks::may_be_task(route, rpc, &arguments)?;
+    }
     if may_be_task
         && let Some(response) = Box::pin(tasks::create_with_input(rpc, &snapshot, route, &arguments)).await
     {
@@ -79,11 +76,9 @@ impl<'a> CallSubscriber<'a> {
     /// When the requested log level does not exist.
     pub(super) fn new(rpc: &'a RpcContext<'_>) -> Result<Self, RpcError> {
         let meta = &rpc.request.meta;
-        let level = match rpc.revision.lifecycle() {
-            Lifecycle::PerRequest => meta.log_level()?,
-            Lifecycle::Handshake => {
-                rpc.message.session().and_then(|session| rpc.dispatcher.levels.get(session))
-            }
+        let level = match rpc.revision.has_handshake() {
+            true => rpc.message.session().and_then(|session| rpc.dispatcher.levels.get(session)),
+            false => meta.log_level()?,
         };
         Ok(Self { outbox: rpc.outbox, token: meta.progress_token(), level })
     }
