@@ -24,11 +24,7 @@ use ipnet::IpNet;
 use settings_derive::Section;
 use tokio::time::timeout;
 
-use super::{
-    authenticate::Authenticator,
-    context::{Rejection, UnauthenticatedRequest},
-    host_origin::{self, HostAndOriginRules},
-};
+use super::{Authenticator, Rejection, UnauthenticatedRequest, host_origin, host_origin::HostAndOriginRules};
 use crate::{
     pipeline::ApiKind,
     settings::{

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 
 use super::{
-    context::Rejection,
-    filter::{CrossOriginPage, FilterSettings, LOOPBACK, ProtectedPort},
+    CrossOriginPage, ProtectedPort, Rejection,
+    filter::{FilterSettings, LOOPBACK},
 };
 
 /// Header with the relation of a page to the target of its request. Browsers send it with or without an

@@ -18,6 +18,12 @@ use axum::body::Body;
 use http::Response;
 use http_body::Body as _;
 
+use self::{
+    authenticate::{AuthenticatedClient, Authenticator},
+    context::{LoggedRequest, Rejection, RequestContext},
+    filter::{CrossOriginPage, Filter, ProtectedPort},
+};
+
 pub use context::{Connection, Shutdown, ShutdownSignal, UnauthenticatedRequest};
 pub use filter::parse_network;
 

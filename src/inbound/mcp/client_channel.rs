@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{lock, replicas::Replicas};
+use super::{Replicas, lock};
 
 /// Limit of the messages that wait for a client to read them.
 const OUTBOX_LIMIT: usize = 64;

@@ -12,17 +12,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    client_channel::Outbox,
-    message::{RpcNotification, RpcRequest},
-    protocol::MessageDispatcher,
-    response::{RpcResponse, RpcResult, write_tool_result},
-    revision::Revision,
-    rpc_error::{ErrorKind, RpcError, truncated},
-    server_info::{ServerInfo, WithHints},
-    tasks::milliseconds,
+    ErrorKind, LoggedRequest, MessageDispatcher, Outbox, RequestContext, Revision, RpcError, RpcRequest,
+    RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, WithHints, message::RpcNotification,
+    response::write_tool_result, tasks::milliseconds, truncated,
 };
 use crate::{
-    inbound::context::{LoggedRequest, RequestContext, UnauthenticatedRequest},
     model::{
         PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header, is_exact_in_header,
         param_header_text,

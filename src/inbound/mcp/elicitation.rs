@@ -12,13 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{
-    client_channel::ClientRequestError,
-    context::RpcContext,
-    response::RpcResponse,
-    revision::Revision,
-    rpc_error::{ErrorKind, RpcError},
-};
+use super::{ClientRequestError, ErrorKind, Revision, RpcContext, RpcError, RpcResponse};
 use crate::{
     crypto::{Purpose, fingerprint, random_id},
     pipeline::{Elicitor, InputResponsesFuture},

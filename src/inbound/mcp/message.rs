@@ -11,10 +11,7 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{
-    revision::missing_meta,
-    rpc_error::{ErrorKind, RpcError},
-};
+use super::{ErrorKind, RpcError, revision::missing_meta};
 use crate::{
     model::{ARGUMENT_VALUE_LIMIT, values_within},
     route::McpLogLevel,

@@ -59,19 +59,21 @@ use http::{Method, Request, Response, StatusCode, request::Parts};
 use settings_derive::Section;
 use tokio::time::sleep;
 
+// Some of these are for the modules of this folder only.
 use self::{
-    client_channel::Outbox,
-    context::{LAST_EVENT_ID, MessageContext},
+    client_channel::{ClientRequestError, Mailbox, Outbox},
+    context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID},
+    message::{RpcId, RpcRequest},
     protocol::MessageDispatcher,
+    replicas::Replicas,
     response::{PendingResponse, ResponseForm, RpcResponse, RpcResult},
     revision::Revision,
-    rpc_error::ErrorKind,
+    rpc_error::{ErrorKind, RpcError, truncated},
+    server_info::{ServerInfo, WithHints},
 };
 use super::{
-    SHUTTING_DOWN, Shutdown,
-    authenticate::AuthenticatedClient,
-    context::{Rejection, RequestContext, UnauthenticatedRequest},
-    filter::Filter,
+    AuthenticatedClient, Filter, LoggedRequest, Rejection, RequestContext, SHUTTING_DOWN, Shutdown,
+    UnauthenticatedRequest,
 };
 use crate::{
     crypto::SecretKey,

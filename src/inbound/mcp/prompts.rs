@@ -6,11 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    context::RpcContext,
-    elicitation::RequestElicitor,
-    message::RpcRequest,
-    response::{RpcResult, raw_json},
-    rpc_error::{ErrorKind, RpcError, truncated},
+    ErrorKind, RpcContext, RpcError, RpcRequest, RpcResult, elicitation::RequestElicitor, response::raw_json,
+    truncated,
 };
 use crate::{
     model::{Arguments, kind_of, write_block},

@@ -14,27 +14,23 @@ use serde_json::{json, value::RawValue};
 use tracing::debug;
 
 use super::{
-    McpApiSettings,
-    client_channel::{ClientResult, OpenRequests, Outbox},
-    context::{MessageContext, RpcContext},
-    message::{self, ClientMessage, RejectedMessage, RpcId, RpcRequest},
-    prompts,
-    replicas::Replicas,
-    resources,
-    response::{RpcResponse, RpcResult},
+    ErrorKind, McpApiSettings, MessageContext, Outbox, Replicas, Revision, RpcContext, RpcError, RpcId,
+    RpcRequest, RpcResponse, RpcResult, ServerInfo,
+    client_channel::{ClientResult, OpenRequests},
+    message::{self, ClientMessage, RejectedMessage},
+    prompts, resources,
     resumable::ResumableStreams,
-    revision::Revision,
-    rpc_error::{ErrorCounts, ErrorKind, RpcError, truncated},
-    server_info::{self, ServerInfo},
+    rpc_error::ErrorCounts,
+    server_info,
     session_subscriptions::SessionSubscriptions,
     sessions::{InFlightRequests, LogLevels, Sessions, UnknownSessions},
     subscriptions::{self, OpenStreams},
     task_elicitation::ElicitingTasks,
-    tasks, tools,
+    tasks, tools, truncated,
 };
 use crate::{
     crypto::TokenCipher,
-    inbound::{CUT_OFF_BY_SHUTDOWN, authenticate::Authenticator},
+    inbound::{Authenticator, CUT_OFF_BY_SHUTDOWN},
     pipeline::{Gateway, Snapshot},
     telemetry::Untrusted,
 };

@@ -25,7 +25,7 @@ use http_body_util::{BodyExt, Empty};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, SESSION_ID};
+use super::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, SESSION_ID};
 use crate::{
     crypto::{Purpose, TokenCipher, fingerprint, random_id},
     model::UpstreamResponse,

@@ -4,13 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
 
-use super::{
-    context::RpcContext,
-    response::RpcResult,
-    rpc_error::{ErrorKind, RpcError},
-    server_info::WithHints,
-    tools::CallSubscriber,
-};
+use super::{ErrorKind, RpcContext, RpcError, RpcResult, WithHints, tools::CallSubscriber};
 use crate::{
     pipeline::{CacheScope, Call, ForwardError, REQUEST_ID_META, ResourceReadError, Snapshot, WatchError},
     route::McpMethod,

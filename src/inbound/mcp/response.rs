@@ -23,18 +23,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::time::sleep;
 
-use super::{
-    client_channel::Mailbox,
-    context::SESSION_ID,
-    message::RpcId,
-    revision::Revision,
-    rpc_error::{ErrorKind, RpcError},
-};
+use super::{ErrorKind, LoggedRequest, Mailbox, Rejection, Revision, RpcError, RpcId, SESSION_ID};
 use crate::{
-    inbound::{
-        accept::{accepts, media_ranges},
-        context::{LoggedRequest, Rejection},
-    },
+    inbound::accept::{accepts, media_ranges},
     model::{ToolResult, media_type, write_result_fields},
 };
 

@@ -27,13 +27,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{
-    client_channel::Mailbox,
-    lock,
-    replicas::Replicas,
-    response::{self, KEEP_ALIVE, PendingResponse},
-    revision::Revision,
-};
+use super::{Mailbox, PendingResponse, Replicas, Revision, lock, response, response::KEEP_ALIVE};
 
 /// Limit of the streams that can be resumed; further ones end with their connection.
 const STREAMS_LIMIT: usize = 1024;

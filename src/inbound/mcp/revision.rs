@@ -9,12 +9,7 @@ use std::str::FromStr;
 use http::HeaderMap;
 use rmcp::model::ProtocolVersion;
 
-use super::{
-    context::{self, PROTOCOL_VERSION},
-    message::RpcRequest,
-    response::RpcResult,
-    rpc_error::{ErrorKind, RpcError, truncated},
-};
+use super::{ErrorKind, PROTOCOL_VERSION, RpcError, RpcRequest, RpcResult, context, truncated};
 use crate::model::{BlockText, Content, ContentBlock, ForeignBlock, StructuredContentSupport};
 
 /// A supported protocol revision.

@@ -10,9 +10,8 @@ use http::{HeaderValue, StatusCode};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
-use super::{lock, protocol::MethodRow, revision::Revision, tasks};
+use super::{Rejection, Revision, lock, protocol::MethodRow, tasks};
 use crate::{
-    inbound::context::Rejection,
     pipeline::PromptError,
     route::{ClientCapability, MissingCapability},
     telemetry::MetricsSnapshot,

@@ -10,11 +10,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    McpServerSettings,
-    context::{CacheHints, RpcContext},
-    response::{RpcResponse, RpcResult},
-    revision::Revision,
-    rpc_error::ErrorKind,
+    ErrorKind, McpServerSettings, Revision, RpcContext, RpcResponse, RpcResult,
+    context::CacheHints,
     sessions::{DeclaredLists, Session},
     tasks,
 };

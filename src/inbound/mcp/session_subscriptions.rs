@@ -14,7 +14,7 @@ use std::{
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use super::{McpEndpoint, lock, protocol::MessageDispatcher};
+use super::{McpEndpoint, MessageDispatcher, lock};
 use crate::{
     pipeline::{Gateway, ResourceWatch, WatchError},
     route::McpLogLevel,

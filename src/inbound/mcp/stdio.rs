@@ -22,20 +22,14 @@ use tokio::{
 };
 
 use super::{
-    McpEndpoint,
-    client_channel::{Mailbox, Outbox},
-    context::{Handshake, MessageContext},
-    message::{self, ClientMessage, RpcRequest},
-    protocol::MessageDispatcher,
-    revision::Revision,
-    rpc_error::{ErrorKind, RpcError},
+    AuthenticatedClient, ErrorKind, Mailbox, McpEndpoint, MessageContext, MessageDispatcher, Outbox,
+    RequestContext, Revision, RpcError, RpcRequest, Shutdown, UnauthenticatedRequest,
+    context::Handshake,
+    message::{self, ClientMessage},
     subscriptions,
 };
 use crate::{
-    inbound::{
-        authenticate::AuthenticatedClient,
-        context::{Connection, RequestContext, Shutdown, ShutdownSignal, UnauthenticatedRequest},
-    },
+    inbound::{Connection, ShutdownSignal},
     upstream::ClientIdentity,
 };
 

@@ -10,13 +10,8 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    client_channel::{ClientRequestError, Mailbox, Outbox},
-    context::RpcContext,
-    protocol::MessageDispatcher,
-    response::RpcResult,
-    rpc_error::{ErrorKind, RpcError},
-    session_subscriptions::SessionStream,
-    tasks,
+    ClientRequestError, ErrorKind, Mailbox, MessageDispatcher, Outbox, RpcContext, RpcError, RpcResult,
+    session_subscriptions::SessionStream, tasks,
 };
 use crate::{
     pipeline::{ChangeEvent, ChangeReceiver, Gateway, ReceivedChange, ResourceWatch},

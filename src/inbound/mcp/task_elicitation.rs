@@ -17,10 +17,9 @@ use tokio::{
 };
 
 use super::{
-    context::RpcContext,
+    Revision, RpcContext,
     elicitation::{ElicitationRound, RoundOutcome},
     lock,
-    revision::Revision,
     tasks::written_result,
 };
 use crate::{

@@ -17,11 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    context::RpcContext,
+    ErrorKind, Revision, RpcContext, RpcError, RpcResponse, RpcResult,
     elicitation::{self, RoundOutcome},
-    response::{RpcResponse, RpcResult, raw_json, write_tool_result},
-    revision::Revision,
-    rpc_error::{ErrorKind, RpcError},
+    response::{raw_json, write_tool_result},
     task_elicitation::{self, ElicitingState, ElicitingTask},
 };
 use crate::{

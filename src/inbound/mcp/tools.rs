@@ -2,14 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    client_channel::Outbox,
-    context::RpcContext,
-    elicitation::RequestElicitor,
-    response::RpcResult,
-    rpc_error::{ErrorKind, RpcError},
-    tasks,
-};
+use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, elicitation::RequestElicitor, tasks};
 use crate::{
     pipeline::{Call, CallOutcome, Progress, Snapshot, Subscriber},
     route::McpLogLevel,
