@@ -10,14 +10,14 @@
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use super::{lock, revision::Revision, rpc_error::RpcError};
+use super::{Revision, RpcError, lock};
 use crate::{
     crypto::{Purpose, TokenCipher, TokenError},
     route::McpLogLevel,
@@ -208,35 +208,24 @@ const LEVELS_LIMIT: usize = 10_000;
 /// Length of the unique prefix of a session id: its salt.
 const KEY_LENGTH: usize = 32;
 
-/// The log levels of sessions.
+/// The log levels of sessions, each with the time when it was set.
 #[derive(Debug, Default)]
-pub(super) struct LogLevels(Mutex<LevelTable>);
-
-#[derive(Debug, Default)]
-struct LevelTable {
-    levels: HashMap<Box<str>, McpLogLevel>,
-    /// The keys, the oldest first.
-    order: VecDeque<Box<str>>,
-}
+pub(super) struct LogLevels(Mutex<HashMap<Box<str>, (Instant, McpLogLevel)>>);
 
 impl LogLevels {
     /// Stores the log level that a client has set.
     pub(super) fn set(&self, session: &str, level: McpLogLevel) {
-        let mut stored = lock(&self.0);
-        let key = key(session);
-        if stored.levels.insert(key.into(), level).is_none() {
-            stored.order.push_back(key.into());
-        }
-        if stored.order.len() > LEVELS_LIMIT
-            && let Some(oldest) = stored.order.pop_front()
-        {
-            stored.levels.remove(&oldest);
+        let mut levels = lock(&self.0);
+        levels.insert(key(session).into(), (Instant::now(), level));
+        if levels.len() > LEVELS_LIMIT {
+            let oldest = levels.iter().min_by_key(|(_, (set, _))| *set).map(|(key, _)| key.clone());
+            oldest.map(|oldest| levels.remove(&oldest));
         }
     }
 
     /// The level of a session, if this replica has stored it.
     pub(super) fn get(&self, session: &str) -> Option<McpLogLevel> {
-        lock(&self.0).levels.get(key(session)).copied()
+        lock(&self.0).get(key(session)).map(|(_, level)| *level)
     }
 }
 
