@@ -28,10 +28,8 @@ use tracing::{info, warn};
 use super::response;
 use crate::{
     inbound::{
-        StreamedPassthrough,
-        authenticate::{Authenticator, revocable},
-        context::{Rejection, RequestContext, UnauthenticatedRequest},
-        filter::check_transfer_encoding,
+        Authenticator, Rejection, RequestContext, StreamedPassthrough, UnauthenticatedRequest,
+        authenticate::revocable, filter::check_transfer_encoding,
     },
     policy::Passthrough,
     route::{TraceContext, UpstreamName, leads_out},
@@ -217,38 +215,32 @@ fn joined_values(headers: &HeaderMap, name: &HeaderName) -> String {
     values.join(", ")
 }
 
+const BAD_GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
+const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+
 /// Status and text for an upstream request that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error.failure {
-        Failure::Connect(_) | Failure::NotStarted(_) => {
-            (StatusCode::BAD_GATEWAY, "the upstream can't be reached")
-        }
+        Failure::Connect(_) | Failure::NotStarted(_) => (BAD_GATEWAY, "the upstream can't be reached"),
         Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_) => {
             (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time")
         }
-        Failure::CutOff(_) => {
-            (StatusCode::BAD_GATEWAY, "the upstream closed the connection before it responded")
-        }
+        Failure::CutOff(_) => (BAD_GATEWAY, "the upstream closed the connection before it responded"),
         Failure::NotHttp(_)
         | Failure::NotCgi(_)
         | Failure::NotMcp(_)
         | Failure::HeadTooLong
-        | Failure::TooLong(_) => (StatusCode::BAD_GATEWAY, "the upstream's response can't be parsed"),
+        | Failure::TooLong(_) => (BAD_GATEWAY, "the upstream's response can't be parsed"),
         // Passthrough buffers nothing and calls no MCP server, so the last two do not occur.
         Failure::Busy(_) | Failure::CircuitOpen { .. } | Failure::BufferFull(_) | Failure::Restarting(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
+            (BUSY, "the upstream is busy")
         }
         Failure::SlowUpload(_) => (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly"),
-        Failure::ClientBusy(_) => {
-            (StatusCode::TOO_MANY_REQUESTS, "too many of your requests to the upstream are in flight")
-        }
-        Failure::Credential(_) => (StatusCode::BAD_GATEWAY, "no credential is available for the upstream"),
-        Failure::RateLimited { .. } => {
-            (StatusCode::TOO_MANY_REQUESTS, "the rate limit of the upstream is exceeded")
-        }
-        Failure::RateLimitUnavailable => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the rate limit of the upstream can't be checked right now")
-        }
+        Failure::ClientBusy(_) => (TOO_MANY, "too many of your requests to the upstream are in flight"),
+        Failure::Credential(_) => (BAD_GATEWAY, "no credential is available for the upstream"),
+        Failure::RateLimited { .. } => (TOO_MANY, "the rate limit of the upstream is exceeded"),
+        Failure::RateLimitUnavailable => (BUSY, "the rate limit of the upstream can't be checked right now"),
         Failure::Unsendable(_) => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
     }
 }
