@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
 use tracing::info;
 
-use super::context::{Rejection, RequestContext, UnauthenticatedRequest};
+use super::{Rejection, RequestContext, UnauthenticatedRequest};
 use crate::{
     auth::{Access, AuthError, METADATA_PATH, PresentedCredential, PresentedSecret},
     route::Scopes,
@@ -279,7 +279,7 @@ fn rejection(denied: &AuthError, access: &Access) -> Rejection {
     match denied {
         AuthError::KeysUnavailable => rejection.with_retry_after(AGAIN_AFTER_SECONDS),
         AuthError::Missing | AuthError::Malformed(_) | AuthError::Invalid(_) => {
-            rejection.with_header(header::WWW_AUTHENTICATE, access.challenge(denied))
+            rejection.with_header(header::WWW_AUTHENTICATE, Some(access.challenge(denied)))
         }
     }
 }

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, requ
 use tokio::sync::watch;
 use tracing::{debug, info};
 
-use super::authenticate::AuthenticatedClient;
+use super::AuthenticatedClient;
 use crate::{
     pipeline::ApiKind,
     telemetry::{RequestId, Span, Untrusted, method_label},
@@ -95,11 +95,6 @@ impl UnauthenticatedRequest {
         Self { api, ..unauthenticated }
     }
 
-    /// The path prefix of all our endpoints, set by the web server over CGI; mostly empty.
-    pub(super) fn mount(&self) -> &str {
-        self.mount.as_deref().unwrap_or_default()
-    }
-
     /// The request as the log describes it, before its client is identified.
     pub(super) fn logged<'a>(&'a self, head: &'a Parts) -> LoggedRequest<'a> {
         LoggedRequest { request: self, head: Some(head), client: None }
@@ -167,16 +162,16 @@ impl Rejection {
         Self { status, reason, text: text.into(), detail: None, header: None }
     }
 
-    /// Adds a header to the response.
+    /// Adds a header to the response, if it has a value.
     #[must_use]
-    pub fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
-        Self { header: Some(Box::new((name, value))), ..self }
+    pub fn with_header(self, name: HeaderName, value: Option<HeaderValue>) -> Self {
+        Self { header: value.map(|value| Box::new((name, value))), ..self }
     }
 
-    /// Adds `Retry-After` to the response.
+    /// Adds `Retry-After` to the response, if it is known.
     #[must_use]
-    pub fn with_retry_after(self, seconds: u64) -> Self {
-        self.with_header(header::RETRY_AFTER, seconds.into())
+    pub fn with_retry_after(self, seconds: impl Into<Option<u64>>) -> Self {
+        self.with_header(header::RETRY_AFTER, seconds.into().map(HeaderValue::from))
     }
 
     /// Adds the rejection's header, if it has one, to the response.

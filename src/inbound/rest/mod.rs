@@ -32,9 +32,8 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CUT_OFF_BY_SHUTDOWN, MCP_PATHS, SHUTTING_DOWN,
-    context::{LoggedRequest, Rejection, RequestContext, UnauthenticatedRequest},
-    filter::{CrossOriginPage, Filter, ProtectedPort},
+    CUT_OFF_BY_SHUTDOWN, CrossOriginPage, Filter, LoggedRequest, MCP_PATHS, ProtectedPort, Rejection,
+    RequestContext, SHUTTING_DOWN, UnauthenticatedRequest,
 };
 use crate::{
     model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
@@ -173,7 +172,7 @@ impl RestApi {
         head: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Rejection> {
-        let (client, mount) = (context.client(), context.request.mount());
+        let (client, mount) = (context.client(), context.request.mount.as_deref().unwrap_or_default());
         Ok(match target {
             Target::Tool { route, in_path } => {
                 self.call(snapshot, route, in_path, context, head, body).await?
@@ -298,11 +297,9 @@ fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) 
         return Ok(());
     }
     let text = format!("permission denied; required scope: `{needed}`");
+    let challenge = context.identity.challenge_for(needed, || snapshot.needed_scopes());
     let rejection = Rejection::new(StatusCode::FORBIDDEN, "scope is missing", text);
-    Err(match context.identity.challenge_for(needed, || snapshot.needed_scopes()) {
-        Some(challenge) => rejection.with_header(header::WWW_AUTHENTICATE, challenge),
-        None => rejection,
-    })
+    Err(rejection.with_header(header::WWW_AUTHENTICATE, challenge))
 }
 
 /// The path of the endpoint that was called, with the names of arguments, such as `/users/{id}`.

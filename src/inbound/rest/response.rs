@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
-    inbound::{accept::media_ranges, context::Rejection},
+    inbound::{Rejection, accept::media_ranges},
     model::{
         ErrorType, Structured, StructuredContentSupport, ToolOutcome, ToolResult, write_escaped, write_result,
     },
@@ -31,18 +31,13 @@ const JSON: &str = "application/json";
 
 /// The envelope that `Accept` names with the greater weight; the first of two equal ones.
 fn accepted_envelope(headers: &HeaderMap) -> Option<Envelope> {
-    let mut best = (None, 0.0);
-    for range in media_ranges(headers) {
-        let envelope = match range {
-            range if range.is_exactly(MCP_ENVELOPE) => Envelope::Mcp,
-            range if range.is_exactly(PLAIN_ENVELOPE) => Envelope::Plain,
-            _ => continue,
-        };
-        if range.weight > best.1 {
-            best = (Some(envelope), range.weight);
-        }
-    }
-    best.0
+    let weights = media_ranges(headers).filter_map(|range| match range {
+        range if range.is_exactly(MCP_ENVELOPE) => Some((Envelope::Mcp, range.weight)),
+        range if range.is_exactly(PLAIN_ENVELOPE) => Some((Envelope::Plain, range.weight)),
+        _ => None,
+    });
+    let accepted = weights.filter(|(_, weight)| *weight > 0.0);
+    accepted.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(envelope, _)| envelope)
 }
 
 /// The response to a call, in the envelope that the `Accept` header selects, else in that of the route.
@@ -83,10 +78,7 @@ pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) ->
 pub(super) fn not_ready(result: &ToolResult) -> Rejection {
     let rejection =
         Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.message());
-    match result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
-        Some(seconds) => rejection.with_retry_after(seconds),
-        None => rejection,
-    }
+    rejection.with_retry_after(result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64))
 }
 
 /// Rounded up, as a client that retries too early is rejected again; at least 1.
