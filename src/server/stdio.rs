@@ -21,7 +21,7 @@ use tracing::{debug, info, warn};
 use super::{CANCEL_TIMEOUT, HttpHandler, connection};
 use crate::inbound::{
     cgi,
-    mcp::{ClientLine, ConnectionEnd, McpEndpoint},
+    mcp::{ClientLine, McpEndpoint},
 };
 
 /// Limit of the messages that wait to be written, beside those that wait to enter this queue.
@@ -53,12 +53,13 @@ pub async fn serve_stdio(
         let _ = done.send(());
     })?;
     info!("serving MCP on standard input and output");
-    let parted = mcp.serve_stdio(lines, out, shutdown_timeout, stop).await;
+    let cut_off = mcp.serve_stdio(lines, out, shutdown_timeout, stop).await;
     if timeout(CANCEL_TIMEOUT, written).await.is_err() {
         debug!("client does not read the last message");
     }
-    if let ConnectionEnd::CutOff { requests } = parted {
-        warn!(requests, after = ?shutdown_timeout, "shutdown timeout: cancelling requests in flight");
+    if cut_off > 0 {
+        let (requests, after) = (cut_off, shutdown_timeout);
+        warn!(requests, ?after, "shutdown timeout: cancelling requests in flight");
     }
     Ok(())
 }

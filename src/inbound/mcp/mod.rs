@@ -88,7 +88,7 @@ use crate::{
 
 pub use replicas::ReplicaUrl;
 pub use resumable::ResumeSettings;
-pub use stdio::{ClientLine, ConnectionEnd};
+pub use stdio::ClientLine;
 
 /// The `Allow` of the endpoint.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";

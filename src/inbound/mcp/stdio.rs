@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::{
@@ -49,31 +48,19 @@ pub enum ClientLine {
     },
 }
 
-/// The end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum ConnectionEnd {
-    /// Every request got its response, or nobody waits for it any more.
-    Clean,
-    /// The client closed its input, and the shutdown timeout ended before all of its requests had a response.
-    CutOff {
-        /// The number of requests without a response.
-        requests: usize,
-    },
-}
-
 impl McpEndpoint {
     /// Serves one client: reads its lines, and writes messages for it into `out`, each without a line break.
     ///
     /// After the last line, requests in flight may take as long as `shutdown_timeout`. They are cancelled
-    /// when `stop` completes, and when the receiver of `out` is dropped.
+    /// when `stop` completes, and when the receiver of `out` is dropped. Returns the number of requests that
+    /// were cut off at the end of that time.
     pub async fn serve_stdio(
         &self,
         mut lines: mpsc::Receiver<ClientLine>,
         out: mpsc::Sender<Bytes>,
         shutdown_timeout: Duration,
         stop: impl Future<Output = ()>,
-    ) -> ConnectionEnd {
+    ) -> usize {
         let receiver = out.clone();
         let mut cancelled = pin!(async {
             tokio::select! {
@@ -85,7 +72,7 @@ impl McpEndpoint {
         loop {
             let line = tokio::select! {
                 biased;
-                () = &mut cancelled => return ConnectionEnd::Clean,
+                () = &mut cancelled => return 0,
                 // Frees slots for further requests.
                 Some(_) = connection.running.join_next() => {
                     connection.notify_changes();
@@ -113,8 +100,7 @@ impl McpEndpoint {
             () = &mut cancelled => Ok(()),
             ended = timeout(shutdown_timeout, all_responded) => ended,
         };
-        let cut_off = ConnectionEnd::CutOff { requests: connection.running.len() };
-        ended.map_or(cut_off, |()| ConnectionEnd::Clean)
+        ended.map_or_else(|_| connection.running.len(), |()| 0)
     }
 }
 
@@ -123,32 +109,34 @@ struct StdioConnection {
     dispatcher: Arc<MessageDispatcher>,
     out: mpsc::Sender<Bytes>,
     /// The latest handshake.
-    handshake: Arc<ArcSwapOption<Handshake>>,
+    handshake: watch::Sender<Option<Arc<Handshake>>>,
+    /// Whether there is a newer one than that whose notifications are sent.
+    new_handshake: watch::Receiver<Option<Arc<Handshake>>>,
     connection: Arc<Connection>,
     /// Signals that the client has closed its input: endless streams end then.
     shutdown: watch::Sender<Shutdown>,
     running: JoinSet<()>,
     /// A handshake that waited for the lists of MCP servers.
     slow_handshake: Option<AbortHandle>,
-    /// The notifications for a client up to 2025-11-25, and the handshake that they are for.
+    /// The notifications for a client up to 2025-11-25.
     notification_tasks: JoinSet<()>,
-    notified_handshake: Option<Arc<Handshake>>,
 }
 
 impl StdioConnection {
     fn new(dispatcher: Arc<MessageDispatcher>, out: mpsc::Sender<Bytes>) -> Self {
         let (shutdown, ending) = watch::channel(Shutdown::Serving);
+        let (handshake, new_handshake) = watch::channel(None);
         let connection = Connection { ending: ShutdownSignal::new(ending), ..Connection::default() };
         Self {
             dispatcher,
             out,
-            handshake: Arc::default(),
+            handshake,
+            new_handshake,
             connection: Arc::new(connection),
             shutdown,
             running: JoinSet::new(),
             slow_handshake: None,
             notification_tasks: JoinSet::new(),
-            notified_handshake: None,
         }
     }
 
@@ -170,7 +158,7 @@ impl StdioConnection {
             Some(Ok(_) | Err(_)) | None => false,
         };
         let (dispatcher, context) = (Arc::clone(&self.dispatcher), self.context());
-        let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
+        let (out, handshake) = (self.out.clone(), self.handshake.clone());
         let mut pending = Box::pin(respond(dispatcher, context, message, out, handshake));
         // Polled once before the next line is read: messages after a handshake depend on it.
         if poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await.is_pending() {
@@ -197,13 +185,11 @@ impl StdioConnection {
     /// Starts the notifications for a legacy client after its handshake. Over HTTP it would open a stream for
     /// them.
     fn notify_changes(&mut self) {
-        let handshake = self.handshake.load_full();
-        if handshake.as_ref().map(Arc::as_ptr) == self.notified_handshake.as_ref().map(Arc::as_ptr) {
+        if !self.new_handshake.has_changed().unwrap_or(false) {
             return;
         }
         self.notification_tasks.abort_all();
-        self.notified_handshake.clone_from(&handshake);
-        let Some(handshake) = handshake else { return };
+        let Some(handshake) = self.new_handshake.borrow_and_update().clone() else { return };
         // Subscribed before the next response, so that no change after it is missed.
         let stream =
             subscriptions::open_session_stream(&self.dispatcher, &handshake.session, &ClientIdentity::Only);
@@ -215,7 +201,7 @@ impl StdioConnection {
 
     /// Responds to a request that is not executed.
     async fn reject(&self, request: Option<RpcRequest<'_>>, error: RpcError) {
-        let (context, handshake) = (self.context(), self.handshake.load_full());
+        let (context, handshake) = (self.context(), self.handshake.borrow().clone());
         let message_context = MessageContext::stdio(&self.dispatcher, &context, handshake.as_deref());
         let (id, method) = request.map(|request| (request.id, request.method)).unzip();
         let assumed = message_context.revision().unwrap_or(Revision::R2026_07_28);
@@ -231,10 +217,10 @@ async fn respond(
     context: RequestContext,
     message: Vec<u8>,
     out: mpsc::Sender<Bytes>,
-    handshake: Arc<ArcSwapOption<Handshake>>,
+    handshake: watch::Sender<Option<Arc<Handshake>>>,
 ) {
     let (outbox, mailbox) = Outbox::new();
-    let declared = handshake.load_full();
+    let declared = handshake.borrow().clone();
     let message_context = MessageContext::stdio(&dispatcher, &context, declared.as_deref());
     let pending = message_context.handle(&message, &outbox);
     // There may be no response, or the client may have stopped reading.
@@ -243,7 +229,7 @@ async fn respond(
         && let Some(opened) = dispatcher.sessions.open(session)
         && let Ok(revision) = opened.revision.parse()
     {
-        handshake.store(Some(Arc::new(Handshake { revision, session: session.clone() })));
+        handshake.send_replace(Some(Arc::new(Handshake { revision, session: session.clone() })));
     }
     // Nobody reads any more: the connection is about to end.
     let _ = out.send(to_one_line(response.body)).await;
