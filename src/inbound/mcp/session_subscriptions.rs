@@ -222,24 +222,25 @@ impl SubscribedSessions {
 }
 
 impl SessionStream {
+    /// What is read of the session; nothing if it has ended.
+    fn read<T: Default>(&self, of: impl FnOnce(&SubscribedSession) -> T) -> T {
+        lock(&self.subscribed.0).by_id.get(&self.session).map(of).unwrap_or_default()
+    }
+
     /// All resources of the session.
     pub(super) fn all(&self) -> Vec<Arc<str>> {
-        let sessions = lock(&self.subscribed.0);
-        let session = sessions.by_id.get(&self.session);
-        session.into_iter().flat_map(|session| session.resources.keys()).map(|uri| (**uri).into()).collect()
+        self.read(|session| session.resources.keys().map(|uri| (**uri).into()).collect())
     }
 
     /// Whether it is the newest stream of its session.
     pub(super) fn is_newest(&self) -> bool {
-        let sessions = lock(&self.subscribed.0);
-        let newest = sessions.by_id.get(&self.session).and_then(|session| session.streams.last());
-        newest.is_some_and(|newest| Arc::ptr_eq(newest, &self.closing))
+        let is_this = |newest: &Arc<Notify>| Arc::ptr_eq(newest, &self.closing);
+        self.read(|session| session.streams.last().is_some_and(is_this))
     }
 
     /// Whether the session subscribes to this resource.
     pub(super) fn wants(&self, uri: &str) -> bool {
-        let sessions = lock(&self.subscribed.0);
-        sessions.by_id.get(&self.session).is_some_and(|session| session.resources.contains_key(uri))
+        self.read(|session| session.resources.contains_key(uri))
     }
 }
 
