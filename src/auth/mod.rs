@@ -17,7 +17,7 @@ mod jws;
 mod jwt;
 mod oauth_metadata;
 
-use std::{collections::HashMap, sync::Arc, time::SystemTime};
+use std::{collections::HashMap, fmt, sync::Arc, time::SystemTime};
 
 use settings_derive::Section;
 
@@ -86,15 +86,21 @@ impl ClientSettings {
     }
 }
 
-/// The credential of a request.
-#[derive(Clone, Copy)]
-pub enum PresentedCredential<'a> {
+/// The credential of a request. It must not be shown.
+#[derive(Clone)]
+pub enum PresentedCredential {
     /// Nothing.
     Nothing,
     /// An API key or a token. A certificate in addition to it is ignored.
-    Secret(PresentedSecret<'a>),
-    /// A certificate.
-    Certificate(&'a ClientCertificate),
+    Secret(Box<str>),
+    /// The client certificate of the connection.
+    Certificate(Arc<ClientCertificate>),
+}
+
+impl fmt::Debug for PresentedCredential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Credential(…)")
+    }
 }
 
 /// An authenticated client.
@@ -191,17 +197,18 @@ impl Access {
     /// [`AuthError`] if the credential is missing, unknown, invalid or expired, or can't be checked.
     pub async fn identify(
         &self,
-        shown: PresentedCredential<'_>,
+        shown: &PresentedCredential,
         now: SystemTime,
         request_id_of: RequestIdOf<'_>,
     ) -> Result<IdentifiedClient, AuthError> {
         match shown {
             PresentedCredential::Nothing => Err(AuthError::Missing),
-            PresentedCredential::Secret(secret) if !secret.is_well_formed() => {
+            PresentedCredential::Secret(secret) if !PresentedSecret(secret).is_well_formed() => {
                 Err(AuthError::Invalid("the key or token is too long, or has invalid characters"))
             }
-            PresentedCredential::Secret(secret) => match self.keys.find(secret, now) {
-                Err(_) if !self.issuers.is_empty() && secret.looks_like_jwt() => {
+            PresentedCredential::Secret(secret) => match self.keys.find(PresentedSecret(secret), now) {
+                Err(_) if !self.issuers.is_empty() && PresentedSecret(secret).looks_like_jwt() => {
+                    let secret = PresentedSecret(secret);
                     let cached = |issuer: &Issuer| issuer.has_cached(secret, now, request_id_of);
                     if let Some(found) = self.issuers.iter().find_map(cached) {
                         return Ok(found);

@@ -5,7 +5,6 @@
 //! the credential expires, when the configured clients change, and every minute.
 
 use std::{
-    fmt,
     future::Future,
     sync::Arc,
     task::{Context, Poll},
@@ -20,10 +19,9 @@ use tracing::info;
 
 use super::{Rejection, RequestContext, UnauthenticatedRequest};
 use crate::{
-    auth::{Access, AuthError, METADATA_PATH, PresentedCredential, PresentedSecret},
+    auth::{Access, AuthError, METADATA_PATH, PresentedCredential},
     route::Scopes,
     telemetry::RequestId,
-    tls::ClientCertificate,
     upstream::{Client, ClientIdentity},
     wire::{MapPoll, PolledFrame},
 };
@@ -45,21 +43,10 @@ pub struct Authenticator(Arc<watch::Sender<Option<Arc<Access>>>>);
 #[derive(Debug, Clone)]
 pub(super) struct AuthenticatedClient {
     pub(super) client: ClientIdentity,
-    credential: Credential,
+    /// `None` if another replica has authenticated the client.
+    credential: Option<PresentedCredential>,
     /// The rules that identified it, if clients are configured.
     access: Option<Arc<Access>>,
-}
-
-/// The credential of a request.
-#[derive(Clone)]
-enum Credential {
-    Nothing,
-    /// `Authorization: Bearer`, or `X-API-Key`.
-    Secret(Box<str>),
-    /// The client certificate of the connection.
-    Certificate(Arc<ClientCertificate>),
-    /// Another replica, which has authenticated the client.
-    Replica,
 }
 
 /// Why an open stream is closed, if its credential is still valid: it is now another client's, or grants
@@ -92,14 +79,15 @@ impl Authenticator {
             return Ok(AuthenticatedClient::from_address(unauthenticated));
         };
         let found = async {
-            let credential = Credential::from_headers(&head.headers, unauthenticated)?;
+            let credential = credential_in(&head.headers, unauthenticated)?;
             let request_id_of = || unauthenticated.request_id.clone();
-            let found = access.identify(credential.presented(), SystemTime::now(), &request_id_of).await?;
+            let found = access.identify(&credential, SystemTime::now(), &request_id_of).await?;
             Ok((found.client, credential))
         };
         let (client, credential) = found.await.map_err(|denied| rejection(&denied, &access))?;
         remove_credentials(&mut head.headers);
-        Ok(AuthenticatedClient { client: ClientIdentity::Client(client), credential, access: Some(access) })
+        let client = ClientIdentity::Client(client);
+        Ok(AuthenticatedClient { client, credential: Some(credential), access: Some(access) })
     }
 
     /// Identifies the client of a request that another replica has authenticated.
@@ -111,13 +99,13 @@ impl Authenticator {
     ) -> AuthenticatedClient {
         let Some(access) = self.access() else { return AuthenticatedClient::from_address(unauthenticated) };
         remove_credentials(&mut head.headers);
-        AuthenticatedClient { client, credential: Credential::Replica, access: Some(access) }
+        AuthenticatedClient { client, credential: None, access: Some(access) }
     }
 
     /// Whether clients are configured and this request has no credential.
     pub(super) fn has_no_credential(&self, head: &Parts, unauthenticated: &UnauthenticatedRequest) -> bool {
         self.0.borrow().is_some()
-            && matches!(Credential::from_headers(&head.headers, unauthenticated), Ok(Credential::Nothing))
+            && matches!(credential_in(&head.headers, unauthenticated), Ok(PresentedCredential::Nothing))
     }
 
     /// OAuth metadata at a path, by which clients find the authorization server.
@@ -158,14 +146,12 @@ impl Authenticator {
         request_id: &RequestId,
         now: SystemTime,
     ) -> Result<Option<Duration>, String> {
-        if matches!(identity.credential, Credential::Replica) {
-            return Ok(None);
-        }
+        let Some(credential) = &identity.credential else { return Ok(None) };
         let client = identity.client.client();
         let Some(access) = self.access() else {
             return if client.is_none() { Ok(None) } else { Err(CHANGED.to_owned()) };
         };
-        let found = access.identify(identity.credential.presented(), now, &|| request_id.clone()).await;
+        let found = access.identify(credential, now, &|| request_id.clone()).await;
         let found = found.map_err(|error| error.to_string())?;
         let is_as_before =
             |before: &Arc<Client>| *before == found.client && before.scopes() == found.client.scopes();
@@ -191,13 +177,13 @@ async fn wait_until_due<T>(changed: &mut watch::Receiver<T>, remaining: Option<D
 impl AuthenticatedClient {
     /// The local process that uses our stdio: it has all rights.
     pub(super) fn local() -> Self {
-        Self { client: ClientIdentity::Only, credential: Credential::Nothing, access: None }
+        Self { client: ClientIdentity::Only, credential: Some(PresentedCredential::Nothing), access: None }
     }
 
     /// Identity by the address of the request, without configured clients. An unknown address has no rights.
     fn from_address(unauthenticated: &UnauthenticatedRequest) -> Self {
         let client = unauthenticated.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
-        Self { client, credential: Credential::from_connection(unauthenticated), access: None }
+        Self { client, credential: Some(credential_of_connection(unauthenticated)), access: None }
     }
 
     /// The `WWW-Authenticate` challenge for a request without the needed scopes; `all` has all scopes of the
@@ -208,45 +194,32 @@ impl AuthenticatedClient {
     }
 }
 
-impl Credential {
-    /// Reads the credential of a request; more than one is an error.
-    fn from_headers(headers: &HeaderMap, request: &UnauthenticatedRequest) -> Result<Self, AuthError> {
-        let single = |name: &HeaderName| {
-            let mut values = headers.get_all(name).iter();
-            match (values.next(), values.next()) {
-                (first, None) => Ok(first),
-                _ => Err(AuthError::Malformed("`Authorization` and `X-API-Key` may each be sent once")),
-            }
-        };
-        let (authorization, key) = (single(&header::AUTHORIZATION)?, single(&API_KEY)?);
-        let token = authorization.map(readable).transpose()?.and_then(bearer);
-        match (token, key.map(readable).transpose()?) {
-            (Some(_), Some(_)) => {
-                Err(AuthError::Malformed("send `Authorization: Bearer …` or `X-API-Key`, not both"))
-            }
-            (Some(secret), None) | (None, Some(secret)) => Ok(Self::Secret(secret.into())),
-            (None, None) => Ok(Self::from_connection(request)),
+/// Reads the credential of a request; more than one is an error.
+fn credential_in(
+    headers: &HeaderMap,
+    request: &UnauthenticatedRequest,
+) -> Result<PresentedCredential, AuthError> {
+    let single = |name: &HeaderName| {
+        let mut values = headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (first, None) => Ok(first),
+            _ => Err(AuthError::Malformed("`Authorization` and `X-API-Key` may each be sent once")),
         }
-    }
-
-    fn from_connection(request: &UnauthenticatedRequest) -> Self {
-        request.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
-    }
-
-    fn presented(&self) -> PresentedCredential<'_> {
-        match self {
-            // The other replica has checked it.
-            Self::Nothing | Self::Replica => PresentedCredential::Nothing,
-            Self::Secret(secret) => PresentedCredential::Secret(PresentedSecret(secret)),
-            Self::Certificate(certificate) => PresentedCredential::Certificate(certificate),
+    };
+    let (authorization, key) = (single(&header::AUTHORIZATION)?, single(&API_KEY)?);
+    let token = authorization.map(readable).transpose()?.and_then(bearer);
+    match (token, key.map(readable).transpose()?) {
+        (Some(_), Some(_)) => {
+            Err(AuthError::Malformed("send `Authorization: Bearer …` or `X-API-Key`, not both"))
         }
+        (Some(secret), None) | (None, Some(secret)) => Ok(PresentedCredential::Secret(secret.into())),
+        (None, None) => Ok(credential_of_connection(request)),
     }
 }
 
-impl fmt::Debug for Credential {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Credential(…)")
-    }
+fn credential_of_connection(request: &UnauthenticatedRequest) -> PresentedCredential {
+    let certificate = request.connection.certificate.clone();
+    certificate.map_or(PresentedCredential::Nothing, PresentedCredential::Certificate)
 }
 
 fn readable(value: &HeaderValue) -> Result<&str, AuthError> {
@@ -317,10 +290,10 @@ mod tests {
     fn check(pairs: &[(&'static str, &str)], expected: Result<Option<&str>, StatusCode>) {
         let headers = head(pairs).headers;
         let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &headers);
-        let credential = Credential::from_headers(&headers, &unauthenticated);
-        let found = match credential.as_ref().map(Credential::presented) {
+        let credential = credential_in(&headers, &unauthenticated);
+        let found = match &credential {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
-            Ok(PresentedCredential::Secret(PresentedSecret(text))) => Ok(Some(text)),
+            Ok(PresentedCredential::Secret(text)) => Ok(Some(&**text)),
             Err(denied) => Err(denied.status()),
         };
         assert_eq!(found, expected, "{pairs:?}");
