@@ -13,8 +13,8 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     ErrorKind, LoggedRequest, MessageDispatcher, Outbox, RequestContext, Revision, RpcError, RpcRequest,
-    RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, WithHints, message::RpcNotification,
-    response::write_tool_result, tasks::milliseconds, truncated,
+    RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, WithHints, response::write_tool_result,
+    tasks::milliseconds, truncated,
 };
 use crate::{
     model::{
@@ -149,19 +149,6 @@ impl<'a> MessageContext<'a> {
             Some(found) if found == method => Ok(()),
             Some(found) => Err(differs("Mcp-Method", found, method)),
             None => Err(missing("Mcp-Method", method)),
-        }
-    }
-
-    /// Checks `Mcp-Method` of a notification. It may be missing, but a gateway that decides by it must not
-    /// read another method than we do.
-    ///
-    /// # Errors
-    ///
-    /// When the two differ.
-    pub(super) fn check_notification(self, notification: &RpcNotification<'_>) -> Result<(), RpcError> {
-        match &notification.method {
-            Some(method) if self.headers().contains_key("mcp-method") => self.check_method(method),
-            Some(_) | None => Ok(()),
         }
     }
 

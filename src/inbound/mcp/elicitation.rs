@@ -62,12 +62,11 @@ impl<'a> RequestElicitor<'a> {
             true => ClientCapabilities::default(),
             false => capabilities(rpc.revision, &rpc.capabilities()),
         };
-        let legacy_client = is_legacy.then_some((rpc, input_requests.input_timeout));
         let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
-        let round = ElicitationRound { legacy_client, ..round };
         let mut elicitor = Self { rpc, input_requests, subject: String::new(), round };
-        if !is_legacy {
-            elicitor.read_responses(name, arguments)?;
+        match is_legacy {
+            true => elicitor.round.legacy_client = Some((rpc, input_requests.input_timeout)),
+            false => elicitor.read_responses(name, arguments)?,
         }
         Ok(elicitor)
     }

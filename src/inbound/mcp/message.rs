@@ -305,6 +305,11 @@ impl<'a> Member<'a> {
         object.map_err(|error| ErrorKind::PARAMS.error(format!("`{path}`: {}", without_position(&error))))
     }
 
+    /// The object, which is required; `error` is the text if it is missing, or of another form.
+    pub(super) fn required_object<T: Deserialize<'a>>(self, error: &'static str) -> Result<T, RpcError> {
+        self.object("").ok().flatten().ok_or_else(|| ErrorKind::PARAMS.error(error))
+    }
+
     /// The object; empty if the member is missing or `null`.
     pub(super) fn optional_object<T: Deserialize<'a> + Default>(self, path: &str) -> Result<T, RpcError> {
         Ok(self.unless_null().object(path)?.unwrap_or_default())

@@ -115,17 +115,12 @@ fn context_arguments(request: &RpcRequest<'_>) -> Result<Map<String, Value>, Rpc
 /// `completion/complete`.
 pub(super) async fn complete(rpc: &RpcContext<'_>) -> RpcResult {
     let request = rpc.request;
-    let reference: Option<Reference> = request.param("ref").object("").ok().flatten();
-    let reference = reference.ok_or_else(|| {
-        ErrorKind::PARAMS.error(
-            "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
-             `{\"type\": \"ref/resource\", \"uri\": …}`",
-        )
-    })?;
-    let argument: Option<ArgumentInfo> = request.param("argument").object("").ok().flatten();
-    let argument = argument.ok_or_else(|| {
-        ErrorKind::PARAMS.error("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings")
-    })?;
+    let reference: Reference = request.param("ref").required_object(
+        "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
+         `{\"type\": \"ref/resource\", \"uri\": …}`",
+    )?;
+    let both = "`params.argument` must be `{\"name\": …, \"value\": …}`, both strings";
+    let argument: ArgumentInfo = request.param("argument").required_object(both)?;
     let others = context_arguments(request)?;
     let snapshot = rpc.dispatcher.gateway.snapshot();
     if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {

@@ -265,7 +265,11 @@ impl MessageContext<'_> {
                 if assumed.has_handshake() {
                     return None;
                 }
-                self.check_notification(&notification).err().and_then(|error| reject(&error))
+                // The header may be missing, but a gateway that decides by it must not read another method
+                // than we do.
+                let method = notification.method.as_deref();
+                let method = method.filter(|_| self.headers().contains_key("mcp-method"))?;
+                self.check_method(method).err().and_then(|error| reject(&error))
             }
             ClientMessage::Response { id, result } => {
                 let open_requests = &self.dispatcher.open_requests;
