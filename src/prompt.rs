@@ -16,7 +16,7 @@ use crate::{
         kind_of, object_without_nones,
     },
     route::{Completion, InputRequests, RouteCall, Scopes},
-    translate::{Template, TemplateError, WorkBudget, is_timestamp},
+    translate::{LinkTemplate, MessageRole, Template, TemplateError, WorkBudget, is_timestamp},
 };
 
 /// All prompts, by name.
@@ -127,20 +127,11 @@ impl PromptArgument {
     }
 }
 
-/// The speaker of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The person.
-    User,
-    /// The model.
-    Assistant,
-}
-
 /// One message: one block of content (MCP 2026-07-28, schema, `PromptMessage`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptMessage {
     /// The speaker.
-    pub role: Role,
+    pub role: MessageRole,
     /// The content.
     pub content: Content,
 }
@@ -149,7 +140,7 @@ pub struct PromptMessage {
 #[derive(Debug)]
 pub struct PartTemplate {
     /// The speaker.
-    pub role: Role,
+    pub role: MessageRole,
     /// The content.
     pub part: PartContent,
     /// Hints for clients, for each block that has none of its own.
@@ -177,26 +168,7 @@ pub enum PartContent {
         text: Template,
     },
     /// A resource link.
-    ResourceLink {
-        /// The target.
-        uri: Template,
-        /// A short name.
-        name: Template,
-        /// A description.
-        description: Option<Template>,
-        /// The media type, such as `text/csv`.
-        media_type: Option<String>,
-    },
-}
-
-impl Role {
-    /// The name in MCP.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-        }
-    }
+    ResourceLink(LinkTemplate),
 }
 
 impl PartTemplate {
@@ -206,9 +178,7 @@ impl PartTemplate {
             PartContent::Text(template) | PartContent::Read(template) => vec![template],
             PartContent::Route(_) => Vec::new(),
             PartContent::Resource { uri, text, .. } => vec![uri, text],
-            PartContent::ResourceLink { uri, name, description, .. } => {
-                [uri, name].into_iter().chain(description).collect()
-            }
+            PartContent::ResourceLink(link) => link.templates().collect(),
         };
         of_part.into_iter().chain(&self.last_modified).collect()
     }
@@ -218,73 +188,34 @@ impl PartTemplate {
         matches!(self.part, PartContent::Route(_) | PartContent::Read(_))
     }
 
-    /// The messages of a part without an upstream call; none if it is an empty text, or if it is fetched.
+    /// The messages of a part; none if it is an empty text. `fetched` is the result of its upstream call, if it
+    /// needs one.
     ///
     /// # Errors
     ///
     /// [`TemplateError`] when a template can't be filled in.
-    pub fn fixed_messages(
+    pub fn messages(
         &self,
+        fetched: Option<ToolResult>,
         names: &minijinja::Value,
         stop: &WorkBudget,
     ) -> Result<Vec<PromptMessage>, TemplateError> {
         let render = |template: &Template| template.render_until(names, stop);
-        let block = match &self.part {
+        let contents = match &self.part {
             PartContent::Text(template) => match render(template)? {
                 text if text.trim().is_empty() => return Ok(Vec::new()),
-                text => ContentBlock::Text(BlockText::Plain(text)),
+                text => vec![Content::text(text)],
             },
-            PartContent::Route(_) | PartContent::Read(_) => return Ok(Vec::new()),
-            PartContent::Resource { uri, media_type, text } => ContentBlock::Resource {
-                uri: render(uri)?,
-                mime_type: media_type.clone(),
-                body: ResourceBody::Text(render(text)?),
-            },
-            PartContent::ResourceLink { uri, name, description, media_type } => ContentBlock::ResourceLink {
-                uri: render(uri)?,
-                name: render(name)?,
-                description: description.as_ref().map(render).transpose()?,
-                mime_type: media_type.clone(),
-            },
+            PartContent::Route(_) | PartContent::Read(_) => fetched.map(contents_of).unwrap_or_default(),
+            PartContent::Resource { uri, media_type, text } => {
+                let (uri, body) = (render(uri)?, ResourceBody::Text(render(text)?));
+                vec![ContentBlock::Resource { uri, mime_type: media_type.clone(), body }.into()]
+            }
+            PartContent::ResourceLink(link) => vec![link.render(render)?.into()],
         };
-        self.messages(vec![block.into()], names, stop)
-    }
-
-    /// The messages of a part that contains a result.
-    ///
-    /// # Errors
-    ///
-    /// [`TemplateError`] when a template can't be filled in.
-    pub fn result_messages(
-        &self,
-        result: ToolResult,
-        names: &minijinja::Value,
-        stop: &WorkBudget,
-    ) -> Result<Vec<PromptMessage>, TemplateError> {
-        let mut contents = result.content;
-        // A prompt has no structured content to which a block could refer.
-        if let Some(structured) = &result.structured {
-            let text = BlockText::Shared(structured.json().shared().clone());
-            let refers = |content: &&mut Content| {
-                matches!(content.block, ContentBlock::Text(BlockText::StructuredContent))
-            };
-            contents
-                .iter_mut()
-                .filter(refers)
-                .for_each(|content| content.block = ContentBlock::Text(text.clone()));
-        }
-        self.messages(contents, names, stop)
-    }
-
-    fn messages(
-        &self,
-        contents: Vec<Content>,
-        names: &minijinja::Value,
-        stop: &WorkBudget,
-    ) -> Result<Vec<PromptMessage>, TemplateError> {
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
-            let timestamp = template.render_until(names, stop)?;
+            let timestamp = render(template)?;
             // Strict clients would reject the whole prompt for an invalid timestamp.
             if is_timestamp(timestamp.trim()) {
                 annotations.get_or_insert_default().last_modified = Some(timestamp.trim().to_owned());
@@ -298,13 +229,24 @@ impl PartTemplate {
     }
 }
 
+/// The content of a result. A prompt has no structured content to which a block could refer.
+fn contents_of(result: ToolResult) -> Vec<Content> {
+    let mut contents = result.content;
+    for content in &mut contents {
+        if let (ContentBlock::Text(text @ BlockText::StructuredContent), Some(structured)) =
+            (&mut content.block, &result.structured)
+        {
+            *text = BlockText::Shared(structured.json.shared().clone());
+        }
+    }
+    contents
+}
+
 impl PromptMessage {
     /// The approximate length in bytes.
     pub fn bytes(&self) -> usize {
         match &self.content.block {
-            ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)) => text.len(),
-            ContentBlock::Text(BlockText::Shared(text)) => text.len(),
-            ContentBlock::Text(BlockText::StructuredContent) => 0,
+            block @ ContentBlock::Text(_) => block.text(None).map_or(0, |text| text.len()),
             ContentBlock::Image { data, .. } | ContentBlock::Audio { data, .. } => data.len(),
             ContentBlock::ResourceLink { uri, .. } => uri.len(),
             ContentBlock::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => {

@@ -5,7 +5,7 @@ use crate::settings::{
 };
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
 use crate::translate::{
-    BlockPayload, BlockTemplate, ContentTemplate, Jq, ResourceBodyTemplate, Template, is_timestamp,
+    BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, ResourceBodyTemplate, Template, is_timestamp,
 };
 use crate::{model::Annotations, translate::expressions::read_condition, translate::scope::Scope};
 
@@ -58,7 +58,7 @@ struct BlockSettings {
     /// Embedded resource: `response` for the response body, or a map.
     resource: Option<FromResponse<EmbeddedResource>>,
     /// Link to a resource.
-    resource_link: Option<ResourceLink>,
+    resource_link: Option<LinkTemplate>,
     /// Media type of `image`, `audio` or `resource: response`.
     #[key(with = read_media_type, conflicts = "text, as, resource_link")]
     media_type: Option<String>,
@@ -115,9 +115,8 @@ impl BlockSettings {
                 };
                 BlockPayload::Resource { uri, media_type, body }
             }
-            Self { resource_link: Some(ResourceLink { uri, name, description, media_type }), .. } => {
-                BlockPayload::ResourceLink { uri, name, description, media_type }
             }
+            Self { resource_link: Some(link), .. } => BlockPayload::ResourceLink(link),
             _ => bytes(BinaryKind::Resource, media_type),
         };
         let (annotations, last_modified) = self.annotations.map(Into::into).unwrap_or_default();
@@ -183,23 +182,6 @@ struct EmbeddedResource {
     text: Option<Template>,
     /// Binary content instead of `text`: a template of Base64 data.
     blob: Option<Template>,
-}
-
-/// Section of a link to a resource.
-#[derive(Section)]
-#[section(id = "resource_link")]
-pub(super) struct ResourceLink {
-    /// URI of the resource: a template.
-    #[key(example = "uri: report://today")]
-    pub(super) uri: Template,
-    /// Name: a template.
-    #[key(example = "name: report")]
-    pub(super) name: Template,
-    /// Description: a template.
-    pub(super) description: Option<Template>,
-    /// Media type of the linked resource.
-    #[key(with = read_media_type)]
-    pub(super) media_type: Option<String>,
 }
 
 /// Section of the annotations of a block.

@@ -8,14 +8,14 @@ use super::{
     completions, content, input_requests, input_requests::InputRequestRounds, lint, request::NAMES,
     route_tests::Position, schemas, schemas::UsedArguments,
 };
-use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, Role};
+use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument};
 use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, suggest,
 };
 use crate::{
-    model::ToolName, translate::Template, translate::extract::read_media_type, translate::scope::Scope,
+    model::ToolName, translate::{LinkTemplate, MessageRole, Template}, translate::extract::read_media_type, translate::scope::Scope,
 };
 
 /// Prompt with its position in the file.
@@ -91,7 +91,7 @@ struct BlockSettings {
     /// Embedded resource: the URI of a resource of a route, or a map.
     resource: Option<ResourceSettings>,
     /// Link to a resource.
-    resource_link: Option<content::ResourceLink>,
+    resource_link: Option<LinkTemplate>,
     /// Annotations for blocks that have none of their own.
     annotations: Option<content::BlockAnnotations>,
 }
@@ -297,7 +297,7 @@ impl Setting for MessageContent {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let is_assistant = value.key.is_some_and(|key| key.name == "assistant");
-        let role = if is_assistant { Role::Assistant } else { Role::User };
+        let role = if is_assistant { MessageRole::Assistant } else { MessageRole::User };
         let parts = match &value.node.kind {
             Kind::List(items) if items.is_empty() => {
                 let message = "the message is an empty list";
@@ -335,7 +335,7 @@ impl BlockSettings {
 }
 
 /// Parses a block of a message.
-fn part(value: &Cursor<'_>, role: Role) -> Checked<ParsedPart> {
+fn part(value: &Cursor<'_>, role: MessageRole) -> Checked<ParsedPart> {
     let BlockSettings { text, resource, resource_link, annotations, .. } = BlockSettings::read(value)?;
     let mut call = None;
     let part = match (text, resource, resource_link) {
@@ -345,9 +345,7 @@ fn part(value: &Cursor<'_>, role: Role) -> Checked<ParsedPart> {
             PartContent::Resource { uri, media_type, text }
         }
         (_, Some(ResourceSettings { uri, .. }), _) => PartContent::Read(uri),
-        (.., Some(content::ResourceLink { uri, name, description, media_type })) => {
-            PartContent::ResourceLink { uri, name, description, media_type }
-        }
+        (.., Some(link)) => PartContent::ResourceLink(link),
         (None, None, None) => {
             let mut used = Scope::from_cursor(value).used.borrow_mut();
             let read = route_calls::read(value.context.report, value.node, &mut used);

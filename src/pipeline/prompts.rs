@@ -63,11 +63,7 @@ impl Snapshot {
         let failed = |error: TemplateError| PromptError::Failed(error.to_string());
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (part, fetched) in prompt.parts.iter().zip(fetched) {
-            let more = match fetched? {
-                None => part.fixed_messages(&names, &stop),
-                Some(result) => part.result_messages(result, &names, &stop),
-            };
-            for message in more.map_err(failed)? {
+            for message in part.messages(fetched?, &names, &stop).map_err(failed)? {
                 bytes += message.bytes();
                 messages.push(message);
             }
@@ -91,9 +87,7 @@ impl Snapshot {
         call: &Call<'_>,
     ) -> Result<Option<ToolResult>, PromptError> {
         match &part.part {
-            PartContent::Text(_) | PartContent::Resource { .. } | PartContent::ResourceLink { .. } => {
-                Ok(None)
-            }
+            PartContent::Text(_) | PartContent::Resource { .. } | PartContent::ResourceLink(_) => Ok(None),
             PartContent::Route(route_call) => {
                 let result = self.call_on_behalf(route_call, arguments, call).await;
                 let result = result.map_err(PromptError::Failed)?;
@@ -222,7 +216,7 @@ impl Snapshot {
         let route = self.table.by_name(completion.call.route.as_str());
         let most_values = route.map_or(1, |route| route.translator.limits.values);
         if let Some(structured) = &result.structured {
-            structured.json().check_value_count(most_values).map_err(|error| error.to_string())?;
+            structured.json.check_value_count(most_values).map_err(|error| error.to_string())?;
         }
         let Some(filter) = completion.values.clone() else { return values_of(structured_or_lines(&result)) };
         let work = move |stop: &WorkBudget| {
@@ -243,7 +237,7 @@ impl Snapshot {
 
 /// Structured content of a result, or the lines of its text.
 fn structured_or_lines(result: &ToolResult) -> Value {
-    match result.structured.as_ref().map(|structured| structured.json().parse()) {
+    match result.structured.as_ref().map(|structured| structured.json.parse()) {
         Some(Value::String(_)) | None => lines_of(result).into(),
         Some(value) => value,
     }

@@ -8,9 +8,11 @@ use jiff::Timestamp;
 use minijinja::Value as Name;
 use regex::Regex;
 use serde_json::Value;
+use settings_derive::Section;
 
 use super::{
     Jq, Template, TemplateBudget, TemplateError,
+    extract::read_media_type,
     read_error::ReadError,
     template::from_json,
     variables::{TemplateContext, jq_names},
@@ -73,16 +75,7 @@ pub enum BlockPayload {
         media_type: String,
     },
     /// A resource link.
-    ResourceLink {
-        /// Target of the link.
-        uri: Template,
-        /// A short name.
-        name: Template,
-        /// Description of the target.
-        description: Option<Template>,
-        /// Such as `text/csv`.
-        media_type: Option<String>,
-    },
+    ResourceLink(LinkTemplate),
     /// An embedded resource.
     Resource {
         /// URI of the resource.
@@ -92,6 +85,23 @@ pub enum BlockPayload {
         /// Contents of the resource.
         body: ResourceBodyTemplate,
     },
+}
+
+/// Link to a resource.
+#[derive(Debug, Section)]
+#[section(id = "resource_link")]
+pub struct LinkTemplate {
+    /// URI of the resource: a template.
+    #[key(example = "uri: report://today")]
+    pub uri: Template,
+    /// Name: a template.
+    #[key(example = "name: report")]
+    pub name: Template,
+    /// Description: a template.
+    pub description: Option<Template>,
+    /// Media type of the linked resource.
+    #[key(with = read_media_type)]
+    pub media_type: Option<String>,
 }
 
 /// Contents of an embedded resource.
@@ -301,9 +311,7 @@ impl BlockPayload {
         match self {
             Self::Text(text) => vec![text],
             Self::Image { data, .. } | Self::Audio { data, .. } => vec![data],
-            Self::ResourceLink { uri, name, description, .. } => {
-                [uri, name].into_iter().chain(description).collect()
-            }
+            Self::ResourceLink(link) => link.templates().collect(),
             Self::Resource { uri, body, .. } => match body {
                 ResourceBodyTemplate::Text(body) | ResourceBodyTemplate::Blob(body) => vec![uri, body],
                 ResourceBodyTemplate::Response => vec![uri],
@@ -331,12 +339,7 @@ impl BlockPayload {
             Self::Audio { data, media_type } => {
                 ContentBlock::Audio { data: base64_text(&render(data)?)?, mime_type: media_type.clone() }
             }
-            Self::ResourceLink { uri, name, description, media_type } => ContentBlock::ResourceLink {
-                uri: render(uri)?,
-                name: render(name)?,
-                description: description.as_ref().map(render).transpose()?,
-                mime_type: media_type.clone(),
-            },
+            Self::ResourceLink(link) => link.render(render)?,
             Self::Resource { uri, media_type, body } => ContentBlock::Resource {
                 uri: render(uri)?,
                 mime_type: media_type.clone().or_else(|| view.response.media_type().map(Into::into)),
@@ -348,6 +351,26 @@ impl BlockPayload {
                     ResourceBodyTemplate::Response => ResourceBody::Text(view.text()?.to_owned()),
                 },
             },
+        })
+    }
+}
+
+impl LinkTemplate {
+    /// The templates in it, for checks at load.
+    pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
+        [&self.uri, &self.name].into_iter().chain(&self.description)
+    }
+
+    /// Renders the link as a content block.
+    pub(crate) fn render<E>(
+        &self,
+        render: impl Fn(&Template) -> Result<String, E>,
+    ) -> Result<ContentBlock, E> {
+        Ok(ContentBlock::ResourceLink {
+            uri: render(&self.uri)?,
+            name: render(&self.name)?,
+            description: self.description.as_ref().map(render).transpose()?,
+            mime_type: self.media_type.clone(),
         })
     }
 }

@@ -49,7 +49,8 @@ mod tests;
 
 pub use charset::{Charset, CharsetError};
 pub use content::{
-    BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, ResourceBodyTemplate, is_timestamp,
+    BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, LinkTemplate, ResourceBodyTemplate,
+    is_timestamp,
 };
 pub use convert::Booleans;
 pub(crate) use convert::without_exponent;
@@ -78,5 +79,5 @@ pub use translator::{
     CallInput, LogNote, OnNoMatch, Rule, RuleAction, Trace, TraceStep, Translation, TranslationLimits,
     Translator, translate,
 };
-pub use variables::{SAMPLE, SamplingRequest, SamplingRequestTemplate, SamplingRole, TEMPLATE_NAMES};
+pub use variables::{MessageRole, SAMPLE, SamplingRequest, SamplingRequestTemplate, TEMPLATE_NAMES};
 pub use work_budget::WorkBudget;

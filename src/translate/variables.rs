@@ -94,7 +94,7 @@ pub type SamplingRequestTemplate = SamplingRequest<Template>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplingRequest<T = String> {
     /// Messages with their roles, in order; never empty.
-    pub messages: Vec<(SamplingRole, T)>,
+    pub messages: Vec<(MessageRole, T)>,
     /// System prompt.
     pub system: Option<T>,
     /// Limit of the response, in tokens.
@@ -111,7 +111,7 @@ pub struct SamplingRequest<T = String> {
 
 /// Role of a message, by its name in MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
-pub enum SamplingRole {
+pub enum MessageRole {
     /// The user.
     User,
     /// The model.
@@ -140,7 +140,7 @@ impl SamplingRequestTemplate {
     pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<SamplingRequest, TemplateError> {
         let budget = TemplateBudget::new(stop);
         let render = |template: &Template| template.render_within(names, &budget);
-        let rendered = |(speaker, template): &(SamplingRole, Template)| Ok((*speaker, render(template)?));
+        let rendered = |(speaker, template): &(MessageRole, Template)| Ok((*speaker, render(template)?));
         let messages: Vec<_> = self.messages.iter().map(rendered).collect::<Result<_, TemplateError>>()?;
         let system = self.system.as_ref().map(render).transpose()?;
         let bytes: usize = messages.iter().map(|(_, text)| text.len()).sum();

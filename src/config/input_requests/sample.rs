@@ -1,7 +1,7 @@
 //! `sample`: a sampling request to the client's model (MCP `sampling/createMessage`).
 
 use crate::settings::{Checked, Code, Cursor, OpenSection, Section, Setting, ValueKind};
-use crate::translate::{SamplingRequestTemplate, SamplingRole, Template};
+use crate::translate::{MessageRole, SamplingRequestTemplate, Template};
 
 /// Section `sample`.
 #[derive(Section)]
@@ -47,21 +47,21 @@ impl MessageSettings {
         Err(section.reject_at(at, "a message must have one role", help))
     }
 
-    fn template(self) -> Option<(SamplingRole, Template)> {
-        let user = self.user.map(|template| (SamplingRole::User, template));
-        user.or(self.assistant.map(|template| (SamplingRole::Assistant, template)))
+    fn template(self) -> Option<(MessageRole, Template)> {
+        let user = self.user.map(|template| (MessageRole::User, template));
+        user.or(self.assistant.map(|template| (MessageRole::Assistant, template)))
     }
 }
 
 /// Messages of a sampling request: one text of the user, or a list.
-struct Messages(Vec<(SamplingRole, Template)>);
+struct Messages(Vec<(MessageRole, Template)>);
 
 impl Setting for Messages {
     const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::List(&MessageSettings::KIND)]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         if value.node.as_list().is_none_or(<[_]>::is_empty) {
-            return Ok(Self(vec![(SamplingRole::User, Template::read(value)?)]));
+            return Ok(Self(vec![(MessageRole::User, Template::read(value)?)]));
         }
         let messages = Vec::<MessageSettings>::read(value)?;
         Ok(Self(messages.into_iter().filter_map(MessageSettings::template).collect()))

@@ -14,6 +14,7 @@ use crate::{
     pipeline::{ForwardError, PromptError, ProxiedEntry, Snapshot, TypedArgument, elicit_first},
     prompt::Prompt,
     route::{McpMethod, Suggestions},
+    settings::value::Word as _,
 };
 
 /// `prompts/get`.
@@ -96,7 +97,7 @@ async fn messages(
         rpc.revision.adapt_content(&mut message.content);
         let mut block = Vec::new();
         write_block(&message.content, &mut block);
-        PromptMessage { role: message.role.as_str(), content: raw_json(block) }
+        PromptMessage { role: message.role.word(), content: raw_json(block) }
     });
     let description = prompt.description.as_deref();
     Ok(rpc.result(&PromptResult { description, messages: messages.collect() }))

@@ -323,10 +323,7 @@ impl Extracted {
     pub(crate) fn into_value(self, view: &ResponseView<'_>) -> Result<Value, ReadError> {
         match self {
             Self::Value(value) => Ok(value),
-            Self::Mcp(McpResult { value: Some(value), .. }) => value.into_value(view),
-            Self::Raw(_) | Self::Text(_) | Self::Block(_) | Self::Mcp(_) | Self::Nothing => {
-                self.to_value(view)
-            }
+            found => found.to_value(view),
         }
     }
 }

@@ -126,12 +126,12 @@ pub(super) fn content(index: usize) -> ContentTemplate {
         ],
         _ => vec![
             block(BlockPayload::Bytes(Binary { kind: None, media_type: None })),
-            block(BlockPayload::ResourceLink {
+            block(BlockPayload::ResourceLink(LinkTemplate {
                 uri: template("http://a/{{ text }}"),
                 name: template("{{ structured.a | default('a') }}"),
                 description: None,
                 media_type: None,
-            }),
+            })),
         ],
     };
     ContentTemplate(blocks)
