@@ -44,9 +44,12 @@ pub enum ErrorFormat {
 /// Value of `structuredContent`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Structured {
-    json: JsonText,
-    wrapped: bool,
-    bare_allowed: bool,
+    /// The value before any wrapping.
+    pub json: JsonText,
+    /// Whether clients receive it as `{"result": …}`.
+    pub wrapped: bool,
+    /// Whether clients of revision 2026-07-28 and later receive it without `{"result": …}` around it.
+    pub bare_allowed: bool,
 }
 
 /// Content block.
@@ -202,7 +205,7 @@ impl ContentBlock {
             Self::Text(BlockText::Plain(text) | BlockText::Error(text)) => Some(text.into()),
             Self::Text(BlockText::Shared(text)) => Some(Cow::Borrowed(text)),
             Self::Text(BlockText::StructuredContent) => {
-                Some(structured.map_or_else(String::new, |s| s.json().as_str().to_owned()).into())
+                Some(structured.map_or_else(String::new, |s| s.json.as_str().to_owned()).into())
             }
             Self::Foreign(sent) => sent.text.as_deref().map(Cow::from),
             Self::Image { .. } | Self::Audio { .. } | Self::ResourceLink { .. } | Self::Resource { .. } => {
@@ -219,28 +222,10 @@ impl Structured {
         Self { json, wrapped, bare_allowed: false }
     }
 
-    /// A value that is wrapped in `result` even if it is an object, because the advertised schema requires
-    /// it.
-    pub fn under_result(json: JsonText) -> Self {
-        Self { json, wrapped: true, bare_allowed: false }
-    }
-
-    /// Allows clients of revision 2026-07-28 and later to receive the value without `{"result": …}` around
-    /// it.
-    #[must_use]
-    pub fn with_bare_allowed(self) -> Self {
-        Self { bare_allowed: true, ..self }
-    }
-
     /// The same wrapping with another value.
     #[must_use]
     pub fn with_json(&self, json: JsonText) -> Self {
         Self { json, ..self.clone() }
-    }
-
-    /// The value before any wrapping.
-    pub fn json(&self) -> &JsonText {
-        &self.json
     }
 
     /// Whether clients that accept these `shapes` receive the value wrapped in `{"result": …}`.

@@ -64,7 +64,7 @@ pub fn write_result_fields(
         let is_wrapped = structured.is_wrapped(shapes);
         out.extend_from_slice(b",\"structuredContent\":");
         out.extend_from_slice(if is_wrapped { b"{\"result\":" } else { b"" });
-        out.extend_from_slice(structured.json().bytes());
+        out.extend_from_slice(structured.json.bytes());
         out.extend_from_slice(if is_wrapped { b"}" } else { b"" });
     }
     out.extend_from_slice(match result.outcome {
@@ -164,9 +164,9 @@ fn write_text(
         BlockText::StructuredContent => match structured {
             None => out.extend_from_slice(b"\"\""),
             Some(structured) if structured.is_wrapped(shapes) => {
-                write_object_text("result", structured.json().as_str(), out);
+                write_object_text("result", structured.json.as_str(), out);
             }
-            Some(structured) => write_escaped(structured.json().as_str(), out),
+            Some(structured) => write_escaped(structured.json.as_str(), out),
         },
     }
 }
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_route_may_hand_newer_clients_the_bare_value() {
-        let result = from_json("[1]", |json| Structured::new(json).with_bare_allowed());
+        let result = from_json("[1]", |json| Structured { bare_allowed: true, ..Structured::new(json) });
         assert_eq!(written(&result, StructuredContentSupport::Any)["structuredContent"].to_string(), "[1]");
         assert_eq!(
             written(&result, StructuredContentSupport::ObjectsOnly)["structuredContent"].to_string(),
@@ -347,7 +347,7 @@ mod tests {
         );
         let deepest = format!("{}{}", "[".repeat(JSON_DEPTH_LIMIT), "]".repeat(JSON_DEPTH_LIMIT));
         let mut deep = from_json(&deepest, Structured::new);
-        deep.meta.insert("code".into(), deep.structured.as_ref().unwrap().json().parse());
+        deep.meta.insert("code".into(), deep.structured.as_ref().unwrap().json.parse());
         let mut text = Vec::new();
         write_result(&deep, StructuredContentSupport::Any, &mut text);
         assert_eq!(result_to_json(&deep, StructuredContentSupport::Any).to_string().as_bytes(), text);

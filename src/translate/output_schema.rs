@@ -136,11 +136,9 @@ impl OutputSchema {
             Some(source) if !changed && source.matches_tree(&value) => source.clone(),
             _ => JsonText::from_value(&value),
         };
-        let structured = match self.root {
-            Root::Object => Structured::new(json),
-            Root::Other => Structured::under_result(json),
-        };
-        Ok(self.wrap.apply(structured))
+        // The advertised schema of another root requires the wrapping, even of an object.
+        let wrapped = self.root == Root::Other || !json.is_object();
+        Ok(self.wrap.apply(Structured { json, wrapped, bare_allowed: false }))
     }
 
     fn violations(&self, value: &Value, stop: Option<&WorkBudget>) -> Result<Vec<Violation>, ReadError> {
@@ -162,7 +160,7 @@ impl WrapNonObjects {
     pub(crate) fn apply(self, structured: Structured) -> Structured {
         match self {
             Self::Always => structured,
-            Self::LegacyClients => structured.with_bare_allowed(),
+            Self::LegacyClients => Structured { bare_allowed: true, ..structured },
         }
     }
 }
@@ -223,17 +221,14 @@ mod tests {
             json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}),
             WrapNonObjects::Always,
         );
-        assert_eq!(schema.enforce(json!("10"), None, None).unwrap().json().as_str(), r#"{"result":10}"#);
+        assert_eq!(schema.enforce(json!("10"), None, None).unwrap().json.as_str(), r#"{"result":10}"#);
     }
 
     #[test]
     fn a_name_that_comes_twice_goes_out_as_it_was_checked() {
         let schema = output(json!({"properties": {"a": {"type": "number"}}}), WrapNonObjects::Always);
         let source = JsonText::check(&Bytes::from_static(br#"{"a": "x:y", "a": 1}"#)).unwrap();
-        assert_eq!(
-            schema.enforce(source.parse(), Some(&source), None).unwrap().json().as_str(),
-            r#"{"a":1}"#
-        );
+        assert_eq!(schema.enforce(source.parse(), Some(&source), None).unwrap().json.as_str(), r#"{"a":1}"#);
     }
 
     #[test]
@@ -241,7 +236,7 @@ mod tests {
         let schema = output(json!({"properties": {"a": {"type": "number"}}}), WrapNonObjects::Always);
         let source = JsonText::check(&Bytes::from_static(b"{ \"b\": 1.0,  \"a\": 2.50 }")).unwrap();
         assert_eq!(
-            schema.enforce(source.parse(), Some(&source), None).unwrap().json().as_str(),
+            schema.enforce(source.parse(), Some(&source), None).unwrap().json.as_str(),
             source.as_str()
         );
         assert_eq!(schema.advertised()["type"], "object");

@@ -277,7 +277,7 @@ impl Redaction {
             block => block.text(None).is_some_and(|text| text.contains(MARK)),
         });
         let in_code = result.meta.get(CODE_META_KEY).is_some_and(|code| code.to_string().contains(MARK));
-        let in_structure = result.structured.as_ref().is_some_and(|s| s.json().as_str().contains(MARK));
+        let in_structure = result.structured.as_ref().is_some_and(|s| s.json.as_str().contains(MARK));
         let mut places =
             vec![(in_text, "the text"), (in_code, "the code"), (in_structure, "the structured content")];
         places.retain(|(is_there, _)| *is_there);
@@ -375,8 +375,8 @@ impl Translator {
         }
         // Structured content that is too large to search may contain a secret, so it is removed.
         result.structured = result.structured.and_then(|structured| {
-            structured.json().check_value_count(self.limits.values).ok()?;
-            let hidden = self.redaction.redact_in(structured.json().parse());
+            structured.json.check_value_count(self.limits.values).ok()?;
+            let hidden = self.redaction.redact_in(structured.json.parse());
             Some(structured.with_json(JsonText::from_value(&hidden)))
         });
         result

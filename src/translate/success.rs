@@ -87,7 +87,7 @@ impl TranslationRun<'_> {
         };
         // If the value is the text of the response, a cut value is the rest of that text.
         let shortened =
-            structured.as_ref().filter(|_| cut.is_some()).map(|structured| structured.json().parse());
+            structured.as_ref().filter(|_| cut.is_some()).map(|structured| structured.json.parse());
         let whole_text = match (whole_text, shortened) {
             (Some(_), Some(Value::String(text))) => Some(text.into()),
             (whole_text, _) => whole_text,
@@ -205,7 +205,7 @@ impl TranslationRun<'_> {
                 let structured = output
                     .enforce(value, source.as_ref(), view.input.stop)
                     .map_err(|error| error.in_part("the result violates the output schema"))?;
-                let json = structured.json().as_str();
+                let json = structured.json.as_str();
                 self.trace.step("schema", || format!("satisfied by {}", cut_bytes(json, MAX_TRACED)));
                 structured
             }
@@ -230,7 +230,7 @@ fn default_block(
     whole_text: Option<ByteString>,
     structured: Option<&Structured>,
 ) -> Content {
-    let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
+    let is_string = structured.is_none_or(|structured| structured.json.as_str().starts_with('"'));
     match whole_text.filter(|text| !text.is_empty()) {
         None if structured.is_none() => Content::text(empty_success_text(response)),
         Some(text) if is_string => ContentBlock::Text(BlockText::Shared(text)).into(),

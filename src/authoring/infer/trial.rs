@@ -70,7 +70,7 @@ fn run<'r>(
         .map(|response| {
             let result = result(route, response);
             let structured = result.structured.as_ref().filter(|_| !result.is_error());
-            structured.map(|structured| structured.json().parse()).ok_or_else(|| {
+            structured.map(|structured| structured.json.parse()).ok_or_else(|| {
                 result_json(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned()
             })
         })

@@ -184,7 +184,7 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
 }
 
 fn write_structured(structured: &Structured, out: &mut Vec<u8>) {
-    let json = structured.json().bytes();
+    let json = structured.json.bytes();
     if structured.is_wrapped(SHAPES) {
         out.extend_from_slice(b"{\"result\":");
         out.extend_from_slice(json);

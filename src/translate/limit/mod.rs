@@ -92,7 +92,7 @@ impl Limit {
         let is_wrapped = structured.is_wrapped(ObjectsOnly);
         let length = |structured: &Structured| match pretty {
             true => super::content::pretty(structured).chars().count(),
-            false => structured.json().as_str().chars().count() + if is_wrapped { WRAPPING } else { 0 },
+            false => structured.json.as_str().chars().count() + if is_wrapped { WRAPPING } else { 0 },
         };
         let fits = |structured: &Structured| self.characters.is_none_or(|most| length(structured) <= most);
         let fits_unchanged = fits(&structured);
@@ -100,7 +100,7 @@ impl Limit {
             return Ok((structured, None));
         }
         let remade = |value: &Value| structured.with_json(JsonText::from_value(value));
-        let mut value = structured.json().parse();
+        let mut value = structured.json.parse();
         let whole = if fits_unchanged { structured.clone() } else { remade(&value) };
         let path = self.list_in(&value, is_wrapped);
         let rows = path.as_ref().map(|path| Rows::take(&mut value, path)).unwrap_or_default();
@@ -143,7 +143,7 @@ impl Limit {
         let unit = if rows.is_text { LINES } else { ROWS };
         let cut = match output {
             None => cut,
-            Some((output, stop)) => output.enforce(cut.json().parse(), None, stop).map_err(|why| {
+            Some((output, stop)) => output.enforce(cut.json.parse(), None, stop).map_err(|why| {
                 let parts = format!("{shown} of {total} {unit}");
                 format!("The result is too long, and can't be cut to {parts}: {why}. Request less.")
             })?,

@@ -15,7 +15,7 @@ fn check(limit: &Limit, value: Value, expected: Result<(&str, Option<&str>), &st
         limit.structure(structured(&value), None, &json!({"start": 10, "page": "3", "per": 20}), false);
     match (found, expected) {
         (Ok((found, cut)), Ok((json, note))) => {
-            assert_eq!(found.json().as_str(), json);
+            assert_eq!(found.json.as_str(), json);
             assert_eq!(cut.map(|cut| cut.to_string()).as_deref(), note);
         }
         (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
@@ -159,7 +159,7 @@ proptest! {
                     prop_assert!(!matches!(more, Ok((_, None))), "one more would fit");
                 }
                 match cut {
-                    None => prop_assert_eq!(limited.json().parse(), value),
+                    None => prop_assert_eq!(limited.json.parse(), value),
                     Some(cut) => prop_assert!(cut.shown < cut.total && rows.is_none_or(|rows| cut.shown <= rows)),
                 }
             }
