@@ -99,26 +99,19 @@ impl<'p> CostCounter<'p> {
         let part = &plan.parts[index];
         let own = self.own_keywords(part, value)?;
         self.spend(own)?;
-        let mut cost = CheckCost {
-            valid: own,
-            errors: own.saturating_mul(2).saturating_add(ERROR_STEPS),
-            first_error: own.saturating_mul(2).saturating_add(ERROR_STEPS),
-            ..CheckCost::default()
-        };
+        let errors = own.saturating_mul(2).saturating_add(ERROR_STEPS);
+        let mut cost = CheckCost { valid: own, errors, first_error: errors, ..CheckCost::default() };
         let mut of_any: u64 = 0;
         for (way, same) in &part.same {
-            let same_instance =
-                cost_of_applicator(*way, self.visit(*same, value, depth)?, plan.reads_unevaluated);
+            let is_reference = *way == ErrorUse::Referenced;
+            let visit = if is_reference { Self::follow } else { Self::visit };
+            let of_same = cost_of_applicator(*way, visit(self, *same, value, depth)?, plan.reads_unevaluated);
             if *way == ErrorUse::Alternative {
-                of_any = of_any.saturating_add(same_instance.errors);
+                of_any = of_any.saturating_add(of_same.errors);
             }
-            cost = cost + same_instance;
+            cost = cost + of_same;
         }
         cost.first_error = cost.first_error.max(of_any);
-        for target in &part.targets {
-            let of_target = self.follow(*target, value, depth)?;
-            cost = cost + cost_of_applicator(ErrorUse::Reported, of_target, plan.reads_unevaluated);
-        }
         if part.leads_elsewhere {
             let unknown = self.size(value)?.saturating_mul(1000);
             cost = cost + CheckCost { valid: unknown, errors: unknown, ..CheckCost::default() };
@@ -152,8 +145,7 @@ impl<'p> CostCounter<'p> {
         const PLAIN_DIGITS: usize = 18;
         let text = number.as_str();
         check_number(text).map_err(|_| CostError::Number { path: String::new(), digits: text.len() })?;
-        let exponent =
-            text.find(['e', 'E']).map(|position| text[position + 1..].trim_start_matches(['+', '-']));
+        let exponent = text.split_once(['e', 'E']).map(|(_, digits)| digits.trim_start_matches(['+', '-']));
         let length = text.len() as u64;
         Ok(match exponent {
             None if text.len() <= PLAIN_DIGITS => 2,
@@ -175,21 +167,13 @@ impl<'p> CostCounter<'p> {
                 32 + number.as_str().len() as u64 / 4
             }
             Value::String(text) => 24 + text.len() as u64 / 8,
-            Value::Array(items) => {
-                let mut size = 16;
-                for (index, item) in items.iter().enumerate() {
-                    size += self.size(item).map_err(|error| error.below(format!("[{index}]")))?;
-                }
-                size
-            }
-            Value::Object(members) => {
-                let mut size = 16;
-                for (name, member) in members {
-                    size += 32 + name.len() as u64 / 8;
-                    size += self.size(member).map_err(|error| error.below(format!(".{name}")))?;
-                }
-                size
-            }
+            Value::Array(items) => items.iter().enumerate().try_fold(16, |size, (index, item)| {
+                Ok(size + self.size(item).map_err(|error| error.below(format!("[{index}]")))?)
+            })?,
+            Value::Object(members) => members.iter().try_fold(16, |size, (name, member)| {
+                let of_member = self.size(member).map_err(|error| error.below(format!(".{name}")))?;
+                Ok(size + 32 + name.len() as u64 / 8 + of_member)
+            })?,
         })
     }
 
@@ -289,7 +273,7 @@ fn cost_of_applicator(way: ErrorUse, cost: CheckCost, reads_unevaluated: bool) -
         if reads_unevaluated { cost.valid.saturating_add(cost.unevaluated) } else { cost.unevaluated };
     let cost = CheckCost { unevaluated, ..cost };
     match way {
-        ErrorUse::Reported => cost,
+        ErrorUse::Reported | ErrorUse::Referenced => cost,
         // The validator first decides whether one of them is valid, and then collects all errors of each.
         ErrorUse::Alternative => {
             CheckCost { errors: cost.errors.saturating_add(cost.valid), first_error: 0, ..cost }

@@ -8,7 +8,7 @@ use super::{super::violation::shown, LocatedSchema, SchemaError, subschemas};
 
 /// Dialect of a schema, one that the validator supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SchemaDialect(Draft);
+pub struct SchemaDialect(pub(super) Draft);
 
 /// The supported dialects, oldest first.
 const SUPPORTED: [Draft; 5] =
@@ -81,11 +81,6 @@ impl SchemaDialect {
     /// Whether the keywords beside a `$ref` have no effect.
     pub(super) fn ignores_ref_siblings(self) -> bool {
         matches!(self.0, Draft::Draft4 | Draft::Draft6 | Draft::Draft7)
-    }
-
-    /// The validator's name for it.
-    pub(super) fn draft(self) -> Draft {
-        self.0
     }
 }
 

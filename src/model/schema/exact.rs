@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use jsonschema::{Keyword, ValidationError, ValidationOptions};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{
     super::violation::{one_of_values, shown},
@@ -98,50 +98,26 @@ impl Decimal {
             exponent: written.saturating_add(zeros_left_out).saturating_sub(fraction.len() as i64),
         }
     }
-
-    fn write(&self, text: &mut String) {
-        let sign = if self.is_negative { "-" } else { "" };
-        *text += &format!("{sign}{}e{}", self.digits, self.exponent);
-    }
 }
 
 /// Canonical text of a value, the same for exactly those values that JSON Schema considers equal.
 fn canonical(value: &Value) -> String {
-    let mut text = String::new();
-    write_canonical(value, &mut text);
-    text
-}
-
-fn write_canonical(value: &Value, text: &mut String) {
-    match value {
-        Value::Null | Value::Bool(_) => *text += &value.to_string(),
-        Value::Number(number) => Decimal::parse(number.as_str()).write(text),
-        Value::String(string) => write_string(string, text),
-        Value::Array(items) => {
-            text.push('[');
-            for item in items {
-                write_canonical(item, text);
-                text.push(',');
+    fn normalize_numbers(value: &mut Value) {
+        match value {
+            Value::Number(number) => {
+                let Decimal { is_negative, digits, exponent } = Decimal::parse(number.as_str());
+                let sign = if is_negative { "-" } else { "" };
+                *number = Number::from_string_unchecked(format!("{sign}{digits}e{exponent}"));
             }
-            text.push(']');
-        }
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_unstable_by_key(|(name, _)| *name);
-            text.push('{');
-            for (name, member) in members {
-                write_string(name, text);
-                write_canonical(member, text);
-                text.push(',');
-            }
-            text.push('}');
+            Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
+            Value::Object(members) => members.values_mut().for_each(normalize_numbers),
+            Value::Null | Value::Bool(_) | Value::String(_) => {}
         }
     }
-}
-
-/// Prefixes the length of the string, so that nothing needs escapes.
-fn write_string(string: &str, text: &mut String) {
-    *text += &format!("\"{}:{string}", string.len());
+    let mut value = value.clone();
+    value.sort_all_objects();
+    normalize_numbers(&mut value);
+    value.to_string()
 }
 
 fn has_unique_items(value: &Value) -> bool {

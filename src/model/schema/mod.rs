@@ -92,16 +92,17 @@ impl Schema {
     }
 
     fn compile_with(document: &Map<String, Value>, validates_formats: bool) -> Result<Self, SchemaError> {
-        if let Some(pointer) = number_out_of_bounds(document) {
+        let root = Value::Object(document.clone());
+        if let Some(pointer) = number_out_of_bounds(&root) {
             return Err(SchemaError { message: super::NumberOutOfBounds.to_string(), pointer });
         }
         let dialect = SchemaDialect::from_document(document)?;
         let options = jsonschema::options().should_validate_formats(validates_formats);
         let options = exact::with_exact_keywords(options, dialect)
-            .with_draft(dialect.draft())
+            .with_draft(dialect.0)
             .with_pattern_options(jsonschema::PatternOptions::regex())
             .offline();
-        let validator = options.build(&Value::Object(document.clone())).map_err(|error| SchemaError {
+        let validator = options.build(&root).map_err(|error| SchemaError {
             message: schema_message(&error),
             pointer: error.instance_path().to_string(),
         })?;
@@ -190,7 +191,7 @@ pub(super) struct LocatedSchema<'s> {
 pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
     fn add<'s>(value: &'s Value, pointer: String, is_property: bool, found: &mut Vec<LocatedSchema<'s>>) {
         match value {
-            Value::Object(schema) => add_schema(LocatedSchema { schema, pointer, is_property }, found),
+            Value::Object(schema) => add_schema(schema, pointer, is_property, found),
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     add(item, format!("{pointer}/{index}"), false, found);
@@ -199,12 +200,16 @@ pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
-    fn add_schema<'s>(located: LocatedSchema<'s>, found: &mut Vec<LocatedSchema<'s>>) {
-        let (schema, is_property) = (located.schema, located.is_property);
+    fn add_schema<'s>(
+        schema: &'s Map<String, Value>,
+        pointer: String,
+        is_property: bool,
+        found: &mut Vec<LocatedSchema<'s>>,
+    ) {
         let below = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_segment(name));
-        let pointers = schema.keys().map(|keyword| below(&located.pointer, keyword)).collect::<Vec<_>>();
-        found.push(located);
-        for ((keyword, value), pointer) in schema.iter().zip(pointers) {
+        found.push(LocatedSchema { schema, pointer: pointer.clone(), is_property });
+        for (keyword, value) in schema {
+            let pointer = below(&pointer, keyword);
             match keyword.as_str() {
                 // These keywords have values, not schemas.
                 "const" | "enum" | "default" | "examples" => {}
@@ -220,26 +225,23 @@ pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
         }
     }
     let mut found = Vec::new();
-    add_schema(LocatedSchema { schema: root, pointer: String::new(), is_property: true }, &mut found);
+    add_schema(root, String::new(), true, &mut found);
     found
 }
 
 /// Position of the first number out of bounds in a document.
-fn number_out_of_bounds<'v>(members: impl IntoIterator<Item = (&'v String, &'v Value)>) -> Option<String> {
-    fn within(value: &Value) -> Option<String> {
-        match value {
-            Value::Number(number) => check_number(number.as_str()).is_err().then(String::new),
-            Value::Array(items) => {
-                let mut found = items.iter().enumerate();
-                found.find_map(|(index, item)| within(item).map(|rest| format!("/{index}{rest}")))
-            }
-            Value::Object(members) => number_out_of_bounds(members),
-            Value::Null | Value::Bool(_) | Value::String(_) => None,
-        }
+fn number_out_of_bounds(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => check_number(number.as_str()).is_err().then(String::new),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(index, item)| number_out_of_bounds(item).map(|rest| format!("/{index}{rest}"))),
+        Value::Object(members) => members.iter().find_map(|(name, member)| {
+            number_out_of_bounds(member).map(|rest| format!("/{}{rest}", pointer_segment(name)))
+        }),
+        Value::Null | Value::Bool(_) | Value::String(_) => None,
     }
-    members
-        .into_iter()
-        .find_map(|(name, member)| within(member).map(|rest| format!("/{}{rest}", pointer_segment(name))))
 }
 
 impl fmt::Debug for Schema {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
 
-use super::dialect::SchemaDialect;
+use super::{dialect::SchemaDialect, types::value_at};
 
 /// Parts of a schema; the first is the root.
 #[derive(Debug)]
@@ -30,8 +30,6 @@ pub(super) struct Subschema {
     pub(super) compares: bool,
     /// Parts that apply to the same value.
     pub(super) same: Vec<(ErrorUse, usize)>,
-    /// Referenced parts that apply to the same value.
-    pub(super) targets: Vec<usize>,
     /// Whether a reference leads to a schema of unknown size, such as a meta-schema.
     pub(super) leads_elsewhere: bool,
     /// Parts of `properties`, by name.
@@ -66,6 +64,8 @@ pub(super) enum ErrorUse {
     Alternative,
     /// They are discarded.
     Discarded,
+    /// They are reported; a reference leads to the part, so that its cost is counted once.
+    Referenced,
 }
 
 impl SchemaPlan {
@@ -236,7 +236,7 @@ impl<'s> Builder<'s> {
             let found = self.targets_of(root, keyword, reference);
             let part = &mut self.parts[from];
             part.leads_elsewhere |= found.is_empty();
-            part.targets.extend(found);
+            part.same.extend(found.into_iter().map(|target| (ErrorUse::Referenced, target)));
         }
     }
 
@@ -253,7 +253,7 @@ impl<'s> Builder<'s> {
         if base.is_empty() || self.is_base(root) {
             if pointer.is_empty() {
                 found.push(0);
-            } else if let Some(schema) = in_root(root, &pointer) {
+            } else if let Some(schema) = value_at(root, &pointer) {
                 found.push(self.add(schema));
             }
         }
@@ -264,12 +264,6 @@ impl<'s> Builder<'s> {
         }
         found
     }
-}
-
-fn in_root<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value> {
-    let rest = pointer.strip_prefix('/')?;
-    let (first, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
-    root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
 }
 
 /// Cost of searching a pattern, per byte of text, in sixteenths of a step. In the worst case, a linear-time
@@ -315,8 +309,7 @@ impl SchemaPlan {
         known[index] = Some(u64::MAX);
         if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];
-            let same = part.same.iter().map(|(_, same)| same).chain(&part.targets);
-            let steps = same.map(|same| self.steps_of(*same, known, depth + 1));
+            let steps = part.same.iter().map(|(_, same)| self.steps_of(*same, known, depth + 1));
             let steps = steps.fold(part.keywords, u64::saturating_add);
             known[index] = Some(if steps > MAX_COUNTED { u64::MAX } else { steps });
         }
@@ -328,7 +321,7 @@ impl Subschema {
     /// All parts to which this one leads.
     fn next(&self) -> impl Iterator<Item = usize> {
         let members = self.members.values().chain(self.patterned.iter().map(|(_, part)| part));
-        let same = self.same.iter().map(|(_, part)| part).chain(&self.targets);
+        let same = self.same.iter().map(|(_, part)| part);
         let others = self.other_members.iter().chain(&self.names).chain(&self.first_items).chain(&self.items);
         members.chain(same).chain(others).chain(&self.contains).copied()
     }

@@ -38,9 +38,14 @@ pub fn referred<'s>(
     root: &'s Map<String, Value>,
     schema: &Map<String, Value>,
 ) -> Option<&'s Map<String, Value>> {
-    let pointer = schema.get("$ref")?.as_str()?.strip_prefix("#/")?;
-    let (first, rest) = pointer.find('/').map_or((pointer, ""), |end| pointer.split_at(end));
-    root.get(first)?.pointer(rest)?.as_object()
+    value_at(root, schema.get("$ref")?.as_str()?.strip_prefix('#')?)?.as_object()
+}
+
+/// The value at a JSON Pointer that does not lead to the root.
+pub(super) fn value_at<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value> {
+    let rest = pointer.strip_prefix('/')?;
+    let (first, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
+    root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
 }
 
 /// Whether the keywords beside a `$ref` have no effect in a document.
