@@ -185,7 +185,7 @@ fn selected_entries(
     let wanted = exchanges.last().map(endpoint);
     let mut numbered = exchanges.into_iter().enumerate().map(|(index, exchange)| (index + 1, exchange));
     let (chosen, why): (Vec<_>, String) = match choice {
-        None | Some(EntryChoice::Last) => (
+        None => (
             numbered
                 .filter(|(_, exchange)| Some(endpoint(exchange)) == wanted && exchange.response.is_ok())
                 .collect(),

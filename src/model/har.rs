@@ -110,16 +110,16 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<HarExchange>, RecordingError> {
 
 pub(super) fn choose(
     mut exchanges: Vec<HarExchange>,
-    choice: &EntryChoice,
+    choice: Option<&EntryChoice>,
 ) -> Result<HarExchange, RecordingError> {
     let entries = exchanges.len();
     let index = match choice {
-        EntryChoice::Last => Ok(entries - 1),
-        EntryChoice::Number(number) => number
+        None => Ok(entries - 1),
+        Some(EntryChoice::Number(number)) => number
             .checked_sub(1)
             .filter(|index| *index < entries)
             .ok_or_else(|| format!("expected an entry from 1 to {entries}, found {number}")),
-        EntryChoice::Url(part) => exchanges
+        Some(EntryChoice::Url(part)) => exchanges
             .iter()
             .rposition(|exchange| exchange.url.contains(part.as_str()))
             .ok_or_else(|| format!("expected an entry whose URL has `{part}` in it, found none")),

@@ -34,7 +34,7 @@ pub use param_headers::{
     InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, ParamHeaderError, decode_header_text,
     encode_header_text, for_each_param_header, invalid_param_headers, is_exact_in_header, param_header_text,
 };
-pub use recording::{EntryChoice, Recording, RecordingError};
+pub use recording::{EntryChoice, Recording, RecordingError, parse_header};
 pub use response::{ProgramEnd, ProgramEndError, ProgramExit, UpstreamResponse, media_type};
 pub use result::{
     Annotations, BlockText, Content, ContentBlock, ErrorFormat, ErrorType, ForeignBlock, ResourceBody,

@@ -22,11 +22,9 @@ pub enum Recording {
     Har(Vec<HarExchange>),
 }
 
-/// Selection of a response in a HAR file.
+/// Selection of a response in a HAR file; without one, it is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryChoice {
-    /// The last one.
-    Last,
     /// One by number, from 1.
     Number(usize),
     /// The last one whose URL contains this text.
@@ -71,9 +69,7 @@ impl Recording {
         match (self, choice) {
             (Self::One(response) | Self::Body(response), None) => Ok(response),
             (Self::One(_) | Self::Body(_), Some(_)) => Err(RecordingError::no_entries()),
-            (Self::Har(exchanges), choice) => {
-                har::choose(exchanges, choice.unwrap_or(&EntryChoice::Last))?.response
-            }
+            (Self::Har(exchanges), choice) => har::choose(exchanges, choice)?.response,
         }
     }
 }
@@ -211,7 +207,7 @@ fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, Heade
             }
             continue;
         }
-        let (name, value) = header_of(&text).ok_or_else(|| {
+        let (name, value) = parse_header(&text).ok_or_else(|| {
             let expected = "expected a header such as `Content-Type: text/plain`";
             RecordingError(format!("line {number}: {expected}, found `{}`", String::from_utf8_lossy(&text)))
         })?;
@@ -220,7 +216,8 @@ fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, Heade
     }
 }
 
-fn header_of(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+/// Parses a header line; `None` if it is not one.
+pub fn parse_header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let name = HeaderName::from_bytes(&line[..colon]).ok()?;
     Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))

@@ -14,7 +14,7 @@ use super::{
     program::{Program, ProgramSettings},
 };
 use crate::{
-    model::{ProgramExit, UpstreamResponse},
+    model::{ProgramExit, UpstreamResponse, parse_header},
     route::{HttpRequest, UpstreamRequest},
 };
 
@@ -244,14 +244,10 @@ fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), Resp
         let plain = "it writes the status line itself, as NPH programs do, which are not supported";
         return Err(ResponseError::NotCgi(plain.to_owned(), format!("{plain}; found `{}`", found())));
     }
-    let no_header = || {
+    parse_header(text).ok_or_else(|| {
         let expected = format!("line {line}: expected a header such as `Content-Type: text/plain`");
         ResponseError::found(&expected, &found())
-    };
-    let colon = text.iter().position(|byte| *byte == b':').ok_or_else(no_header)?;
-    let name = HeaderName::from_bytes(&text[..colon]).map_err(|_| no_header())?;
-    let value = HeaderValue::from_bytes(text[colon + 1..].trim_ascii()).map_err(|_| no_header())?;
-    Ok((name, value))
+    })
 }
 
 #[cfg(test)]
