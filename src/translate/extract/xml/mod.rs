@@ -8,15 +8,15 @@ use roxmltree::{Document, Error, Node, ParsingOptions};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
+use self::path::MinMatches;
 pub use self::path::{ElementPath, Prefixes};
-use self::path::{MinMatches, PathMatch};
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::{
     model::cut_characters,
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
         tree::Entry,
         value::text_of,
     },
@@ -66,8 +66,7 @@ impl Setting for Namespaces {
         let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
         let read =
             |entry: &Entry| text_of(&value.part(&entry.value, "a namespace", ValueKind::Text)).map(|_| ());
-        let checked: Vec<Checked<()>> = entries.iter().map(read).collect();
-        checked.into_iter().collect::<Checked<()>>().map(|()| Self)
+        read_each::<(), ()>(entries.iter().map(read)).map(|()| Self)
     }
 }
 
@@ -193,9 +192,9 @@ impl Xml {
         if count > RECORD_LIMIT {
             return Err(read_error!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source()));
         }
-        let values = found.into_iter().map(|found| match found {
-            PathMatch::Element(element) => self.value(element),
-            PathMatch::Attribute(value) => value.into(),
+        let values = found.into_iter().map(|element| match &path.attribute {
+            None => self.value(element),
+            Some(name) => name.attribute(&element).into(),
         });
         Ok(values.collect())
     }

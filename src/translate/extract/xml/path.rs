@@ -15,7 +15,8 @@ use crate::translate::{extract::SyntaxError, read_error::ReadError};
 pub struct ElementPath {
     source: String,
     steps: Vec<Step>,
-    attribute: Option<Name>,
+    /// Attribute to read of each element.
+    pub(super) attribute: Option<Name>,
 }
 
 /// Namespaces of a path, by prefix.
@@ -32,7 +33,7 @@ struct Step {
 }
 
 #[derive(Debug, Clone)]
-struct Name {
+pub(super) struct Name {
     namespace: Option<String>,
     local: String,
 }
@@ -43,12 +44,6 @@ enum Condition {
     Position(usize),
     Attribute(Name, Option<String>),
     Child(Name, String),
-}
-
-/// Element or attribute at a path.
-pub(super) enum PathMatch<'a, 'input> {
-    Element(Node<'a, 'input>),
-    Attribute(&'a str),
 }
 
 /// Minimum number of matches.
@@ -109,7 +104,7 @@ impl ElementPath {
         &self.source
     }
 
-    /// All matches, in document order.
+    /// All matching elements, in document order; those with the attribute if the path names one.
     ///
     /// # Errors
     ///
@@ -118,7 +113,7 @@ impl ElementPath {
         &self,
         document: &'a Document<'input>,
         least: MinMatches,
-    ) -> Result<Vec<PathMatch<'a, 'input>>, ReadError> {
+    ) -> Result<Vec<Node<'a, 'input>>, ReadError> {
         let mut contexts = vec![document.root()];
         for (index, step) in self.steps.iter().enumerate() {
             let found = step.find(&contexts);
@@ -128,11 +123,10 @@ impl ElementPath {
             }
             contexts = found;
         }
-        let matched = contexts.into_iter().filter_map(|element| match &self.attribute {
-            None => Some(PathMatch::Element(element)),
-            Some(name) => name.attribute(&element).map(PathMatch::Attribute),
-        });
-        Ok(matched.collect())
+        if let Some(name) = &self.attribute {
+            contexts.retain(|element| name.attribute(element).is_some());
+        }
+        Ok(contexts)
     }
 }
 
@@ -234,7 +228,7 @@ impl Name {
         name.name() == self.local && self.namespace.as_deref().is_none_or(|uri| name.namespace() == Some(uri))
     }
 
-    fn attribute<'a>(&self, element: &Node<'a, '_>) -> Option<&'a str> {
+    pub(super) fn attribute<'a>(&self, element: &Node<'a, '_>) -> Option<&'a str> {
         let is_named = |attribute: &roxmltree::Attribute<'_, '_>| {
             attribute.name() == self.local
                 && self.namespace.as_deref().is_none_or(|uri| attribute.namespace() == Some(uri))
