@@ -4,7 +4,7 @@ use std::{ops::Range, sync::LazyLock};
 
 use regex::Regex;
 
-use super::{COLUMN_LIMIT, Line};
+use super::{COLUMN_LIMIT, LineBlock};
 
 /// Distance of tab stops, in characters.
 const TAB_STOP: usize = 8;
@@ -403,7 +403,7 @@ impl Frame {
 
     /// The frame of the table in these lines, the line of its header, and the first line of its rows; `None`
     /// if no rule is drawn. Lines above the header are titles, and not part of the table.
-    pub(super) fn around(lines: &[Line<'_>]) -> Option<(Self, usize, usize)> {
+    pub(super) fn around(lines: &[LineBlock<'_>]) -> Option<(Self, usize, usize)> {
         let (at, frame) =
             lines.iter().enumerate().find_map(|(at, line)| Some((at, Self::parse(line.text)?)))?;
         let fits = |at: usize| {
@@ -438,7 +438,9 @@ impl Frame {
         }
         let is_aligned = self.bars.iter().all(|&at| row.get(at).copied().is_some_and(is_bar))
             && !(self.has_right && row.len() > self.end);
-        let mut bars = if is_aligned { self.bars.clone() } else { self.bars_of(&row) };
+        let is_escaped = |at: usize| self.is_markdown && at > 0 && row[at - 1] == '\\';
+        let own_bars = || (0..row.len()).filter(|&at| is_bar(row[at]) && !is_escaped(at)).collect();
+        let mut bars = if is_aligned { self.bars.clone() } else { own_bars() };
         let is_first = |at: usize| row[..at].iter().all(|c| c.is_whitespace());
         let from = match bars.first() {
             Some(&at) if self.has_left && is_first(at) => bars.remove(0) + 1,
@@ -464,12 +466,6 @@ impl Frame {
             start = end + 1;
         }
         Some(cells)
-    }
-
-    /// Positions of a row's own bars.
-    fn bars_of(&self, row: &[char]) -> Vec<usize> {
-        let is_escaped = |at: usize| self.is_markdown && at > 0 && row[at - 1] == '\\';
-        (0..row.len()).filter(|&at| is_bar(row[at]) && !is_escaped(at)).collect()
     }
 
     fn text(&self, cell: &[char]) -> String {

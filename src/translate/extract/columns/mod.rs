@@ -12,13 +12,13 @@ use settings_derive::Section;
 use self::layout::{CellError, Cells, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, words};
 use super::{
     Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
-    records::{ColumnNames, Heading, RaggedRows, Rows, after_lines},
+    records::{ColumnNames, Heading, LineBlock, RaggedRows, Rows, after_lines},
 };
 use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
         tree::Node,
     },
     translate::{Pattern, read_error::ReadError, response_view::ResponseView},
@@ -87,14 +87,8 @@ impl Setting for Widths {
             let width = width.filter(|width| (1..=Self::WIDEST).contains(width)).ok_or(what);
             width.or_else(|what| value.reject_at(item.span, wrong(item, &what)))
         });
-        widths.collect::<Vec<_>>().into_iter().collect::<Checked<_>>().map(Self)
+        read_each(widths).map(Self)
     }
-}
-
-/// Line of the table and its number in the response.
-struct Line<'t> {
-    number: usize,
-    text: &'t str,
 }
 
 impl Extraction for Columns {
@@ -148,60 +142,51 @@ impl Columns {
         if self.allow_empty && lines.iter().all(|line| is_rule(line.text)) {
             return Ok(Value::Array(Vec::new()));
         }
+        let count = self.columns.as_ref().map(|columns| columns.0.len());
+        let starts = self.widths.as_ref().map(|Widths(widths)| {
+            let ends = widths.iter().scan(0, |end, width| {
+                *end += width;
+                Some(*end)
+            });
+            ends.take(count.unwrap_or(widths.len()).saturating_sub(1)).collect::<Vec<_>>()
+        });
+        let cells = |line: &LineBlock<'_>| match &starts {
+            Some(starts) => cut_at(&expand_tabs(line.text), starts),
+            None => split_words(line.text, count.unwrap_or_default()),
+        };
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
-        let names = self.columns.as_ref().map(|columns| &columns.0);
-        match (&self.widths, names) {
-            (None, Some(names)) => {
-                let mut rows = Rows::named(names.clone(), self.ragged_rows, text);
-                let frame = lines.iter().find_map(|line| Frame::parse(line.text));
-                let has_bars = |frame: &Frame| {
-                    let first = lines.iter().find(|line| Frame::parse(line.text).is_none());
-                    first.is_none_or(|line| frame.cells(line.text).is_some())
-                };
-                match frame.filter(has_bars) {
-                    Some(frame) => between_bars(&frame, &lines, &mut rows)?,
-                    None => table.try_for_each(|line| {
-                        let added = rows.add(&split_words(line.text, names.len()), || line.number);
-                        added.map_err(|error| with_hint(error, &lines, line))
-                    })?,
-                }
-                rows.into_value(typing)
+        let mut rows = match &self.columns {
+            Some(ColumnNames(names)) => Rows::named(names.clone(), self.ragged_rows, text),
+            None if starts.is_none() => return self.under_header(&lines, text, typing),
+            None => {
+                let header = table.next().ok_or_else(no_header)?;
+                let heading = self.heading(header, lines.iter().any(|line| is_rule(line.text)));
+                Rows::under(heading, cells(header), self.ragged_rows, text)?
             }
-            (Some(Widths(widths)), names) => {
-                let ends = widths.iter().scan(0, |end, width| {
-                    *end += width;
-                    Some(*end)
-                });
-                let starts: Vec<usize> =
-                    ends.take(names.map_or(widths.len(), Vec::len).saturating_sub(1)).collect();
-                let cut = |line: &Line<'_>| cut_at(&expand_tabs(line.text), &starts);
-                let mut rows = match names {
-                    Some(names) => Rows::named(names.clone(), self.ragged_rows, text),
-                    None => {
-                        let header = table.next().ok_or_else(no_header)?;
-                        let heading = self.heading(header, lines.iter().any(|line| is_rule(line.text)));
-                        Rows::under(heading, cut(header), self.ragged_rows, text)?
-                    }
-                };
-                for line in table {
-                    let added = rows.add(&cut(line), || line.number);
-                    added.map_err(|error| with_hint(error, &lines, line))?;
-                }
-                rows.into_value(typing)
-            }
-            (None, None) => self.under_header(&lines, text, typing),
+        };
+        let frame = lines.iter().find_map(|line| Frame::parse(line.text)).filter(|frame| {
+            let first = lines.iter().find(|line| Frame::parse(line.text).is_none());
+            starts.is_none() && first.is_none_or(|line| frame.cells(line.text).is_some())
+        });
+        match frame {
+            Some(frame) => between_bars(&frame, &lines, &mut rows)?,
+            None => table.try_for_each(|line| {
+                let added = rows.add(&cells(line), || line.line);
+                added.map_err(|error| with_hint(error, &lines, line))
+            })?,
         }
+        rows.into_value(typing)
     }
 
     /// The lines of the table without blank ones; empty if there is no table and the rule allows that.
-    fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, ReadError> {
+    fn lines<'t>(&self, text: &'t str) -> Result<Vec<LineBlock<'t>>, ReadError> {
         let without_table = |why| if self.allow_empty { Ok(Vec::new()) } else { Err(why) };
         if let Err(why) = after_lines(text, self.skip, '\n') {
             return without_table(why);
         }
-        let lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
+        let lines = text.lines().enumerate().map(|(index, text)| LineBlock { line: index + 1, text });
         let is_first =
-            |line: &Line<'_>| self.start_at.as_ref().is_none_or(|at| at.regex().is_match(line.text));
+            |line: &LineBlock<'_>| self.start_at.as_ref().is_none_or(|at| at.regex().is_match(line.text));
         let mut lines = lines.skip(self.skip).skip_while(|line| !is_first(line)).peekable();
         if let (Some(from), None) = (&self.start_at, lines.peek()) {
             return without_table(read_error!(
@@ -214,7 +199,7 @@ impl Columns {
             if is_behind && !table.is_empty() {
                 break;
             }
-            let Line { number, text } = line;
+            let LineBlock { line: number, text } = line;
             if text.trim().is_empty() {
                 continue;
             }
@@ -232,25 +217,25 @@ impl Columns {
         Ok(table)
     }
 
-    fn heading(&self, header: &Line<'_>, is_ruled: bool) -> Heading {
+    fn heading(&self, header: &LineBlock<'_>, is_ruled: bool) -> Heading {
         Heading {
-            line: header.number,
+            line: header.line,
             is_prose: false,
             is_certain: is_ruled || self.start_at.is_some() || self.allow_empty,
         }
     }
 
-    fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, ReadError> {
+    fn under_header(&self, lines: &[LineBlock<'_>], text: &str, typing: &Typing) -> Result<Value, ReadError> {
         if let Some((frame, at, rows_at)) = Frame::around(lines)
             && let Some(mut names) = frame.cells(lines[at].text)
         {
             if let (Some(first), Some(name)) = (&self.first_column, names.texts.first_mut()) {
                 if !name.is_empty() {
-                    return Err(first_is_named(lines[at].number, name));
+                    return Err(first_is_named(lines[at].line, name));
                 }
                 name.clone_from(first);
             }
-            let heading = Heading { line: lines[at].number, is_prose: false, is_certain: true };
+            let heading = Heading { line: lines[at].line, is_prose: false, is_certain: true };
             let mut rows = Rows::under(heading, names.texts, self.ragged_rows, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
@@ -258,7 +243,7 @@ impl Columns {
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
         let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
         let header = expand_tabs(lines[at].text);
-        let number = lines[at].number;
+        let number = lines[at].line;
         if let Some(drawn) = words(&header).into_iter().find(|word| is_drawn(&header[word.clone()])) {
             let drawn: String = header[drawn].iter().collect();
             let expected = format!("line {number}: expected names of columns, found ");
@@ -297,7 +282,7 @@ impl Columns {
         });
         for line in body() {
             let row = expand_tabs(line.text);
-            let number = line.number;
+            let number = line.line;
             if let Some(before) = header.unnamed(&row) {
                 let expected = format!("line {number}: expected a name in the header for every cell, found ");
                 let error = ReadError::with_quote(usize::MAX, &expected, &before);
@@ -333,8 +318,8 @@ impl Columns {
 
 /// Adds the rows of a framed table. In `psql`, a cell of several lines continues in the next line, with a
 /// mark at its end.
-fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), ReadError> {
-    let mut begun: Option<(Cells, &Line<'_>)> = None;
+fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut Rows) -> Result<(), ReadError> {
+    let mut begun: Option<(Cells, &LineBlock<'_>)> = None;
     for line in lines.iter().filter(|line| Frame::parse(line.text).is_none()) {
         let Some(cells) = frame.cells(line.text) else {
             if is_count(line.text) {
@@ -343,7 +328,7 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
             return Err(read_error!(
                 "line {}: expected a row between bars, found a line without; `stop_before` sets where the \
                  table ends",
-                line.number
+                line.line
             ));
         };
         let next = match &mut begun {
@@ -353,19 +338,19 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
         if let Some(next) = next
             && let Some((row, line)) = begun.replace((next, line))
         {
-            rows.add(&row.texts, || line.number)?;
+            rows.add(&row.texts, || line.line)?;
         }
     }
-    begun.map_or(Ok(()), |(row, line)| rows.add(&row.texts, || line.number))
+    begun.map_or(Ok(()), |(row, line)| rows.add(&row.texts, || line.line))
 }
 
 /// Whether a line is the last of several rows, and so may be a total below the table.
-fn is_last(lines: &[Line<'_>], line: &Line<'_>) -> bool {
-    lines.len() > 2 && lines.last().is_some_and(|last| last.number == line.number)
+fn is_last(lines: &[LineBlock<'_>], line: &LineBlock<'_>) -> bool {
+    lines.len() > 2 && lines.last().is_some_and(|last| last.line == line.line)
 }
 
 /// Adds the fix for a line below the table to an error of its last line.
-fn with_hint(error: ReadError, lines: &[Line<'_>], line: &Line<'_>) -> ReadError {
+fn with_hint(error: ReadError, lines: &[LineBlock<'_>], line: &LineBlock<'_>) -> ReadError {
     match is_last(lines, line) {
         true => error.with_suffix("; if it is below the table, `stop_before` ends the table there"),
         false => error,
@@ -387,14 +372,14 @@ fn no_header() -> ReadError {
 }
 
 /// Splits a line into at most `count` cells at white space; the last cell is the rest of the line.
-fn split_words(line: &str, count: usize) -> Vec<&str> {
+fn split_words(line: &str, count: usize) -> Vec<String> {
     let mut rest = line.trim();
     let mut cells = Vec::new();
     while !rest.is_empty() {
         let is_last = cells.len() + 1 == count;
         let split = if is_last { None } else { rest.split_once(char::is_whitespace) };
         let (cell, after) = split.unwrap_or((rest, ""));
-        cells.push(cell);
+        cells.push(cell.to_owned());
         rest = after.trim_start();
     }
     cells
