@@ -198,15 +198,13 @@ impl Csv {
     /// The text after the prefix of the header line; from the first row on if no header is configured.
     fn table<'t>(&self, text: &'t str) -> Result<&'t str, ReadError> {
         let end = self.row_delimiter.map_or('\n', char::from);
-        let rest = after_lines(text, self.skip, end)?;
+        let mut rest = after_lines(text, self.skip, end)?;
         let Some(mark) = &self.header else { return Ok(rest) };
-        let mut at = 0;
-        for line in rest.split_inclusive(end) {
-            let bare = self.without_break(line);
-            if bare.starts_with(mark) {
-                return Ok(&rest[at + line.len() - bare.len() + mark.len()..]);
+        while !rest.is_empty() {
+            if let Some(table) = self.without_break(rest).strip_prefix(mark.as_str()) {
+                return Ok(table);
             }
-            at += line.len();
+            rest = rest.split_once(end).map_or("", |(_, rest)| rest);
         }
         Err(read_error!(
             "expected a line with the names of the columns that begins with `{mark}`, found none"
@@ -231,13 +229,11 @@ impl Csv {
             }
             at += bytes[at..].iter().take_while(|byte| !is_break(**byte)).count();
         }
-        let breaks = (0..at).filter(|index| match bytes[*index] {
-            byte if self.row_delimiter.is_some() => is_break(byte),
-            b'\n' => true,
-            b'\r' => bytes.get(index + 1) != Some(&b'\n'),
-            _ => false,
-        });
-        breaks.count() + 1
+        let before = &text[..at];
+        1 + match self.row_delimiter {
+            Some(end) => before.matches(char::from(end)).count(),
+            None => before.matches(['\r', '\n']).count() - before.matches("\r\n").count(),
+        }
     }
 }
 
