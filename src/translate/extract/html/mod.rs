@@ -22,7 +22,7 @@ pub use self::{
 use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::translate::{
     fields::{list_of, object_of},
-    read_error::ReadError,
+    read_error::{ReadError, at_most},
     response_view::ResponseView,
 };
 
@@ -121,30 +121,21 @@ impl Html {
         match (&self.select, &self.items) {
             (None, _) => text::rendered_text(root, &mut work).map(Value::from),
             (Some(select), None) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
-            (Some(select), Some(items)) => self.records(select, items, &page, &mut work),
+            (Some(select), Some(items)) => {
+                let elements = items.all(&page, &mut work)?;
+                let finder = Finder::all(select, &page, &mut work)?;
+                let source = items.source();
+                at_most(RECORD_LIMIT, elements.len(), &format!("of `{source}`"))?;
+                if elements.is_empty() && !self.allow_empty {
+                    return Err(read_error!("expected elements `{source}`, found none"));
+                }
+                let records = elements.into_iter().zip(1..).map(|(element, number)| {
+                    let record = finder.object(element, &mut work);
+                    record.map_err(|error| error.in_part(&format!("record {number}")))
+                });
+                records.collect()
+            }
         }
-    }
-
-    fn records(
-        &self,
-        select: &SelectedElements,
-        items: &CssSelector,
-        page: &Page,
-        work: &mut PageBudget,
-    ) -> Result<Value, ReadError> {
-        let elements = items.all(page, work)?;
-        let finder = Finder::all(select, page, work)?;
-        let source = items.source();
-        if elements.len() > RECORD_LIMIT {
-            return Err(read_error!("expected at most {RECORD_LIMIT} of `{source}`, found more"));
-        }
-        if elements.is_empty() && !self.allow_empty {
-            return Err(read_error!("expected elements `{source}`, found none"));
-        }
-        let records = elements.into_iter().enumerate().map(|(index, element)| {
-            finder.object(element, work).map_err(|error| error.in_part(&format!("record {}", index + 1)))
-        });
-        records.collect()
     }
 }
 
@@ -212,9 +203,7 @@ impl Selected {
             if !self.all && !values.is_empty() {
                 break;
             }
-            if values.len() > RECORD_LIMIT {
-                return Err(read_error!("expected at most {RECORD_LIMIT} of `{name}`, found more"));
-            }
+            at_most(RECORD_LIMIT, values.len(), &format!("of `{name}`"))?;
         }
         match values.pop() {
             value if self.all => Ok(Some(values.into_iter().chain(value).collect())),

@@ -6,7 +6,7 @@ use super::{CssSelector, Html};
 use crate::settings::{
     code::Code,
     keys::ValueKind,
-    section::{Checked, Cursor, Invalid, OpenSection, Setting},
+    section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
     tree::{Entry, Kind},
     value::text_of,
 };
@@ -81,8 +81,7 @@ impl Setting for SelectedElements {
             let help = "write `select: { title: h1 }`".to_owned();
             return value.reject_kind("a map of names and selectors", Some(help));
         };
-        let selected = entries.iter().map(|entry| selected(value, entry));
-        selected.collect::<Vec<_>>().into_iter().collect::<Checked<_>>().map(Self)
+        read_each(entries.iter().map(|entry| selected(value, entry))).map(Self)
     }
 }
 

@@ -130,12 +130,8 @@ fn is_heading(cell: &ElementRef<'_>) -> bool {
     cell.value().name() == "th"
 }
 
-/// Cell that spans further rows.
-#[derive(Clone)]
-struct SpanningCell {
-    text: Rc<str>,
-    rows_left: usize,
-}
+/// Text of a cell that spans further rows, and their number.
+type SpanningCell = (Rc<str>, usize);
 
 /// All rows with one text per column; a spanning cell is repeated in each row and column.
 fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadError> {
@@ -177,8 +173,7 @@ fn read_row(
             at_most(COLUMN_LIMIT, row.len() + columns, "columns")?;
             if rows > 1 {
                 hanging.resize(hanging.len().max(row.len() + columns), None);
-                hanging[row.len()..row.len() + columns]
-                    .fill(Some(SpanningCell { text: Rc::clone(&text), rows_left: rows - 1 }));
+                hanging[row.len()..row.len() + columns].fill(Some((Rc::clone(&text), rows - 1)));
             }
             work.take(columns * text.len())?;
             row.extend(iter::repeat_n(Some(text), columns));
@@ -193,7 +188,7 @@ fn read_row(
 /// The text of a cell above that spans into this column of the next row.
 fn take_hanging(hanging: &mut Vec<Option<SpanningCell>>, column: usize) -> Option<Rc<str>> {
     let cell = hanging.get_mut(column)?;
-    let SpanningCell { text, rows_left } = cell.as_mut()?;
+    let (text, rows_left) = cell.as_mut()?;
     let text = Rc::clone(text);
     *rows_left -= 1;
     if *rows_left == 0 {

@@ -132,8 +132,6 @@ impl Writer {
 const EMPTY_WORDS: [&str; 10] =
     ["code", "error", "http", "page", "report", "response", "status", "sorry", "the", "type"];
 
-const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
-
 /// The message of an error page: a line that begins with the status (`404 - No such project`), else the first
 /// heading and the first paragraph, else the title. Lines that only repeat the status are skipped, and so is
 /// the name of the server software.
@@ -141,10 +139,10 @@ pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -
     let page = page::parse(page).ok()?;
     let mut work = PageBudget::for_page(&page, "");
     let mut line = |element| rendered_text(element, &mut work).map(|text| collapsed(&text)).ok();
-    let body = element(&page, &["body"])?;
-    let heading = element(&page, &HEADINGS).and_then(&mut line).unwrap_or_default();
+    let body = elements(&page, &["body"]).next()?;
+    let heading = elements(&page, &PARAGRAPHS[1..]).next().and_then(&mut line).unwrap_or_default();
     let paragraphs: Vec<String> = elements(&page, &["p"]).filter_map(&mut line).collect();
-    let title = element(&page, &["title"]).and_then(&mut line).unwrap_or_default();
+    let title = elements(&page, &["title"]).next().and_then(&mut line).unwrap_or_default();
     let body = rendered_text(body, &mut work).ok()?;
     let lines: Vec<String> = body.lines().map(collapsed).filter(|line| !line.is_empty()).collect();
 
@@ -169,10 +167,6 @@ pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -
 
 fn elements<'p>(page: &'p Page, names: &'static [&str]) -> impl Iterator<Item = ElementRef<'p>> {
     page.root_element().descendent_elements().filter(|element| names.contains(&element.value().name()))
-}
-
-fn element<'p>(page: &'p Page, names: &'static [&str]) -> Option<ElementRef<'p>> {
-    elements(page, names).next()
 }
 
 /// Collapses a text to one line.
