@@ -56,12 +56,10 @@ impl Extract {
     ///
     /// For derived output schemas only: a configured output schema may convert the result.
     pub fn found_schema(&self) -> Option<Map<String, Value>> {
-        self.schema().or_else(|| match self {
-            Self::One(extractor) => match &extractor.kind {
-                ExtractorKind::Html(html) => html.schema(),
-                _ => None,
-            },
-            Self::Parts(_) => None,
+        self.schema().or_else(|| {
+            let Self::One(extractor) = self else { return None };
+            let ExtractorKind::Html(html) = &extractor.kind else { return None };
+            html.schema()
         })
     }
 
@@ -200,10 +198,7 @@ impl Typing {
         match self {
             Self::Untyped | Self::Value { from: None, .. } => Ok(()),
             Self::Fields(fields) => fields.check_names(found),
-            Self::Value { from: Some(path), .. } => match path.find(found) {
-                Some(_) => Ok(()),
-                None => Err(read_error!("expected `{path}` in the response, found none")),
-            },
+            Self::Value { from: Some(path), .. } => value_at(path, Some(found)).map(|_| ()),
         }
     }
 
@@ -233,17 +228,15 @@ impl Typing {
             Self::Untyped => Ok(found),
             Self::Fields(fields) => fields.apply(&found),
             Self::Value { from: None, kind } => kind.apply_to_records(&found),
-            Self::Value { from: Some(path), kind } => each_record(&found, |found| {
-                let value = match found {
-                    Value::Object(members) => path.find(members),
-                    _ => None,
-                };
-                match value {
-                    // A list at this path is one value, not several records.
-                    Some(value) => kind.apply_at_path(value),
-                    None => Err(read_error!("expected `{path}` in the response, found none")),
-                }
-            }),
+            // A list at this path is one value, not several records.
+            Self::Value { from: Some(path), kind } => {
+                each_record(&found, |found| kind.apply_at_path(value_at(path, found.as_object())?))
+            }
         }
     }
+}
+
+fn value_at<'v>(path: &FieldPath, found: Option<&'v Map<String, Value>>) -> Result<&'v Value, ReadError> {
+    let value = found.and_then(|members| path.find(members));
+    value.ok_or_else(|| read_error!("expected `{path}` in the response, found none"))
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
-use serde_json::{Map, Value, map::Entry};
+use serde_json::{Map, Value, json, map::Entry};
 use settings_derive::{Section, Word};
 
 use super::{MemberNames, RECORD_LIMIT, Typing};
@@ -10,7 +10,7 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
         value::text_of,
     },
     translate::{
@@ -60,8 +60,7 @@ pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
     if items.is_empty() {
         return reject_empty(value, help);
     }
-    let texts = items.iter().map(|item| not_empty(&value.part(item, value.name, ValueKind::Text), help));
-    texts.collect::<Vec<_>>().into_iter().collect()
+    read_each(items.iter().map(|item| not_empty(&value.part(item, value.name, ValueKind::Text), help)))
 }
 
 /// Block of lines.
@@ -202,10 +201,7 @@ pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, val
         }
         Entry::Occupied(mut entry) => match entry.get_mut() {
             Value::Array(values) => values.push(value),
-            first => {
-                let both = vec![first.take(), value];
-                *first = Value::Array(both);
-            }
+            first => *first = json!([first.take(), value]),
         },
     }
 }

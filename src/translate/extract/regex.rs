@@ -12,7 +12,7 @@ use crate::{
     settings::{
         code::Code,
         keys::{KeySpec, ValueKind},
-        section::{Checked, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Invalid, Setting, read_each},
         tree::Node,
     },
     translate::{
@@ -88,8 +88,8 @@ impl CapturePatterns {
             let help = format!("write `{}`", value.key.map_or("", |key: &KeySpec| key.example));
             return value.reject(Invalid::new("`pattern` is empty", help).with_code(Code::EmptyValue));
         }
-        let read = patterns.iter().map(|node| read(&value.part(node, "the pattern", ValueKind::Text)));
-        let read = read.collect::<Vec<_>>().into_iter().collect::<Checked<_>>()?;
+        let part = |node| value.part(node, "the pattern", ValueKind::Text);
+        let read = read_each(patterns.iter().map(|node| read(&part(node))))?;
         if patterns.len() > 1 && value.sibling("each").and_then(Node::as_text) == Some("match") {
             let help = "write `each: line` or `each: block`, which join the captures of several patterns";
             let invalid = Invalid::new("`each: match` requires one pattern, found several", help);

@@ -66,11 +66,8 @@ impl GrokPatterns {
             let message = format!(
                 "once those that it names are put in, the pattern is not a regular expression: {error}"
             );
-            GrokError::new(
-                message,
-                None,
-                "use the syntax of the Rust `regex` crate, which has no look-around",
-            )
+            let help = "use the syntax of the Rust `regex` crate, which has no look-around";
+            GrokError::new(message, None, help)
         })?;
         let mut pattern = CapturePattern::plain(pattern);
         written.clone_into(&mut pattern.written);

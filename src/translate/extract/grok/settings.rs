@@ -7,7 +7,7 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Invalid, Setting, read_each},
         value::text_of,
     },
     translate::extract::{
@@ -73,13 +73,12 @@ impl Setting for GrokPatterns {
             }
             Ok((name.clone(), text?.to_owned()))
         });
-        let patterns = Self::new(own.collect::<Vec<_>>().into_iter().collect::<Checked<_>>()?);
+        let patterns = Self::new(read_each(own)?);
         let compiled = entries.iter().zip(&patterns.own).map(|(entry, (name, text))| {
             let value = value.member(entry, name, ValueKind::Text);
             patterns.compile(text).or_else(|error| reject(&value, text, &error)).map(|_| ())
         });
-        compiled.collect::<Vec<_>>().into_iter().collect::<Checked<()>>()?;
-        Ok(patterns)
+        read_each::<(), ()>(compiled).map(|()| patterns)
     }
 }
 

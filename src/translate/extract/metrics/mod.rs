@@ -83,8 +83,7 @@ impl Setting for NamePattern {
 fn read_names(value: &Cursor<'_>) -> Checked<Vec<NamePattern>> {
     let names = Vec::read(value)?;
     if names.is_empty() {
-        let help = "write `names: [node_load1, \"node_memory_*\"]`";
-        return reject_empty(value, help);
+        return reject_empty(value, "write `names: [node_load1, \"node_memory_*\"]`");
     }
     Ok(names)
 }
@@ -478,8 +477,7 @@ impl<'t> Scanner<'t> {
             return Ok(None);
         }
         let word = self.take_word();
-        let time = to_number(word);
-        time.map(Some).ok_or_else(|| Scanner(word).error("a time after the value"))
+        to_number(word).map(Some).ok_or_else(|| Scanner(word).error("a time after the value"))
     }
 
     /// Takes the OpenMetrics exemplar of a bucket: `# {trace_id="…"} 0.67 1520879607.789`.

@@ -310,8 +310,8 @@ struct Open<'t> {
 }
 
 impl<'t> Open<'t> {
-    fn new(indent: usize, key: &'t str, value: Option<Cow<'t, str>>) -> Self {
-        Self { indent, key, value, place: None, more: Vec::new(), members: Map::new() }
+    fn new(indent: usize, key: &'t str, value: Option<&'t str>, place: Option<(&'t str, &'t str)>) -> Self {
+        Self { indent, key, value: value.map(Cow::from), place, more: Vec::new(), members: Map::new() }
     }
 }
 
@@ -366,9 +366,7 @@ impl<'t> Builder<'_, 't> {
         if !key.is_empty() && (value.is_some() || is_nested) {
             self.count_pair()?;
             self.check_nesting(self.open.len(), "levels of indentation")?;
-            let mut open = Open::new(indent, key, value.map(Cow::Borrowed));
-            open.place = value.map(|value| (line, value));
-            self.open.push(open);
+            self.open.push(Open::new(indent, key, value, value.map(|value| (line, value))));
         }
         Ok(())
     }
@@ -384,7 +382,7 @@ impl<'t> Builder<'_, 't> {
             if !key.is_empty() {
                 self.count_pair()?;
                 self.close(0);
-                self.open.push(Open::new(0, key, Some(Cow::Borrowed(value.as_str()))));
+                self.open.push(Open::new(0, key, Some(value.as_str()), None));
             }
         }
         Ok(())
