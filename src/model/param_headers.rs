@@ -4,7 +4,7 @@
 //! An input schema names them with `x-mcp-header`. A client sends the headers, and drops a tool with an
 //! invalid `x-mcp-header`. A server compares the headers with the arguments.
 
-use std::{borrow::Cow, collections::HashMap, fmt};
+use std::{borrow::Cow, collections::HashMap};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::HeaderValue;
@@ -19,7 +19,8 @@ pub const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
 pub const PARAM_HEADER_MAX_INTEGER: u64 = 9_007_199_254_740_991;
 
 /// An `x-mcp-header` for which clients drop the tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid `{PARAM_HEADER_KEYWORD}` at `{pointer}`: {reason}")]
 pub struct InvalidParamHeader {
     /// JSON Pointer of the schema that has it.
     pub pointer: String,
@@ -45,12 +46,6 @@ pub enum ParamHeaderError {
     /// The argument is not a string, an integer or a boolean.
     #[error("its argument must be a string, an integer or a boolean")]
     Type,
-}
-
-impl fmt::Display for InvalidParamHeader {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "invalid `{PARAM_HEADER_KEYWORD}` at `{}`: {}", self.pointer, self.reason)
-    }
 }
 
 /// Calls `visit` for each `x-mcp-header` that `properties` alone lead to, with its argument if there is one.

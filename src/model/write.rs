@@ -108,11 +108,9 @@ fn write_content(
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
             write_text(text, structured, shapes, out);
         }
-        ContentBlock::Image { data, mime_type } => {
-            write_strings(&[("type", "image"), ("data", data), ("mimeType", mime_type)], out);
-        }
-        ContentBlock::Audio { data, mime_type } => {
-            write_strings(&[("type", "audio"), ("data", data), ("mimeType", mime_type)], out);
+        block @ (ContentBlock::Image { data, mime_type } | ContentBlock::Audio { data, mime_type }) => {
+            let kind = if matches!(block, ContentBlock::Image { .. }) { "image" } else { "audio" };
+            write_strings(&[("type", kind), ("data", data), ("mimeType", mime_type)], out);
         }
         ContentBlock::ResourceLink { uri, name, description, mime_type } => {
             let mut members = vec![("type", "resource_link"), ("uri", uri), ("name", name)];

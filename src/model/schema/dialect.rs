@@ -6,19 +6,13 @@ use serde_json::{Map, Value};
 
 use super::{super::violation::shown, LocatedSchema, SchemaError, subschemas};
 
-/// Dialect of a schema, one that the validator supports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Dialect of a schema, one that the validator supports. The validator's default is 2020-12, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchemaDialect(pub(super) Draft);
 
 /// The supported dialects, oldest first.
 const SUPPORTED: [Draft; 5] =
     [Draft::Draft4, Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
-
-impl Default for SchemaDialect {
-    fn default() -> Self {
-        Self(Draft::Draft202012)
-    }
-}
 
 impl SchemaDialect {
     /// Names of the supported dialects, for messages.
@@ -28,6 +22,12 @@ impl SchemaDialect {
     pub fn from_uri(uri: &str) -> Option<Self> {
         let draft = Draft::from_schema_uri(uri);
         SUPPORTED.contains(&draft).then_some(Self(draft))
+    }
+
+    /// Dialect that a document declares; the default if it declares none that is supported.
+    pub(super) fn declared_in(document: &Map<String, Value>) -> Self {
+        let uri = document.get("$schema").and_then(Value::as_str);
+        uri.and_then(Self::from_uri).unwrap_or_default()
     }
 
     /// Dialect of a schema.

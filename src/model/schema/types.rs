@@ -19,7 +19,7 @@ pub fn combined<'s>(
     let mut open = vec![(schema, DEPTH_LIMIT)];
     while let Some((schema, depth)) = open.pop().filter(|_| found.len() < SCHEMA_LIMIT) {
         let target = referred(root, schema);
-        let is_reference = target.is_some() && ignores_ref_siblings(root);
+        let is_reference = target.is_some() && SchemaDialect::declared_in(root).ignores_ref_siblings();
         if !is_reference {
             found.push(schema);
         }
@@ -46,12 +46,6 @@ pub(super) fn value_at<'s>(root: &'s Map<String, Value>, pointer: &str) -> Optio
     let rest = pointer.strip_prefix('/')?;
     let (first, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
     root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
-}
-
-/// Whether the keywords beside a `$ref` have no effect in a document.
-fn ignores_ref_siblings(root: &Map<String, Value>) -> bool {
-    let dialect = root.get("$schema").and_then(Value::as_str).and_then(SchemaDialect::from_uri);
-    dialect.is_some_and(SchemaDialect::ignores_ref_siblings)
 }
 
 /// The types in the `type` keyword of a schema.
