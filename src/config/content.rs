@@ -5,7 +5,7 @@ use crate::settings::{
 };
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
 use crate::translate::{
-    BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, ResourceBodyTemplate, Template, is_timestamp,
+    BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, MessageRole, ResourceBodyTemplate, Template, is_timestamp,
 };
 use crate::{model::Annotations, translate::expressions::read_condition, translate::scope::Scope};
 
@@ -189,20 +189,13 @@ struct EmbeddedResource {
 #[section(name = "`annotations`", id = "block_annotations")]
 pub(super) struct BlockAnnotations {
     /// Intended audience of the content.
-    audience: Vec<Audience>,
+    audience: Vec<MessageRole>,
     /// Importance, from 0 (optional) to 1 (required).
     #[key(example = "0.5")]
     priority: Option<f64>,
     /// Time of the last modification, such as `2026-11-21T09:30:00Z`; may be a template.
     #[key(name = "lastModified")]
     last_modified: Option<LastModified>,
-}
-
-/// Intended reader of a block.
-#[derive(Clone, Copy, PartialEq, Word)]
-enum Audience {
-    User,
-    Assistant,
 }
 
 /// Value of `lastModified`.
