@@ -171,7 +171,11 @@ impl Binary {
             .clone()
             .or_else(|| response.media_type().map(Into::into))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
-        let own_kind = BinaryKind::from_mime_type(&mime_type);
+        let own_kind = match mime_type.split('/').next() {
+            Some("image") => BinaryKind::Image,
+            Some("audio") => BinaryKind::Audio,
+            _ => BinaryKind::Resource,
+        };
         let kind = self.kind.unwrap_or(own_kind);
         if kind != own_kind && kind != BinaryKind::Resource {
             let expected = format!("expected {} data, found ", kind.word());
@@ -188,16 +192,6 @@ impl Binary {
                 body: ResourceBody::Blob(data),
             },
         })
-    }
-}
-
-impl BinaryKind {
-    fn from_mime_type(mime_type: &str) -> Self {
-        match mime_type.split('/').next() {
-            Some("image") => Self::Image,
-            Some("audio") => Self::Audio,
-            _ => Self::Resource,
-        }
     }
 }
 

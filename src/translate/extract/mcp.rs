@@ -115,18 +115,13 @@ impl McpResult {
 
     /// Types the value. The value of an error is unchanged.
     pub(super) fn typed(self, typing: &Typing, view: &ResponseView<'_>) -> Result<Self, ReadError> {
-        let value = match (&self.verdict, self.value) {
-            (ResultKind::Success, Some(value)) => {
-                let value = value.into_value(view)?;
-                typing.check_single(&value)?;
-                Some(Extracted::Value(typing.apply(value)?))
-            }
-            (ResultKind::Success, None) => {
-                return Err("expected JSON in a text block, found no text block".into());
-            }
-            (ResultKind::ToolError | ResultKind::ProtocolError { .. }, value) => value.map(|value| *value),
-        };
-        Ok(Self { value: value.map(Box::new), ..self })
+        if !self.is_success() {
+            return Ok(self);
+        }
+        let value = self.value.ok_or("expected JSON in a text block, found no text block")?;
+        let value = value.into_value(view)?;
+        typing.check_single(&value)?;
+        Ok(Self { value: Some(Box::new(Extracted::Value(typing.apply(value)?))), ..self })
     }
 }
 
@@ -157,11 +152,8 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
     let structured = structured.filter(|value| value.get() != "null");
     // Every revision requires `content`; a server that sends only `structuredContent` is accepted all the
     // same.
-    let content = match (content, structured) {
-        (Some(content), _) => content,
-        (None, Some(_)) => Vec::new(),
-        (None, None) => return Err("expected an MCP tool result, found a result without `content`".into()),
-    };
+    let content = content.or(structured.map(|_| Vec::new()));
+    let content = content.ok_or("expected an MCP tool result, found a result without `content`")?;
     at_most(RECORD_LIMIT, content.len(), "content blocks")?;
     let content: Vec<Content> = content
         .into_iter()

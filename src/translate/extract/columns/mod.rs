@@ -27,6 +27,9 @@ use crate::{
 /// Limit of the columns of a table: each is searched in every row.
 const COLUMN_LIMIT: usize = 1000;
 
+/// Limit of the width of a column.
+const WIDTH_LIMIT: usize = 10_000;
+
 /// Limit of a line, in bytes.
 const LINE_LIMIT_BYTES: usize = 1 << 20;
 
@@ -65,13 +68,8 @@ pub struct Columns {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Widths(pub Vec<usize>);
 
-impl Widths {
-    /// Limit of a width.
-    const WIDEST: usize = 10_000;
-}
-
 impl Setting for Widths {
-    const KIND: ValueKind = ValueKind::List(&ValueKind::Count(1, Self::WIDEST as u64));
+    const KIND: ValueKind = ValueKind::List(&ValueKind::Count(1, WIDTH_LIMIT as u64));
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let wrong = |node: &Node, what: &str| {
@@ -83,8 +81,8 @@ impl Setting for Widths {
         };
         let widths = items.iter().map(|item| {
             let width = item.as_number().and_then(|text| text.parse().ok());
-            let what = format!("a width must be a whole number from 1 to {}", Self::WIDEST);
-            let width = width.filter(|width| (1..=Self::WIDEST).contains(width)).ok_or(what);
+            let what = format!("a width must be a whole number from 1 to {}", WIDTH_LIMIT);
+            let width = width.filter(|width| (1..=WIDTH_LIMIT).contains(width)).ok_or(what);
             width.or_else(|what| value.reject_at(item.span, wrong(item, &what)))
         });
         read_each(widths).map(Self)

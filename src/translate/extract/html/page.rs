@@ -114,8 +114,8 @@ fn first_wide_tag(text: &str) -> Option<usize> {
             continue;
         }
         for (count, state) in live.into_iter().flatten() {
-            let Some((after, more)) = state.after(byte) else { continue };
-            let count = count + more;
+            let Some(after) = state.after(byte) else { continue };
+            let count = count + usize::from(after == State::Name && state != State::Name);
             if count > ATTRIBUTE_LIMIT {
                 return Some(index);
             }
@@ -144,28 +144,24 @@ enum State {
 }
 
 impl State {
-    /// Next state after a byte, and the number of attributes that begin with it; `None` at the end of the
-    /// tag.
-    fn after(self, byte: u8) -> Option<(Self, usize)> {
+    /// Next state after a byte; `None` at the end of the tag.
+    fn after(self, byte: u8) -> Option<Self> {
         let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c');
-        let none = |state| Some((state, 0));
-        match (self, byte) {
-            (Self::DoubleQuoted, b'"') | (Self::SingleQuoted, b'\'') => none(Self::BeforeName),
-            (Self::DoubleQuoted | Self::SingleQuoted, _) => none(self),
-            (_, b'>') => None,
-            (Self::TagName | Self::Unquoted, _) if space => none(Self::BeforeName),
-            (Self::Unquoted, _) => none(self),
-            (Self::TagName | Self::Name | Self::AfterName | Self::BeforeName, b'/') => none(Self::BeforeName),
-            (Self::TagName, _) => none(self),
-            (Self::BeforeName | Self::AfterName | Self::BeforeValue, _) if space => none(self),
-            (Self::Name, _) if space => none(Self::AfterName),
-            (Self::Name | Self::AfterName, b'=') => none(Self::BeforeValue),
-            (Self::Name, _) => none(self),
-            (Self::BeforeValue, b'"') => none(Self::DoubleQuoted),
-            (Self::BeforeValue, b'\'') => none(Self::SingleQuoted),
-            (Self::BeforeValue, _) => none(Self::Unquoted),
-            (Self::BeforeName | Self::AfterName, _) => Some((Self::Name, 1)),
-        }
+        Some(match (self, byte) {
+            (Self::DoubleQuoted, b'"') | (Self::SingleQuoted, b'\'') => Self::BeforeName,
+            (Self::DoubleQuoted | Self::SingleQuoted, _) => self,
+            (_, b'>') => return None,
+            (Self::TagName | Self::Unquoted, _) if space => Self::BeforeName,
+            (Self::TagName | Self::Name | Self::AfterName | Self::BeforeName, b'/') => Self::BeforeName,
+            (Self::TagName | Self::Unquoted, _) => self,
+            (Self::BeforeName | Self::AfterName | Self::BeforeValue, _) if space => self,
+            (Self::Name, _) if space => Self::AfterName,
+            (Self::Name | Self::AfterName, b'=') => Self::BeforeValue,
+            (Self::BeforeValue, b'"') => Self::DoubleQuoted,
+            (Self::BeforeValue, b'\'') => Self::SingleQuoted,
+            (Self::BeforeValue, _) => Self::Unquoted,
+            (Self::BeforeName | Self::Name | Self::AfterName, _) => Self::Name,
+        })
     }
 }
 
