@@ -5,7 +5,8 @@ use crate::settings::{
 };
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
 use crate::translate::{
-    BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, MessageRole, ResourceBodyTemplate, Template, is_timestamp,
+    BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, MessageRole, ResourceBodyTemplate,
+    Template, is_timestamp,
 };
 use crate::{model::Annotations, translate::expressions::read_condition, translate::scope::Scope};
 
@@ -114,7 +115,6 @@ impl BlockSettings {
                     (None, None) => ResourceBodyTemplate::Response,
                 };
                 BlockPayload::Resource { uri, media_type, body }
-            }
             }
             Self { resource_link: Some(link), .. } => BlockPayload::ResourceLink(link),
             _ => bytes(BinaryKind::Resource, media_type),

@@ -15,7 +15,10 @@ use crate::settings::{
     ValueKind, suggest,
 };
 use crate::{
-    model::ToolName, translate::{LinkTemplate, MessageRole, Template}, translate::extract::read_media_type, translate::scope::Scope,
+    model::ToolName,
+    translate::extract::read_media_type,
+    translate::scope::Scope,
+    translate::{LinkTemplate, MessageRole, Template},
 };
 
 /// Prompt with its position in the file.
