@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{name, upstream_call},
+        policy::tests::{name, upstream_call},
         upstream::{UpstreamSettings, http::HttpSettings},
     };
 

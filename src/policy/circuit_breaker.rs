@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Inside, Script, answering_after, failed, name, status, upstream_call},
+        policy::tests::{Inside, Script, answering_after, failed, name, status, upstream_call},
         upstream::Deadline,
     };
 

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::policy::{
         CircuitBreakerSettings, Counter,
-        mock::{Inside, Script, failed, name, slow, status, upstream_call},
+        tests::{Inside, Script, failed, name, slow, status, upstream_call},
     };
 
     const SECOND: Duration = Duration::from_secs(1);

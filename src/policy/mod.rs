@@ -18,7 +18,7 @@ mod concurrency;
 mod hedge;
 pub mod metrics;
 #[cfg(test)]
-mod mock;
+mod tests;
 mod passthrough;
 mod rate_limit;
 mod retry;

@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::name,
+        policy::tests::name,
         upstream::{Upstream, UpstreamSettings, http::HttpSettings},
     };
 

@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Script, failed, name, status, upstream_call},
+        policy::tests::{Script, failed, name, status, upstream_call},
         upstream::ProgressSender,
     };
 

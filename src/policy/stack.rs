@@ -382,7 +382,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Inside, answering_after, name, upstream_call},
+        policy::tests::{Inside, answering_after, name, upstream_call},
         upstream::{UpstreamSettings, http::HttpSettings},
     };
 

@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     policy::{
         CircuitBreaker, CircuitBreakerSettings, Counter, ReplicaSharing,
-        mock::{Inside, Script, answering_after, failed, name, status, upstream_call},
+        tests::{Inside, Script, answering_after, failed, name, status, upstream_call},
     },
     shared_state::{MemoryStore, SharedStore},
 };
