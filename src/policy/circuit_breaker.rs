@@ -16,7 +16,7 @@ use settings_derive::Section;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{CircuitBreakerView, Counter};
+use super::{CircuitBreakerView, EventCounts};
 use crate::{
     model::ToolName,
     route::UpstreamName,
@@ -49,8 +49,7 @@ pub(super) struct CircuitBreaker {
     route: Option<ToolName>,
     settings: CircuitBreakerSettings,
     state: Mutex<State>,
-    opened: Counter,
-    rejected: Counter,
+    events: EventCounts,
 }
 
 /// Parts of [`CircuitBreakerSettings`] that a route or an upstream sets. The others are inherited.
@@ -102,17 +101,16 @@ impl CircuitBreaker {
         matches!(*self.state(), State::Closed { .. })
     }
 
-    /// Creates a closed circuit breaker of an upstream, or of one route. `opened` counts how often it opens,
-    /// `rejected` the calls it rejects.
+    /// Creates a closed circuit breaker of an upstream, or of one route. `events` counts how often it opens, and
+    /// the calls it rejects.
     pub(super) fn new(
         upstream: UpstreamName,
         route: Option<ToolName>,
         settings: CircuitBreakerSettings,
-        opened: Counter,
-        rejected: Counter,
+        events: EventCounts,
     ) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
-        Self { upstream, route, settings, state, opened, rejected }
+        Self { upstream, route, settings, state, events }
     }
 
     /// Closes the circuit after a successful health check.
@@ -172,7 +170,7 @@ impl CircuitBreaker {
         let (State::Open { until } | State::HalfOpen { until }) = *state else { return Ok(None) };
         let now = Instant::now();
         if now < until {
-            self.rejected.add();
+            self.events.add("circuit_breaker_rejected");
             return Err(Failure::CircuitOpen { of_route: self.route.is_some(), retry_after: until - now });
         }
         // If the probe does not end, another one is admitted after the same time.
@@ -196,7 +194,7 @@ impl CircuitBreaker {
             (State::Closed { .. } | State::HalfOpen { .. }, Evidence::Failure) => {
                 let open_for = self.settings.open_for;
                 warn!(%upstream, route, request_id, ?open_for, "circuit breaker opened");
-                self.opened.add();
+                self.events.add("circuit_breaker_opened");
                 State::Open { until: Instant::now() + self.settings.open_for }
             }
             (State::HalfOpen { .. }, Evidence::Success) => {
@@ -251,7 +249,7 @@ mod tests {
         CircuitBreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
 
     fn circuit_breaker() -> CircuitBreaker {
-        CircuitBreaker::new(name(), None, AFTER_TWO, Counter::default(), Counter::default())
+        CircuitBreaker::new(name(), None, AFTER_TWO, EventCounts::of_route())
     }
 
     async fn call(

@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Counter, PolicySettings};
+use super::{EventCounts, PolicySettings};
 use crate::upstream::{ClientIdentity, Failure, PerClientLimit, PerClientPermit};
 
 /// Semaphore of one upstream, for calls and passthrough requests. Requests over the limit wait in a short
@@ -18,7 +18,7 @@ pub(super) struct ConcurrencyLimit {
     settings: PolicySettings,
     slots: Arc<Semaphore>,
     queue: Arc<Semaphore>,
-    queue_rejected: Counter,
+    events: EventCounts,
     /// Limit per client, if there is one.
     per_client: Option<PerClientLimit>,
     /// Time that a client at its limit waits.
@@ -29,12 +29,12 @@ pub(super) struct ConcurrencyLimit {
 pub(super) type ConcurrencySlot = (OwnedSemaphorePermit, Option<PerClientPermit>);
 
 impl ConcurrencyLimit {
-    /// Creates the limit with all slots free. `queue_rejected` counts rejected calls.
-    pub(super) fn new(settings: PolicySettings, client_wait: Duration, queue_rejected: Counter) -> Self {
+    /// Creates the limit with all slots free. `events` counts rejected calls.
+    pub(super) fn new(settings: PolicySettings, client_wait: Duration, events: EventCounts) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.max_queued));
         let per_client = settings.max_in_flight_per_client.map(PerClientLimit::new);
-        Self { settings, slots, queue, queue_rejected, per_client, client_wait }
+        Self { settings, slots, queue, events, per_client, client_wait }
     }
 
     /// Requests in flight, and requests in the queue.
@@ -51,7 +51,7 @@ impl ConcurrencyLimit {
     pub(super) async fn acquire(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
         let result = self.slot(client).await;
         if result.is_err() {
-            self.queue_rejected.add();
+            self.events.add("queue_rejected");
         }
         result
     }
@@ -91,7 +91,7 @@ mod tests {
             queue_timeout: 2 * SECOND,
             ..PolicySettings::default()
         };
-        ConcurrencyLimit::new(settings, Duration::ZERO, Counter::default())
+        ConcurrencyLimit::new(settings, Duration::ZERO, EventCounts::of_upstream())
     }
 
     /// Call that takes this long.
@@ -144,7 +144,7 @@ mod tests {
             max_in_flight_per_client: Some(2),
             ..PolicySettings::default()
         };
-        let limit = ConcurrencyLimit::new(settings, Duration::ZERO, Counter::default());
+        let limit = ConcurrencyLimit::new(settings, Duration::ZERO, EventCounts::of_upstream());
         let by = async |last: u8| {
             limit.acquire(Some(&ClientIdentity::from_address([10, 0, 0, last].into()))).await
         };

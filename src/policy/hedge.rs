@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::{CircuitBreaker, RouteCounts, retry::RetryBudget};
+use super::{CircuitBreaker, EventCounts, retry::RetryBudget};
 use crate::{
     settings::{
         keys::ValueKind,
@@ -31,7 +31,7 @@ pub(super) struct Hedge {
     budget: Arc<RetryBudget>,
     /// Circuit breakers of the upstream and of the route.
     breakers: [Arc<CircuitBreaker>; 2],
-    counts: RouteCounts,
+    events: EventCounts,
     times: Latencies,
 }
 
@@ -86,9 +86,9 @@ impl Hedge {
         settings: HedgeSettings,
         budget: Arc<RetryBudget>,
         breakers: [Arc<CircuitBreaker>; 2],
-        counts: RouteCounts,
+        events: EventCounts,
     ) -> Self {
-        Self { settings, budget, breakers, counts, times: Latencies::default() }
+        Self { settings, budget, breakers, events, times: Latencies::default() }
     }
 
     fn delay(&self) -> Option<Duration> {
@@ -112,7 +112,7 @@ impl Hedge {
         }
         let started = Instant::now();
         let won = |result| {
-            self.counts.hedges_won.add();
+            self.events.add("hedge_won");
             self.timed(started, result)
         };
         let Some(delay) = self.delay() else { return self.timed(started, first.await) };
@@ -124,7 +124,7 @@ impl Hedge {
         if !self.breakers.iter().all(|breaker| breaker.is_closed()) || !self.budget.try_take() {
             return self.timed(started, first.await);
         }
-        self.counts.hedged.add();
+        self.events.add("hedged");
         // The second request reports no progress, as its bytes would be added to those of the first.
         let mut second = pin!(second(UpstreamCall { progress: None, ..upstream_call.clone() }));
         tokio::select! {
@@ -160,7 +160,7 @@ fn is_good(result: &UpstreamResult) -> bool {
 mod tests {
     use super::*;
     use crate::policy::{
-        CircuitBreakerSettings, Counter,
+        CircuitBreakerSettings, EventCounts,
         tests::{Inside, Script, failed, name, slow, status, upstream_call},
     };
 
@@ -168,9 +168,9 @@ mod tests {
 
     fn hedge(settings: HedgeSettings) -> Hedge {
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = || CircuitBreaker::new(name(), None, failing, Counter::default(), Counter::default());
+        let breaker = || CircuitBreaker::new(name(), None, failing, EventCounts::of_route());
         let breakers = [(); 2].map(|()| Arc::new(breaker()));
-        Hedge::new(settings, Arc::default(), breakers, RouteCounts::default())
+        Hedge::new(settings, Arc::default(), breakers, EventCounts::of_route())
     }
 
     const AFTER_ONE: HedgeSettings = HedgeSettings::After(SECOND);
@@ -206,7 +206,7 @@ mod tests {
             race(&hedge, &slow(200, 10 * SECOND, &first), &slow(204, SECOND, &second)).await.unwrap();
         assert_eq!((response.status.as_u16(), started.elapsed()), (204, 2 * SECOND));
         assert_eq!((first.count(), second.count()), (0, 0), "the other one goes on behind its caller's back");
-        assert_eq!((hedge.counts.hedged.get(), hedge.counts.hedges_won.get()), (1, 1));
+        assert_eq!((hedge.events.get("hedged"), hedge.events.get("hedge_won")), (1, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,108 +19,84 @@ use crate::{
     },
 };
 
-/// Counter. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct Counter(Arc<AtomicU64>);
+/// Counters of policy events, by their names in metrics and the admin API. Clones share them.
+#[derive(Debug, Clone)]
+pub struct EventCounts(Arc<[(&'static str, AtomicU64)]>);
 
-impl Counter {
-    pub(super) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+impl EventCounts {
+    /// Counters of one upstream.
+    pub(super) fn of_upstream() -> Self {
+        Self::new([
+            // Calls that were not complete within `timeout`.
+            "timeout",
+            // Attempts that were not complete within `attempt_timeout`.
+            "attempt_timeout",
+            // Attempts after a failed one that were sent. Hedged requests are counted for the route.
+            "retry",
+            // Times the circuit breaker opened.
+            "circuit_breaker_opened",
+            // Calls that the open circuit breaker rejected.
+            "circuit_breaker_rejected",
+            // Calls rejected by the concurrency limit.
+            "queue_rejected",
+            // Requests rejected by the rate limit of the upstream.
+            "rate_limited",
+            // Calls rejected by the rate limit per client of the upstream.
+            "client_rate_limited",
+        ])
     }
 
-    /// Current value.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// Counters of one route.
+    pub(super) fn of_route() -> Self {
+        Self::new([
+            // Calls rejected by the rate limit of the route.
+            "rate_limited",
+            // Calls rejected by the rate limit per client of the route.
+            "client_rate_limited",
+            // Calls with a fresh cached response, even if another replica cached it.
+            "cache_hit",
+            // The cache hits on a response that another replica cached.
+            "cache_hit_from_replica",
+            // Calls without a fresh cached response; there may be a stale one.
+            "cache_miss",
+            // Stale responses that were revalidated.
+            "cache_revalidated",
+            // Stale responses used in place of an error.
+            "cache_stale",
+            // Calls that joined the request of another.
+            "coalesced",
+            // Second requests, sent because the first took longer than `hedge`.
+            "hedged",
+            // Second requests whose response was the result.
+            "hedge_won",
+            // Times the circuit breaker opened.
+            "circuit_breaker_opened",
+            // Calls that the open circuit breaker rejected.
+            "circuit_breaker_rejected",
+        ])
     }
-}
 
-/// Policy events of one upstream. Clones share the counters.
-#[derive(Debug, Clone, Default)]
-pub struct UpstreamCounts {
-    /// Calls that were not complete within `timeout`.
-    pub timeouts: Counter,
-    /// Attempts that were not complete within `attempt_timeout`.
-    pub attempt_timeouts: Counter,
-    /// Attempts after a failed one that were sent. Hedged requests are counted for the route.
-    pub retries: Counter,
-    /// Times the circuit breaker opened.
-    pub opened: Counter,
-    /// Calls that the open circuit breaker rejected.
-    pub circuit_rejected: Counter,
-    /// Calls rejected by the concurrency limit.
-    pub queue_rejected: Counter,
-    /// Requests rejected by the rate limit of the upstream.
-    pub rate_limited: Counter,
-    /// Calls rejected by the rate limit per client of the upstream.
-    pub client_rate_limited: Counter,
-    /// Attempts by result: `2xx`, or an error label.
-    pub attempts: LabelCounter,
-    /// Passthrough requests by result, with the same labels.
-    pub passthrough: LabelCounter,
-}
-
-/// Policy events of one route. Clones share the counters.
-#[derive(Debug, Clone, Default)]
-pub struct RouteCounts {
-    /// Calls rejected by the rate limit of the route.
-    pub rate_limited: Counter,
-    /// Calls rejected by the rate limit per client of the route.
-    pub client_rate_limited: Counter,
-    /// Calls with a fresh cached response, even if another replica cached it.
-    pub cache_hits: Counter,
-    /// The cache hits on a response that another replica cached.
-    pub replica_cache_hits: Counter,
-    /// Calls without a fresh cached response; there may be a stale one.
-    pub cache_misses: Counter,
-    /// Stale responses that were revalidated.
-    pub revalidated: Counter,
-    /// Stale responses used in place of an error.
-    pub stale_served: Counter,
-    /// Calls that joined the request of another.
-    pub coalesced: Counter,
-    /// Times the circuit breaker opened.
-    pub opened: Counter,
-    /// Calls that the open circuit breaker rejected.
-    pub circuit_rejected: Counter,
-    /// Second requests, sent because the first took longer than `hedge`.
-    pub hedged: Counter,
-    /// Second requests whose response was the result.
-    pub hedges_won: Counter,
-}
-
-impl UpstreamCounts {
-    /// Events by their names in metrics and the admin API.
-    pub fn events(&self) -> [(&'static str, u64); 8] {
-        [
-            ("timeout", self.timeouts.get()),
-            ("attempt_timeout", self.attempt_timeouts.get()),
-            ("retry", self.retries.get()),
-            ("circuit_breaker_opened", self.opened.get()),
-            ("circuit_breaker_rejected", self.circuit_rejected.get()),
-            ("queue_rejected", self.queue_rejected.get()),
-            ("rate_limited", self.rate_limited.get()),
-            ("client_rate_limited", self.client_rate_limited.get()),
-        ]
+    fn new<const N: usize>(names: [&'static str; N]) -> Self {
+        Self(names.map(|name| (name, AtomicU64::new(0))).into())
     }
-}
 
-impl RouteCounts {
-    /// Events by their names in metrics.
-    pub fn events(&self) -> [(&'static str, u64); 12] {
-        [
-            ("rate_limited", self.rate_limited.get()),
-            ("client_rate_limited", self.client_rate_limited.get()),
-            ("cache_hit", self.cache_hits.get()),
-            ("cache_hit_from_replica", self.replica_cache_hits.get()),
-            ("cache_miss", self.cache_misses.get()),
-            ("cache_revalidated", self.revalidated.get()),
-            ("cache_stale", self.stale_served.get()),
-            ("coalesced", self.coalesced.get()),
-            ("hedged", self.hedged.get()),
-            ("hedge_won", self.hedges_won.get()),
-            ("circuit_breaker_opened", self.opened.get()),
-            ("circuit_breaker_rejected", self.circuit_rejected.get()),
-        ]
+    pub(super) fn add(&self, event: &'static str) {
+        self.counter(event).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of these events.
+    pub fn get(&self, event: &'static str) -> u64 {
+        self.counter(event).load(Ordering::Relaxed)
+    }
+
+    /// All events and their numbers.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().map(|(event, count)| (*event, count.load(Ordering::Relaxed)))
+    }
+
+    fn counter(&self, event: &'static str) -> &AtomicU64 {
+        let known = self.0.iter().find(|(name, _)| *name == event);
+        &known.expect("an event of a policy is in the list above").1
     }
 }
 
@@ -140,14 +116,13 @@ pub fn read(reading: &mut MetricsSnapshot, policies: &Policies) {
 
 fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &UpstreamPolicies) {
     let labels = [("upstream", name.as_str())];
-    let counts = upstream.counts();
     let help = "Events of the policies of an upstream";
-    reading.counter("glossator_upstream_policy_events", help).add_each(&labels, "event", counts.events());
+    reading.counter("glossator_upstream_policy_events", help).add_each(&labels, "event", upstream.events.all());
     let help = "Attempts of upstream requests by result, retries counted separately";
-    reading.counter("glossator_upstream_attempts", help).add_each(&labels, "result", counts.attempts.read());
+    reading.counter("glossator_upstream_attempts", help).add_each(&labels, "result", upstream.attempts.read());
     let help = "Requests proxied unmodified, by result";
     let family = reading.counter("glossator_passthrough_requests", help);
-    family.add_each(&labels, "result", counts.passthrough.read());
+    family.add_each(&labels, "result", upstream.passthrough.read());
     let view = upstream.view();
     let help = "Requests in flight at an upstream";
     reading.gauge("glossator_upstream_in_flight_requests", help).add(&labels, view.in_flight);
@@ -173,7 +148,7 @@ fn read_routes(reading: &mut MetricsSnapshot, policies: &Policies) {
     let help = "Events of the policies of a route";
     let family = reading.counter("glossator_route_policy_events", help);
     for (tool, route) in &routes {
-        family.add_each(&[("route", tool.as_str())], "event", route.counts().events());
+        family.add_each(&[("route", tool.as_str())], "event", route.events.all());
     }
     for (tool, route) in routes {
         let help = "State of the circuit breaker of a route: 1 for its present state, 0 for the others";

@@ -39,7 +39,7 @@ pub use attempt::{result_label, status_class};
 pub use cache::{CacheEntry, CacheSettings, CacheStore, CacheTtl};
 pub use circuit_breaker::{CircuitBreakerOverride, CircuitBreakerSettings};
 pub use hedge::HedgeSettings;
-pub use metrics::{CircuitBreakerView, Counter, RouteCounts, UpstreamCounts, UpstreamView};
+pub use metrics::{CircuitBreakerView, EventCounts, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};
 pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
 pub use retry::{RetryOverride, RetrySettings, jitter};

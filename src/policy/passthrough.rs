@@ -89,8 +89,7 @@ impl Passthrough {
             max_in_flight_per_client: Some(per_client).filter(|count| *count < limit),
             ..policies.settings
         };
-        let queue_rejected = policies.counts.queue_rejected.clone();
-        let slots = Arc::new(ConcurrencyLimit::new(own, own.queue_timeout, queue_rejected));
+        let slots = Arc::new(ConcurrencyLimit::new(own, own.queue_timeout, policies.events.clone()));
         Self { upstream, policies, slots, settings }
     }
 
@@ -120,7 +119,7 @@ impl Passthrough {
         let response = self.try_stream(request, client, moved.subscribe()).await.map_err(|failure| {
             if is_late.load(Ordering::Relaxed) { Failure::SlowUpload(timeout) } else { failure }
         });
-        self.policies.counts.passthrough.add(match &response {
+        self.policies.passthrough.add(match &response {
             Ok(response) => status_class(response.status()),
             Err(failure) => failure.properties().label,
         });

@@ -9,7 +9,7 @@ use std::{
 use settings_derive::{Section, Word};
 use tokio::time::{Instant, sleep};
 
-use super::{Counter, ReplicaSharing};
+use super::{EventCounts, ReplicaSharing};
 use crate::{
     settings::{
         code::Code,
@@ -118,7 +118,7 @@ pub(super) struct RateLimit {
     scope: RateLimitScope,
     settings: RateSettings,
     used: Mutex<ClientUsage>,
-    rejected: Counter,
+    events: EventCounts,
     /// Store of the counter that all replicas share, and its identity.
     counted: Option<(SharedStore, String)>,
 }
@@ -140,13 +140,13 @@ impl RateLimit {
     /// Interval at which waiting calls check whether the store is reachable again.
     const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
 
-    /// Creates an unused limit, which `of` identifies. `rejected` counts rejected calls. Replicas count the
+    /// Creates an unused limit, which `of` identifies. `events` counts rejected calls. Replicas count the
     /// limit together, if there are any.
     pub(super) fn new(
         scope: RateLimitScope,
         of: &str,
         settings: RateSettings,
-        rejected: Counter,
+        events: EventCounts,
         sharing: Option<&ReplicaSharing>,
     ) -> Self {
         let now = Instant::now();
@@ -157,7 +157,7 @@ impl RateLimit {
             let of = format!("{} {of} {count} {} {burst}", scope.texts().key, per.as_micros());
             (store.clone(), of)
         });
-        Self { scope, settings, used, rejected, counted }
+        Self { scope, settings, used, events, counted }
     }
 
     /// Admits a call, or returns the time until the next one is admitted.
@@ -208,7 +208,8 @@ impl RateLimit {
         while let Err(failure) = self.try_admit(client).await {
             match (over, failure) {
                 (OverLimit::Rejected, failure) => {
-                    self.rejected.add();
+                    let is_per_client = self.scope.is_per_client();
+                    self.events.add(if is_per_client { "client_rate_limited" } else { "rate_limited" });
                     return Err(failure);
                 }
                 (OverLimit::Waits, Failure::RateLimited { retry_after, .. }) => sleep(retry_after).await,
@@ -282,7 +283,7 @@ mod tests {
     }
 
     fn rate(scope: RateLimitScope, settings: RateSettings) -> RateLimit {
-        RateLimit::new(scope, "old", settings, Counter::default(), None)
+        RateLimit::new(scope, "old", settings, EventCounts::of_upstream(), None)
     }
 
     fn client(number: u32) -> ClientIdentity {
@@ -341,7 +342,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_rejected_call_has_retry_after() {
-        let counted = Counter::default();
+        let counted = EventCounts::of_upstream();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, counted.clone(), None);
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
@@ -378,7 +379,7 @@ mod tests {
     fn replicas(memory: &MemoryStore, scope: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
         [(), ()].map(|()| {
             let sharing = sharing(memory);
-            RateLimit::new(scope, "old", settings, Counter::default(), Some(&sharing))
+            RateLimit::new(scope, "old", settings, EventCounts::of_upstream(), Some(&sharing))
         })
     }
 
@@ -442,7 +443,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_uncountable_limit_has_its_own_error() {
-        let (memory, counted) = (MemoryStore::default(), Counter::default());
+        let (memory, counted) = (MemoryStore::default(), EventCounts::of_upstream());
         let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
         let sharing = sharing(&memory);
         let rate = RateLimit::new(RateLimitScope::Route, "old", settings, counted.clone(), Some(&sharing));

@@ -10,7 +10,7 @@ use settings_derive::Section;
 use tokio::time::{Instant, sleep_until};
 use tracing::{field::display, warn};
 
-use super::Counter;
+use super::EventCounts;
 use crate::{
     model::UpstreamResponse,
     route::UpstreamName,
@@ -30,8 +30,7 @@ pub(super) struct Retry {
     upstream: UpstreamName,
     settings: RetrySettings,
     pub(super) budget: Arc<RetryBudget>,
-    /// Attempts after the first, except those that glossator rejected.
-    retries: Counter,
+    events: EventCounts,
 }
 
 /// Settings of retries.
@@ -87,8 +86,8 @@ impl RetryOverride {
 
 impl Retry {
     /// Creates the retries of `upstream`, within a budget of its own.
-    pub(super) fn new(upstream: UpstreamName, settings: RetrySettings, retries: Counter) -> Self {
-        Self { upstream, settings, budget: Arc::default(), retries }
+    pub(super) fn new(upstream: UpstreamName, settings: RetrySettings, events: EventCounts) -> Self {
+        Self { upstream, settings, budget: Arc::default(), events }
     }
 
     /// The same retries with other settings.
@@ -109,8 +108,8 @@ impl Retry {
         self.budget.earn();
         let mut result = None;
         for attempt in 1.. {
-            // Counted when it ends, also if the call's timeout cuts it off.
-            let retry = (attempt > 1).then(|| OnDrop::new(|| self.retries.add()));
+            // Counted when it ends, also if the call's timeout cuts it off, but not if glossator rejects it.
+            let retry = (attempt > 1).then(|| OnDrop::new(|| self.events.add("retry")));
             let next = attempt_once().await;
             if let Some(retry) = retry
                 && next.as_ref().is_err_and(|failure| failure.properties().stage == FailureStage::Rejected)
@@ -265,7 +264,7 @@ mod tests {
     }
 
     fn retry() -> Retry {
-        Retry::new(name(), RetrySettings::default(), Counter::default())
+        Retry::new(name(), RetrySettings::default(), EventCounts::of_upstream())
     }
 
     async fn call(retry: &Retry, script: &Script, upstream_call: UpstreamCall) -> UpstreamResult {
@@ -282,7 +281,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_without_retries_fill_the_budget_for_hedges() {
         let settings = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
-        let retry = Retry::new(name(), settings, Counter::default());
+        let retry = Retry::new(name(), settings, EventCounts::of_upstream());
         let budget = retry.budget.clone();
         while budget.try_take() {}
         let script = Script::new((0..5).map(|_| status(503)));

@@ -20,9 +20,9 @@ use http::StatusCode;
 use tokio::time::timeout_at;
 
 use super::{
-    CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, Counter, Hedge,
+    CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, EventCounts, Hedge,
     OverLimit, Passthrough, PassthroughSettings, PolicySettings, RateLimit, Retry, RetryOverride,
-    RouteCounts, RoutePolicySettings, UpstreamCounts, attempt,
+    RoutePolicySettings, attempt,
     cache::{RemoteCache, ResponseCache},
     metrics::{CircuitBreakerView, UpstreamView, kind_of},
 };
@@ -31,6 +31,7 @@ use crate::{
     route::UpstreamName,
     settings::value::OrOff,
     shared_state::SharedStore,
+    telemetry::LabelCounter,
     upstream::{
         Deadline, Failure, RateLimitScope, Upstream, UpstreamCall, UpstreamError, UpstreamResult,
         http::HttpUpstream, mcp::McpUpstream,
@@ -63,7 +64,12 @@ pub struct UpstreamPolicies {
     pub(super) upstream: Upstream,
     pub(super) settings: PolicySettings,
     sharing: Option<ReplicaSharing>,
-    pub(super) counts: UpstreamCounts,
+    /// Events of its policies.
+    pub events: EventCounts,
+    /// Attempts by result: `2xx`, or an error label.
+    pub(super) attempts: LabelCounter,
+    /// Passthrough requests by result, with the same labels.
+    pub(super) passthrough: LabelCounter,
     /// Unique id.
     id: u64,
     rate_per_client: Option<RateLimit>,
@@ -78,7 +84,8 @@ pub struct UpstreamPolicies {
 pub struct RoutePolicies {
     upstream: Arc<UpstreamPolicies>,
     settings: RoutePolicySettings,
-    counts: RouteCounts,
+    /// Events of its policies.
+    pub events: EventCounts,
     rate_per_client: Option<RateLimit>,
     responses: Option<Arc<ResponseCache>>,
     rate: Option<RateLimit>,
@@ -204,10 +211,10 @@ impl UpstreamPolicies {
             .map(|deadline| Box::new(UpstreamCall { deadline, ..upstream_call.clone() }));
         let upstream_call = sooner.as_deref().unwrap_or(upstream_call);
         // Metrics and span. Innermost, as they count requests that are really sent.
-        let request = pin!(attempt::send(&self.upstream, upstream_call, &self.counts.attempts));
+        let request = pin!(attempt::send(&self.upstream, upstream_call, &self.attempts));
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
-            self.counts.attempt_timeouts.add();
+            self.events.add("attempt_timeout");
             Err(Failure::AttemptDeadline(deadline.after))
         })
     }
@@ -220,7 +227,7 @@ impl UpstreamPolicies {
         call: Pin<Box<impl Future<Output = Result<T, Failure>>>>,
     ) -> Result<T, UpstreamError> {
         let result = timeout_at(upstream_call.deadline.at, call).await.unwrap_or_else(|_| {
-            self.counts.timeouts.add();
+            self.events.add("timeout");
             Err(Failure::Deadline(upstream_call.deadline.after))
         });
         result.map_err(|failure| failure.into_error(self.name()))
@@ -243,14 +250,12 @@ impl UpstreamPolicies {
     /// Creates the policies of an upstream. `sharing` is the state shared by replicas, if there are several.
     pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<ReplicaSharing>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let counts = UpstreamCounts::default();
-        let name = upstream.name();
-        let rate = |scope, settings: Option<_>, count: &Counter| {
-            Some(RateLimit::new(scope, name.as_str(), settings?, count.clone(), sharing.as_ref()))
+        let (name, events) = (upstream.name(), EventCounts::of_upstream());
+        let rate = |scope, settings: Option<_>| {
+            Some(RateLimit::new(scope, name.as_str(), settings?, events.clone(), sharing.as_ref()))
         };
         let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
-        let (opened, rejected) = (counts.opened.clone(), counts.circuit_rejected.clone());
-        let breaker = CircuitBreaker::new(name.clone(), None, settings.circuit_breaker, opened, rejected);
+        let breaker = CircuitBreaker::new(name.clone(), None, settings.circuit_breaker, events.clone());
         let breaker = Arc::new(breaker);
         if let Some(http) = upstream.http() {
             let breaker = Arc::downgrade(&breaker);
@@ -261,27 +266,24 @@ impl UpstreamPolicies {
             });
         }
         Arc::new(Self {
-            rate_per_client: rate(RateLimitScope::ClientOfUpstream, per_client, &counts.client_rate_limited),
+            rate_per_client: rate(RateLimitScope::ClientOfUpstream, per_client),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            retry: Retry::new(name.clone(), settings.retry, counts.retries.clone()),
+            retry: Retry::new(name.clone(), settings.retry, events.clone()),
             breaker,
-            rate: rate(RateLimitScope::Upstream, all, &counts.rate_limited),
-            concurrency: ConcurrencyLimit::new(settings, Duration::ZERO, counts.queue_rejected.clone()),
+            rate: rate(RateLimitScope::Upstream, all),
+            concurrency: ConcurrencyLimit::new(settings, Duration::ZERO, events.clone()),
             upstream,
             settings,
             sharing,
-            counts,
+            events,
+            attempts: LabelCounter::default(),
+            passthrough: LabelCounter::default(),
         })
     }
 
     /// Name of the upstream.
     pub fn name(&self) -> &UpstreamName {
         self.upstream.name()
-    }
-
-    /// Events of each policy.
-    pub fn counts(&self) -> &UpstreamCounts {
-        &self.counts
     }
 
     /// Current state of the upstream, for metrics and the admin API.
@@ -313,10 +315,10 @@ impl RoutePolicies {
         settings: RoutePolicySettings,
         store: &CacheStore,
     ) -> Arc<Self> {
-        let (counts, name) = (RouteCounts::default(), upstream.name());
-        let rate = |scope, settings: Option<OrOff<_>>, count: &Counter| {
+        let (events, name) = (EventCounts::of_route(), upstream.name());
+        let rate = |scope, settings: Option<OrOff<_>>| {
             let (settings, sharing) = (settings?.on()?, upstream.sharing.as_ref());
-            Some(RateLimit::new(scope, tool.as_str(), settings, count.clone(), sharing))
+            Some(RateLimit::new(scope, tool.as_str(), settings, events.clone(), sharing))
         };
         let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
         let shares = settings.coalesces();
@@ -328,28 +330,27 @@ impl RoutePolicies {
                 store: store.clone(),
                 remote: upstream.sharing.clone().map(RemoteCache),
                 in_flight: shares.then(Mutex::default),
-                counts: counts.clone(),
+                events: events.clone(),
             })
         });
         let breaker =
             CircuitBreakerOverride::apply_to(settings.circuit_breaker, upstream.settings.circuit_breaker);
-        let (opened, rejected) = (counts.opened.clone(), counts.circuit_rejected.clone());
-        let breaker = CircuitBreaker::new(name.clone(), Some(tool.clone()), breaker, opened, rejected);
+        let breaker = CircuitBreaker::new(name.clone(), Some(tool.clone()), breaker, events.clone());
         let breaker = Arc::new(breaker);
         let retry = RetryOverride::apply_to(settings.retry, upstream.settings.retry);
         let retry = upstream.retry.with_settings(retry);
         let hedge = settings.hedge.map(|settings| {
             let breakers = [upstream.breaker.clone(), breaker.clone()];
-            Hedge::new(settings, retry.budget.clone(), breakers, counts.clone())
+            Hedge::new(settings, retry.budget.clone(), breakers, events.clone())
         });
         Arc::new(Self {
-            rate_per_client: rate(RateLimitScope::ClientOfRoute, per_client, &counts.client_rate_limited),
+            rate_per_client: rate(RateLimitScope::ClientOfRoute, per_client),
             responses,
-            rate: rate(RateLimitScope::Route, all, &counts.rate_limited),
+            rate: rate(RateLimitScope::Route, all),
             hedge,
             retry,
             breaker,
-            counts,
+            events,
             settings,
             upstream,
         })
@@ -363,11 +364,6 @@ impl RoutePolicies {
     /// Settings that these policies were created from.
     pub fn settings(&self) -> &RoutePolicySettings {
         &self.settings
-    }
-
-    /// Events of each policy.
-    pub fn counts(&self) -> &RouteCounts {
-        &self.counts
     }
 
     /// State of the route's circuit breaker.
@@ -401,7 +397,7 @@ mod tests {
         let error =
             policies.within_deadline(&upstream_call, Box::pin(slow.send(&upstream_call))).await.unwrap_err();
         assert!(matches!(error.failure, Failure::Deadline(after) if after == 2 * SECOND), "{error}");
-        assert_eq!(policies.counts.timeouts.get(), 1);
+        assert_eq!(policies.events.get("timeout"), 1);
         assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
         let quick = answering_after(SECOND, &inside);
         let upstream_call = UpstreamCall { deadline: Deadline::after(2 * SECOND), ..upstream_call };
@@ -417,8 +413,8 @@ mod tests {
         let once = UpstreamCall { idempotent: false, ..upstream_call(60 * SECOND) };
         let error = policies.poll_stack(&once).await.unwrap_err();
         assert!(matches!(error.failure, Failure::AttemptDeadline(_)), "{error}");
-        assert_eq!((policies.counts.attempt_timeouts.get(), policies.counts.timeouts.get()), (1, 0));
-        assert_eq!(policies.counts.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);
+        assert_eq!((policies.events.get("attempt_timeout"), policies.events.get("timeout")), (1, 0));
+        assert_eq!(policies.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);
         assert_eq!(policies.concurrency.usage(), (0, 0));
     }
 }

@@ -49,7 +49,7 @@ async fn a_rate_limited_client_gets_retry_after() {
     served.app.apply(&load(&upstream, &text.replace("B.", "Another."))).unwrap();
     assert_eq!(call(&served, "a", &[]).await.status, 429, "a reload forgives nothing");
     assert_eq!(upstream.state().requests.len(), 2);
-    assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().rate_limited.get(), 3);
+    assert_eq!(served.gateway.snapshot().policies.routes["a"].events.get("rate_limited"), 3);
 }
 
 /// A response proves that the upstream is reachable. The failures of one route are no evidence about others.
@@ -96,8 +96,8 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     let snapshot = served.gateway.snapshot();
     let state = |route: &str| snapshot.policies.routes[route].circuit_breaker().as_str();
     assert_eq!(["bad", "worse", "again", "good"].map(state), ["open", "off", "open", "closed"]);
-    let counts = snapshot.policies.routes["bad"].counts();
-    assert_eq!((counts.opened.get(), counts.circuit_rejected.get()), (1, 1));
+    let events = snapshot.policies.routes["bad"].events;
+    assert_eq!((events.get("circuit_breaker_opened"), events.get("circuit_breaker_rejected")), (1, 1));
     assert_eq!(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_str(), "closed");
 }
 
@@ -241,8 +241,8 @@ async fn a_cached_response_is_reused_with_its_age_and_translated_again() {
     let snapshot = served.gateway.snapshot();
     assert_eq!(
         (
-            snapshot.policies.routes["a"].counts().cache_hits.get(),
-            snapshot.policies.routes["a"].counts().cache_misses.get()
+            snapshot.policies.routes["a"].events.get("cache_hit"),
+            snapshot.policies.routes["a"].events.get("cache_miss")
         ),
         (2, 2)
     );
@@ -307,7 +307,7 @@ async fn a_stale_response_is_revalidated_by_its_etag() {
     let conditions: Vec<_> =
         state.requests.iter().map(|request| request.header("if-none-match").len()).collect();
     assert_eq!(conditions, [0, 1, 1]);
-    assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().revalidated.get(), 2);
+    assert_eq!(served.gateway.snapshot().policies.routes["a"].events.get("cache_revalidated"), 2);
 }
 
 #[tokio::test]
@@ -321,9 +321,9 @@ async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_w
     first.write(request).await;
     upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
     second.write(request).await;
-    let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
+    let events = served.gateway.snapshot().policies.routes["a"].events.clone();
     soon("the second call joins it", async {
-        while counts.coalesced.get() == 0 {
+        while events.get("coalesced") == 0 {
             tokio::task::yield_now().await;
         }
     })
@@ -353,8 +353,8 @@ async fn a_coalesced_call_that_times_out_does_not_claim_that_nothing_was_sent() 
         first.write("POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
         let second = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
-        let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
-        assert_eq!((second.status, counts.coalesced.get()), (504, 1), "{policy}: {}", second.text());
+        let events = served.gateway.snapshot().policies.routes["a"].events.clone();
+        assert_eq!((second.status, events.get("coalesced")), (504, 1), "{policy}: {}", second.text());
         assert!(!second.tool_text().contains("No request was sent"), "{policy}: {}", second.tool_text());
         assert!(
             second.tool_text().contains("sent no complete response within 50 ms"),
@@ -377,8 +377,8 @@ async fn a_request_that_hangs_is_sent_once_more() {
     let served = serve(&upstream, text).await;
     assert_eq!(call(&served, "a", &[]).await.tool_text(), "quick");
     upstream.until("the other one is dropped", |state| state.closed_connections == 1).await;
-    let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
-    assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
+    let events = served.gateway.snapshot().policies.routes["a"].events.clone();
+    assert_eq!((events.get("hedged"), events.get("hedge_won")), (1, 1));
 }
 
 #[tokio::test]
@@ -402,9 +402,9 @@ async fn a_stale_response_replaces_a_failure_if_configured() {
         assert_eq!(call(&served, tool, &[]).await.tool_text(), "well");
     }
     failing.store(true, Ordering::SeqCst);
-    let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
+    let events = served.gateway.snapshot().policies.routes["a"].events.clone();
     soon("the kept reply is old", async {
-        while counts.stale_served.get() == 0 {
+        while events.get("cache_stale") == 0 {
             assert_eq!(call(&served, "a", &[]).await.tool_text(), "well");
         }
     })

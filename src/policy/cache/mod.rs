@@ -20,7 +20,7 @@ use settings_derive::Section;
 use tokio::time::timeout_at;
 
 use self::entry::CachedResponse;
-use super::{CallResponse, RouteCounts};
+use super::{CallResponse, EventCounts};
 use crate::{
     route::UpstreamName,
     settings::{
@@ -91,7 +91,7 @@ pub(super) struct ResponseCache {
     pub(super) remote: Option<RemoteCache>,
     /// Requests in flight, if calls are coalesced. There are never more than calls.
     pub(super) in_flight: Option<Mutex<HashMap<Key, Weak<CoalescedRequest>>>>,
-    pub(super) counts: RouteCounts,
+    pub(super) events: EventCounts,
 }
 
 /// Cache key: everything that a response depends on. These are the upstream, the response limit, and all that
@@ -180,7 +180,7 @@ impl ResponseCache {
         {
             return Ok(response);
         }
-        self.counts.cache_misses.add();
+        self.events.add("cache_miss");
         let stale = stored.clone().filter(|stored| stored.may_serve_stale(settings));
         let cache = self.clone();
         // The request gets the earlier deadline: an upstream that misses it counts as late for the circuit
@@ -199,7 +199,7 @@ impl ResponseCache {
             Ok(Err(failure)) => Some(Err(failure.into_error(&self.upstream))),
             Err(_) => Some(Err(Failure::Deadline(upstream_call.deadline.after).into_error(&self.upstream))),
         };
-        self.counts.stale_served.add();
+        self.events.add("cache_stale");
         Ok(CallResponse { upstream_result: failure, ..self.to_response(&key, &stale) })
     }
 
@@ -230,7 +230,7 @@ impl ResponseCache {
         entry: Option<&Arc<CachedResponse>>,
     ) -> Option<CallResponse> {
         let entry = entry.filter(|entry| !entry.remaining_freshness(settings).is_zero())?;
-        self.counts.cache_hits.add();
+        self.events.add("cache_hit");
         Some(self.to_response(key, entry))
     }
 
@@ -266,7 +266,7 @@ impl ResponseCache {
         let entry = Arc::new(entry);
         self.store.0.insert(key.clone(), entry.clone());
         if !entry.remaining_freshness(settings).is_zero() {
-            self.counts.replica_cache_hits.add();
+            self.events.add("cache_hit_from_replica");
         }
         Some(entry)
     }
@@ -294,7 +294,7 @@ impl ResponseCache {
             .map(|stored| stored.renewed(&upstream_response.headers));
         let mut response = CallResponse::from_upstream(upstream_response);
         if let Some(renewed) = &renewed {
-            self.counts.revalidated.add();
+            self.events.add("cache_revalidated");
             (response.response, response.age) = (renewed.to_client_response(), Some(renewed.age()));
         }
         let entry = renewed.unwrap_or_else(|| CachedResponse::new(response.response.clone()));
@@ -368,7 +368,7 @@ impl CoalescedRequest {
         });
         let is_first = own_fetch.is_none();
         if !is_first {
-            self.cache.counts.coalesced.add();
+            self.cache.events.add("coalesced");
             upstream_call.context.join(&begun.context);
         }
         let ended_early = || Err(Failure::CutOff("the task that asked ended early".into()));

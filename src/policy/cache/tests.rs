@@ -10,7 +10,7 @@ use tokio::{
 use super::*;
 use crate::{
     policy::{
-        CircuitBreaker, CircuitBreakerSettings, Counter, ReplicaSharing,
+        CircuitBreaker, CircuitBreakerSettings, EventCounts, ReplicaSharing,
         tests::{Inside, Script, answering_after, failed, name, status, upstream_call},
     },
     shared_state::{MemoryStore, SharedStore},
@@ -40,7 +40,7 @@ fn alone(settings: Option<CacheSettings>) -> ResponseCache {
         store: CacheStore::new(1 << 20),
         remote: None,
         in_flight: None,
-        counts: RouteCounts::default(),
+        events: EventCounts::of_route(),
     }
 }
 
@@ -100,8 +100,8 @@ async fn a_cached_response_is_reused_while_fresh_with_its_age() {
     assert_eq!(one().await, (Some(9 * SECOND), Some("9".parse().unwrap())));
     tokio::time::advance(SECOND).await;
     assert_eq!(one().await, (None, None));
-    let counts = &service.cache.counts;
-    assert_eq!((script.upstream_calls(), counts.cache_hits.get(), counts.cache_misses.get()), (2, 1, 2));
+    let events = &service.cache.events;
+    assert_eq!((script.upstream_calls(), events.get("cache_hit"), events.get("cache_miss")), (2, 1, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +160,7 @@ async fn a_stale_response_is_revalidated_and_reused() {
     assert_eq!(script.upstream_calls(), 2, "good for as long as was said last");
     tokio::time::advance(SECOND).await;
     assert!(one().await.headers.contains_key("x-second"));
-    assert_eq!(service.cache.counts.revalidated.get(), 1);
+    assert_eq!(service.cache.events.get("cache_revalidated"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +173,7 @@ async fn a_stale_response_replaces_an_error_if_configured() {
     tokio::time::advance(20 * SECOND).await;
     assert_eq!(one().await.unwrap(), 200, "instead of no connection");
     assert_eq!(one().await.unwrap(), 200, "instead of 503");
-    assert_eq!(service.cache.counts.stale_served.get(), 2);
+    assert_eq!(service.cache.events.get("cache_stale"), 2);
     assert_eq!(one().await.unwrap(), 404, "which is an answer");
     one().await.unwrap_err();
     let words = good(&[("cache-control", "max-age=1, stale-if-error=9")]);
@@ -272,9 +272,9 @@ async fn requests_during_a_store_lookup_share_it() {
     let one = replica(&script, TEN, &MemoryStore::default(), "same");
     let (first, second) = tokio::join!(call(&one, upstream_call(SECOND)), call(&one, upstream_call(SECOND)));
     assert_eq!((first.unwrap().status, second.unwrap().status), (StatusCode::OK, StatusCode::OK));
-    let counts = &one.cache.counts;
+    let events = &one.cache.events;
     assert_eq!(
-        (script.upstream_calls(), counts.cache_hits.get(), counts.replica_cache_hits.get()),
+        (script.upstream_calls(), events.get("cache_hit"), events.get("cache_hit_from_replica")),
         (1, 1, 0)
     );
 }
@@ -316,9 +316,9 @@ async fn replicas_share_cached_responses_with_their_age() {
     tokio::time::advance(SECOND).await;
     call(&other, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2, "without the store each asks for itself");
-    let counts = &other.cache.counts;
+    let events = &other.cache.events;
     assert_eq!(
-        (counts.cache_hits.get(), counts.replica_cache_hits.get(), counts.cache_misses.get()),
+        (events.get("cache_hit"), events.get("cache_hit_from_replica"), events.get("cache_miss")),
         (2, 1, 1)
     );
 }
@@ -444,7 +444,7 @@ async fn equal_simultaneous_calls_share_one_request() {
         assert_eq!(inside.count(), 2, "one for two, and one for who sends something else");
     };
     tokio::join!(calls, looks);
-    assert_eq!(service.cache.counts.coalesced.get(), 1);
+    assert_eq!(service.cache.events.get("coalesced"), 1);
     assert!(service.cache.in_flight().unwrap().is_empty());
 }
 
@@ -488,7 +488,7 @@ async fn a_completed_shared_request_serves_later_calls() {
     }
     tokio::task::yield_now().await;
     call(&service, upstream_call(SECOND)).await.unwrap_err();
-    assert_eq!((script.upstream_calls(), service.cache.counts.coalesced.get()), (1, 1));
+    assert_eq!((script.upstream_calls(), service.cache.events.get("coalesced")), (1, 1));
     first.await.unwrap_err();
     assert!(service.cache.in_flight().unwrap().is_empty());
 }
@@ -529,8 +529,11 @@ async fn coalesced_calls_share_the_revalidated_response() {
     for response in [one.unwrap(), other.unwrap()] {
         assert_eq!((response.status.as_u16(), &response.headers["x-first"]), (200, &"1".parse().unwrap()));
     }
-    let counts = &service.cache.counts;
-    assert_eq!((script.upstream_calls(), counts.coalesced.get(), counts.revalidated.get()), (2, 1, 1));
+    let events = &service.cache.events;
+    assert_eq!(
+        (script.upstream_calls(), events.get("coalesced"), events.get("cache_revalidated")),
+        (2, 1, 1)
+    );
 }
 
 fn key(upstream_id: u64, path: &'static str) -> Key {
@@ -588,7 +591,7 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = CircuitBreaker::new(name(), None, failing, Counter::default(), Counter::default());
+        let breaker = CircuitBreaker::new(name(), None, failing, EventCounts::of_route());
         let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);
         let send = async move |upstream_call: UpstreamCall| {
