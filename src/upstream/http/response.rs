@@ -3,10 +3,7 @@
 use std::{error::Error, io};
 
 use bytes::{Bytes, BytesMut};
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version,
-    header::{self, Entry},
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, header};
 use http_body::Body;
 use http_body_util::BodyExt;
 
@@ -93,45 +90,28 @@ pub(super) fn announces_unread_body(status: StatusCode, headers: &HeaderMap) -> 
     status == StatusCode::NO_CONTENT && (has_length || headers.contains_key(header::TRANSFER_ENCODING))
 }
 
-/// Whether a header is hop-by-hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older).
-/// `Trailer` is not: it describes the message.
-fn is_hop_by_hop(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "connection"
-            | "te"
-            | "transfer-encoding"
-            | "upgrade"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "keep-alive"
-            | "proxy-connection"
-    )
-}
+/// Hop-by-hop headers (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older). `Trailer` is
+/// none: it describes the message.
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "keep-alive",
+    "proxy-connection",
+];
 
 /// Removes hop-by-hop headers, and those that `Connection` names: a proxy never forwards them.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if let Entry::Occupied(connection) = headers.entry(header::CONNECTION) {
-        let (_, values) = connection.remove_entry_mult();
-        // These two are no header names, and most messages have one of them.
-        let values = values.filter(|value| value != "keep-alive" && value != "close");
-        for value in values.collect::<Vec<_>>() {
-            remove_named(headers, &value);
-        }
-    }
-    // Checking is faster than removing.
-    let present: Vec<HeaderName> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
-    for name in present {
-        headers.remove(name);
-    }
-}
-
-/// Removes the headers that a value of `Connection` names.
-fn remove_named(headers: &mut HeaderMap, value: &HeaderValue) {
-    let names = value.to_str().unwrap_or_default().split(',');
-    let names = names.filter_map(|name| name.trim().parse::<HeaderName>().ok());
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named = values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
     // Removing the length or the host would change the meaning of the message.
-    for name in names.filter(|name| name != header::CONTENT_LENGTH && name != header::HOST) {
+    let named = named.filter(|name: &HeaderName| *name != header::CONTENT_LENGTH && *name != header::HOST);
+    // Checking is faster than removing.
+    let own = headers.keys().filter(|name| HOP_BY_HOP.contains(&name.as_str())).cloned();
+    for name in named.chain(own).collect::<Vec<_>>() {
         headers.remove(name);
     }
 }
