@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use http::StatusCode;
 use settings_derive::Section;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -22,7 +21,7 @@ use crate::{
     route::UpstreamName,
     settings::value::OrOff,
     telemetry::CallContext,
-    upstream::{Evidence, Failure, FailureStage, OnDrop, UpstreamCall, UpstreamResult},
+    upstream::{Evidence, Failure, OnDrop, RequestEvidence, UpstreamCall, UpstreamResult},
 };
 
 /// Settings of a circuit breaker.
@@ -156,10 +155,8 @@ impl CircuitBreaker {
         });
         let result = attempt.await;
         dropped.disarm();
-        let evidence = match &self.route {
-            None => upstream_evidence(&result),
-            Some(_) => route_evidence(&result),
-        };
+        let evidence = RequestEvidence::new(result.as_ref().map(|response| response.status));
+        let evidence = if self.route.is_some() { evidence.route } else { evidence.upstream };
         self.record(evidence, probes_until, &upstream_call.context);
         result
     }
@@ -206,31 +203,6 @@ impl CircuitBreaker {
             // A call from before the circuit opened. The probe decides.
             (state @ State::Open { .. }, _) | (state @ State::Closed { .. }, Evidence::None) => state,
         };
-    }
-}
-
-/// Evidence about the upstream: whether it is reachable.
-fn upstream_evidence(result: &UpstreamResult) -> Evidence {
-    match result.as_ref().map_err(|failure| failure.properties().stage) {
-        Err(FailureStage::NotReached | FailureStage::NoResponse) => Evidence::Failure,
-        // It responded, even if with too much or with an invalid response.
-        Ok(_) | Err(FailureStage::Malformed | FailureStage::TooLong | FailureStage::Unread) => {
-            Evidence::Success
-        }
-        // The upstream got no request. A failing token server must not open the upstream's circuit breaker.
-        Err(FailureStage::Rejected | FailureStage::Unsendable) => Evidence::None,
-    }
-}
-
-/// Evidence about the route: whether such requests are served.
-fn route_evidence(result: &UpstreamResult) -> Evidence {
-    match result.as_ref().map(|response| response.status).map_err(|failure| failure.properties().stage) {
-        Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
-        | Err(FailureStage::Malformed) => Evidence::Failure,
-        Ok(_) | Err(FailureStage::TooLong) => Evidence::Success,
-        // The circuit breaker of the upstream counts these.
-        Err(FailureStage::NotReached | FailureStage::NoResponse) => Evidence::None,
-        Err(FailureStage::Unread | FailureStage::Rejected | FailureStage::Unsendable) => Evidence::None,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt, ops::Deref, sync::Arc, time::Duration};
 
+use http::StatusCode;
+
 use super::http::{CredentialError, HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
 use crate::{model::UpstreamResponse, route::UpstreamName};
 
@@ -251,6 +253,39 @@ pub(crate) enum Evidence {
     Success,
     Failure,
     None,
+}
+
+/// Evidence of one request about all that it used.
+pub(crate) struct RequestEvidence {
+    /// Whether the upstream is reachable.
+    pub(crate) upstream: Evidence,
+    /// Whether such requests are served.
+    pub(crate) route: Evidence,
+    /// Whether the endpoint serves requests.
+    pub(crate) endpoint: Evidence,
+}
+
+impl RequestEvidence {
+    /// Evidence by the status of the response or the failure, as one table.
+    pub(crate) fn new(result: Result<StatusCode, &Failure>) -> Self {
+        use Evidence::{Failure as Bad, None as No, Success as Good};
+        let (upstream, route, endpoint) = match result.map_err(|failure| failure.properties().stage) {
+            Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
+                (Good, Bad, Bad)
+            }
+            Ok(_) => (Good, Good, Good),
+            // The circuit breaker of the upstream counts these, so that of the route need not.
+            Err(FailureStage::NotReached | FailureStage::NoResponse) => (Bad, No, Bad),
+            // It responded, even if with too much or with an invalid response.
+            Err(FailureStage::Malformed) => (Good, Bad, Bad),
+            Err(FailureStage::TooLong) => (Good, Good, No),
+            // Glossator's own limits prove nothing.
+            Err(FailureStage::Unread) => (Good, No, No),
+            // The upstream got no request. A failing token server must not open the upstream's circuit breaker.
+            Err(FailureStage::Rejected | FailureStage::Unsendable) => (No, No, No),
+        };
+        Self { upstream, route, endpoint }
+    }
 }
 
 /// Retry hint for rejections by a limit on concurrency or memory, while an upstream starts, and during a

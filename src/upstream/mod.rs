@@ -30,11 +30,11 @@ use crate::route::UpstreamName;
 pub use buffer::{BodyCharge, UpstreamBuffer};
 pub use call::{AttemptedEndpoints, Deadline, ProgressEvent, ProgressReceiver, ProgressSender, UpstreamCall};
 pub use client::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
-pub(crate) use error::Evidence;
 pub use error::{
     ErrorProperties, ErrorSource, Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError,
     UpstreamResult,
 };
+pub(crate) use error::{Evidence, RequestEvidence};
 pub(crate) use shared_task::{OnDrop, SharedTask};
 
 /// Client of one legacy server, of any kind. Clones share its connections.

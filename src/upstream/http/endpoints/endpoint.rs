@@ -19,7 +19,7 @@ use super::{
 use crate::{
     telemetry::CallContext,
     upstream::{
-        AttemptedEndpoints, Evidence, Failure, FailureStage,
+        AttemptedEndpoints, Evidence, Failure, RequestEvidence,
         http::{Address, HttpSettings, connection::Connector, pool::ConnectionPool},
     },
 };
@@ -110,22 +110,6 @@ impl Endpoint {
     }
 }
 
-/// Evidence of a request for the health of its endpoint, by the status of the response or the failure. An
-/// endpoint is healthy if it responds, except with a gateway error (502, 503, 504).
-fn evidence(result: Result<StatusCode, &Failure>) -> Evidence {
-    match result.map_err(|failure| failure.properties().stage) {
-        Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
-        | Err(FailureStage::NotReached | FailureStage::NoResponse | FailureStage::Malformed) => {
-            Evidence::Failure
-        }
-        Ok(_) => Evidence::Success,
-        // A response that is too long proves that the server responds; glossator's own limits prove nothing.
-        Err(
-            FailureStage::TooLong | FailureStage::Unread | FailureStage::Rejected | FailureStage::Unsendable,
-        ) => Evidence::None,
-    }
-}
-
 /// Request in flight at its endpoint, counted there until this is dropped.
 #[derive(Debug)]
 pub(in crate::upstream::http) struct InFlightRequest {
@@ -156,7 +140,7 @@ impl InFlightRequest {
     /// Records the result of the request, or of its first part.
     pub(super) fn record(&mut self, result: Result<StatusCode, &Failure>) {
         self.is_recorded = true;
-        self.endpoint.record(evidence(result), self.is_only, &self.context);
+        self.endpoint.record(RequestEvidence::new(result).endpoint, self.is_only, &self.context);
     }
 }
 
