@@ -223,7 +223,7 @@ mod tests {
         };
         let keys = ApiKeys::new(&[settings]);
         let find =
-            |key: &str, now| keys.find(PresentedSecret(key), now).map(|found| found.client.name().to_owned());
+            |key: &str, now| keys.find(PresentedSecret(key), now).map(|found| found.client.name.clone());
         assert_eq!(find(&old, now).unwrap(), "reports");
         assert_eq!(find(&old, until).unwrap_err(), AuthError::Invalid("the key has expired"));
         assert_eq!(find(&new, until).unwrap(), "reports");

@@ -117,7 +117,7 @@ mod tests {
                 until: Some(end),
                 ..ClientCertificate::default()
             };
-            certificates.find(&shown, end).map(|found| found.client.name().to_owned())
+            certificates.find(&shown, end).map(|found| found.client.name.clone())
         };
         assert_eq!(find(Some("backup"), &[], &[], b"").unwrap(), "one");
         assert_eq!(find(None, &["x.test", "backup.test"], &[], b"").unwrap(), "one");

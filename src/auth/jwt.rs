@@ -193,7 +193,7 @@ impl Issuer {
             _ => Scopes::default(),
         };
         let client = match self.subjects.get(subject) {
-            Some(known) => Client::new(known.id(), known.name(), known.scopes().union(&scopes)),
+            Some(known) => Client::new(&known.id, &known.name, known.scopes.union(&scopes)),
             None => Client::new(&format!("token {} {subject}", settings.issuer), subject, scopes),
         };
         Ok(IdentifiedClient { client: Arc::new(client), until: Some(until) })
@@ -261,15 +261,18 @@ mod tests {
     #[test]
     fn a_token_identifies_its_client_and_scopes() {
         let client = found(json!({})).unwrap();
-        assert_eq!((client.id(), client.name()), ("token https://login.test ada", "ada"));
-        assert_eq!(client.scopes().to_string(), "read write");
+        assert_eq!((client.id.as_str(), client.name.as_str()), ("token https://login.test ada", "ada"));
+        assert_eq!(client.scopes.to_string(), "read write");
         let client =
             found(json!({ "scope": ["a", "b c", 7], "aud": ["x", "https://tools.test/mcp"] })).unwrap();
-        assert_eq!(client.scopes().to_string(), "a");
+        assert_eq!(client.scopes.to_string(), "a");
         let client = found(json!({ "sub": null, "client_id": "robot", "scope": null })).unwrap();
-        assert_eq!((client.name(), client.scopes().is_empty()), ("robot", true));
+        assert_eq!((client.name.as_str(), client.scopes.is_empty()), ("robot", true));
         let client = found(json!({ "sub": "svc-1", "scope": "write" })).unwrap();
-        assert_eq!((client.id(), client.scopes().to_string().as_str()), ("client reports", "read write"));
+        assert_eq!(
+            (client.id.as_str(), client.scopes.to_string().as_str()),
+            ("client reports", "read write")
+        );
     }
 
     #[test]

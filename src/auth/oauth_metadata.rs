@@ -214,7 +214,7 @@ impl Access {
                 // Authorization servers do not know the scopes that the configuration grants.
                 let configured = self.settings.clients.iter().find(|known| *known.client() == *client);
                 let configured = configured.map(|known| known.scopes.clone()).unwrap_or_default();
-                needed.union(&client.scopes().difference(&configured).intersection(&all))
+                needed.union(&client.scopes.difference(&configured).intersection(&all))
             }
             (_, _) => needed.clone(),
         };
@@ -308,7 +308,7 @@ mod tests {
             certificates: Vec::new(),
             jwt_subjects: vec!["svc".to_owned()],
         };
-        let of_robot = Client::new(robot.client().id(), "robot", scopes("by_file read openid"));
+        let of_robot = Client::new(&robot.client().id, "robot", scopes("by_file read openid"));
         access.settings.clients = vec![robot];
         let known = || scopes("read write by_file");
         let challenge_scopes = |access: &Access, client: Option<&Client>| {

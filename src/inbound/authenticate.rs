@@ -154,7 +154,7 @@ impl Authenticator {
         let found = access.identify(credential, now, &|| request_id.clone()).await;
         let found = found.map_err(|error| error.to_string())?;
         let is_as_before =
-            |before: &Arc<Client>| *before == found.client && before.scopes() == found.client.scopes();
+            |before: &Arc<Client>| *before == found.client && before.scopes == found.client.scopes;
         if !client.is_some_and(is_as_before) {
             return Err(CHANGED.to_owned());
         }

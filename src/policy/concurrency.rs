@@ -1,6 +1,10 @@
-//! Concurrency limit of an upstream, and of each of its clients: concurrency slots, and a queue for them.
+//! Concurrency limits: slots of an upstream with a queue for them, and slots of each client.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -8,7 +12,7 @@ use tokio::{
 };
 
 use super::{EventCounts, PolicySettings};
-use crate::upstream::{ClientIdentity, Failure, PerClientLimit, PerClientPermit};
+use crate::upstream::{ClientIdentity, Failure};
 
 /// Semaphore of one upstream, for calls and passthrough requests. Requests over the limit wait in a short
 /// FIFO queue with a timeout. Further ones are rejected at once, so that a slow upstream builds up no queue
@@ -26,7 +30,7 @@ pub(super) struct ConcurrencyLimit {
 }
 
 /// Concurrency slot, and the permit of its client if it needs one. Both are released on drop.
-pub(super) type ConcurrencySlot = (OwnedSemaphorePermit, Option<PerClientPermit>);
+pub(super) type ConcurrencySlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl ConcurrencyLimit {
     /// Creates the limit with all slots free. `events` counts rejected calls.
@@ -73,6 +77,65 @@ impl ConcurrencyLimit {
             }
         };
         Ok((permit, client_permit))
+    }
+}
+
+/// Limit per client, for example on open streams. Clones share the counts.
+#[derive(Debug, Clone)]
+pub struct PerClientLimit {
+    limit: usize,
+    /// Permits of the clients that have any, and of some that had.
+    clients: Arc<Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>>,
+}
+
+impl PerClientLimit {
+    /// Creates a limit of `limit` permits for each client.
+    pub fn new(limit: usize) -> Self {
+        Self { limit: limit.min(Semaphore::MAX_PERMITS), clients: Arc::default() }
+    }
+
+    /// Acquires a permit for a client, which is released on drop. The only client has no limit.
+    ///
+    /// # Errors
+    ///
+    /// The limit, if the client has reached it.
+    pub fn take(&self, client: &ClientIdentity) -> Result<Option<OwnedSemaphorePermit>, usize> {
+        if matches!(client, ClientIdentity::Only) {
+            return Ok(None);
+        }
+        self.permits(client).try_acquire_owned().map(Some).map_err(|_| self.limit)
+    }
+
+    /// Acquires a permit as [`take`](Self::take) does. A client at its limit waits for one, but no longer
+    /// than `wait`.
+    ///
+    /// # Errors
+    ///
+    /// The limit, if the client has reached it.
+    async fn take_within(
+        &self,
+        wait: Duration,
+        client: &ClientIdentity,
+    ) -> Result<Option<OwnedSemaphorePermit>, usize> {
+        if wait.is_zero() || matches!(client, ClientIdentity::Only) {
+            return self.take(client);
+        }
+        let permit = timeout(wait, self.permits(client).acquire_owned()).await.map_err(|_| self.limit)?;
+        Ok(Some(permit.expect("the semaphore is never closed")))
+    }
+
+    fn permits(&self, client: &ClientIdentity) -> Arc<Semaphore> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(permits) = clients.get(client).and_then(Weak::upgrade) {
+            return permits;
+        }
+        // Instead of growing, the map first drops clients without a permit.
+        if clients.len() == clients.capacity() {
+            clients.retain(|_, permits| permits.strong_count() > 0);
+        }
+        let permits = Arc::new(Semaphore::new(self.limit));
+        clients.insert(client.clone(), Arc::downgrade(&permits));
+        permits
     }
 }
 
@@ -155,5 +218,24 @@ mod tests {
         drop(limit.acquire(None).await.expect("what has begun is not rejected"));
         drop(held);
         drop(by(1).await.unwrap());
+    }
+
+    #[test]
+    fn each_client_has_its_share_and_idle_ones_are_dropped() {
+        let limit = PerClientLimit::new(1);
+        let (one, other) = (
+            ClientIdentity::from_address([10, 0, 0, 1].into()),
+            ClientIdentity::from_address([10, 0, 0, 2].into()),
+        );
+        let first = limit.take(&one).unwrap();
+        assert_eq!(limit.take(&one).map(drop), Err(1));
+        let others = limit.take(&other).unwrap();
+        assert!(limit.take(&ClientIdentity::Only).unwrap().is_none());
+        drop((first, others));
+        assert!(limit.take(&one).is_ok());
+        for last in 0..=255 {
+            assert!(limit.take(&ClientIdentity::from_address([10, 0, 1, last].into())).is_ok());
+        }
+        assert!(limit.clients.lock().unwrap().len() < 10);
     }
 }

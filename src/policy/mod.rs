@@ -38,6 +38,8 @@ use crate::settings::value::OrOff;
 pub use attempt::{result_label, status_class};
 pub use cache::{CacheEntry, CacheSettings, CacheStore, CacheTtl};
 pub use circuit_breaker::{CircuitBreakerOverride, CircuitBreakerSettings};
+pub use concurrency::PerClientLimit;
+pub use concurrency::PerClientLimit;
 pub use hedge::HedgeSettings;
 pub use metrics::{CircuitBreakerView, EventCounts, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};

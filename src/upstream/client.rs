@@ -1,17 +1,10 @@
-//! Identity of the client that a request is sent for, and limits per client.
+//! Identity of the client that a request is sent for.
 
 use std::{
-    collections::HashMap,
     fmt,
     hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
-};
-
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    sync::Arc,
 };
 
 use crate::{route::Scopes, telemetry::Untrusted};
@@ -32,30 +25,18 @@ pub enum ClientIdentity {
 /// An authenticated client.
 #[derive(Clone)]
 pub struct Client {
-    id: Box<str>,
-    name: Box<str>,
-    scopes: Scopes,
+    /// Stable identity.
+    pub id: String,
+    /// Name for operators.
+    pub name: String,
+    /// Granted scopes.
+    pub scopes: Scopes,
 }
 
 impl Client {
     /// `id` is the stable identity; `name` is for operators.
     pub fn new(id: &str, name: &str, scopes: Scopes) -> Self {
         Self { id: id.into(), name: name.into(), scopes }
-    }
-
-    /// Stable identity.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// Name for operators.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Granted scopes.
-    pub fn scopes(&self) -> &Scopes {
-        &self.scopes
     }
 }
 
@@ -122,7 +103,7 @@ impl ClientIdentity {
 
     /// Owner of its sessions, tasks and input requests. `None` where clients are not distinguished.
     pub fn owner(&self) -> Option<&str> {
-        self.client().map(|client| client.id())
+        self.client().map(|client| client.id.as_str())
     }
 
     /// Encoding that is the same at every replica.
@@ -133,68 +114,6 @@ impl ClientIdentity {
             Self::Unknown => b"unknown".to_vec(),
             Self::Client(client) => format!("known {}", client.id).into_bytes(),
         }
-    }
-}
-
-/// Limit per client, for example on open streams. Clones share the counts.
-#[derive(Debug, Clone)]
-pub struct PerClientLimit {
-    limit: usize,
-    /// Permits of the clients that have any, and of some that had.
-    clients: Arc<Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>>,
-}
-
-/// Permit of one client, released on drop.
-pub type PerClientPermit = OwnedSemaphorePermit;
-
-impl PerClientLimit {
-    /// Creates a limit of `limit` permits for each client.
-    pub fn new(limit: usize) -> Self {
-        Self { limit: limit.min(Semaphore::MAX_PERMITS), clients: Arc::default() }
-    }
-
-    /// Acquires a permit for a client. The only client has no limit.
-    ///
-    /// # Errors
-    ///
-    /// The limit, if the client has reached it.
-    pub fn take(&self, client: &ClientIdentity) -> Result<Option<PerClientPermit>, usize> {
-        if matches!(client, ClientIdentity::Only) {
-            return Ok(None);
-        }
-        self.permits(client).try_acquire_owned().map(Some).map_err(|_| self.limit)
-    }
-
-    /// Acquires a permit as [`take`](Self::take) does. A client at its limit waits for one, but no longer
-    /// than `wait`.
-    ///
-    /// # Errors
-    ///
-    /// The limit, if the client has reached it.
-    pub(crate) async fn take_within(
-        &self,
-        wait: Duration,
-        client: &ClientIdentity,
-    ) -> Result<Option<PerClientPermit>, usize> {
-        if wait.is_zero() || matches!(client, ClientIdentity::Only) {
-            return self.take(client);
-        }
-        let permit = timeout(wait, self.permits(client).acquire_owned()).await.map_err(|_| self.limit)?;
-        Ok(Some(permit.expect("the semaphore is never closed")))
-    }
-
-    fn permits(&self, client: &ClientIdentity) -> Arc<Semaphore> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(permits) = clients.get(client).and_then(Weak::upgrade) {
-            return permits;
-        }
-        // Instead of growing, the map first drops clients without a permit.
-        if clients.len() == clients.capacity() {
-            clients.retain(|_, permits| permits.strong_count() > 0);
-        }
-        let permits = Arc::new(Semaphore::new(self.limit));
-        clients.insert(client.clone(), Arc::downgrade(&permits));
-        permits
     }
 }
 
@@ -215,24 +134,5 @@ mod tests {
         check("192.0.2.1", "::ffff:192.0.2.1", true);
         check("2001:db8::1", "2001:db8::ffff:1:2:3", true);
         check("2001:db8::1", "2001:db8:0:1::1", false);
-    }
-
-    #[test]
-    fn each_client_has_its_share_and_idle_ones_are_dropped() {
-        let limit = PerClientLimit::new(1);
-        let (one, other) = (
-            ClientIdentity::from_address([10, 0, 0, 1].into()),
-            ClientIdentity::from_address([10, 0, 0, 2].into()),
-        );
-        let first = limit.take(&one).unwrap();
-        assert_eq!(limit.take(&one).map(drop), Err(1));
-        let others = limit.take(&other).unwrap();
-        assert!(limit.take(&ClientIdentity::Only).unwrap().is_none());
-        drop((first, others));
-        assert!(limit.take(&one).is_ok());
-        for last in 0..=255 {
-            assert!(limit.take(&ClientIdentity::from_address([10, 0, 1, last].into())).is_ok());
-        }
-        assert!(limit.clients.lock().unwrap().len() < 10);
     }
 }

@@ -29,7 +29,7 @@ use crate::route::UpstreamName;
 
 pub use buffer::{BodyCharge, UpstreamBuffer};
 pub use call::{AttemptedEndpoints, Deadline, ProgressEvent, ProgressReceiver, ProgressSender, UpstreamCall};
-pub use client::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
+pub use client::{Client, ClientIdentity};
 pub use error::{
     ErrorProperties, ErrorSource, Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError,
     UpstreamResult,

@@ -270,9 +270,9 @@ fn sign_identity(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<HeaderValue> {
-    let scopes: Vec<&str> = client.scopes().iter().collect();
+    let scopes: Vec<&str> = client.scopes.iter().collect();
     let request = digest(method, PATH, headers, body);
-    let content = serde_json::json!([request, client.id(), client.name(), scopes]).to_string();
+    let content = serde_json::json!([request, client.id, client.name, scopes]).to_string();
     let token = cipher.issue(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + SIGNATURE_TTL);
     HeaderValue::from_str(&token).ok()
 }
@@ -439,7 +439,7 @@ mod signed_identity_tests {
         };
         let found = check(sent.clone(), BODY, &cipher, now).unwrap();
         assert_eq!(found.owner(), Some("client a"));
-        assert!(found.may(client.scopes()) && !found.may(&Scopes::new(["more"]).unwrap()));
+        assert!(found.may(&client.scopes) && !found.may(&Scopes::new(["more"]).unwrap()));
         assert_eq!(check(sent.clone(), b"{}", &cipher, now), None);
         assert_eq!(check(sent.clone(), b"", &cipher, now), None);
         assert_eq!(check(sent.clone(), BODY, &TokenCipher::random(), now), None);

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     pipeline::{ChangeEvent, ChangeReceiver, Gateway, ReceivedChange, ResourceWatch},
-    upstream::{ClientIdentity, PerClientLimit, PerClientPermit},
+    policy::PerClientLimit,
+    upstream::ClientIdentity,
 };
 
 /// The key in `_meta` of all notifications of a subscription.
@@ -217,7 +218,7 @@ pub(super) struct OpenStreams {
 }
 
 /// A stream slot, released when it is dropped.
-pub(super) type StreamSlot = (OwnedSemaphorePermit, Option<PerClientPermit>);
+pub(super) type StreamSlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl OpenStreams {
     pub(super) fn new(limit: usize, client_limit: Option<usize>) -> Self {
