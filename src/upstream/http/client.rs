@@ -37,11 +37,6 @@ pub(super) const USER_AGENT: HeaderValue =
 /// learns that the response is no longer needed.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
-    pub(super) shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-pub(super) struct Shared {
     pub(super) settings: Arc<HttpSettings>,
     pub(super) endpoints: Arc<Endpoints>,
     credentials: Option<CredentialSource>,
@@ -64,27 +59,27 @@ impl HttpUpstream {
         let scrubber = SecretScrubber::from_settings(&settings);
         let settings = Arc::new(settings);
         let endpoints = Endpoints::new(settings.clone(), lookup);
-        Self { shared: Arc::new(Shared { settings, endpoints, credentials, scrubber }) }
+        Self { settings, endpoints, credentials, scrubber }
     }
 
     /// Name that routes use.
     pub fn name(&self) -> &UpstreamName {
-        &self.shared.settings.name
+        &self.settings.name
     }
 
     /// Endpoints and their states, with resolved names. Names that were not resolved yet are missing.
     pub fn addresses(&self) -> Vec<AddressView> {
-        self.shared.endpoints.view()
+        self.endpoints.view()
     }
 
     /// Sets a callback for each successful health check of an address. Only the first callback is used.
     pub fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
-        let _ = self.shared.endpoints.when_healthy.set(OnHealthy(Box::new(callback)));
+        let _ = self.endpoints.when_healthy.set(OnHealthy(Box::new(callback)));
     }
 
     /// Address, if there is only one.
     pub fn sole_address(&self) -> Option<&Address> {
-        let settings = &self.shared.settings;
+        let settings = &self.settings;
         settings.others.is_empty().then_some(&settings.address)
     }
 
@@ -97,37 +92,18 @@ impl HttpUpstream {
         self.attempt(upstream_call).await.map_err(|failure| failure.into_error(self.name()))
     }
 
-    /// Sends a request to one endpoint, and to another if it could not be sent to the first.
+    /// Sends a request once and reads the response.
     pub(in crate::upstream) async fn attempt(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
-        let UpstreamCall { request, response_limit_bytes, deadline, idempotent, context, .. } = upstream_call;
+        let UpstreamCall { request, response_limit_bytes, deadline, tried, context, .. } = upstream_call;
         let UpstreamRequest::Http(request) = request else { return Err(Failure::wrong_kind()) };
-        let credential = self.credential(context).await?;
-        let mut in_flight =
-            self.shared.endpoints.pick(&upstream_call.tried, deadline.latest, context).await?;
-        let mut reconnects = if *idempotent { RECONNECT_LIMIT } else { 0 };
-        loop {
-            let result = match self.open_at(&in_flight, request, credential.clone()).await {
-                Ok(response) => {
-                    let account = upstream_call.account(*response_limit_bytes);
-                    response.read_whole(*response_limit_bytes, account, upstream_call.progress.as_ref()).await
-                }
-                // A server may close an idle connection at any time (RFC 9112, section 9.3.1), so this does
-                // not count as a failure of the server.
-                Err(failure) if reconnects > 0 && failure.is_of_reused_connection() => {
-                    reconnects -= 1;
-                    let (upstream, request_id) = (self.name(), context.request_id());
-                    let error = failure.into_error(upstream);
-                    let error = ErrorChain(&error);
-                    info!(%upstream, request_id, %error, "idle connection was closed, using another");
-                    continue;
-                }
-                Err(failure) => Err(failure),
-            };
-            let status = result.as_ref().map(|upstream_response| upstream_response.status);
-            if !self.shared.endpoints.fail_over(&mut in_flight, status) {
-                return result;
-            }
-        }
+        let reconnects = if upstream_call.idempotent { RECONNECT_LIMIT } else { 0 };
+        let (response, mut in_flight) =
+            self.open_at_any(request, tried, deadline.latest, context, reconnects).await?;
+        let account = upstream_call.account(*response_limit_bytes);
+        let result =
+            response.read_whole(*response_limit_bytes, account, upstream_call.progress.as_ref()).await;
+        in_flight.record(result.as_ref().map(|upstream_response| upstream_response.status));
+        result
     }
 
     /// Sends a request, with the context of its call if it has one, and returns the response once its headers
@@ -138,14 +114,37 @@ impl HttpUpstream {
         request: HttpRequest,
         deadline: Instant,
     ) -> Result<IncomingResponse, Failure> {
+        let tried = AttemptedEndpoints::default();
+        let (response, mut in_flight) = self.open_at_any(&request, &tried, deadline, context, 0).await?;
+        in_flight.record(Ok(response.status()));
+        Ok(response)
+    }
+
+    /// Sends a request to one endpoint, and to another if it could not be sent to the first.
+    async fn open_at_any(
+        &self,
+        request: &HttpRequest,
+        tried: &AttemptedEndpoints,
+        deadline: Instant,
+        context: &CallContext,
+        mut reconnects: u32,
+    ) -> Result<(IncomingResponse, InFlightRequest), Failure> {
         let credential = self.credential(context).await?;
-        let mut in_flight =
-            self.shared.endpoints.pick(&AttemptedEndpoints::default(), deadline, context).await?;
+        let mut in_flight = self.endpoints.pick(tried, deadline, context).await?;
         loop {
-            let result = self.open_at(&in_flight, &request, credential.clone()).await;
-            let status = result.as_ref().map(IncomingResponse::status);
-            if !self.shared.endpoints.fail_over(&mut in_flight, status) {
-                return result;
+            match self.open_at(&in_flight, request, credential.clone()).await {
+                Ok(response) => return Ok((response, in_flight)),
+                // A server may close an idle connection at any time (RFC 9112, section 9.3.1), so this does
+                // not count as a failure of the server.
+                Err(failure) if reconnects > 0 && failure.is_of_reused_connection() => {
+                    reconnects -= 1;
+                    let (upstream, request_id) = (self.name(), context.request_id());
+                    let error = failure.into_error(upstream);
+                    let error = ErrorChain(&error);
+                    info!(%upstream, request_id, %error, "idle connection was closed, using another");
+                }
+                Err(failure) if self.endpoints.fail_over(&mut in_flight, &failure) => {}
+                Err(failure) => return Err(failure),
             }
         }
     }
@@ -158,12 +157,12 @@ impl HttpUpstream {
         mut credential: Option<Credential>,
     ) -> Result<IncomingResponse, Failure> {
         let mut next = self.request_to(&in_flight.endpoint.address, request)?;
-        let (mut redirects_left, mut is_renewed) = (self.shared.settings.max_redirects, false);
+        let (mut redirects_left, mut is_renewed) = (self.settings.max_redirects, false);
         loop {
             let mut response = self.send_as(in_flight, &next, credential.as_ref()).await?;
             if !is_renewed
                 && response.status() == StatusCode::UNAUTHORIZED
-                && let Some((credentials, sent)) = self.shared.credentials.as_ref().zip(credential.as_ref())
+                && let Some((credentials, sent)) = self.credentials.as_ref().zip(credential.as_ref())
                 && let Some(renewed) = credentials
                     .replace_rejected(sent, &in_flight.context)
                     .await
@@ -176,7 +175,7 @@ impl HttpUpstream {
             }
             let redirect = redirect_target(next.method(), next.uri(), response.status(), response.headers());
             let Some((method, uri)) = redirect.filter(|_| redirects_left > 0) else {
-                let own = self.shared.scrubber.clone();
+                let own = self.scrubber.clone();
                 let credential = credential.map(|credential| credential.scrubber);
                 return Ok(IncomingResponse { response, scrubber: ResponseScrubber { own, credential } });
             };
@@ -196,7 +195,7 @@ impl HttpUpstream {
         let mut outgoing = Request::new(request.body.clone());
         *outgoing.method_mut() = request.method.clone();
         *outgoing.uri_mut() = uri.map_err(|error| Failure::Unsendable(error.into()))?;
-        *outgoing.version_mut() = self.shared.settings.protocol.version();
+        *outgoing.version_mut() = self.settings.protocol.version();
         let headers = outgoing.headers_mut();
         headers.clone_from(&request.headers);
         remove_hop_by_hop(headers);
@@ -204,7 +203,7 @@ impl HttpUpstream {
         headers.remove(header::CONTENT_LENGTH);
         headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
         // `extend` replaces existing headers and preserves several values of one name.
-        headers.extend(self.shared.settings.headers.clone());
+        headers.extend(self.settings.headers.clone());
         // Compression costs more than it saves if the server is near. A route that needs it sets the header.
         headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
         Ok(outgoing)
@@ -222,7 +221,7 @@ impl HttpUpstream {
             request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
         }
         let response = send_to(in_flight, request).await.map_err(|(failure, _)| failure)?;
-        if let (Some(credentials), Some(credential)) = (&self.shared.credentials, credential)
+        if let (Some(credentials), Some(credential)) = (&self.credentials, credential)
             && response.status() != StatusCode::UNAUTHORIZED
         {
             credentials.accepted(credential);
@@ -232,7 +231,7 @@ impl HttpUpstream {
 
     /// Returns the credential for a request, if the upstream needs one.
     async fn credential(&self, context: &CallContext) -> Result<Option<Credential>, Failure> {
-        let Some(credentials) = &self.shared.credentials else { return Ok(None) };
+        let Some(credentials) = &self.credentials else { return Ok(None) };
         credentials.credential(context).await.map(Some).map_err(Failure::Credential)
     }
 }

@@ -41,29 +41,31 @@ impl HttpUpstream {
         mut request: Request<RequestBody>,
         deadline: Instant,
     ) -> Result<Response<StreamedBody>, Failure> {
-        *request.version_mut() = self.shared.settings.protocol.version();
+        *request.version_mut() = self.settings.protocol.version();
         request.extensions_mut().clear();
         remove_hop_by_hop(request.headers_mut());
         request.headers_mut().remove(header::EXPECT);
         let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
         let (tried, context) = (AttemptedEndpoints::default(), CallContext::default());
-        let mut in_flight = self.shared.endpoints.pick(&tried, deadline, &context).await?;
+        let mut in_flight = self.endpoints.pick(&tried, deadline, &context).await?;
         loop {
             let address = &in_flight.endpoint.address;
             *request.uri_mut() = address.join(&path).map_err(|error| Failure::Unsendable(error.into()))?;
             let host = HeaderValue::from_str(address.authority().as_str())
                 .expect("an authority has visible ASCII characters only");
             request.headers_mut().insert(header::HOST, host);
-            let result = send_to(&in_flight, request).await;
-            let status = result.as_ref().map(Response::status).map_err(|(failure, _)| failure);
-            let fails_over = self.shared.endpoints.fail_over(&mut in_flight, status);
-            match result {
+            let (failure, unsent) = match send_to(&in_flight, request).await {
                 Ok(mut response) => {
+                    in_flight.record(Ok(response.status()));
                     remove_hop_by_hop(response.headers_mut());
                     return Ok(response.map(|body| error_after_flush(body, in_flight)));
                 }
-                Err((_, Some(unsent))) if fails_over => request = *unsent,
-                Err((failure, _)) => return Err(failure),
+                Err(failed) => failed,
+            };
+            let fails_over = self.endpoints.fail_over(&mut in_flight, &failure);
+            match unsent.filter(|_| fails_over) {
+                Some(unsent) => request = *unsent,
+                None => return Err(failure),
             }
         }
     }

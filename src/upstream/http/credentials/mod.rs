@@ -208,8 +208,8 @@ impl AuthSettings {
     }
 }
 
-/// Source of credentials for requests.
-#[derive(Debug)]
+/// Source of credentials for requests. Clones share what is cached.
+#[derive(Debug, Clone)]
 pub(super) enum CredentialSource {
     Fixed(Credential),
     File(Arc<TokenFile>),

@@ -138,7 +138,7 @@ impl InFlightRequest {
     }
 
     /// Records the result of the request, or of its first part.
-    pub(super) fn record(&mut self, result: Result<StatusCode, &Failure>) {
+    pub(in crate::upstream::http) fn record(&mut self, result: Result<StatusCode, &Failure>) {
         self.is_recorded = true;
         self.endpoint.record(RequestEvidence::new(result).endpoint, self.is_only, &self.context);
     }

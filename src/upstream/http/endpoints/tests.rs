@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, uri::PathAndQuery};
+use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
