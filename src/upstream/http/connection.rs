@@ -17,9 +17,9 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
-    task::AbortHandle,
     time::{Instant, timeout},
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{Address, HttpSettings, HttpVersion};
 use crate::{
@@ -92,13 +92,7 @@ pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<RequestBody>,
     /// Whether it has served a request.
     pub(super) is_reused: bool,
-    driver: AbortHandle,
-}
-
-impl Drop for Http1 {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
+    _driver: AbortOnDropHandle<Result<(), hyper::Error>>,
 }
 
 /// Byte stream that carries HTTP.
@@ -181,8 +175,8 @@ async fn http1_handshake(stream: Box<dyn Stream>) -> Result<Http1, hyper::Error>
         .handshake(TokioIo::new(stream));
     let (sender, connection) = handshake.await?;
     // Its errors reach the request that waits for a response.
-    let driver = tokio::spawn(connection).abort_handle();
-    Ok(Http1 { sender, is_reused: false, driver })
+    let driver = AbortOnDropHandle::new(tokio::spawn(connection));
+    Ok(Http1 { sender, is_reused: false, _driver: driver })
 }
 
 async fn http2_handshake(stream: Box<dyn Stream>) -> Result<Http2, hyper::Error> {

@@ -4,7 +4,7 @@
 //! messages to the server, messages from the server, and the stream of notifications.
 
 use std::sync::{
-    Arc, Mutex, PoisonError, Weak,
+    Arc, OnceLock, Weak,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -15,9 +15,9 @@ use serde_json::{Map, Value, value::RawValue};
 use tokio::{
     runtime::Handle,
     sync::watch,
-    task::AbortHandle,
     time::{Duration, Instant, sleep, timeout},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
 
 use super::{
@@ -70,7 +70,7 @@ struct Session {
     agreed: NegotiatedSession,
     id: Option<HeaderValue>,
     /// Task that reads notifications.
-    listener: Mutex<Option<AbortHandle>>,
+    listener: OnceLock<AbortOnDropHandle<()>>,
 }
 
 /// Reason why a request has no response.
@@ -91,7 +91,7 @@ impl From<Failure> for SessionFailure {
 
 impl Session {
     fn new(agreed: NegotiatedSession, id: Option<HeaderValue>) -> Self {
-        Self { agreed, id, listener: Mutex::default() }
+        Self { agreed, id, listener: OnceLock::new() }
     }
 
     /// Headers of every message of the session.
@@ -105,13 +105,6 @@ impl Session {
     /// Request that ends the session, if the server has stored it.
     fn end_request(&self) -> Option<HttpRequest> {
         self.id.is_some().then(|| request(Method::DELETE, self.headers(), Bytes::new()))
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let listener = self.listener.get_mut().unwrap_or_else(PoisonError::into_inner);
-        listener.take().inspect(AbortHandle::abort);
     }
 }
 
@@ -215,7 +208,7 @@ impl HttpLink {
         let session = Arc::new(opened?);
         if !session.agreed.declared.changes.is_empty() {
             let task = tokio::spawn(listen(Arc::downgrade(self), Arc::downgrade(&session)));
-            *session.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+            let _ = session.listener.set(AbortOnDropHandle::new(task));
         }
         info!(upstream = %self.name(), revision = session.agreed.revision, "MCP server initialized");
         *open = Some(session.clone());

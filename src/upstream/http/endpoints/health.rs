@@ -14,6 +14,7 @@ use tokio::{
     runtime::Handle,
     time::{sleep, timeout},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
 use super::{Endpoint, Endpoints, OnHealthy};
@@ -70,7 +71,7 @@ impl Endpoints {
     pub(super) fn check_health(self: Arc<Self>) {
         if let (Some(settings), Ok(runtime)) = (self.settings.health_check.clone(), Handle::try_current()) {
             let checking = runtime.spawn(check_all(Arc::downgrade(&self), settings));
-            let _ = self.checking.set(checking.abort_handle());
+            let _ = self.checking.set(AbortOnDropHandle::new(checking));
         }
     }
 }

@@ -16,8 +16,8 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use http::StatusCode;
-use tokio::{task::AbortHandle, time::Instant};
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::HttpSettings;
 use crate::{
@@ -41,7 +41,7 @@ pub(super) struct Endpoints {
     current: ArcSwap<Vec<Entry>>,
     /// DNS state. `None` if no address has a host name.
     names: Option<resolve::DnsCache>,
-    checking: OnceLock<AbortHandle>,
+    checking: OnceLock<AbortOnDropHandle<()>>,
     pub(super) when_healthy: OnceLock<OnHealthy>,
 }
 
@@ -105,16 +105,11 @@ impl Endpoints {
         Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, tried, deadline, context))
     }
 
-    /// Records the result of a request. If nothing could be sent and there is another endpoint, moves the
+    /// Records the failure of a request. If nothing could be sent and there is another endpoint, moves the
     /// request there and returns `true`.
-    pub(super) fn fail_over(
-        &self,
-        in_flight: &mut InFlightRequest,
-        result: Result<StatusCode, &Failure>,
-    ) -> bool {
-        in_flight.record(result);
-        let is_unreached =
-            result.is_err_and(|failure| failure.properties().stage == FailureStage::NotReached);
+    pub(super) fn fail_over(&self, in_flight: &mut InFlightRequest, failure: &Failure) -> bool {
+        in_flight.record(Err(failure));
+        let is_unreached = failure.properties().stage == FailureStage::NotReached;
         let other = is_unreached.then(|| self.pick_other(in_flight)).flatten();
         other.map(|other| *in_flight = other).is_some()
     }
@@ -175,14 +170,6 @@ fn less_loaded(endpoints: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<&Ar
     fastrand::shuffle(&mut fitting);
     let two = fitting.into_iter().take(2).map(|entry| &entry.endpoint);
     two.min_by_key(|endpoint| endpoint.in_flight.load(Ordering::Relaxed))
-}
-
-impl Drop for Endpoints {
-    fn drop(&mut self) {
-        if let Some(checking) = self.checking.get() {
-            checking.abort();
-        }
-    }
 }
 
 #[cfg(test)]
