@@ -1,8 +1,6 @@
 //! MCP lifecycle towards an upstream: negotiates revision and capabilities (`initialize` or
 //! `server/discover`), and builds the parameters and `_meta` of each request.
 
-use std::collections::HashMap;
-
 use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -86,29 +84,19 @@ impl<'a> Introduction<'a> {
     }
 
     fn declared(&self) -> ServerCapabilities {
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Lists {
-            #[serde(default)]
-            list_changed: bool,
-        }
-        let read = self.capabilities.and_then(|text| serde_json::from_str(text.get()).ok());
-        let capabilities: HashMap<String, &RawValue> = read.unwrap_or_default();
-        let of = |name: &str| capabilities.get(name).filter(|capability| capability.get() != "null");
-        let list_changed = |name: &str| {
-            let read = of(name).and_then(|capability| serde_json::from_str::<Lists>(capability.get()).ok());
-            read.unwrap_or_default().list_changed
-        };
+        let read = self.capabilities.and_then(|text| serde_json::from_str::<Value>(text.get()).ok());
+        let capabilities = read.unwrap_or_default();
+        let has = |name: &str| !capabilities[name].is_null();
         let changes = [
             ("tools", "toolsListChanged"),
             ("prompts", "promptsListChanged"),
             ("resources", "resourcesListChanged"),
         ];
-        let changes = changes.into_iter().filter(|(name, _)| list_changed(name));
+        let changes = changes.into_iter().filter(|(name, _)| capabilities[*name]["listChanged"] == true);
         ServerCapabilities {
-            prompts: of("prompts").is_some(),
-            resources: of("resources").is_some(),
-            completions: of("completions").is_some(),
+            prompts: has("prompts"),
+            resources: has("resources"),
+            completions: has("completions"),
             changes: changes.map(|(_, change)| (change.to_owned(), true.into())).collect(),
         }
     }
