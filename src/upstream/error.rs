@@ -39,10 +39,6 @@ impl QuotedSource {
         Self { plain: plain.into(), quoted: quoted.into() }
     }
 
-    pub(super) fn quoted(&self) -> &str {
-        &self.quoted
-    }
-
     /// Error for JSON of an unexpected structure.
     pub(super) fn from_json(error: &serde_json::Error) -> Self {
         let plain = format!(
@@ -334,7 +330,7 @@ struct ReusedConnection {
 impl UpstreamError {
     /// Quoted text of the upstream, if there is any: only for a log at `debug`, after redaction.
     pub fn quoted_text(&self) -> Option<&str> {
-        self.failure.cause()?.downcast_ref::<QuotedSource>().map(QuotedSource::quoted)
+        self.failure.cause()?.downcast_ref::<QuotedSource>().map(|source| source.quoted.as_str())
     }
 
     /// Properties of its failure.

@@ -250,19 +250,11 @@ fn seconds(value: &Value) -> Option<Duration> {
 
 /// Error code, if it is registered.
 fn error_code(answer: &Value) -> &'static str {
-    const KNOWN: [&str; 9] = [
-        "`invalid_request`",
-        "`invalid_client`",
-        "`invalid_grant`",
-        "`unauthorized_client`",
-        "`unsupported_grant_type`",
-        "`invalid_scope`",
-        "`invalid_target`",
-        "`access_denied`",
-        "`temporarily_unavailable`",
-    ];
+    const KNOWN: &str = "`invalid_request` `invalid_client` `invalid_grant` `unauthorized_client` \
+                         `unsupported_grant_type` `invalid_scope` `invalid_target` `access_denied` \
+                         `temporarily_unavailable`";
     let Some(code) = answer.get("error").and_then(Value::as_str) else { return "no error named" };
-    let known = KNOWN.into_iter().find(|known| known.trim_matches('`') == code);
+    let known = KNOWN.split(' ').find(|known| known.trim_matches('`') == code);
     known.unwrap_or("an error that is not of RFC 6749")
 }
 
