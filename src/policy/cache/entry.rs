@@ -9,9 +9,12 @@ use tokio::time::Instant;
 use super::{CacheSettings, CacheTtl};
 use crate::{model::UpstreamResponse, policy::retry::date_ahead};
 
+/// Storage time of a stale response with a validator in the state that replicas share.
+const REVALIDATION_TTL: Duration = Duration::from_secs(3600);
+
 /// Cached response, or a candidate for the cache.
 #[derive(Debug)]
-pub(super) struct CachedResponse {
+pub(in crate::policy) struct CachedResponse {
     pub(super) response: UpstreamResponse,
     pub(super) control: CacheControl,
     /// Time at which it was received.
@@ -50,7 +53,12 @@ impl CachedResponse {
     /// would keep those allocated.
     pub(super) fn compact(mut self) -> Self {
         self.response.body = Bytes::copy_from_slice(&self.response.body);
-        compact(&mut self.response.headers);
+        for value in self.response.headers.values_mut() {
+            if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
+                own.set_sensitive(value.is_sensitive());
+                *value = own;
+            }
+        }
         self
     }
 
@@ -64,29 +72,37 @@ impl CachedResponse {
         size_of::<Self>() + headers + self.response.body.len()
     }
 
-    /// Remaining freshness.
-    pub(super) fn remaining_freshness(&self, settings: CacheSettings) -> Duration {
+    /// Its age, the freshness lifetime, and the additional lifetime if the upstream fails.
+    fn lifetimes(&self, settings: CacheSettings) -> (Duration, Duration, Duration) {
+        let CacheControl { no_cache, freshness_lifetime, stale_if_error, .. } = self.control;
         match settings.ttl {
-            CacheTtl::For(time) => time.saturating_sub(self.received_at.elapsed()),
-            CacheTtl::Upstream if self.control.no_cache => Duration::ZERO,
+            CacheTtl::For(time) => (self.received_at.elapsed(), time, settings.stale_if_error),
             CacheTtl::Upstream => {
-                self.control.freshness_lifetime.unwrap_or_default().saturating_sub(self.age())
+                let lifetime = freshness_lifetime.filter(|_| !no_cache).unwrap_or_default();
+                (self.age(), lifetime, settings.stale_if_error.max(stale_if_error))
             }
         }
     }
 
+    /// Remaining freshness.
+    pub(super) fn remaining_freshness(&self, settings: CacheSettings) -> Duration {
+        let (age, lifetime, _) = self.lifetimes(settings);
+        lifetime.saturating_sub(age)
+    }
+
     /// Whether it may be used stale if the upstream fails.
     pub(super) fn may_serve_stale(&self, settings: CacheSettings) -> bool {
-        let CacheControl { freshness_lifetime, stale_if_error, .. } = self.control;
-        let (age, good, longer) = match settings.ttl {
-            CacheTtl::For(time) => (self.received_at.elapsed(), time, settings.stale_if_error),
-            CacheTtl::Upstream if self.control.no_cache || self.control.must_revalidate => return false,
-            CacheTtl::Upstream => {
-                let longer = settings.stale_if_error.max(stale_if_error);
-                (self.age(), freshness_lifetime.unwrap_or_default(), longer)
-            }
-        };
-        !longer.is_zero() && age < good + longer
+        let (age, lifetime, stale_lifetime) = self.lifetimes(settings);
+        let must_ask =
+            settings.ttl == CacheTtl::Upstream && (self.control.no_cache || self.control.must_revalidate);
+        !must_ask && !stale_lifetime.is_zero() && age < lifetime + stale_lifetime
+    }
+
+    /// Time for which it may still be used, fresh, stale or after a revalidation.
+    pub(super) fn usable_for(&self, settings: CacheSettings) -> Duration {
+        let (age, lifetime, stale_lifetime) = self.lifetimes(settings);
+        let revalidation_ttl = if self.has_validator() { REVALIDATION_TTL } else { Duration::ZERO };
+        lifetime.saturating_sub(age) + stale_lifetime.max(revalidation_ttl)
     }
 
     /// Adds conditional headers for revalidation (RFC 9110, section 13.1). Returns whether there is a
@@ -127,16 +143,6 @@ impl CachedResponse {
         let mut response = self.response.clone();
         response.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
         response
-    }
-}
-
-/// Copies header values into their own memory.
-fn compact(headers: &mut HeaderMap) {
-    for value in headers.values_mut() {
-        if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
-            own.set_sensitive(value.is_sensitive());
-            *value = own;
-        }
     }
 }
 

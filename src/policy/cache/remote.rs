@@ -10,14 +10,15 @@ use bytes::{Buf, BufMut, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use super::{CacheSettings, CacheTtl, entry::CachedResponse};
-use crate::{model::UpstreamResponse, policy::ReplicaSharing, shared_state::StoredValue};
+use super::{CacheSettings, entry::CachedResponse};
+use crate::{
+    model::UpstreamResponse,
+    policy::{ReplicaSharing, retry::millis},
+    shared_state::StoredValue,
+};
 
 /// Format version, the first byte of an entry.
 const VERSION: u8 = 1;
-
-/// Storage time of a stale response with a validator.
-const REVALIDATION_TTL: Duration = Duration::from_secs(3600);
 
 /// Cached responses of one upstream that all replicas share.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl RemoteCache {
     /// Stores a response for as long as it may be used, in the background. Responses of programs are not
     /// stored, as the encoding has no exit status.
     pub(super) fn store(&self, request: &[u8], entry: &CachedResponse, settings: CacheSettings) {
-        let lifetime = usable_for(entry, settings);
+        let lifetime = entry.usable_for(settings);
         let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();
         if entry.response.exit.is_some() || lifetime.is_zero() || is_too_long {
             return;
@@ -51,16 +52,6 @@ impl RemoteCache {
     pub(super) fn remove(&self, request: &[u8]) {
         self.0.store.remove(&self.name(request));
     }
-}
-
-/// Time for which a response may still be used, fresh or stale.
-fn usable_for(entry: &CachedResponse, settings: CacheSettings) -> Duration {
-    let stale_lifetime = match settings.ttl {
-        CacheTtl::For(_) => settings.stale_if_error,
-        CacheTtl::Upstream => settings.stale_if_error.max(entry.control.stale_if_error),
-    };
-    let revalidation_ttl = if entry.has_validator() { REVALIDATION_TTL } else { Duration::ZERO };
-    entry.remaining_freshness(settings) + stale_lifetime.max(revalidation_ttl)
 }
 
 /// Encodes an entry. `None` if a header is longer than any that is read.
@@ -103,10 +94,6 @@ fn read(stored: &StoredValue) -> Option<CachedResponse> {
     let response = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(rest));
     let received_at = Instant::now().checked_sub(age)?;
     Some(CachedResponse { received_at, ..CachedResponse::new(response) })
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
