@@ -362,7 +362,7 @@ impl<'a> UpstreamExchange<'a> {
         let upstream_call =
             self.upstream_call(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
         Some(async move {
-            let response = route.policies.upstream().poll_stack(&upstream_call).await;
+            let response = route.policies.upstream.poll_stack(&upstream_call).await;
             let (tool, request_id) = (&route.definition.name, upstream_call.context.request_id());
             match response {
                 Ok(response) => {

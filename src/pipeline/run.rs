@@ -253,7 +253,7 @@ impl<'a> CallRun<'a> {
             match policies {
                 PolicyStack::Route => route.policies.call(&upstream_call).await,
                 PolicyStack::Upstream => {
-                    let response = route.policies.upstream().poll_stack(&upstream_call).await;
+                    let response = route.policies.upstream.poll_stack(&upstream_call).await;
                     response.map(CallResponse::from_upstream)
                 }
             }

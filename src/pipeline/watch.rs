@@ -337,7 +337,7 @@ impl Snapshot {
         let upstream_call = UpstreamCall::new(request, route.response_limit_bytes, deadline, idempotent);
         let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
         let response =
-            route.policies.upstream().poll_stack(&upstream_call).await.map_err(|error| PollError {
+            route.policies.upstream.poll_stack(&upstream_call).await.map_err(|error| PollError {
                 plain: ErrorChain(&error).to_string(),
                 quoted: error.quoted_text().unwrap_or_default().to_owned(),
             })?;

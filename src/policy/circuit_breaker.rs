@@ -258,7 +258,8 @@ mod tests {
         one().await.unwrap();
         assert_eq!(script.upstream_calls(), 5);
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
-        assert_eq!((breaker.opened.get(), breaker.rejected.get()), (2, 3));
+        let (opened, rejected) = ("circuit_breaker_opened", "circuit_breaker_rejected");
+        assert_eq!((breaker.events.get(opened), breaker.events.get(rejected)), (2, 3));
     }
 
     #[test]
@@ -356,7 +357,7 @@ mod tests {
             };
             tokio::join!(leaving(&breaker, remaining), others);
             assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
-            assert_eq!(breaker.opened.get(), 1);
+            assert_eq!(breaker.events.get("circuit_breaker_opened"), 1);
         }
     }
 

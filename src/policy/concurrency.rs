@@ -179,7 +179,7 @@ mod tests {
         });
         assert!(first.is_ok() && second.is_ok());
         assert!(is_busy(&third.0), "{third:?}");
-        assert_eq!(limit.queue_rejected.get(), 1);
+        assert_eq!(limit.events.get("queue_rejected"), 1);
         assert_eq!(third.1, Duration::ZERO);
         assert_eq!(started.elapsed(), 2 * SECOND);
     }

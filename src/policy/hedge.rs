@@ -27,12 +27,12 @@ use crate::{
 /// get twice the load. The second request is not retried.
 #[derive(Debug)]
 pub(super) struct Hedge {
-    settings: HedgeSettings,
-    budget: Arc<RetryBudget>,
+    pub(super) settings: HedgeSettings,
+    pub(super) budget: Arc<RetryBudget>,
     /// Circuit breakers of the upstream and of the route.
-    breakers: [Arc<CircuitBreaker>; 2],
-    events: EventCounts,
-    times: Latencies,
+    pub(super) breakers: [Arc<CircuitBreaker>; 2],
+    pub(super) events: EventCounts,
+    pub(super) times: Latencies,
 }
 
 /// Delay before the second request.
@@ -55,7 +55,7 @@ impl Setting for HedgeSettings {
 
 /// Times of recent responses, as a sliding window.
 #[derive(Debug, Default)]
-struct Latencies(Mutex<VecDeque<Duration>>);
+pub(super) struct Latencies(Mutex<VecDeque<Duration>>);
 
 impl Latencies {
     /// Size of the window.
@@ -81,16 +81,6 @@ impl Latencies {
 }
 
 impl Hedge {
-    /// Creates the hedging of one route.
-    pub(super) fn new(
-        settings: HedgeSettings,
-        budget: Arc<RetryBudget>,
-        breakers: [Arc<CircuitBreaker>; 2],
-        events: EventCounts,
-    ) -> Self {
-        Self { settings, budget, breakers, events, times: Latencies::default() }
-    }
-
     fn delay(&self) -> Option<Duration> {
         match self.settings {
             HedgeSettings::After(time) => Some(time),
@@ -160,7 +150,7 @@ fn is_good(result: &UpstreamResult) -> bool {
 mod tests {
     use super::*;
     use crate::policy::{
-        CircuitBreakerSettings, EventCounts,
+        CircuitBreakerSettings,
         tests::{Inside, Script, failed, name, slow, status, upstream_call},
     };
 
@@ -170,7 +160,8 @@ mod tests {
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
         let breaker = || CircuitBreaker::new(name(), None, failing, EventCounts::of_route());
         let breakers = [(); 2].map(|()| Arc::new(breaker()));
-        Hedge::new(settings, Arc::default(), breakers, EventCounts::of_route())
+        let (budget, times) = (Arc::default(), Latencies::default());
+        Hedge { settings, budget, breakers, events: EventCounts::of_route(), times }
     }
 
     const AFTER_ONE: HedgeSettings = HedgeSettings::After(SECOND);

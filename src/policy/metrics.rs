@@ -11,7 +11,7 @@ use std::{
 use super::{Policies, UpstreamPolicies};
 use crate::{
     route::UpstreamName,
-    telemetry::{LabelCounter, MetricFamily, MetricsSnapshot},
+    telemetry::{MetricFamily, MetricsSnapshot},
     upstream::{
         Upstream,
         http::{AddressView, EndpointState},
@@ -107,10 +107,10 @@ pub fn read(reading: &mut MetricsSnapshot, policies: &Policies) {
     }
     read_routes(reading, policies);
     if let Some(store) = &policies.store {
-        reading.gauge("glossator_cache_entries", "Cached responses").set(store.entries());
-        reading.gauge("glossator_cache_bytes", "Memory of cached responses, in bytes").set(store.bytes());
+        reading.gauge("glossator_cache_entries", "Cached responses").set(store.0.len());
+        reading.gauge("glossator_cache_bytes", "Memory of cached responses, in bytes").set(store.0.weight());
         let help = "Limit of the memory of cached responses, in bytes";
-        reading.gauge("glossator_cache_limit_bytes", help).set(store.limit_bytes());
+        reading.gauge("glossator_cache_limit_bytes", help).set(store.0.capacity());
     }
 }
 

@@ -39,7 +39,6 @@ pub use attempt::{result_label, status_class};
 pub use cache::{CacheEntry, CacheSettings, CacheStore, CacheTtl};
 pub use circuit_breaker::{CircuitBreakerOverride, CircuitBreakerSettings};
 pub use concurrency::PerClientLimit;
-pub use concurrency::PerClientLimit;
 pub use hedge::HedgeSettings;
 pub use metrics::{CircuitBreakerView, EventCounts, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};

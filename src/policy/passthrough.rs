@@ -12,7 +12,6 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
 use settings_derive::Section;
 use tokio::{
@@ -75,12 +74,10 @@ pub struct PassthroughSettings {
 }
 
 impl Passthrough {
-    /// Applies the concurrency and rate limits of the upstream's calls to its passthrough requests.
-    pub(super) fn new(
-        policies: Arc<UpstreamPolicies>,
-        upstream: HttpUpstream,
-        settings: PassthroughSettings,
-    ) -> Self {
+    /// Applies the concurrency and rate limits of the upstream's calls to its passthrough requests. `None` if
+    /// the upstream is not an HTTP server.
+    pub fn new(policies: Arc<UpstreamPolicies>, settings: PassthroughSettings) -> Option<Self> {
+        let upstream = policies.upstream.http()?.clone();
         let limit = policies.settings.max_in_flight;
         let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
         let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
@@ -90,7 +87,7 @@ impl Passthrough {
             ..policies.settings
         };
         let slots = Arc::new(ConcurrencyLimit::new(own, own.queue_timeout, policies.events.clone()));
-        Self { upstream, policies, slots, settings }
+        Some(Self { upstream, policies, slots, settings })
     }
 
     /// Name of the upstream.
@@ -104,15 +101,11 @@ impl Passthrough {
     /// # Errors
     ///
     /// [`UpstreamError`] if no response headers arrive. A later failure truncates the body.
-    pub async fn stream<B>(
+    pub async fn stream(
         &self,
-        request: Request<B>,
+        request: Request<RequestBody>,
         client: &ClientIdentity,
-    ) -> Result<Response<PassthroughBody>, UpstreamError>
-    where
-        B: Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<BoxError>,
-    {
+    ) -> Result<Response<PassthroughBody>, UpstreamError> {
         let (moved, is_late) = (watch::Sender::new(()), Arc::new(AtomicBool::new(false)));
         let timeout = self.settings.body_timeout;
         let request = request.map(|body| watched(body, moved.clone(), timeout, is_late.clone()));
@@ -148,30 +141,26 @@ impl Passthrough {
     }
 }
 
-/// Error of a body that is too slow.
-#[derive(Debug, thiserror::Error)]
-#[error("the client sends its request body too slowly")]
-struct UploadTooSlow;
-
 /// Request body that reports each of its frames to `moved`. It fails, and sets `is_late`, if the client is
 /// too slow. Only the time spent waiting for the client counts: while the upstream does not read, no data is
 /// requested from the client.
-fn watched<B>(body: B, moved: watch::Sender<()>, timeout: Duration, is_late: Arc<AtomicBool>) -> RequestBody
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
+fn watched(
+    body: RequestBody,
+    moved: watch::Sender<()>,
+    timeout: Duration,
+    is_late: Arc<AtomicBool>,
+) -> RequestBody {
     let (mut received_bytes, mut waited) = (0, Duration::ZERO);
     // Start of the current wait, and its timer.
     let mut waiting: Option<(Instant, Pin<Box<Sleep>>)> = None;
-    UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<B::Error>, context: &mut Context<'_>| {
+    UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<_>, context: &mut Context<'_>| {
         let Poll::Ready(frame) = polled else {
             let allowed = timeout + Duration::from_secs(received_bytes / UPLOAD_RATE);
             let left = allowed.saturating_sub(waited);
             let (_, late) = waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
             ready!(late.as_mut().poll(context));
             is_late.store(true, Ordering::Relaxed);
-            return Poll::Ready(Some(Err(UploadTooSlow.into())));
+            return Poll::Ready(Some(Err("the client sends its request body too slowly".into())));
         };
         if let Some((since, _)) = waiting.take() {
             waited += since.elapsed();
@@ -179,15 +168,8 @@ where
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         received_bytes += data.map_or(0, Bytes::len) as u64;
         moved.send_replace(());
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        Poll::Ready(frame)
     }))
-}
-
-/// Error of a response body whose upstream paused for too long.
-#[derive(Debug, thiserror::Error)]
-#[error("the upstream paused for more than {after:?}")]
-struct StalledResponse {
-    after: Duration,
 }
 
 /// Response body with an idle timeout. The slots are released with it.
@@ -202,15 +184,15 @@ fn with_idle_timeout(body: StreamedBody, after: Duration, slots: [ConcurrencySlo
             return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
         }
         ready!(pause.get_or_insert_with(|| Box::pin(sleep(after))).as_mut().poll(context));
-        Poll::Ready(Some(Err(StalledResponse { after }.into())))
+        Poll::Ready(Some(Err(format!("the upstream paused for more than {after:?}").into())))
     }))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, future::poll_fn};
+    use std::future::poll_fn;
 
-    use http_body::Frame;
+    use http_body::{Body, Frame};
 
     use super::*;
     use crate::{
@@ -229,12 +211,12 @@ mod tests {
 
     impl Body for Client {
         type Data = Bytes;
-        type Error = Infallible;
+        type Error = BoxError;
 
         fn poll_frame(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
             ready!(self.next.as_mut().poll(context));
             self.next = Box::pin(sleep(self.every));
             Poll::Ready(Some(Ok(Frame::data(vec![b'a'; self.bytes].into()))))
@@ -245,6 +227,7 @@ mod tests {
     async fn upload(bytes: usize, every: Duration, queue_rejected: Duration) -> (usize, Option<Duration>) {
         let started = Instant::now();
         let body = Client { bytes, every, next: Box::pin(sleep(every)) };
+        let body = UnsyncBoxBody::new(body);
         let mut watched = watched(body, watch::Sender::new(()), 5 * SECOND, Arc::default());
         let mut frames = 0;
         while started.elapsed() < 60 * SECOND {
@@ -280,7 +263,7 @@ mod tests {
         let policy = PolicySettings { max_in_flight: 8, max_queued: 0, ..PolicySettings::default() };
         let upstream = HttpSettings::new(name(), "http://10.0.0.1".parse().unwrap());
         let upstream = Upstream::new(UpstreamSettings::Http(Box::new(upstream)));
-        let passthrough = UpstreamPolicies::new(upstream, policy, None).passthrough(settings).unwrap();
+        let passthrough = Passthrough::new(UpstreamPolicies::new(upstream, policy, None), settings).unwrap();
         let acquire = async |last: u8| {
             let client = ClientIdentity::from_address([10, 0, 0, last].into());
             passthrough.slots.acquire(Some(&client)).await

@@ -355,7 +355,7 @@ mod tests {
                 if retry_after == 59 * SECOND
         );
         assert!(is_expected, "{error:?}");
-        assert_eq!(counted.get(), 1);
+        assert_eq!(counted.get("client_rate_limited"), 1);
         tokio::time::advance(59 * SECOND).await;
         one().await.unwrap();
     }
@@ -450,7 +450,7 @@ mod tests {
         memory.disconnect();
         let error = rate.admit(&ClientIdentity::Only, OverLimit::Rejected).await.unwrap_err();
         assert!(matches!(error, Failure::RateLimitUnavailable), "{error:?}");
-        assert_eq!(counted.get(), 1);
+        assert_eq!(counted.get("rate_limited"), 1);
         // A follow-up waits for the store.
         let waits = tokio::time::timeout(60 * SECOND, rate.admit(&ClientIdentity::Only, OverLimit::Waits));
         let (done, ()) = tokio::join!(waits, async {

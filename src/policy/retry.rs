@@ -27,10 +27,10 @@ use crate::{
 /// would pass the call's deadline, the last result is returned. Clones share the budget and the counter.
 #[derive(Debug, Clone)]
 pub(super) struct Retry {
-    upstream: UpstreamName,
-    settings: RetrySettings,
+    pub(super) upstream: UpstreamName,
+    pub(super) settings: RetrySettings,
     pub(super) budget: Arc<RetryBudget>,
-    events: EventCounts,
+    pub(super) events: EventCounts,
 }
 
 /// Settings of retries.
@@ -88,11 +88,6 @@ impl Retry {
     /// Creates the retries of `upstream`, within a budget of its own.
     pub(super) fn new(upstream: UpstreamName, settings: RetrySettings, events: EventCounts) -> Self {
         Self { upstream, settings, budget: Arc::default(), events }
-    }
-
-    /// The same retries with other settings.
-    pub(super) fn with_settings(&self, settings: RetrySettings) -> Self {
-        Self { settings, ..self.clone() }
     }
 
     /// Sends attempts until one succeeds or no further one is allowed.
@@ -183,7 +178,7 @@ fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -309,7 +304,10 @@ mod tests {
         let script = Script::new([status(503), status(502), status(504), status(200)]);
         let retry = retry();
         let response = call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap();
-        assert_eq!((response.status.as_u16(), script.upstream_calls(), retry.retries.get()), (504, 3, 2));
+        assert_eq!(
+            (response.status.as_u16(), script.upstream_calls(), retry.events.get("retry")),
+            (504, 3, 2)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -376,10 +374,10 @@ mod tests {
             status(503)
         };
         timeout(10 * SECOND, retry.run(&upstream_call, fails_then_hangs)).await.unwrap_err();
-        assert_eq!((calls.get(), retry.retries.get()), (2, 1));
+        assert_eq!((calls.get(), retry.events.get("retry")), (2, 1));
         let open = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
         call(&retry, &Script::new([status(503), open]), upstream_call).await.unwrap();
-        assert_eq!(retry.retries.get(), 1);
+        assert_eq!(retry.events.get("retry"), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,8 +21,7 @@ use tokio::time::timeout_at;
 
 use super::{
     CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, EventCounts, Hedge,
-    OverLimit, Passthrough, PassthroughSettings, PolicySettings, RateLimit, Retry, RetryOverride,
-    RoutePolicySettings, attempt,
+    OverLimit, PolicySettings, RateLimit, Retry, RetryOverride, RoutePolicySettings, attempt,
     cache::{RemoteCache, ResponseCache},
     metrics::{CircuitBreakerView, UpstreamView, kind_of},
 };
@@ -82,8 +81,10 @@ pub struct UpstreamPolicies {
 /// Policies that apply to all calls of one route, in addition to those of its upstream.
 #[derive(Debug)]
 pub struct RoutePolicies {
-    upstream: Arc<UpstreamPolicies>,
-    settings: RoutePolicySettings,
+    /// Policies of its upstream.
+    pub upstream: Arc<UpstreamPolicies>,
+    /// Settings that these policies were created from.
+    pub settings: RoutePolicySettings,
     /// Events of its policies.
     pub events: EventCounts,
     rate_per_client: Option<RateLimit>,
@@ -300,11 +301,6 @@ impl UpstreamPolicies {
             program: self.upstream.mcp().and_then(McpUpstream::program_state),
         }
     }
-
-    /// Policies of passthrough requests. `None` if the upstream is not an HTTP server.
-    pub fn passthrough(self: &Arc<Self>, settings: PassthroughSettings) -> Option<Passthrough> {
-        Some(Passthrough::new(self.clone(), self.upstream.http()?.clone(), settings))
-    }
 }
 
 impl RoutePolicies {
@@ -338,10 +334,13 @@ impl RoutePolicies {
         let breaker = CircuitBreaker::new(name.clone(), Some(tool.clone()), breaker, events.clone());
         let breaker = Arc::new(breaker);
         let retry = RetryOverride::apply_to(settings.retry, upstream.settings.retry);
-        let retry = upstream.retry.with_settings(retry);
-        let hedge = settings.hedge.map(|settings| {
-            let breakers = [upstream.breaker.clone(), breaker.clone()];
-            Hedge::new(settings, retry.budget.clone(), breakers, events.clone())
+        let retry = Retry { settings: retry, ..upstream.retry.clone() };
+        let hedge = settings.hedge.map(|settings| Hedge {
+            settings,
+            budget: retry.budget.clone(),
+            breakers: [upstream.breaker.clone(), breaker.clone()],
+            events: events.clone(),
+            times: Default::default(),
         });
         Arc::new(Self {
             rate_per_client: rate(RateLimitScope::ClientOfRoute, per_client),
@@ -354,16 +353,6 @@ impl RoutePolicies {
             settings,
             upstream,
         })
-    }
-
-    /// Policies of its upstream.
-    pub fn upstream(&self) -> &Arc<UpstreamPolicies> {
-        &self.upstream
-    }
-
-    /// Settings that these policies were created from.
-    pub fn settings(&self) -> &RoutePolicySettings {
-        &self.settings
     }
 
     /// State of the route's circuit breaker.

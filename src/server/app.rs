@@ -29,7 +29,10 @@ use crate::{
     inbound::{filter::Filter, mcp::McpEndpoint, rest::RestApi},
     model::ToolName,
     pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotParts},
-    policy::{CacheStore, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies},
+    policy::{
+        CacheStore, Passthrough, PassthroughSettings, Policies, ReplicaSharing, RoutePolicies,
+        UpstreamPolicies,
+    },
     prompt::PromptTable,
     route::{Conflict, UpstreamName},
     shared_state::{ReplicaEvent, ReplicaMessage, SharedStore},
@@ -452,7 +455,7 @@ impl Active {
         };
         let passthrough = passthrough
             .as_ref()
-            .and_then(|(name, settings)| upstreams.get(name)?.policies.passthrough(*settings));
+            .and_then(|(name, settings)| Passthrough::new(upstreams.get(name)?.policies.clone(), *settings));
         Ok(Snapshot::new(SnapshotParts {
             table,
             policies,
@@ -489,7 +492,7 @@ impl BoundUpstream {
     fn set_routes<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &CacheStore) {
         let routes = routes.map(|file| {
             let name = file.route.definition.name.clone();
-            let before = self.routes.get(&name).filter(|route| *route.settings() == file.policy).cloned();
+            let before = self.routes.get(&name).filter(|route| route.settings == file.policy).cloned();
             let policies = before
                 .unwrap_or_else(|| RoutePolicies::new(self.policies.clone(), &name, file.policy, store));
             (name, policies)

@@ -96,7 +96,7 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     let snapshot = served.gateway.snapshot();
     let state = |route: &str| snapshot.policies.routes[route].circuit_breaker().as_str();
     assert_eq!(["bad", "worse", "again", "good"].map(state), ["open", "off", "open", "closed"]);
-    let events = snapshot.policies.routes["bad"].events;
+    let events = &snapshot.policies.routes["bad"].events;
     assert_eq!((events.get("circuit_breaker_opened"), events.get("circuit_breaker_rejected")), (1, 1));
     assert_eq!(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_str(), "closed");
 }

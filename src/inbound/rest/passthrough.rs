@@ -23,6 +23,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
 };
 use http_body::Body as _;
+use http_body_util::BodyExt;
 use tracing::{info, warn};
 
 use super::response;
@@ -69,6 +70,7 @@ pub(super) async fn forward(
     add_forwarded_headers(&mut parts, &context.request);
     let span = context.request.span.child(SpanKind::Client, "passthrough");
     add_trace_context(&span, &mut parts, upstream);
+    let body = body.map_err(Into::into).boxed_unsync();
     let (response, status) = match upstream.stream(Request::from_parts(parts, body), client).await {
         Ok(upstream_response) => {
             let mut response = upstream_response.map(|body| match body.size_hint().exact() {

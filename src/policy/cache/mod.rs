@@ -98,7 +98,7 @@ pub(super) struct ResponseCache {
 /// is sent ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). A client's data in the
 /// request, such as its credentials, is part of the key, so a client only gets a response to a byte for byte
 /// equal request. Keys are compared as a whole, not by a hash.
-type Key = Arc<[u8]>;
+pub(super) type Key = Arc<[u8]>;
 
 /// Length of the upstream id at the start of a key. Other replicas have other ids.
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
@@ -404,11 +404,11 @@ impl CacheEntry {
 /// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first, and a response
 /// larger than the whole cache is not stored. Clones share it.
 #[derive(Debug, Clone)]
-pub struct CacheStore(Arc<Cache<Key, Arc<CachedResponse>, Weight>>);
+pub struct CacheStore(pub(super) Arc<Cache<Key, Arc<CachedResponse>, Weight>>);
 
 /// Weight of an entry: its size in bytes.
 #[derive(Debug, Clone)]
-struct Weight;
+pub(super) struct Weight;
 
 impl Weighter<Key, Arc<CachedResponse>> for Weight {
     fn weight(&self, key: &Key, entry: &Arc<CachedResponse>) -> u64 {
@@ -433,21 +433,6 @@ impl CacheStore {
     /// Changes the limit.
     pub fn set_limit(&self, limit_bytes: usize) {
         self.0.set_capacity(limit_bytes as u64);
-    }
-
-    /// Bytes that are cached.
-    pub fn bytes(&self) -> u64 {
-        self.0.weight()
-    }
-
-    /// Number of cached responses.
-    pub fn entries(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Limit in bytes.
-    pub fn limit_bytes(&self) -> u64 {
-        self.0.capacity()
     }
 
     /// Removes a response, unless it was replaced since.

@@ -244,7 +244,7 @@ async fn a_cached_response_does_not_retain_its_read_buffer() {
     let kept = call(&service, upstream_call(SECOND)).await.unwrap();
     let is_part = |bytes: &[u8]| read.as_ptr_range().contains(&bytes.as_ptr());
     assert!(!is_part(&kept.body) && !is_part(kept.headers["x-a"].as_bytes()));
-    assert!(service.cache.store.bytes() < 2_000);
+    assert!(service.cache.store.0.weight() < 2_000);
 }
 
 /// Cache of one replica, for an upstream with this identity.
@@ -554,12 +554,16 @@ async fn the_store_is_bounded_and_evicts_unused_entries() {
     for id in 1..100 {
         assert!(store.0.get(&used).is_some(), "{id}");
         store.0.insert(key(id, "/other"), entry(2_000));
-        assert!(store.bytes() <= 10_000 && store.entries() >= 3.min(id as usize), "{id}: {}", store.bytes());
+        assert!(
+            store.0.weight() <= 10_000 && store.0.len() >= 3.min(id as usize),
+            "{id}: {}",
+            store.0.weight()
+        );
     }
     store.0.insert(used.clone(), entry(20_000));
     assert!(store.0.get(&used).is_none(), "it is too large, and what was there is old");
     store.set_limit(0);
-    assert_eq!((store.bytes(), store.entries(), store.limit_bytes()), (0, 0, 0));
+    assert_eq!((store.0.weight(), store.0.len(), store.0.capacity()), (0, 0, 0));
     store.set_limit(10_000);
     store.0.insert(used.clone(), entry(2_000));
     assert!(store.0.get(&used).is_some());
@@ -575,7 +579,7 @@ async fn evicting_a_response_does_not_evict_its_replacement() {
     assert!(store.0.get(&key).is_some());
     store.remove(&key, &second);
     assert!(store.0.get(&key).is_none());
-    assert_eq!(store.bytes(), 0);
+    assert_eq!(store.0.weight(), 0);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use glossator::{
     model::{ErrorFormat, ToolDefinition},
     pipeline::{Gateway, Snapshot, SnapshotParts},
     policy::{
-        CacheStore, PassthroughSettings, Policies, PolicySettings, RoutePolicies, RoutePolicySettings,
-        UpstreamPolicies,
+        CacheStore, Passthrough, PassthroughSettings, Policies, PolicySettings, RoutePolicies,
+        RoutePolicySettings, UpstreamPolicies,
     },
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route,
@@ -169,7 +169,7 @@ impl Proxy {
     async fn start(setup: Setup) -> Self {
         let upstream = HttpUpstream::new(setup.upstream);
         let upstream = UpstreamPolicies::new(Upstream::Http(upstream), setup.policy, None);
-        let passthrough = upstream.passthrough(setup.patience).filter(|_| setup.passthrough);
+        let passthrough = Passthrough::new(upstream.clone(), setup.patience).filter(|_| setup.passthrough);
         let policies = policies(upstream, &setup.routes);
         let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
         let gateway = Gateway::new(Snapshot::new(SnapshotParts {
