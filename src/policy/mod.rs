@@ -142,24 +142,19 @@ impl PolicyOverride {
 }
 
 impl PolicySettings {
-    /// Default of [`max_in_flight`](Self::max_in_flight): for a legacy server with some dozens of workers.
-    pub const MAX_IN_FLIGHT_DEFAULT: usize = 128;
-    /// Default of the same for programs: each call starts a process, which takes a processor and memory of
-    /// its own.
+    /// Default of [`max_in_flight`](Self::max_in_flight) for programs: each call starts a process, which takes
+    /// a processor and memory of its own.
     pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
-    /// Default of [`max_queued`](Self::max_queued).
-    pub const MAX_QUEUED_DEFAULT: usize = 256;
-    /// Default of [`queue_timeout`](Self::queue_timeout).
-    pub const QUEUE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 }
 
 impl Default for PolicySettings {
     fn default() -> Self {
         Self {
-            max_in_flight: Self::MAX_IN_FLIGHT_DEFAULT,
+            // For a legacy server with some dozens of workers.
+            max_in_flight: 128,
             max_in_flight_per_client: None,
-            max_queued: Self::MAX_QUEUED_DEFAULT,
-            queue_timeout: Self::QUEUE_TIMEOUT_DEFAULT,
+            max_queued: 256,
+            queue_timeout: Duration::from_secs(2),
             attempt_timeout: None,
             retry: RetrySettings::default(),
             circuit_breaker: CircuitBreakerSettings::default(),

@@ -105,9 +105,6 @@ impl HttpSettings {
     pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
     /// Default of [`max_redirects`](Self::max_redirects).
     pub const REDIRECTS_DEFAULT: u8 = 0;
-    /// Default of [`idle_connections`](Self::idle_connections): the default concurrency limit.
-    pub const IDLE_CONNECTIONS_DEFAULT: usize = 128;
-
     /// Default of [`dns_refresh_interval`](Self::dns_refresh_interval).
     pub const DNS_REFRESH_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 
@@ -123,7 +120,8 @@ impl HttpSettings {
             headers: HeaderMap::new(),
             auth: None,
             max_redirects: Self::REDIRECTS_DEFAULT,
-            idle_connections: Self::IDLE_CONNECTIONS_DEFAULT,
+            // The default concurrency limit.
+            idle_connections: 128,
             outlier_detection: OutlierDetectionSettings::default(),
             health_check: None,
             dns_refresh_interval: Self::DNS_REFRESH_INTERVAL_DEFAULT,

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     model::{UpstreamResponse, encode_header_text},
-    route::{HttpRequest, PathBase, UpstreamName},
+    route::{HttpRequest, PathBase},
     telemetry::CallContext,
     upstream::{
         Failure, OnDrop, ProgressSender,
@@ -128,10 +128,6 @@ impl HttpLink {
         Arc::new(Self { http, session, ids: AtomicU64::new(1), changed, param_headers })
     }
 
-    fn name(&self) -> &UpstreamName {
-        self.http.name()
-    }
-
     /// Sends a request and waits for its response. If the server has forgotten the session, opens a new one,
     /// once.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
@@ -150,7 +146,7 @@ impl HttpLink {
             Err(SessionFailure::Lost) => {}
             result => return result,
         }
-        info!(upstream = %self.name(), "MCP session lost, opening another");
+        info!(upstream = %self.http.name(), "MCP session lost, opening another");
         // Another call may have opened one already.
         self.session.lock().await.take_if(|open| Arc::ptr_eq(open, &session));
         let session = self.session().await?;
@@ -210,7 +206,7 @@ impl HttpLink {
             let task = tokio::spawn(listen(Arc::downgrade(self), Arc::downgrade(&session)));
             let _ = session.listener.set(AbortOnDropHandle::new(task));
         }
-        info!(upstream = %self.name(), revision = session.agreed.revision, "MCP server initialized");
+        info!(upstream = %self.http.name(), revision = session.agreed.revision, "MCP server initialized");
         *open = Some(session.clone());
         Ok(session)
     }
@@ -221,7 +217,7 @@ impl HttpLink {
         if let Some(request) = session.and_then(|session| session.end_request())
             && !matches!(timeout(NOTIFY_TIMEOUT, send(&self.http, request)).await, Ok(Ok(_)))
         {
-            debug!(upstream = %self.name(), "ending the MCP session failed");
+            debug!(upstream = %self.http.name(), "ending the MCP session failed");
         }
     }
 }
@@ -285,7 +281,7 @@ impl HttpLink {
                 }
             }
             Err(SessionFailure::Other(failure @ Failure::NotMcp(_))) if is_per_request => {
-                refused(failure.into_error(self.name()).to_string())
+                refused(failure.into_error(self.http.name()).to_string())
             }
             Err(failure) => Err(failure),
         }
@@ -416,7 +412,7 @@ impl HttpLink {
         client_of: impl Fn(u64) -> Option<&'c ProgressSender>,
     ) {
         for message in jsonrpc::messages(text) {
-            match jsonrpc::required_action(self.name(), &message, &client_of) {
+            match jsonrpc::required_action(self.http.name(), &message, &client_of) {
                 RequiredAction::None => {}
                 RequiredAction::ListsChanged => self.changed.send_replace(()),
                 RequiredAction::Respond(response) => self.notify(session, response),

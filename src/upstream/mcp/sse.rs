@@ -35,7 +35,7 @@ impl EventStream {
             let frame = frame.map_err(|error| Failure::CutOff(error.into()))?;
             let Ok(piece) = frame.into_data() else { continue };
             self.account.grow(self.events.pending_bytes() + piece.len()).await?;
-            self.events.push(&piece);
+            self.events.buffer.extend_from_slice(&piece);
         }
     }
 }
@@ -53,11 +53,6 @@ impl EventParser {
     /// Creates a parser for SSE events of at most this much data.
     fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), has_data: false }
-    }
-
-    /// Adds the next chunk of the stream.
-    fn push(&mut self, piece: &[u8]) {
-        self.buffer.extend_from_slice(piece);
     }
 
     /// Bytes buffered for events that are not complete.
@@ -123,7 +118,7 @@ mod tests {
         for size in [1, 2, 5, 1000] {
             let (mut events, mut found) = (EventParser::new(20), Vec::new());
             for piece in stream.as_bytes().chunks(size) {
-                events.push(piece);
+                events.buffer.extend_from_slice(piece);
                 while let Some(data) = events.next().unwrap() {
                     found.push(data);
                 }
@@ -144,7 +139,7 @@ mod tests {
     fn an_event_has_an_end() {
         for text in ["data: ".to_owned() + &"x".repeat(100), "data: 12345678901\n".repeat(2)] {
             let mut events = EventParser::new(20);
-            events.push(text.as_bytes());
+            events.buffer.extend_from_slice(text.as_bytes());
             assert!(matches!(events.next(), Err(Failure::TooLong(20))));
         }
     }
