@@ -31,7 +31,7 @@ impl Deref for ErrorSource {
 pub(super) struct QuotedSource {
     /// Text without quotations: types, lengths and constant text.
     plain: String,
-    quoted: String,
+    pub(super) quoted: String,
 }
 
 impl QuotedSource {

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!((agreed.revision, agreed.is_per_request()), ("2024-11-05", false));
         assert_eq!(agreed.declared.changes, object(json!({ "toolsListChanged": true })));
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
-        assert!(NegotiatedSession::from_initialize(&raw(odd)).unwrap_err().quoted().contains("`1.0`"));
+        assert!(NegotiatedSession::from_initialize(&raw(odd)).unwrap_err().quoted.contains("`1.0`"));
         let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},"prompts":{},"resources":null}}"#;
         let agreed = NegotiatedSession::from_discover(&raw(new)).unwrap();
         assert!(agreed.is_per_request() && agreed.declared.changes.is_empty());
