@@ -109,21 +109,14 @@ const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 pub(super) struct CoalescedRequest {
     key: Key,
     cache: Arc<ResponseCache>,
-    begun: OnceLock<StartedRequest>,
-}
-
-/// Request that was started.
-#[derive(Debug)]
-struct StartedRequest {
-    response: SharedTask<Result<CallResponse, Failure>>,
-    /// Call that started it.
-    context: CallContext,
+    /// Its task, and the call that started it.
+    begun: OnceLock<(SharedTask<Result<CallResponse, Failure>>, CallContext)>,
 }
 
 impl Drop for CoalescedRequest {
     fn drop(&mut self) {
-        if let Some(begun) = self.begun.get() {
-            begun.response.abort();
+        if let Some((task, _)) = self.begun.get() {
+            task.abort();
         }
         // Another one may have started since.
         if let Some(mut in_flight) = self.cache.in_flight()
@@ -356,23 +349,20 @@ impl CoalescedRequest {
             return fetch(upstream_call.clone()).await;
         }
         let mut own_fetch = Some(fetch);
-        let begun = self.begun.get_or_init(|| {
+        let (task, began_for) = self.begun.get_or_init(|| {
             let fetch = own_fetch.take().expect("a cell is initialized once");
             // Others may have later deadlines than the first.
             let for_all =
                 UpstreamCall { deadline: upstream_call.deadline.for_everybody(), ..upstream_call.clone() };
-            StartedRequest {
-                response: SharedTask::spawn(fetch(for_all)),
-                context: upstream_call.context.clone(),
-            }
+            (SharedTask::spawn(fetch(for_all)), upstream_call.context.clone())
         });
         let is_first = own_fetch.is_none();
         if !is_first {
             self.cache.events.add("coalesced");
-            upstream_call.context.join(&begun.context);
+            upstream_call.context.join(began_for);
         }
         let ended_early = || Err(Failure::CutOff("the task that asked ended early".into()));
-        let response = match (begun.response.result().await.unwrap_or_else(ended_early), own_fetch) {
+        let response = match (task.result().await.unwrap_or_else(ended_early), own_fetch) {
             // The limit concerns the client that sent the request, and not this one.
             (Err(Failure::ClientBusy(_)), Some(fetch)) => return fetch(upstream_call.clone()).await,
             (response, _) => response?,

@@ -295,7 +295,8 @@ impl McpUpstream {
         if agreed.is_per_request() {
             return Ok((link.param_headers.update(&self.name, tools), agreed.declared));
         }
-        link.param_headers.clear();
+        // The server uses a revision without such headers.
+        link.param_headers.update(&self.name, McpList::new());
         Ok((tools, agreed.declared))
     }
 

@@ -65,11 +65,6 @@ impl ParamHeaders {
         list
     }
 
-    /// Forgets all tools: the server uses a revision without such headers.
-    pub(super) fn clear(&self) {
-        *self.tools() = MarkedTools::default();
-    }
-
     /// Input schema of a tool, if it has an `x-mcp-header`.
     pub(super) fn schema_of(&self, tool: &str) -> Option<MarkedSchema> {
         self.tools().schemas.get(tool).cloned()

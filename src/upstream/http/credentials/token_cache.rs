@@ -5,7 +5,7 @@ use std::{
     fmt,
     fs::File,
     io::Read,
-    path::{Path, PathBuf},
+    path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -267,9 +267,13 @@ impl TokenFile {
 
     fn read_file(&self) -> Result<Credential, CredentialError> {
         let no_token = |found| CredentialError::NoTokenInFile(self.path.clone(), found);
-        let bytes = bytes_of(&self.path)
-            .map_err(|source| CredentialError::File(self.path.clone(), source))?
-            .ok_or_else(|| no_token("is not a file"))?;
+        let unreadable = |source| CredentialError::File(self.path.clone(), source);
+        // Anything but a regular file might never end.
+        if !std::fs::metadata(&self.path).map_err(unreadable)?.is_file() {
+            return Err(no_token("is not a file"));
+        }
+        let (mut bytes, file) = (Vec::new(), File::open(&self.path).map_err(unreadable)?);
+        file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > FILE_LIMIT_BYTES {
             return Err(no_token("is longer than 16 KiB"));
         }
@@ -281,16 +285,6 @@ impl TokenFile {
         let invalid = || no_token("has white space or invalid characters in its token");
         token.map(|token| token.credential()).ok_or_else(invalid)
     }
-}
-
-/// Reads a file up to a limit. `None` if it is not a regular file, which might never end.
-fn bytes_of(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
 }
 
 #[cfg(test)]
