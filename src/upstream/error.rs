@@ -382,51 +382,44 @@ impl Failure {
 
     /// Properties of each failure, as one table.
     pub fn properties(&self) -> ErrorProperties {
+        use FailureStage::{Malformed, NoResponse, NotReached, Rejected, TooLong, Unread, Unsendable};
         let failed = |label, stage| ErrorProperties { label, stage, rejected_by: None, retry_after: None };
         let rejected = |label, rejected_by, retry_after| ErrorProperties {
             rejected_by: Some(rejected_by),
             retry_after: Some(retry_after),
-            ..failed(label, FailureStage::Rejected)
+            ..failed(label, Rejected)
         };
         match self {
-            Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. } => {
-                failed("connection_failed", FailureStage::NotReached)
+            Self::Connect(_) | Self::ConnectDeadline(_) | Self::NotStarted(_) => {
+                failed("connection_failed", NotReached)
             }
-            Self::CutOff { .. } => failed("connection_lost", FailureStage::NoResponse),
-            Self::Deadline { .. } | Self::AttemptDeadline { .. } => {
-                failed("timeout", FailureStage::NoResponse)
-            }
-            Self::NotHttp { .. } | Self::NotCgi { .. } | Self::NotMcp { .. } => {
-                failed("malformed_response", FailureStage::Malformed)
-            }
-            Self::HeadTooLong { .. } | Self::TooLong { .. } => {
-                failed("response_too_large", FailureStage::TooLong)
-            }
-            Self::BufferFull { .. } => ErrorProperties {
-                stage: FailureStage::Unread,
+            Self::CutOff(_) => failed("connection_lost", NoResponse),
+            Self::Deadline(_) | Self::AttemptDeadline(_) => failed("timeout", NoResponse),
+            Self::NotHttp(_) | Self::NotCgi(_) | Self::NotMcp(_) => failed("malformed_response", Malformed),
+            Self::HeadTooLong | Self::TooLong(_) => failed("response_too_large", TooLong),
+            Self::BufferFull(_) => ErrorProperties {
+                stage: Unread,
                 ..rejected("buffer_full", "upstream_buffer_limit", RETRY_WHEN_BUSY)
             },
-            Self::CircuitOpen { of_route: true, retry_after, .. } => {
-                rejected("circuit_open", "route circuit breaker", *retry_after)
-            }
-            Self::CircuitOpen { retry_after, .. } => {
-                rejected("circuit_open", "upstream circuit breaker", *retry_after)
+            Self::CircuitOpen { of_route, retry_after } => {
+                let whose = if *of_route { "route circuit breaker" } else { "upstream circuit breaker" };
+                rejected("circuit_open", whose, *retry_after)
             }
             Self::Restarting(retry_after) => rejected("restarting", "restart backoff", *retry_after),
-            Self::Busy { .. } => rejected("concurrency_limited", "max_in_flight", RETRY_WHEN_BUSY),
-            Self::ClientBusy { .. } => {
+            Self::Busy(_) => rejected("concurrency_limited", "max_in_flight", RETRY_WHEN_BUSY),
+            Self::ClientBusy(_) => {
                 rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
             }
             Self::RateLimited { scope, retry_after, .. } => {
                 rejected("rate_limited", scope.texts().limit, *retry_after)
             }
-            Self::RateLimitUnavailable { .. } => {
+            Self::RateLimitUnavailable => {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be checked", RETRY_WHEN_BUSY)
             }
             // The credential source decides when to try again.
-            Self::Credential { .. } => failed("credential_unavailable", FailureStage::Rejected),
-            Self::SlowUpload { .. } => failed("upload_timeout", FailureStage::Unsendable),
-            Self::Unsendable { .. } => failed("request_not_sent", FailureStage::Unsendable),
+            Self::Credential(_) => failed("credential_unavailable", Rejected),
+            Self::SlowUpload(_) => failed("upload_timeout", Unsendable),
+            Self::Unsendable(_) => failed("request_not_sent", Unsendable),
         }
     }
 
