@@ -69,7 +69,7 @@ use crate::settings::{Node, Report};
 use crate::{
     auth::AccessSettings, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings,
     policy::PassthroughSettings, settings::layers::ExternalSettings, shared_state::StoreSettings,
-    telemetry::log::LogSettings, tls::ServerTls, translate::with_deep_stack, upstream::UpstreamSettings,
+    telemetry::log::LogSettings, tls::ServerTls, translate::with_deep_stack, upstream::UpstreamSettings, upstream::mcp::McpTransport,
 };
 
 pub use crate::settings::code::{CODE_SUBJECTS, Code};
@@ -219,7 +219,8 @@ impl Loaded {
                 // Each address keeps connections for later requests.
                 UpstreamSettings::Http(http) => limit.saturating_mul(1 + http.others.len()),
                 UpstreamSettings::Command(_) | UpstreamSettings::Cgi(_) => limit.saturating_mul(OF_A_PROGRAM),
-                UpstreamSettings::Mcp(mcp) => mcp.http().map_or(OF_A_PROGRAM, |_| limit),
+                UpstreamSettings::Mcp(mcp) if matches!(mcp.transport, McpTransport::Http(_)) => limit,
+                UpstreamSettings::Mcp(_) => OF_A_PROGRAM,
             }
         });
         let needed = upstreams.fold(OWN + self.listener.max_connections, usize::saturating_add);

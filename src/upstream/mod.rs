@@ -137,12 +137,6 @@ impl UpstreamSettings {
         Some(settings)
     }
 
-    /// Settings of an MCP server.
-    pub fn mcp(&self) -> Option<&McpUpstreamSettings> {
-        let Self::Mcp(settings) = self else { return None };
-        Some(settings)
-    }
-
     /// Pattern of the secrets in these settings, which no error may show. `None` if there are none. The
     /// pattern itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {

@@ -152,7 +152,7 @@ pub(super) fn read(
     let (name, mut written) = (name.ok()?, written.ok()?);
     let policy = policy(report, node, &written, defaults);
     let settings = written.settings(context, node, name, &policy)?;
-    let is_mcp = settings.mcp().is_some();
+    let is_mcp = matches!(settings, UpstreamSettings::Mcp(_));
     let tools = written.tools.on().filter(|_| is_mcp);
     let all = || tools.as_ref().map(|_| NameRules::default());
     let prompts = written.prompts.map_or_else(all, |Offered(rules)| Some(rules?.names));

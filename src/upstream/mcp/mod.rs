@@ -79,14 +79,6 @@ pub enum McpTransport {
     Child(Program),
 }
 
-impl McpUpstreamSettings {
-    /// HTTP settings, if the transport is HTTP.
-    pub fn http(&self) -> Option<&HttpSettings> {
-        let McpTransport::Http(settings) = &self.transport else { return None };
-        Some(settings)
-    }
-}
-
 #[derive(Debug, Clone)]
 enum Link {
     Http(Arc<HttpLink>),
