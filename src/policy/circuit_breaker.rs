@@ -100,8 +100,8 @@ impl CircuitBreaker {
         matches!(*self.state(), State::Closed { .. })
     }
 
-    /// Creates a closed circuit breaker of an upstream, or of one route. `events` counts how often it opens, and
-    /// the calls it rejects.
+    /// Creates a closed circuit breaker of an upstream, or of one route. `events` counts how often it opens,
+    /// and the calls it rejects.
     pub(super) fn new(
         upstream: UpstreamName,
         route: Option<ToolName>,

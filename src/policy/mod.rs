@@ -142,8 +142,8 @@ impl PolicyOverride {
 }
 
 impl PolicySettings {
-    /// Default of [`max_in_flight`](Self::max_in_flight) for programs: each call starts a process, which takes
-    /// a processor and memory of its own.
+    /// Default of [`max_in_flight`](Self::max_in_flight) for programs: each call starts a process, which
+    /// takes a processor and memory of its own.
     pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
 }
 

@@ -277,7 +277,7 @@ impl RequestEvidence {
             Err(FailureStage::TooLong) => (Good, Good, No),
             // Glossator's own limits prove nothing.
             Err(FailureStage::Unread) => (Good, No, No),
-            // The upstream got no request. A failing token server must not open the upstream's circuit breaker.
+            // The upstream got no request. A failing token server must not open its circuit breaker.
             Err(FailureStage::Rejected | FailureStage::Unsendable) => (No, No, No),
         };
         Self { upstream, route, endpoint }
