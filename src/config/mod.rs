@@ -69,7 +69,8 @@ use crate::settings::{Node, Report};
 use crate::{
     auth::AccessSettings, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings,
     policy::PassthroughSettings, settings::layers::ExternalSettings, shared_state::StoreSettings,
-    telemetry::log::LogSettings, tls::ServerTls, translate::with_deep_stack, upstream::UpstreamSettings, upstream::mcp::McpTransport,
+    telemetry::log::LogSettings, tls::ServerTls, translate::with_deep_stack, upstream::UpstreamSettings,
+    upstream::mcp::McpTransport,
 };
 
 pub use crate::settings::code::{CODE_SUBJECTS, Code};

@@ -29,10 +29,7 @@ use crate::{
     inbound::{filter::Filter, mcp::McpEndpoint, rest::RestApi},
     model::ToolName,
     pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotParts},
-    policy::{
-        CacheStore, Passthrough, PassthroughSettings, Policies, ReplicaSharing, RoutePolicies,
-        UpstreamPolicies,
-    },
+    policy::{CacheStore, Passthrough, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies},
     prompt::PromptTable,
     route::{Conflict, UpstreamName},
     shared_state::{ReplicaEvent, ReplicaMessage, SharedStore},
