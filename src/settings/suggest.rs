@@ -1,81 +1,12 @@
 //! Suggestions for unknown names: "did you mean …?"
 
-/// Synonyms from other proxies and from the MCP specification, after the name of glossator.
-const SYNONYMS: &[(&str, &[&str])] = &[
-    ("admin", &["management", "metrics", "prometheus"]),
-    ("allowed_hosts", &["hosts", "server_name", "server_names"]),
-    ("allowed_origins", &["allow_origins", "allowed_origin", "cors", "cors_origins", "origins"]),
-    ("annotations", &["annotation"]),
-    ("api_key_hashes", &["api_key", "api_keys"]),
-    ("args", &["arguments", "input"]),
-    ("bearer", &["token"]),
-    ("block_separator", &["separator"]),
-    ("body", &["data", "form", "json", "payload"]),
-    ("body_limit", &["client_max_body_size", "max_body", "max_body_size"]),
-    ("boolean", &["bool"]),
-    ("ca", &["ca_file"]),
-    ("certificate", &["cert", "cert_file"]),
-    ("command", &["cmd", "exec", "run"]),
-    ("comment", &["comments"]),
-    ("connect_timeout", &["proxy_connect_timeout"]),
-    ("consecutive_failures", &["failure_threshold", "max_failures", "threshold"]),
-    ("content", &["template"]),
-    ("content_type", &["type"]),
-    ("cwd", &["workdir", "working_dir", "working_directory"]),
-    ("date-time", &["timestamp"]),
-    ("delimiter", &["sep", "separator"]),
-    ("env", &["env_vars"]),
-    ("error", &["message"]),
-    ("expect", &["expected", "output"]),
-    ("extract", &["extractor"]),
-    ("format", &["log_format"]),
-    ("headers", &["header", "proxy_set_header"]),
-    ("indented", &["continuation", "nested", "nesting"]),
-    ("input", &["args", "arguments", "input_schema", "inputSchema", "parameters"]),
-    ("integer", &["int"]),
-    ("isError", &["error", "is_error"]),
-    ("iso", &["iso8601", "rfc3339"]),
-    ("keepalive_timeout", &["idle_timeout"]),
-    ("key", &["key_file"]),
-    ("level", &["log_level"]),
-    ("listen", &["address", "bind", "host", "port"]),
-    ("log", &["logging"]),
-    ("max_attempts", &["max_retries", "num_retries"]),
-    ("max_connections", &["connection_limit"]),
-    ("max_in_flight", &["concurrency", "max_concurrency"]),
-    ("media_type", &["mime_type", "mimeType"]),
-    ("method", &["verb"]),
-    ("number", &["decimal", "double", "float"]),
-    ("on_no_match", &["on_miss"]),
-    ("open_for", &["reset_timeout", "timeout"]),
-    ("output", &["output_schema", "outputSchema"]),
-    ("passthrough", &["default_backend", "fallback", "proxy"]),
-    ("query", &["params"]),
-    ("rate_limit", &["rate_limits"]),
-    ("response", &["replies", "responses", "rules"]),
-    ("rest", &["endpoint"]),
-    ("retry", &["retries"]),
-    ("routes", &["paths", "tools", "virtual_hosts"]),
-    ("server", &["listeners"]),
-    ("server_name", &["sni"]),
-    ("shutdown_timeout", &["grace_period"]),
-    ("status", &["http_status", "status_code", "statusCode"]),
-    ("string", &["str", "text"]),
-    ("structured", &["filter", "jq", "structured_content", "structuredContent"]),
-    ("structuredContent", &["structured"]),
-    ("tests", &["example", "examples"]),
-    ("timeout", &["proxy_read_timeout", "read_timeout", "request_timeout"]),
-    ("title", &["summary"]),
-    ("tls", &["ssl", "ssl_certificate"]),
-    ("unix", &["epoch", "timestamp"]),
-    ("unix-ms", &["epoch_ms"]),
-    ("unquote", &["quotes"]),
-    ("upstream", &["backend", "target"]),
-    ("upstreams", &["backends", "clusters", "mcp_servers", "mcpServers", "services"]),
-    ("url", &["address", "base_url", "host", "proxy_pass", "target", "uri"]),
-    ("version", &["api_version", "apiVersion", "config_version", "schema_version"]),
-    ("when", &["condition", "if", "match"]),
-];
+use std::{collections::HashMap, sync::LazyLock};
+
+/// Synonyms from other proxies and from the MCP specification, by the name of glossator.
+static SYNONYMS: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
+    let lines = include_str!("synonyms.txt").lines().filter_map(|line| line.split_once(": "));
+    lines.map(|(meant, synonyms)| (meant, synonyms.split(' ').collect())).collect()
+});
 
 /// Normalizes a word for comparison: lower case, with `_` in place of `-` and spaces.
 fn normalized(text: &str) -> String {
@@ -91,9 +22,8 @@ pub(crate) fn same_or_synonym<'a>(
     found: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let synonyms = |candidate: &str| SYNONYMS.iter().find(|(meant, _)| *meant == candidate);
     let is_meant = |candidate: &&str| {
-        let synonyms = synonyms(candidate).map_or(&[][..], |(_, synonyms)| synonyms);
+        let synonyms = SYNONYMS.get(candidate).into_iter().flatten();
         std::iter::once(candidate).chain(synonyms).any(|word| is_same(word, found))
     };
     candidates.into_iter().find(is_meant)
