@@ -43,48 +43,14 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// Moves a point in time ahead, in microseconds, by the clock of the store. Returns the time to wait, or 0. A
 /// point that is further ahead than calls can have moved it is not ours, or the clock was set back.
-pub(super) static TAKE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local gap, slack = tonumber(ARGV[1]), tonumber(ARGV[2])
-local found = redis.pcall('GET', KEYS[1])
-local point = type(found) == 'string' and tonumber(found) or 0
-local ahead = point - now
-if not (ahead > 0 and ahead <= slack + gap) then ahead = 0 end
-if ahead > slack then return ahead - slack end
-redis.call('SET', KEYS[1], string.format('%.0f', now + ahead + gap), 'PX', math.ceil((ahead + gap) / 1000) + 1)
-return 0
-",
-    )
-});
+pub(super) static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
 
 /// Returns a value up to a number of bytes, and its remaining lifetime in milliseconds. Others may have
 /// written a longer value, or one of another type.
-pub(super) static GET: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "
-local found = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[1])
-if type(found) ~= 'string' then return {'', -2} end
-return {found, redis.call('PTTL', KEYS[1])}
-",
-    )
-});
+pub(super) static GET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("get.lua")));
 
 /// Adds a member to a group if the limit allows it, and sets the lifetime of the group in milliseconds.
-pub(super) static ADD: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "
-local count = redis.pcall('HLEN', KEYS[1])
-if type(count) ~= 'number' then redis.call('DEL', KEYS[1]) count = 0 end
-if count >= tonumber(ARGV[3]) and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-return 1
-",
-    )
-});
+pub(super) static ADD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("add.lua")));
 
 /// Whether there is a connection, and since when that is so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
