@@ -30,6 +30,7 @@ use std::{net::IpAddr, sync::Arc};
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use serde_json::{Map, Value};
+use tokio::sync::broadcast;
 
 use crate::{
     route::TraceContext,
@@ -49,10 +50,7 @@ pub use resources::{CacheScope, Freshness, ReadResource, ResourceReadError};
 pub use run::CallOutcome;
 pub use snapshot::{AwaitedLists, AwaitedServer, BoundRoute, Snapshot, SnapshotParts};
 use watch::ResourceWatches;
-pub use watch::{
-    ChangeBroadcast, ChangeEvent, ChangeReceiver, ReceivedChange, ResourceWatch, WATCHED_LIMIT,
-    WATCHED_URI_LIMIT_BYTES, WatchError,
-};
+pub use watch::{ChangeEvent, ResourceWatch, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError};
 pub use worker_pool::{WorkError, run_blocking};
 
 /// Key of the request id in `_meta` of a tool error.
@@ -68,7 +66,7 @@ pub const AGE_META: &str = "glossator/age";
 #[derive(Debug, Clone)]
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
-    changes: ChangeBroadcast,
+    changes: broadcast::Sender<ChangeEvent>,
     watches: ResourceWatches,
     shared: Option<SharedStore>,
     /// Whether the first lists of MCP servers are being fetched. Every snapshot notifies meanwhile.
@@ -80,7 +78,7 @@ impl Gateway {
     pub fn new(snapshot: Snapshot) -> Self {
         Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
-            changes: ChangeBroadcast::new(),
+            changes: broadcast::Sender::new(watch::BEHIND_LIMIT),
             watches: ResourceWatches::default(),
             shared: None,
             fetching_lists: tokio::sync::watch::Sender::new(false),
@@ -127,8 +125,13 @@ impl Gateway {
     }
 
     /// Broadcast of the changes that clients are notified of.
-    pub fn changes(&self) -> &ChangeBroadcast {
+    pub fn changes(&self) -> &broadcast::Sender<ChangeEvent> {
         &self.changes
+    }
+
+    /// Publishes a change. Without listeners it is dropped.
+    pub fn publish(&self, change: ChangeEvent) {
+        let _ = self.changes.send(change);
     }
 
     /// Activates another snapshot for new calls, and publishes the changes.
@@ -139,7 +142,7 @@ impl Gateway {
         let before = self.snapshot.swap(Arc::clone(&now));
         self.fetching_lists.send_if_modified(|is_fetching| *is_fetching);
         for change in now.differences(&before) {
-            self.changes.publish(change);
+            self.publish(change);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Change detection for lists and resources. Upstreams don't announce changes, so watched resources are
 //! polled.
 //!
-//! [`ChangeBroadcast`] publishes changes to subscribers. A resource is polled once for all its watchers, as
+//! [`Gateway::publish`] sends changes to subscribers. A resource is polled once for all its watchers, as
 //! long as there are any. An upstream that supports validators (`ETag`, `Last-Modified`) responds without a
 //! body if nothing changed. Otherwise the contents, as clients would read them, are compared with those of
 //! the last poll.
@@ -18,11 +18,7 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value};
-use tokio::{
-    sync::broadcast::{self, error::RecvError},
-    task::AbortHandle,
-    time::sleep,
-};
+use tokio::{task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
 
 use super::{
@@ -48,9 +44,9 @@ pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 /// Poll interval of a missing resource, which may be recreated.
 const GONE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Capacity of the change channel. A listener that falls further behind receives [`ReceivedChange::Missed`]
-/// instead, so neither a slow listener nor a busy upstream makes the queue grow.
-const BEHIND_LIMIT: usize = 256;
+/// Capacity of the change channel. A listener that falls further behind misses changes, so neither a slow listener
+/// nor a busy upstream makes the queue grow.
+pub(super) const BEHIND_LIMIT: usize = 256;
 
 /// Change of something that a client may have read before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -63,57 +59,8 @@ pub enum ChangeEvent {
     Resources,
     /// The contents of this URI.
     Resource(Arc<str>),
-}
-
-/// Event for a listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceivedChange {
-    /// A change.
-    Change(ChangeEvent),
-    /// Some events were lost, so anything may have changed.
+    /// A listener has missed some changes, so anything may have changed.
     Missed,
-}
-
-/// Broadcast channel of changes. Clones share it.
-#[derive(Debug, Clone)]
-pub struct ChangeBroadcast(broadcast::Sender<ChangeEvent>);
-
-/// Receiver of every change since its creation.
-#[derive(Debug)]
-pub struct ChangeReceiver(broadcast::Receiver<ChangeEvent>);
-
-impl ChangeBroadcast {
-    /// Creates a channel without listeners.
-    pub(super) fn new() -> Self {
-        Self(broadcast::Sender::new(BEHIND_LIMIT))
-    }
-
-    /// Publishes a change. Without listeners it is dropped.
-    pub fn publish(&self, change: ChangeEvent) {
-        let _ = self.0.send(change);
-    }
-
-    /// Number of listeners.
-    pub fn listeners(&self) -> usize {
-        self.0.receiver_count()
-    }
-
-    /// Subscribes to changes from now on.
-    pub fn listen(&self) -> ChangeReceiver {
-        ChangeReceiver(self.0.subscribe())
-    }
-}
-
-impl ChangeReceiver {
-    /// Waits for the next change. `None` if the channel is closed. Cancel-safe: no change is lost when the
-    /// future is dropped.
-    pub async fn next(&mut self) -> Option<ReceivedChange> {
-        match self.0.recv().await {
-            Ok(change) => Some(ReceivedChange::Change(change)),
-            Err(RecvError::Lagged(_)) => Some(ReceivedChange::Missed),
-            Err(RecvError::Closed) => None,
-        }
-    }
 }
 
 /// Reason why a resource is not watched. The text is for clients.
@@ -218,7 +165,7 @@ impl Gateway {
         let Some(last_fingerprint) = self.watches.replace_fingerprint(uri, fingerprint) else { return };
         if last_fingerprint != Some(fingerprint) {
             debug!(%uri, "resource changed, reported by another replica");
-            self.changes().publish(ChangeEvent::Resource(uri.into()));
+            self.publish(ChangeEvent::Resource(uri.into()));
         }
     }
 
@@ -265,7 +212,7 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
             let is_new = last_fingerprint.is_some_and(|before| before != fingerprint);
             if is_new {
                 debug!(%uri, "resource changed");
-                gateway.changes().publish(ChangeEvent::Resource(Arc::clone(&uri)));
+                gateway.publish(ChangeEvent::Resource(Arc::clone(&uri)));
             }
             let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
             // If two replicas merely see different contents, nothing has changed. Otherwise they would notify
@@ -400,38 +347,4 @@ fn fingerprint(contents: &[ResourceContents]) -> u64 {
         }
     }
     hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_receiver_gets_every_change_since_its_creation() {
-        let changes = ChangeBroadcast::new();
-        changes.publish(ChangeEvent::Prompts);
-        let (mut one, mut other) = (changes.listen(), changes.listen());
-        changes.publish(ChangeEvent::Resource("test://a".into()));
-        changes.clone().publish(ChangeEvent::Tools);
-        drop(changes);
-        for listener in [&mut one, &mut other] {
-            assert_eq!(
-                listener.next().await,
-                Some(ReceivedChange::Change(ChangeEvent::Resource("test://a".into())))
-            );
-            assert_eq!(listener.next().await, Some(ReceivedChange::Change(ChangeEvent::Tools)));
-            assert_eq!(listener.next().await, None);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_receiver_that_lags_gets_a_missed_event_and_continues() {
-        let changes = ChangeBroadcast::new();
-        let mut listener = changes.listen();
-        for _ in 0..BEHIND_LIMIT * 2 {
-            changes.publish(ChangeEvent::Tools);
-        }
-        assert_eq!(listener.next().await, Some(ReceivedChange::Missed));
-        assert_eq!(listener.next().await, Some(ReceivedChange::Change(ChangeEvent::Tools)));
-    }
 }

@@ -230,7 +230,7 @@ impl App {
         if has_new_access {
             // The lists of each client may have changed.
             for change in [ChangeEvent::Tools, ChangeEvent::Prompts, ChangeEvent::Resources] {
-                self.gateway.changes().publish(change);
+                self.gateway.publish(change);
             }
         }
         Ok(restart_differences(&self.first, loaded))
@@ -504,7 +504,7 @@ mod tests {
     use crate::{
         config::{self, Sources},
         inbound::mcp::McpApiSettings,
-        pipeline::{ChangeEvent, ReceivedChange as HeardChange},
+        pipeline::ChangeEvent,
         shared_state::MemoryStore,
     };
 
@@ -527,19 +527,15 @@ routes:
         let memory = MemoryStore::default();
         let ((_, shared, _own_events), (gateway, _, _events)) = (replica(&memory), replica(&memory));
         let watching = gateway.watch("t://a").unwrap();
-        let mut listener = gateway.changes().listen();
+        let mut listener = gateway.changes().subscribe();
         let changed = |uri: &str, fingerprint| ReplicaMessage::Changed { uri: uri.into(), fingerprint };
         for message in [changed("t://b", 1), changed("t://a", 1), changed("t://a", 1), changed("t://a", 2)] {
             shared.publish(&message);
         }
-        let change = HeardChange::Change(ChangeEvent::Resource(watching.uri.clone()));
-        assert_eq!(listener.next().await, Some(change.clone()));
-        assert_eq!(listener.next().await, Some(change));
-        gateway.changes().publish(ChangeEvent::Tools);
-        assert_eq!(
-            listener.next().await,
-            Some(HeardChange::Change(ChangeEvent::Tools)),
-            "and no more than that"
-        );
+        let change = ChangeEvent::Resource(watching.uri.clone());
+        assert_eq!(listener.recv().await, Ok(change.clone()));
+        assert_eq!(listener.recv().await, Ok(change));
+        gateway.publish(ChangeEvent::Tools);
+        assert_eq!(listener.recv().await, Ok(ChangeEvent::Tools), "and no more than that");
     }
 }

@@ -7,9 +7,10 @@ use std::sync::{
 
 use glossator::{
     config::{self, Sources},
-    pipeline::{ChangeEvent, ChangeReceiver, Gateway, ReceivedChange, WATCHED_LIMIT, WatchError},
+    pipeline::{ChangeEvent, Gateway, WATCHED_LIMIT, WatchError},
     server,
 };
+use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use crate::support::{ReceivedRequest, Scripted, Step, soon};
 
@@ -44,9 +45,9 @@ impl Watched {
     }
 
     /// Checks that there are no further changes.
-    async fn nothing_more(&self, listener: &mut ChangeReceiver) {
-        self.gateway.changes().publish(ChangeEvent::Prompts);
-        assert_eq!(listener.next().await, Some(ReceivedChange::Change(ChangeEvent::Prompts)));
+    async fn nothing_more(&self, listener: &mut Receiver<ChangeEvent>) {
+        self.gateway.publish(ChangeEvent::Prompts);
+        assert_eq!(listener.recv().await, Ok(ChangeEvent::Prompts));
     }
 }
 
@@ -69,8 +70,8 @@ fn ok(headers: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n{headers}content-length: {length}\r\n\r\n{body}")
 }
 
-fn news() -> Option<ReceivedChange> {
-    Some(ReceivedChange::Change(ChangeEvent::Resource("news:all".into())))
+fn news() -> Result<ChangeEvent, RecvError> {
+    Ok(ChangeEvent::Resource("news:all".into()))
 }
 
 #[tokio::test]
@@ -82,17 +83,17 @@ async fn subscribers_are_notified_when_contents_change() {
         ok(&format!("x-date: {date}\r\n"), &format!("news {version}"))
     })
     .await;
-    let mut listener = watched.gateway.changes().listen();
+    let mut listener = watched.gateway.changes().subscribe();
     let one = watched.gateway.watch("news:all").unwrap();
     let other = watched.gateway.watch("news:all").unwrap();
     assert_eq!((watched.gateway.watched(), &one.uri), (1, &other.uri));
     watched.await_polls(3).await;
     watched.nothing_more(&mut listener).await;
     watched.change();
-    assert_eq!(soon("the change", listener.next()).await, news());
+    assert_eq!(soon("the change", listener.recv()).await, news());
     drop(one);
     watched.change();
-    assert_eq!(soon("the second change", listener.next()).await, news());
+    assert_eq!(soon("the second change", listener.recv()).await, news());
     watched.nothing_more(&mut listener).await;
     assert_eq!(watched.upstream.state().connections, 1, "one question at a time");
     drop(other);
@@ -111,11 +112,11 @@ async fn an_upstream_with_validators_gets_conditional_requests() {
         ok(&headers, &format!("news {version}"))
     })
     .await;
-    let mut listener = watched.gateway.changes().listen();
+    let mut listener = watched.gateway.changes().subscribe();
     let _watching = watched.gateway.watch("news:all").unwrap();
     watched.await_polls(3).await;
     watched.change();
-    assert_eq!(soon("the change", listener.next()).await, news());
+    assert_eq!(soon("the change", listener.recv()).await, news());
     watched.await_polls(2).await;
     watched.nothing_more(&mut listener).await;
     let requests = watched.upstream.state().requests;
@@ -132,7 +133,7 @@ async fn a_failure_is_no_change_and_a_resource_that_is_gone_is_one() {
         _ => "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(),
     })
     .await;
-    let mut listener = watched.gateway.changes().listen();
+    let mut listener = watched.gateway.changes().subscribe();
     let _watching = watched.gateway.watch("news:all").unwrap();
     for _ in 0..2 {
         watched.await_polls(2).await;
@@ -141,7 +142,7 @@ async fn a_failure_is_no_change_and_a_resource_that_is_gone_is_one() {
     watched.await_polls(2).await;
     watched.nothing_more(&mut listener).await;
     watched.change();
-    assert_eq!(soon("the end of it", listener.next()).await, news());
+    assert_eq!(soon("the end of it", listener.recv()).await, news());
     watched.await_polls(2).await;
     watched.nothing_more(&mut listener).await;
 }

@@ -7,14 +7,17 @@ use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc}
 
 use rmcp::model::SubscriptionFilter;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{
+    OwnedSemaphorePermit, Semaphore,
+    broadcast::{Receiver, error::RecvError},
+};
 
 use super::{
     ClientRequestError, ErrorKind, Mailbox, MessageDispatcher, Outbox, RpcContext, RpcError, RpcResult,
     session_subscriptions::SessionStream, tasks,
 };
 use crate::{
-    pipeline::{ChangeEvent, ChangeReceiver, Gateway, ReceivedChange, ResourceWatch},
+    pipeline::{ChangeEvent, Gateway, ResourceWatch},
     policy::PerClientLimit,
     upstream::ClientIdentity,
 };
@@ -58,7 +61,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     }
     let _slot = dispatcher.streams.slot(message.client())?;
     // Before the acknowledgement, so that no change after it is missed.
-    let listener = dispatcher.gateway.changes().listen();
+    let listener = dispatcher.gateway.changes().subscribe();
     let subscription = Subscription::new(filter, &dispatcher.gateway, message.client());
     let meta = json!({ SUBSCRIPTION_ID: id });
     let acknowledged = json!({ "_meta": meta, "notifications": subscription.filter });
@@ -96,7 +99,7 @@ pub(super) fn open_session_stream(
     client: &ClientIdentity,
 ) -> Result<(Mailbox, impl Future<Output = ()> + Send + use<>), RpcError> {
     let slot = dispatcher.streams.slot(client)?;
-    let listener = dispatcher.gateway.changes().listen();
+    let listener = dispatcher.gateway.changes().subscribe();
     let declared = dispatcher.sessions.declared_lists(session);
     let mut filter = SubscriptionFilter::builder().tools_list_changed().build();
     filter.prompts_list_changed = declared.prompts.then_some(true);
@@ -118,13 +121,17 @@ pub(super) fn open_session_stream(
 
 /// Sends notifications until the client disconnects.
 async fn notify(
-    mut listener: ChangeReceiver,
+    mut listener: Receiver<ChangeEvent>,
     outbox: &Outbox,
     meta: Option<&Value>,
     subscription: &Subscription,
 ) -> Result<Infallible, ClientRequestError> {
     loop {
-        let change = listener.next().await.ok_or(ClientRequestError::NoChannel)?;
+        let change = match listener.recv().await {
+            Ok(change) => change,
+            Err(RecvError::Lagged(_)) => ChangeEvent::Missed,
+            Err(RecvError::Closed) => return Err(ClientRequestError::NoChannel),
+        };
         for (method, uri) in subscription.messages(&change) {
             if uri.as_deref().is_some_and(|uri| !may_read(&subscription.gateway, &subscription.client, uri)) {
                 continue;
@@ -161,7 +168,7 @@ impl Subscription {
 
     /// The notifications for a change, each with its resource if it is about one. Those for a session are
     /// sent on its newest stream only (MCP 2025-11-25, Transports, "Multiple Connections").
-    fn messages(&self, received: &ReceivedChange) -> Vec<(&'static str, Option<Arc<str>>)> {
+    fn messages(&self, received: &ChangeEvent) -> Vec<(&'static str, Option<Arc<str>>)> {
         if matches!(&self.of, Resources::Session(stream) if !stream.is_newest()) {
             return Vec::new();
         }
@@ -172,16 +179,13 @@ impl Subscription {
             (ChangeEvent::Resources, filter.resources_list_changed, "notifications/resources/list_changed"),
         ];
         // After missed changes, anything may be different.
-        let has_changed = |change: &ChangeEvent| match received {
-            ReceivedChange::Change(found) => found == change,
-            ReceivedChange::Missed => true,
-        };
+        let has_changed = |change: &ChangeEvent| received == change || *received == ChangeEvent::Missed;
         let lists =
             lists.into_iter().filter(|(change, is_wanted, _)| is_wanted.is_some() && has_changed(change));
         let uris = match received {
-            ReceivedChange::Change(ChangeEvent::Resource(uri)) if self.of.has(uri) => vec![Arc::clone(uri)],
-            ReceivedChange::Change(_) => Vec::new(),
-            ReceivedChange::Missed => self.of.all(),
+            ChangeEvent::Resource(uri) if self.of.has(uri) => vec![Arc::clone(uri)],
+            ChangeEvent::Missed => self.of.all(),
+            _ => Vec::new(),
         };
         let updated = uris.into_iter().map(|uri| ("notifications/resources/updated", Some(uri)));
         lists.map(|(_, _, method)| (method, None)).chain(updated).collect()
@@ -250,12 +254,7 @@ mod tests {
     use crate::inbound::mcp::session_subscriptions::tests::gateway;
 
     #[track_caller]
-    fn check(
-        requested: Value,
-        acknowledged: Value,
-        change: &ReceivedChange,
-        expected: &[(&str, Option<&str>)],
-    ) {
+    fn check(requested: Value, acknowledged: Value, change: &ChangeEvent, expected: &[(&str, Option<&str>)]) {
         let filter = serde_json::from_value(requested).unwrap();
         let subscription = Subscription::new(filter, &gateway(), &ClientIdentity::Only);
         assert_eq!(serde_json::to_value(&subscription.filter).unwrap(), acknowledged);
@@ -266,29 +265,23 @@ mod tests {
 
     #[tokio::test]
     async fn only_requested_notifications_are_sent() {
-        let changed = |change| ReceivedChange::Change(change);
         let tools = json!({ "toolsListChanged": true });
         let notified = [("notifications/tools/list_changed", None)];
-        check(tools.clone(), tools.clone(), &changed(ChangeEvent::Tools), &notified);
-        check(tools.clone(), tools.clone(), &changed(ChangeEvent::Prompts), &[]);
-        check(tools.clone(), tools, &ReceivedChange::Missed, &notified);
+        check(tools.clone(), tools.clone(), &ChangeEvent::Tools, &notified);
+        check(tools.clone(), tools.clone(), &ChangeEvent::Prompts, &[]);
+        check(tools.clone(), tools, &ChangeEvent::Missed, &notified);
         let requested =
             json!({ "promptsListChanged": true, "toolsListChanged": false, "resourcesListChanged": null });
         let prompts = json!({ "promptsListChanged": true });
-        check(
-            requested,
-            prompts,
-            &changed(ChangeEvent::Prompts),
-            &[("notifications/prompts/list_changed", None)],
-        );
-        check(json!({}), json!({}), &ReceivedChange::Missed, &[]);
+        check(requested, prompts, &ChangeEvent::Prompts, &[("notifications/prompts/list_changed", None)]);
+        check(json!({}), json!({}), &ChangeEvent::Missed, &[]);
         let resource = json!({ "resourceSubscriptions": ["t://a"] });
         let notified = [("notifications/resources/updated", Some("t://a"))];
-        check(resource.clone(), resource.clone(), &changed(ChangeEvent::Resource("t://a".into())), &notified);
-        check(resource.clone(), resource.clone(), &changed(ChangeEvent::Resource("t://b".into())), &[]);
-        check(resource.clone(), resource.clone(), &ReceivedChange::Missed, &notified);
+        check(resource.clone(), resource.clone(), &ChangeEvent::Resource("t://a".into()), &notified);
+        check(resource.clone(), resource.clone(), &ChangeEvent::Resource("t://b".into()), &[]);
+        check(resource.clone(), resource.clone(), &ChangeEvent::Missed, &notified);
         let too_much = json!({ "resourceSubscriptions": ["t://a", "once:x", "none:x", "t://a"] });
-        check(too_much, resource, &ReceivedChange::Missed, &notified);
+        check(too_much, resource, &ChangeEvent::Missed, &notified);
     }
 
     #[test]

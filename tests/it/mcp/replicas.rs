@@ -188,7 +188,7 @@ async fn hundreds_of_clients_of_both_lifecycles_leave_nothing_behind() {
     for replica in &replicas {
         let changes = replica.gateway.changes().clone();
         soon("nobody listens any more", async {
-            while changes.listeners() > 0 {
+            while changes.receiver_count() > 0 {
                 tokio::task::yield_now().await;
             }
         })
