@@ -21,7 +21,7 @@ use crate::{
     model::{Arguments, ErrorType, ToolResult, UpstreamResponse},
     route::{
         AsyncOperationRule, HttpRequest, InitialResponse, McpLogLevel, OperationContext, OperationLocation,
-        OperationRequest, OperationStatus, Route, StatusResponse,
+        OperationRequest, OperationStatus, Route, RunningOperation, StatusResponse,
     },
     telemetry::{CallContext, ErrorChain},
     translate::{CallInput, Translator, WorkBudget},
@@ -71,15 +71,9 @@ pub enum OperationState {
 
 /// State of an operation after a response.
 pub(super) enum PollOutcome {
-    Running {
-        status: OperationStatus,
-        location: OperationLocation,
-        wait: Duration,
-    },
-    /// Response that the route's rules apply to.
-    Done(UpstreamResponse),
-    /// Response that reports the failure.
-    Failed(UpstreamResponse, OperationStatus),
+    Running(RunningOperation),
+    /// Response that the route's rules apply to; if the operation has failed, with its status.
+    Ended(UpstreamResponse, Option<OperationStatus>),
     Cancelled,
 }
 
@@ -121,7 +115,7 @@ impl Snapshot {
         run.exchange.arguments =
             std::mem::take(&mut run.exchange.arguments).with_input_responses(input_responses);
         let (response, failed) = match run.poll(location).await {
-            Ok(PollOutcome::Running { status, wait, .. }) => {
+            Ok(PollOutcome::Running(RunningOperation { status, wait, .. })) => {
                 run.log.end_open();
                 return OperationState::Running { message: status.describe(), wait };
             }
@@ -129,8 +123,7 @@ impl Snapshot {
                 run.log.end_open();
                 return OperationState::Cancelled;
             }
-            Ok(PollOutcome::Done(response)) => (response, None),
-            Ok(PollOutcome::Failed(response, status)) => (response, Some(status)),
+            Ok(PollOutcome::Ended(response, failed)) => (response, failed),
             Err(error) => {
                 run.log.end(error.result.outcome);
                 return match error.is_transient {
@@ -180,46 +173,46 @@ impl CallRun<'_> {
             rule.interpret_initial(&request, context, response)
         });
         let (meaning, response) = evaluated.await.map_err(|error| error.result)?;
-        let (mut location, mut wait) = match meaning {
-            InitialResponse::Result => return Ok(PollOutcome::Done(response)),
+        let mut running = match meaning {
+            InitialResponse::Result => return Ok(PollOutcome::Ended(response, None)),
             InitialResponse::Elsewhere => {
                 self.log.log_operation_elsewhere();
                 return Err(failure(ErrorType::UnparseableResponse, error_text::OPERATION_ELSEWHERE));
             }
-            InitialResponse::Operation { location, wait } => (location, wait),
+            InitialResponse::Operation(running) => running,
         };
         self.progress.line(McpLogLevel::Debug, || "the service has started an operation".to_owned());
-        let mut status = OperationStatus::default();
         let has_progress = self.exchange.rule().progress.is_some();
-        let mut guard = CancelOnDrop { run: self, location: Some(location.clone()) };
+        let mut guard = CancelOnDrop { run: self, location: Some(running.location.clone()) };
         for polls in 1..=AsyncOperationRule::MAX_POLLS {
             let deadline = guard.run.deadline.at;
             // Returns a task before the timeout rather than an error at the timeout.
-            let hand_over_at = hand_over_at.filter(|_| location.is_short()).map(|at| at.min(deadline));
-            let next = Instant::now().checked_add(wait);
+            let is_short = running.location.is_short();
+            let hand_over_at = hand_over_at.filter(|_| is_short).map(|at| at.min(deadline));
+            let next = Instant::now().checked_add(running.wait);
             if hand_over_at.is_some_and(|at| next.is_none_or(|next| next > at)) {
                 guard.location = None;
-                return Ok(PollOutcome::Running { status, location, wait });
+                return Ok(PollOutcome::Running(running));
             }
             let next = next.filter(|next| *next < deadline);
             sleep_until(next.unwrap_or(deadline)).await;
             if next.is_none() {
                 return Err(guard.run.operation_not_done());
             }
-            match guard.run.poll(&location).await {
-                Ok(PollOutcome::Running { status: now, location: next, wait: until }) => {
-                    guard.run.progress.operation(&now, has_progress, polls);
-                    (status, location, wait) = (now, next, until);
-                    guard.location = Some(location.clone());
+            match guard.run.poll(&running.location).await {
+                Ok(PollOutcome::Running(now)) => {
+                    guard.run.progress.operation(&now.status, has_progress, polls);
+                    guard.location = Some(now.location.clone());
+                    running = now;
                 }
-                Ok(step @ (PollOutcome::Done(_) | PollOutcome::Failed(..) | PollOutcome::Cancelled)) => {
+                Ok(step @ (PollOutcome::Ended(..) | PollOutcome::Cancelled)) => {
                     guard.location = None;
                     return Ok(step);
                 }
                 // Only the status response was slow; the operation continues.
                 Err(error) if error.is_transient && hand_over_at.is_some() && Instant::now() >= deadline => {
                     guard.location = None;
-                    return Ok(PollOutcome::Running { status, location, wait });
+                    return Ok(PollOutcome::Running(running));
                 }
                 Err(error) => return Err(error.result),
             }
@@ -236,30 +229,26 @@ impl CallRun<'_> {
         });
         let (meaning, response) = evaluated.await?;
         Ok(match meaning {
-            StatusResponse::Running { status, location, wait } => {
-                PollOutcome::Running { status, location, wait }
-            }
-            StatusResponse::Failed(status) => PollOutcome::Failed(response, status),
+            StatusResponse::Running(running) => PollOutcome::Running(running),
+            StatusResponse::Failed(status) => PollOutcome::Ended(response, Some(status)),
             StatusResponse::Cancelled => PollOutcome::Cancelled,
-            StatusResponse::Result => PollOutcome::Done(response),
+            StatusResponse::Result => PollOutcome::Ended(response, None),
             StatusResponse::Done => {
                 self.progress.operation_done();
-                match self.exchange.rule().result {
-                    None => PollOutcome::Done(response),
-                    Some(_) => PollOutcome::Done(self.follow_up(OperationRequest::Result, location).await?.1),
-                }
+                let response = match self.exchange.rule().result {
+                    None => response,
+                    Some(_) => self.follow_up(OperationRequest::Result, location).await?.1,
+                };
+                PollOutcome::Ended(response, None)
             }
             StatusResponse::Moved(location) => {
                 let (_, response) = self.follow_up(OperationRequest::Status, &location).await?;
                 if response.status == StatusCode::ACCEPTED {
-                    return Ok(PollOutcome::Running {
-                        status: OperationStatus::default(),
-                        location,
-                        wait: self.exchange.rule().poll_interval,
-                    });
+                    let (status, wait) = (OperationStatus::default(), self.exchange.rule().poll_interval);
+                    return Ok(PollOutcome::Running(RunningOperation { status, location, wait }));
                 }
                 self.progress.operation_done();
-                PollOutcome::Done(response)
+                PollOutcome::Ended(response, None)
             }
         })
     }

@@ -20,7 +20,10 @@ use super::{
 use crate::{
     model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse},
     policy::CallResponse,
-    route::{McpLogLevel, OperationStatus, Route, TraceContext, TracePropagation, UpstreamRequest},
+    route::{
+        McpLogLevel, OperationStatus, Route, RunningOperation, TraceContext, TracePropagation,
+        UpstreamRequest,
+    },
     telemetry::CallContext,
     translate::{CallInput, STATUS_META_KEY, Trace, Translation, WorkBudget, message_variables, translate},
     upstream::{ClientIdentity, Deadline, UpstreamCall, UpstreamError},
@@ -166,10 +169,10 @@ impl<'a> CallRun<'a> {
         let CallResponse { response, age, entry, upstream_result: _ } = self.send_or_error(request).await?;
         let step = match operation {
             Some(request) => Box::pin(self.poll_until_done(request, response, hand_over_at)).await?,
-            None => PollOutcome::Done(response),
+            None => PollOutcome::Ended(response, None),
         };
         let result = match step {
-            PollOutcome::Running { status, location, wait } => {
+            PollOutcome::Running(RunningOperation { status, location, wait }) => {
                 let (rule, arguments) = (&route.async_operation, &self.exchange.arguments);
                 return Ok(CallOutcome::Operation(Box::new(OpenOperation {
                     arguments: arguments.as_map().clone(),
@@ -180,8 +183,7 @@ impl<'a> CallRun<'a> {
                     ttl: rule.as_ref().map_or(Duration::ZERO, |rule| rule.task.ttl),
                 })));
             }
-            PollOutcome::Done(response) => self.translate_last(response, None).await,
-            PollOutcome::Failed(response, status) => self.translate_last(response, Some(status)).await,
+            PollOutcome::Ended(response, failed) => self.translate_last(response, failed).await,
             PollOutcome::Cancelled => Err(error_text::operation_cancelled()),
         };
         match (result, age) {

@@ -33,7 +33,8 @@ use settings_derive::{Section, Word};
 
 pub use async_operation::{
     AsyncOperationRule, CancelRule, InitialResponse, OperationContext, OperationLocation,
-    OperationLocationRule, OperationRequest, OperationStatus, StatusResponse, TaskRule, TaskSupport,
+    OperationLocationRule, OperationRequest, OperationStatus, RunningOperation, StatusResponse, TaskRule,
+    TaskSupport,
 };
 pub use client_context::{ScopeError, Scopes, TraceContext};
 pub use input::InputSchema;

@@ -175,6 +175,10 @@ impl AsyncOperationRule {
         response: &UpstreamResponse,
     ) -> InitialResponse {
         let wait = retry_after(response).unwrap_or(self.poll_interval);
+        let operation = |location| {
+            let status = OperationStatus::default();
+            InitialResponse::Operation(RunningOperation { status, location, wait })
+        };
         match &self.location {
             OperationLocationRule::Location => {
                 // With a condition for success, 200 and 201 may start an operation as well.
@@ -184,10 +188,7 @@ impl AsyncOperationRule {
                     return InitialResponse::Result;
                 }
                 let location = self.full_uri(request).and_then(|from| self.resolve(&from, response));
-                match location {
-                    None => InitialResponse::Elsewhere,
-                    Some(location) => InitialResponse::Operation { location, wait },
-                }
+                location.map_or(InitialResponse::Elsewhere, operation)
             }
             OperationLocationRule::Named { id, .. } => {
                 if !response.status.is_success() {
@@ -197,12 +198,9 @@ impl AsyncOperationRule {
                 let name = inspect(self.extract.as_ref(), input, limits, response, |inspection| {
                     inspection.value(id).and_then(|name| text_of(&name))
                 });
-                match name.filter(|name| (1..=Self::MAX_NAME_LENGTH).contains(&name.len())) {
-                    None => InitialResponse::Result,
-                    Some(name) => {
-                        InitialResponse::Operation { location: OperationLocation::Named(name), wait }
-                    }
-                }
+                let name = name.filter(|name| (1..=Self::MAX_NAME_LENGTH).contains(&name.len()));
+                let location = name.map(OperationLocation::Named);
+                location.map_or(InitialResponse::Result, operation)
             }
         }
     }
@@ -287,7 +285,8 @@ impl AsyncOperationRule {
             let status =
                 if running { self.status(inspection, context.redaction) } else { OperationStatus::default() };
             let location = moved.unwrap_or_else(|| location.clone());
-            StatusResponse::Running { status, location, wait: wait.unwrap_or(self.poll_interval) }
+            let wait = wait.unwrap_or(self.poll_interval);
+            StatusResponse::Running(RunningOperation { status, location, wait })
         })
     }
 
@@ -344,12 +343,7 @@ pub enum InitialResponse {
     /// It is the result.
     Result,
     /// An operation has started.
-    Operation {
-        /// Status URL or id.
-        location: OperationLocation,
-        /// Time until the first poll.
-        wait: Duration,
-    },
+    Operation(RunningOperation),
     /// An operation has started whose status URL is on another server. It is not polled.
     Elsewhere,
 }
@@ -358,14 +352,7 @@ pub enum InitialResponse {
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatusResponse {
     /// Still running.
-    Running {
-        /// Progress.
-        status: OperationStatus,
-        /// Status URL or id for the next poll.
-        location: OperationLocation,
-        /// Time until the next poll.
-        wait: Duration,
-    },
+    Running(RunningOperation),
     /// Done. The result is this response, or the one to [`AsyncOperationRule::result`].
     Done,
     /// Done. The result is at another URL of the same server.
@@ -376,6 +363,17 @@ pub enum StatusResponse {
     Cancelled,
     /// Not a status: the upstream failed, or redirects to another server. The response is the result.
     Result,
+}
+
+/// State of an operation until the next poll.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunningOperation {
+    /// Progress.
+    pub status: OperationStatus,
+    /// Status URL or id for the next poll.
+    pub location: OperationLocation,
+    /// Time until the next poll.
+    pub wait: Duration,
 }
 
 /// Progress of an operation.

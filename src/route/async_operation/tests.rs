@@ -49,6 +49,10 @@ fn response(status: u16, headers: &[(&str, &str)], body: &str) -> UpstreamRespon
     UpstreamResponse::new(status, headers.collect(), body)
 }
 
+fn operation(location: OperationLocation, wait: Duration) -> InitialResponse {
+    InitialResponse::Operation(RunningOperation { status: OperationStatus::default(), location, wait })
+}
+
 fn first_request() -> HttpRequest {
     let request = HttpRequest::get(PathBase::UpstreamUrl, PathAndQuery::from_static("/reports"));
     HttpRequest { method: Method::POST, ..request }
@@ -95,18 +99,10 @@ fn a_202_with_a_location_starts_an_operation() {
         ("http://OLD.test:81/jobs/7", "/jobs/7"),
     ] {
         let response = response(202, &[("location", location)], "");
-        check_initial(
-            &rule,
-            &response,
-            InitialResponse::Operation { location: path(expected), wait: SECOND },
-        );
+        check_initial(&rule, &response, operation(path(expected), SECOND));
     }
     let patient = response(202, &[("location", "/jobs/7"), ("retry-after", "5")], "");
-    check_initial(
-        &rule,
-        &patient,
-        InitialResponse::Operation { location: path("/jobs/7"), wait: 5 * SECOND },
-    );
+    check_initial(&rule, &patient, operation(path("/jobs/7"), 5 * SECOND));
 }
 
 #[test]
@@ -137,7 +133,7 @@ fn an_operation_at_another_server_is_not_polled() {
     {
         let expected = match location {
             // The URL that was polled, which is on the same server.
-            "" => InitialResponse::Operation { location: path("/api/reports"), wait: SECOND },
+            "" => operation(path("/api/reports"), SECOND),
             _ => InitialResponse::Elsewhere,
         };
         check_initial(&by_location(), &response(202, &[("location", location)], ""), expected);
@@ -155,8 +151,9 @@ fn an_operation_at_another_server_is_not_polled() {
 #[test]
 fn an_operation_runs_while_its_status_is_202() {
     let (rule, location) = (by_location(), path("/jobs/7"));
-    let running =
-        |location, wait| StatusResponse::Running { status: OperationStatus::default(), location, wait };
+    let running = |location, wait| {
+        StatusResponse::Running(RunningOperation { status: OperationStatus::default(), location, wait })
+    };
     check_turn(&rule, &location, &response(202, &[], ""), running(location.clone(), SECOND));
     let moved = response(202, &[("location", "/jobs/8"), ("retry-after", "0")], "");
     check_turn(&rule, &location, &moved, running(path("/jobs/8"), SECOND));
@@ -177,12 +174,9 @@ fn an_operation_runs_while_its_status_is_202() {
 fn an_operation_with_an_id_reports_its_progress() {
     let rule = named();
     let interpret_initial = response(200, &[], r#"{"id": 7}"#);
-    check_initial(
-        &rule,
-        &interpret_initial,
-        InitialResponse::Operation { location: name("7"), wait: SECOND },
-    );
-    let running = |status| StatusResponse::Running { status, location: name("7"), wait: SECOND };
+    check_initial(&rule, &interpret_initial, operation(name("7"), SECOND));
+    let running =
+        |status| StatusResponse::Running(RunningOperation { status, location: name("7"), wait: SECOND });
     let at = |progress, message: Option<&str>| OperationStatus {
         progress,
         total: Some(100.0),
