@@ -1,6 +1,6 @@
 //! Scopes of a client (OAuth, RFC 6749, section 3.3), and the trace context of a call (W3C Trace Context).
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -12,7 +12,7 @@ use crate::settings::{
 
 /// Set of scopes, such as `weather.read`. Clones share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Scopes(Arc<[Box<str>]>);
+pub struct Scopes(Arc<BTreeSet<Box<str>>>);
 
 /// Error for a string that is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -35,19 +35,13 @@ impl Scopes {
     /// [`ScopeError`] if one is invalid.
     pub fn new<'s>(names: impl IntoIterator<Item = &'s str>) -> Result<Self, ScopeError> {
         let names = names.into_iter().map(|name| is_scope(name).then(|| name.into()).ok_or(ScopeError));
-        names.collect::<Result<_, _>>().map(Self::from_names)
+        names.collect::<Result<_, _>>().map(|names| Self(Arc::new(names)))
     }
 
     /// Scopes of a client. Invalid ones are ignored.
     pub fn from_client<'s>(names: impl IntoIterator<Item = &'s str>) -> Self {
         let names = names.into_iter().filter(|name| is_scope(name)).take(Self::COUNT_LIMIT);
-        Self::from_names(names.map(Box::from).collect())
-    }
-
-    fn from_names(mut names: Vec<Box<str>>) -> Self {
-        names.sort_unstable();
-        names.dedup();
-        Self(names.into())
+        Self(Arc::new(names.map(Box::from).collect()))
     }
 
     /// Whether the set is empty.
@@ -57,32 +51,25 @@ impl Scopes {
 
     /// Whether this set contains all of `needed`.
     pub fn contains_all(&self, needed: &Self) -> bool {
-        needed.0.iter().all(|name| self.0.binary_search(name).is_ok())
+        needed.0.is_subset(&self.0)
     }
 
     /// Union of two sets.
     #[must_use]
     pub fn union(&self, more: &Self) -> Self {
-        if self.contains_all(more) {
-            return self.clone();
-        }
-        Self::from_names(self.0.iter().chain(&*more.0).cloned().collect())
+        Self(Arc::new(&*self.0 | &*more.0))
     }
 
     /// Intersection of two sets.
     #[must_use]
     pub fn intersection(&self, those: &Self) -> Self {
-        self.retain(|name| those.0.contains(name))
+        Self(Arc::new(&*self.0 & &*those.0))
     }
 
     /// Difference of two sets.
     #[must_use]
     pub fn difference(&self, those: &Self) -> Self {
-        self.retain(|name| !those.0.contains(name))
-    }
-
-    fn retain(&self, is_wanted: impl Fn(&Box<str>) -> bool) -> Self {
-        Self(self.0.iter().filter(|name| is_wanted(name)).cloned().collect())
+        Self(Arc::new(&*self.0 - &*those.0))
     }
 
     /// Scopes, sorted by name.
@@ -97,8 +84,8 @@ impl Setting for Scopes {
     const ABSENT: Option<fn() -> Self> = Some(Self::default);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let scopes = Vec::<Scope>::read(value)?;
-        Ok(Self::from_names(scopes.into_iter().map(|Scope(name)| name).collect()))
+        let scopes = Vec::<Scope>::read(value)?.into_iter();
+        Ok(Self(Arc::new(scopes.map(|Scope(name)| name).collect())))
     }
 }
 
@@ -115,7 +102,7 @@ impl FromText for Scope {
 
 impl fmt::Display for Scopes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0.join(" "))
+        formatter.write_str(&self.iter().collect::<Vec<_>>().join(" "))
     }
 }
 
