@@ -84,12 +84,14 @@ pub(crate) trait Setting: Sized {
     /// Creates the value of an absent key; `None` if the key is required.
     const ABSENT: Option<fn() -> Self> = None;
 
-    /// Parses the value.
+    /// Parses the value. A type has this function, or [`Self::read_over`] if it inherits parts of a base.
     ///
     /// # Errors
     ///
     /// If it is invalid, after reporting that.
-    fn read(value: &Cursor<'_>) -> Checked<Self>;
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_over(value, None)
+    }
 
     /// Parses the value with `base` as the default of absent keys.
     fn read_over(value: &Cursor<'_>, _base: Option<Self>) -> Checked<Self> {

@@ -283,10 +283,6 @@ impl<T: Setting> Setting for Option<T> {
     const KIND: ValueKind = T::KIND;
     const ABSENT: Option<fn() -> Self> = Some(|| None);
 
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        T::read(value).map(Some)
-    }
-
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
         T::read_over(value, base.flatten()).map(Some)
     }
@@ -426,10 +422,6 @@ impl<T> OrOff<T> {
 
 impl<T: Setting> Setting for OrOff<T> {
     const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["off"]), T::KIND]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        Self::read_over(value, None)
-    }
 
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
         match &value.node.kind {

@@ -72,10 +72,6 @@ impl<T: Setting> Setting for Added<T> {
     const KIND: ValueKind = ValueKind::List(&T::KIND);
     const ABSENT: Option<fn() -> Self> = Some(|| Self(Vec::new()));
 
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        Self::read_over(value, None)
-    }
-
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
         if value.node.as_list().is_none() {
             return value.reject_kind("a list", None);

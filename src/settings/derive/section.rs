@@ -86,7 +86,6 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             }
             impl Setting for #name {
                 const KIND: ValueKind = ValueKind::Section(<Self as Section>::keys);
-                fn read(value: &Cursor<'_>) -> Checked<Self> { OpenSection::read(value, None) }
                 fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
                     OpenSection::read(value, base)
                 }
