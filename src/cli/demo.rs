@@ -58,7 +58,7 @@ fn load(
     screen: &mut Screen,
 ) -> Result<Loaded, Failure> {
     let mut environment = Environment::from_process();
-    environment.extend(legacy.map(|address| ("LEGACY_URL".to_owned(), format!("http://{address}"))));
+    environment.0.extend(legacy.map(|address| ("LEGACY_URL".to_owned(), format!("http://{address}"))));
     let origin = ConfigSource::Text { name: ROUTES_NAME.into(), text: ROUTES.into() };
     let sources = Sources { origin, environment, flags: arguments.overrides.flags() };
     crate::config::load(&sources).map_err(|problems| {

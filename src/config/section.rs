@@ -1,6 +1,6 @@
 //! Helpers for parsing sections: contexts, scopes, and errors about unknown keys.
 
-use std::marker::PhantomData;
+use std::{collections::BTreeMap, marker::PhantomData};
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ pub(super) fn open<'a, T: Section + Setting>(
 
 /// Context for settings in which variables are not expanded.
 pub(super) fn plain_context<'a>(report: &'a Report<'_>) -> ReadContext<'a> {
-    static NO_VARIABLES: Environment = Environment::empty();
+    static NO_VARIABLES: Environment = Environment(BTreeMap::new());
     context(report, &NO_VARIABLES)
 }
 

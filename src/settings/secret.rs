@@ -23,14 +23,9 @@ use super::{
 
 /// Snapshot of the environment variables that a configuration can refer to.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct Environment(pub BTreeMap<String, String>);
 
 impl Environment {
-    /// Creates an environment without variables.
-    pub(crate) const fn empty() -> Self {
-        Self(BTreeMap::new())
-    }
-
     /// Takes the variables of this process, without those that are not UTF-8.
     pub fn from_process() -> Self {
         Self::from_variables(process_variables())
@@ -55,12 +50,6 @@ impl Environment {
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
         Self(variables.into_iter().collect())
-    }
-}
-
-impl Extend<(String, String)> for Environment {
-    fn extend<I: IntoIterator<Item = (String, String)>>(&mut self, variables: I) {
-        self.0.extend(variables);
     }
 }
 
@@ -134,8 +123,7 @@ fn value_of(context: ReadContext<'_>, span: SourceSpan, inside: &str) -> Checked
     if let Some(path) = inside.strip_prefix("file:") {
         return secret_file(context, span, path);
     }
-    let mut parts = inside.splitn(2, ":-");
-    let (name, default) = (parts.next().unwrap_or_default(), parts.next());
+    let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, text)| (name, Some(text)));
     if !is_variable_name(name) {
         let message = "`${…}` needs the name of an environment variable: letters, digits and `_`";
         let help = "write `${NAME}`, `${NAME:-default}`, or `$${` for a literal `${`";
