@@ -109,16 +109,6 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Severity {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        })
-    }
-}
-
 /// `{}` is plain text; `{:#}` has terminal colours.
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,12 +121,12 @@ impl fmt::Display for Problem {
             (Some(line), Some(column)) => format!("{}:{line}:{column}", self.file),
             _ => self.file.clone(),
         };
-        let colour = match self.severity {
-            Severity::Error => RED,
-            Severity::Warning => YELLOW,
-            Severity::Note => BLUE,
+        let (severity, colour) = match self.severity {
+            Severity::Error => ("error", RED),
+            Severity::Warning => ("warning", YELLOW),
+            Severity::Note => ("note", BLUE),
         };
-        let label = style(format!("{}[{}]", self.severity, self.code), colour);
+        let label = style(format!("{severity}[{}]", self.code), colour);
         write!(formatter, "{}: {label}: {}", style(place, BOLD), self.message)?;
         let help = self.help.as_ref().map(|help| format!("{} {help}", style("help:".to_owned(), CYAN)));
         match (&self.excerpt, self.line) {
@@ -244,15 +234,13 @@ impl Excerpt {
 
 /// Escapes a character for a terminal; returns the text and its width in cells.
 fn displayed(character: char) -> (String, usize) {
-    match character {
-        '\t' => ("    ".to_owned(), 4),
-        c if must_be_escaped(c) => {
-            let escaped = c.escape_unicode().to_string();
-            let cells = escaped.len();
-            (escaped, cells)
-        }
-        c => (c.to_string(), c.width().unwrap_or(0)),
-    }
+    let shown = if character == '\t' { "    ".to_owned() } else { escaped(character) };
+    let cells = shown.chars().filter_map(UnicodeWidthChar::width).sum();
+    (shown, cells)
+}
+
+fn escaped(character: char) -> String {
+    if must_be_escaped(character) { character.escape_unicode().to_string() } else { character.to_string() }
 }
 
 /// Whether a character moves the cursor or changes the writing direction of the text after it.
@@ -269,12 +257,7 @@ fn shown_text(message: &str) -> String {
 
 /// Escapes terminal control characters in a message; line breaks and tabs become spaces.
 fn escape_controls(message: &str) -> String {
-    let escaped = |character: char| match character {
-        '\n' | '\r' | '\t' => " ".to_owned(),
-        c if must_be_escaped(c) => c.escape_unicode().to_string(),
-        c => c.to_string(),
-    };
-    message.chars().map(escaped).collect()
+    message.replace(['\n', '\r', '\t'], " ").chars().map(escaped).collect()
 }
 
 #[cfg(test)]
