@@ -37,8 +37,6 @@ struct SourceFile {
     /// Folder of the file; `None` for a text that is not a file.
     folder: Option<PathBuf>,
     text: String,
-    /// Byte offset of each line.
-    lines: Box<[usize]>,
     /// Byte ranges of secrets; unset until the file is parsed. Until then, secrets are found by text search.
     masked: OnceLock<Vec<Range<usize>>>,
     origin: Origin,
@@ -63,8 +61,7 @@ impl Files {
     }
 
     fn add_text(&mut self, name: String, text: String, origin: Origin) -> usize {
-        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        self.0.push(SourceFile { name, folder: None, text, lines, masked: OnceLock::new(), origin });
+        self.0.push(SourceFile { name, folder: None, text, masked: OnceLock::new(), origin });
         self.0.len() - 1
     }
 
@@ -141,40 +138,34 @@ impl Files {
 
     /// Line and column of the beginning of `span`.
     pub(crate) fn line_and_column(&self, span: SourceSpan) -> LineAndColumn {
-        let file = &self.0[span.file];
-        let line = self.line_index(span);
-        let start = char_boundary_before(&file.text, span.start);
-        LineAndColumn { line: line + 1, column: file.text[file.lines[line]..start].chars().count() + 1 }
+        let before = self.before(span);
+        let column = before[line_start(before)..].chars().count() + 1;
+        LineAndColumn { line: before.matches('\n').count() + 1, column }
     }
 
     /// Byte range of the line in which `span` begins, without its line break.
     pub(crate) fn line(&self, span: SourceSpan) -> Range<usize> {
-        let line = self.line_index(span);
-        self.line_range(span.file, line)
+        let start = line_start(self.before(span));
+        let line = self.text(span)[start..].lines().next().unwrap_or_default();
+        start..start + line.trim_end_matches('\r').len()
     }
 
     /// Trimmed line that is `down` lines below the beginning of `span`, if the file has it.
     pub(crate) fn line_below(&self, span: SourceSpan, down: usize) -> Option<SourceSpan> {
-        let file = &self.0[span.file];
-        let line = self.line_index(span) + down;
-        (line < file.lines.len()).then(|| {
-            let range = self.line_range(span.file, line);
-            let words = &file.text[range.clone()];
-            let start = range.start + (words.len() - words.trim_start().len());
-            SourceSpan { file: span.file, start, end: start + words.trim().len() }
-        })
+        let text = self.text(span);
+        let mut start = line_start(self.before(span));
+        for _ in 0..down {
+            start += text[start..].find('\n')? + 1;
+        }
+        let line = text[start..].lines().next().unwrap_or_default();
+        start += line.len() - line.trim_start().len();
+        Some(SourceSpan { file: span.file, start, end: start + line.trim().len() })
     }
 
-    fn line_index(&self, span: SourceSpan) -> usize {
-        self.0[span.file].lines.partition_point(|start| *start <= span.start).saturating_sub(1)
-    }
-
-    fn line_range(&self, file: usize, line: usize) -> Range<usize> {
-        let file = &self.0[file];
-        let start = file.lines[line];
-        let end = file.lines.get(line + 1).map_or(file.text.len(), |next| next - 1);
-        let end = start + file.text[start..end].trim_end_matches('\r').len();
-        start..end
+    /// Text of the file before `span`.
+    fn before(&self, span: SourceSpan) -> &str {
+        let text = self.text(span);
+        &text[..char_boundary_before(text, span.start)]
     }
 
     /// Sets the byte ranges of the secrets in a file.
@@ -201,6 +192,11 @@ impl Files {
         ranges.extend(credentials.map(|range| line.start + range.start..line.start + range.end));
         merged(ranges)
     }
+}
+
+/// Offset of the last line of a text.
+fn line_start(text: &str) -> usize {
+    text.rfind('\n').map_or(0, |at| at + 1)
 }
 
 /// Nearest character boundary at or before `offset`.
