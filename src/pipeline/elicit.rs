@@ -12,17 +12,23 @@ use crate::{
 /// Sends input requests to the client of a call, as its API and protocol revision require.
 pub trait Elicitor: Send + Sync {
     /// Kinds of input request that the client supports.
-    fn capabilities(&self) -> ClientCapabilities;
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::default()
+    }
 
     /// Input responses that came with the call.
-    fn input_responses(&self) -> Map<String, Value>;
+    fn input_responses(&self) -> Map<String, Value> {
+        Map::new()
+    }
 
     /// Sends these input requests together and returns a response to each, by name. An error is a sentence
     /// for the model with the reason why the call ends.
-    fn request_input(&mut self, requests: Vec<InputRequest>) -> InputResponsesFuture<'_>;
+    fn request_input(&mut self, _requests: Vec<InputRequest>) -> InputResponsesFuture<'_> {
+        Box::pin(async { Err("input requests are not supported here".to_owned()) })
+    }
 
     /// Reports that the client does not support these input requests. The call ends then.
-    fn report_unsupported(&mut self, missing: Vec<MissingCapability>);
+    fn report_unsupported(&mut self, _missing: Vec<MissingCapability>) {}
 }
 
 /// Future of input responses.
@@ -31,21 +37,7 @@ pub type InputResponsesFuture<'a> = BoxFuture<'a, Result<Map<String, Value>, Str
 /// Elicitor for clients that support no input requests.
 pub struct NoElicitor;
 
-impl Elicitor for NoElicitor {
-    fn capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::default()
-    }
-
-    fn input_responses(&self) -> Map<String, Value> {
-        Map::new()
-    }
-
-    fn request_input(&mut self, _: Vec<InputRequest>) -> InputResponsesFuture<'_> {
-        Box::pin(async { Err("input requests are not supported here".to_owned()) })
-    }
-
-    fn report_unsupported(&mut self, _: Vec<MissingCapability>) {}
-}
+impl Elicitor for NoElicitor {}
 
 /// Sends the input requests that precede the upstream request, and returns the arguments with the responses.
 ///

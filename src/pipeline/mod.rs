@@ -30,10 +30,12 @@ use std::{net::IpAddr, sync::Arc};
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use serde_json::{Map, Value};
+use settings_derive::Word;
 use tokio::sync::broadcast;
 
 use crate::{
     route::TraceContext,
+    settings::value::Word as _,
     shared_state::SharedStore,
     telemetry::{RequestId, Span},
     translate::RETRY_AFTER_META_KEY,
@@ -212,7 +214,7 @@ impl<'a> Call<'a> {
 }
 
 /// API, as the log names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum ApiKind {
     /// REST over HTTP.
     Rest,
@@ -227,11 +229,6 @@ pub enum ApiKind {
 impl ApiKind {
     /// Label in the log and in metrics, such as `rest`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rest => "rest",
-            Self::Mcp => "mcp",
-            Self::Stdio => "stdio",
-            Self::Cgi => "cgi",
-        }
+        self.word()
     }
 }

@@ -1,9 +1,6 @@
 //! Prompts and resources of MCP upstreams, proxied unmodified.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -137,16 +134,11 @@ impl ProxiedTable {
         if configured.contains_key(name.as_str()) {
             return Err(format!("the configuration has a prompt `{name}`; {HELP}"));
         }
-        match self.prompts.entry(name) {
-            Entry::Occupied(other) => {
-                let upstream = &other.get().route.upstream;
-                Err(format!("`{upstream}` has a prompt of that name; {HELP}"))
-            }
-            Entry::Vacant(free) => {
-                free.insert(prompt);
-                Ok(())
-            }
+        if let Some(other) = self.prompts.get(&name) {
+            return Err(format!("`{}` has a prompt of that name; {HELP}", other.route.upstream));
         }
+        self.prompts.insert(name, prompt);
+        Ok(())
     }
 
     /// Adds a resource.
