@@ -86,7 +86,7 @@ fn result(problem: &Problem, rules: &[Code]) -> Value {
     json!({
         "ruleId": problem.code,
         "ruleIndex": rules.iter().position(|code| *code == problem.code),
-        "level": problem.severity.to_string(),
+        "level": problem.severity,
         "message": { "text": message(problem) },
         "locations": [location],
     })
