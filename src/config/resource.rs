@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     content::BlockAnnotations, lint::no_effect::forwarded, schemas::UsedArguments, section::read_in_scope,
 };
-use crate::route::{InputSchema, RequestTemplate, ResourceDefinition, UriError, UriTemplate};
+use crate::route::{InputSchema, RequestTemplate, ResourceDefinition, UriTemplate};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, text_of,
@@ -52,13 +52,11 @@ impl Setting for UriTemplate {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::parse(text_of(value)?.trim()).or_else(|error| {
-            let span = match &error {
-                UriError::Expression(words) | UriError::Name(words) | UriError::Twice(words) => {
-                    expressions::span_of_name(value.context.report, value.node.span, words)
-                }
-                _ => value.node.span,
-            };
-            value.reject_at(span, Invalid::new(error.to_string(), "write `resource: report://daily/{date}`"))
+            let span_of =
+                |name: &String| expressions::span_of_name(value.context.report, value.node.span, name);
+            let span = error.argument.as_ref().map_or(value.node.span, span_of);
+            let help = "write `resource: report://daily/{date}`";
+            value.reject_at(span, Invalid::new(error.to_string(), help))
         })
     }
 }

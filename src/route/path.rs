@@ -31,38 +31,21 @@ pub(super) enum PathPart {
     Argument(String),
 }
 
-/// Reason why a string is not a path template.
+/// Reason why a string is not a path template, in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathTemplateError {
-    /// It does not begin with `/`.
-    #[error("a path begins with `/`, found {}", quoted(.0))]
-    Start(String),
-    /// Unmatched brace.
-    #[error("unmatched brace in `{0}`; write an argument as `{{name}}`")]
-    Brace(String),
-    /// Placeholder without a valid name.
-    #[error("`{{{0}}}` is not an argument name; use ASCII letters, digits and `_`")]
-    Name(String),
-    /// Character that is invalid in a path.
-    #[error("a path can't have {0:?}; write it percent-encoded")]
-    Character(char),
-    /// A `.` or `..` segment.
-    #[error("a path can't have the segment `{0}`")]
-    Dots(String),
-    /// It traverses upwards, or ends early, once it is decoded.
-    #[error("the path `{0}` leads out of its place once a server decodes it")]
-    Outward(String),
-}
+#[error("{0}")]
+pub struct PathTemplateError(String);
 
 impl PathTemplate {
     /// Parses a path template.
     ///
     /// # Errors
     ///
-    /// [`PathTemplateError`] with the problem.
+    /// [`PathTemplateError`].
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
+        let wrong = |message| Err(PathTemplateError(message));
         if !text.starts_with('/') {
-            return Err(PathTemplateError::Start(text.to_owned()));
+            return wrong(format!("a path begins with `/`, found {}", quoted(text)));
         }
         let parts = parse_parts(text)?;
         let is_wrong = |c: &char| {
@@ -70,16 +53,16 @@ impl PathTemplate {
         };
         for part in &parts {
             if let PathPart::Fixed(text) = part
-                && let Some(wrong) = text.chars().find(is_wrong)
+                && let Some(character) = text.chars().find(is_wrong)
             {
-                return Err(PathTemplateError::Character(wrong));
+                return wrong(format!("a path can't have {character:?}; write it percent-encoded"));
             }
         }
         if let Some(dots) = text.split('/').find(|segment| matches!(*segment, "." | "..")) {
-            return Err(PathTemplateError::Dots(dots.to_owned()));
+            return wrong(format!("a path can't have the segment `{dots}`"));
         }
         if leads_out(text) {
-            return Err(PathTemplateError::Outward(text.to_owned()));
+            return wrong(format!("the path `{text}` leads out of its place once a server decodes it"));
         }
         Ok(Self { parts })
     }
@@ -139,18 +122,28 @@ pub(super) fn split_braces(template: &str) -> impl Iterator<Item = Option<(&str,
 pub(super) fn parse_parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError> {
     let mut parts = Vec::new();
     for piece in split_braces(text) {
-        let (fixed, name) = piece.ok_or_else(|| PathTemplateError::Brace(text.to_owned()))?;
+        let (fixed, name) = piece.ok_or_else(|| PathTemplateError(unmatched_brace(text)))?;
         if !fixed.is_empty() {
             parts.push(PathPart::Fixed(fixed.to_owned()));
         }
         if let Some(name) = name {
             if !is_argument_name(name) {
-                return Err(PathTemplateError::Name(name.to_owned()));
+                return Err(PathTemplateError(not_a_name(name)));
             }
             parts.push(PathPart::Argument(name.to_owned()));
         }
     }
     Ok(parts)
+}
+
+/// Error text for an unmatched brace.
+pub(super) fn unmatched_brace(template: &str) -> String {
+    format!("unmatched brace in `{template}`; write an argument as `{{name}}`")
+}
+
+/// Error text for a placeholder without a valid name.
+pub(super) fn not_a_name(text: &str) -> String {
+    format!("`{{{text}}}` is not an argument name; use ASCII letters, digits and `_`")
 }
 
 pub(super) fn is_argument_name(text: &str) -> bool {
@@ -204,9 +197,6 @@ const OVERLONG: [(&[u8], u8); 6] = [
 /// `..`. So the path is checked in every way that servers read it: decoded repeatedly, split at `\` as well
 /// as `/`, without the part after a `;`, a `?` or a `#`, and up to a NUL byte, where C strings end.
 pub fn leads_out(path: &str) -> bool {
-    if !path.contains('%') && !path.contains("..") {
-        return false;
-    }
     let mut bytes = path.as_bytes().to_vec();
     for _ in 0..DECODINGS {
         if goes_up(&bytes) {

@@ -42,7 +42,7 @@ impl QueryTemplate {
     ///
     /// # Errors
     ///
-    /// [`PathTemplateError::Brace`] or [`PathTemplateError::Name`].
+    /// [`PathTemplateError`] for an unmatched brace, or an invalid name of an argument.
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
         let mut parameters = Vec::new();
         let mut separator = '&';

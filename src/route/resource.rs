@@ -5,7 +5,9 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::path::{PathPart, arguments_in, is_argument_name, is_percent_encoded, split_braces};
+use super::path::{
+    PathPart, arguments_in, is_argument_name, is_percent_encoded, not_a_name, split_braces, unmatched_brace,
+};
 use crate::{
     model::{Annotations, object_without_nones},
     settings::suggest::quoted,
@@ -60,40 +62,21 @@ pub struct UriTemplate {
 
 /// Reason why a string is not a resource URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UriError {
-    /// No scheme.
-    #[error("a URI begins with a scheme, such as `report:`, found {}", quoted(.0))]
-    Scheme(String),
-    /// Nothing after the scheme.
-    #[error("`{0}` has nothing after its scheme")]
-    Empty(String),
-    /// Longer than [`UriTemplate::MAX_BYTES`].
-    #[error("the URI has {found} bytes, at most {} are allowed", UriTemplate::MAX_BYTES)]
-    TooLong {
-        /// Length in bytes.
-        found: usize,
-    },
-    /// Character that is invalid in a URI.
-    #[error("a URI can't have {0:?}; write it percent-encoded")]
-    Character(char),
-    /// A `%` that encodes nothing.
-    #[error("`{0}` has a `%` without two hexadecimal digits")]
-    Percent(String),
-    /// Unmatched brace.
-    #[error("unmatched brace in `{0}`; write an argument as `{{name}}`")]
-    Brace(String),
-    /// Expression above level 1 of RFC 6570.
-    #[error("`{{{0}}}` is not supported: write an argument as `{{name}}` (RFC 6570, level 1)")]
-    Expression(String),
-    /// Placeholder without a valid name.
-    #[error("`{{{0}}}` is not an argument name; use ASCII letters, digits and `_`")]
-    Name(String),
-    /// Two arguments with nothing between them.
-    #[error("`{{{0}}}` and `{{{1}}}` need text between them")]
-    Adjacent(String, String),
-    /// One argument in two places.
-    #[error("the argument `{0}` is in the URI twice")]
-    Twice(String),
+#[error("{message}")]
+pub struct UriError {
+    message: String,
+    /// Text in braces that it is about.
+    pub argument: Option<String>,
+}
+
+impl UriError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), argument: None }
+    }
+
+    fn with_argument(message: impl Into<String>, argument: &str) -> Self {
+        Self { message: message.into(), argument: Some(argument.to_owned()) }
+    }
 }
 
 impl UriTemplate {
@@ -104,19 +87,24 @@ impl UriTemplate {
     ///
     /// # Errors
     ///
-    /// [`UriError`] with the problem.
+    /// [`UriError`].
     pub fn parse(text: &str) -> Result<Self, UriError> {
-        if text.len() > Self::MAX_BYTES {
-            return Err(UriError::TooLong { found: text.len() });
+        let (found, most) = (text.len(), Self::MAX_BYTES);
+        if found > most {
+            return Err(UriError::new(format!("the URI has {found} bytes, at most {most} are allowed")));
         }
-        let scheme_ends = text.find(':').filter(|end| is_scheme(&text[..*end]));
-        let Some(scheme_ends) = scheme_ends else { return Err(UriError::Scheme(text.to_owned())) };
-        if matches!(&text[scheme_ends + 1..], "" | "/" | "//") {
-            return Err(UriError::Empty(text.to_owned()));
+        let Some((_, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+            let found = quoted(text);
+            return Err(UriError::new(format!(
+                "a URI begins with a scheme, such as `report:`, found {found}"
+            )));
+        };
+        if matches!(rest, "" | "/" | "//") {
+            return Err(UriError::new(format!("`{text}` has nothing after its scheme")));
         }
         let mut parts = Vec::new();
         for piece in split_braces(text) {
-            let (fixed, expression) = piece.ok_or_else(|| UriError::Brace(text.to_owned()))?;
+            let (fixed, expression) = piece.ok_or_else(|| UriError::new(unmatched_brace(text)))?;
             check_fixed(fixed, text)?;
             if !fixed.is_empty() {
                 parts.push(PathPart::Fixed(fixed.to_owned()));
@@ -124,10 +112,11 @@ impl UriTemplate {
             let Some(name) = expression else { continue };
             check_argument_name(name)?;
             if let Some(PathPart::Argument(before)) = parts.last() {
-                return Err(UriError::Adjacent(before.clone(), name.to_owned()));
+                return Err(UriError::new(format!("`{{{before}}}` and `{{{name}}}` need text between them")));
             }
             if arguments_in(&parts).any(|known| known == name) {
-                return Err(UriError::Twice(name.to_owned()));
+                let message = format!("the argument `{name}` is in the URI twice");
+                return Err(UriError::with_argument(message, name));
             }
             parts.push(PathPart::Argument(name.to_owned()));
         }
@@ -219,16 +208,21 @@ fn check_argument_name(text: &str) -> Result<(), UriError> {
         return Ok(());
     }
     let inner = text.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']).trim_end_matches('*');
-    let plain = inner.split([',', ':']).all(is_argument_name);
-    Err(if plain { UriError::Expression(text.to_owned()) } else { UriError::Name(text.to_owned()) })
+    // An expression above level 1 of RFC 6570.
+    let message = match inner.split([',', ':']).all(is_argument_name) {
+        true => format!("`{{{text}}}` is not supported: write an argument as `{{name}}` (RFC 6570, level 1)"),
+        false => not_a_name(text),
+    };
+    Err(UriError::with_argument(message, text))
 }
 
 fn check_fixed(text: &str, whole: &str) -> Result<(), UriError> {
     let wrong = |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
     if let Some(wrong) = text.chars().find(wrong) {
-        return Err(UriError::Character(wrong));
+        return Err(UriError::new(format!("a URI can't have {wrong:?}; write it percent-encoded")));
     }
-    if is_percent_encoded(text) { Ok(()) } else { Err(UriError::Percent(whole.to_owned())) }
+    let without_digits = || UriError::new(format!("`{whole}` has a `%` without two hexadecimal digits"));
+    is_percent_encoded(text).then_some(()).ok_or_else(without_digits)
 }
 
 #[cfg(test)]
