@@ -229,7 +229,7 @@ async fn fetch_jwks(
     if !response.status.is_success() {
         return Err(format!("the server responded with {}", response.status));
     }
-    Jwks::read(&response.body).map_err(|error| error.to_string())
+    Jwks::read(&response.body)
 }
 
 #[cfg(test)]

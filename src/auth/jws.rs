@@ -183,19 +183,8 @@ enum Material {
     Curve(&'static str, Vec<u8>),
 }
 
-/// Error for a document that is not a JWKS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum JwksError {
-    /// It is not a JSON object with `keys`.
-    #[error("it is not a JSON object with a list `keys`")]
-    NotJson,
-    /// It has more keys than any issuer uses.
-    #[error("it lists more than {} keys", Jwks::LIMIT)]
-    TooMany,
-    /// None of its keys is supported.
-    #[error("it lists no key that can verify a signature")]
-    NoneUsable,
-}
+const NOT_JSON: &str = "it is not a JSON object with a list `keys`";
+const NONE_USABLE: &str = "it lists no key that can verify a signature";
 
 impl Jwks {
     /// Maximum number of keys.
@@ -208,15 +197,15 @@ impl Jwks {
     ///
     /// # Errors
     ///
-    /// [`JwksError`] if the document is malformed, too long, or has no usable key.
-    pub fn read(document: &[u8]) -> Result<Self, JwksError> {
-        let document: Value = serde_json::from_slice(document).map_err(|_| JwksError::NotJson)?;
-        let listed = document.get("keys").and_then(Value::as_array).ok_or(JwksError::NotJson)?;
+    /// A sentence if the document is malformed, too long, or has no usable key.
+    pub fn read(document: &[u8]) -> Result<Self, String> {
+        let document: Value = serde_json::from_slice(document).map_err(|_| NOT_JSON)?;
+        let listed = document.get("keys").and_then(Value::as_array).ok_or(NOT_JSON)?;
         if listed.len() > Self::LIMIT {
-            return Err(JwksError::TooMany);
+            return Err(format!("it lists more than {} keys", Self::LIMIT));
         }
         let keys: Vec<Jwk> = listed.iter().filter_map(Jwk::read).collect();
-        if keys.is_empty() { Err(JwksError::NoneUsable) } else { Ok(Self(keys)) }
+        if keys.is_empty() { Err(NONE_USABLE.to_owned()) } else { Ok(Self(keys)) }
     }
 
     /// Whether a key matches the token's key id and algorithm.
@@ -377,7 +366,7 @@ mod tests {
         json!({ "kty": "EC", "crv": "P-256", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" })
     }
 
-    fn read(keys: Value) -> Result<Jwks, JwksError> {
+    fn read(keys: Value) -> Result<Jwks, String> {
         Jwks::read(json!({ "keys": keys }).to_string().as_bytes())
     }
 
@@ -417,19 +406,19 @@ mod tests {
             ("x", json!("AA")),
             ("x", json!("!")),
         ] {
-            assert_eq!(with(name, value.clone()).unwrap_err(), JwksError::NoneUsable, "{name}: {value}");
+            assert_eq!(with(name, value.clone()).unwrap_err(), NONE_USABLE, "{name}: {value}");
         }
         assert!(with("use", json!("sig")).is_ok() && with("key_ops", json!(["verify"])).is_ok());
         let small = json!({ "kty": "RSA", "n": URL_SAFE_NO_PAD.encode([255; 128]), "e": "AQAB" });
-        assert_eq!(read(json!([small])).unwrap_err(), JwksError::NoneUsable, "1024 bits");
+        assert_eq!(read(json!([small])).unwrap_err(), NONE_USABLE, "1024 bits");
     }
 
     #[test]
     fn a_list_is_a_list_of_keys_and_not_endless() {
-        assert_eq!(Jwks::read(b"<html>").unwrap_err(), JwksError::NotJson);
-        assert_eq!(Jwks::read(b"{}").unwrap_err(), JwksError::NotJson);
-        assert_eq!(read(json!([])).unwrap_err(), JwksError::NoneUsable);
-        assert_eq!(read(vec![key(); 101].into()).unwrap_err(), JwksError::TooMany);
+        assert_eq!(Jwks::read(b"<html>").unwrap_err(), NOT_JSON);
+        assert_eq!(Jwks::read(b"{}").unwrap_err(), NOT_JSON);
+        assert_eq!(read(json!([])).unwrap_err(), NONE_USABLE);
+        assert_eq!(read(vec![key(); 101].into()).unwrap_err(), "it lists more than 100 keys");
         assert!(read(json!([{ "kty": "oct", "k": "AA" }, null, key()])).is_ok());
     }
 }

@@ -38,7 +38,7 @@ use certificate::Certificates;
 pub use certificate::{CertificateName, CertificateNameError};
 pub use jwks::KeySource;
 use jws::Jws;
-pub use jws::{Algorithm, Jwks, JwksError};
+pub use jws::{Algorithm, Jwks};
 use jwt::Issuer;
 pub use jwt::TokenSettings;
 pub use oauth_metadata::{METADATA_PATH, Resource, ResourceServer, ResourceUrl, ResourceUrlError};
