@@ -152,34 +152,42 @@ impl UpstreamRequest {
     /// Canonical bytes of all that is sent: two requests have the same bytes only if they are equal. The
     /// trace context is left out, because it differs for each call and responses do not depend on it.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        match self {
-            Self::Http(request) => {
-                let HttpRequest { method, under, path_and_query, headers: _, body } = request;
+        let (sorted_arguments, effect_name);
+        let mut parts: Vec<&[u8]> = match self {
+            Self::Http(HttpRequest { method, under, path_and_query, headers: _, body }) => {
                 let under: &[u8] = match under {
                     PathBase::UpstreamUrl => b"address",
                     PathBase::Origin => b"root",
                     PathBase::UrlItself => b"itself",
                 };
-                let (method, target) = (method.as_str().as_bytes(), path_and_query.as_str().as_bytes());
-                write_parts(&mut out, b"http", [method, under, target, body]);
+                let target = path_and_query.as_str().as_bytes();
+                vec![b"http", method.as_str().as_bytes(), under, target, body]
             }
             Self::Command(CommandRequest { words, stdin }) => {
                 let words = words.iter().map(String::as_bytes);
-                write_parts(&mut out, b"command", std::iter::once(stdin.as_ref()).chain(words));
+                [b"command".as_slice(), stdin].into_iter().chain(words).collect()
             }
             Self::Tool(ToolRequest { method, tool, arguments, effect, headers: _ }) => {
                 // The order of members has no meaning.
                 let mut arguments = Value::Object(arguments.clone());
                 arguments.sort_all_objects();
-                let arguments = serde_json::to_vec(&arguments).expect("its keys are strings");
-                let effect = format!("{effect:?}");
-                let method = method.as_str().as_bytes();
-                write_parts(&mut out, b"tool", [method, tool.as_bytes(), &arguments, effect.as_bytes()]);
+                (sorted_arguments, effect_name) = (arguments.to_string(), format!("{effect:?}"));
+                let parts = ["tool", method.as_str(), tool, &sorted_arguments, &effect_name];
+                parts.map(str::as_bytes).to_vec()
             }
+        };
+        // The order of headers has no meaning, except among those of one name.
+        let headers = self.headers().into_iter().flatten();
+        let mut headers: Vec<_> = headers.filter(|(name, _)| !TraceContext::is_header(name)).collect();
+        headers.sort_by_key(|(name, _)| name.as_str());
+        for (name, value) in headers {
+            parts.extend([b"header", name.as_str().as_bytes(), value.as_bytes()]);
         }
-        if let Some(headers) = self.headers() {
-            write_headers(&mut out, headers);
+        let mut out = Vec::new();
+        for part in parts {
+            // The length, so that different lists of parts are never the same bytes.
+            out.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            out.extend_from_slice(part);
         }
         out
     }
@@ -214,25 +222,6 @@ fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
         }
     }
     headers
-}
-
-/// Writes parts with length prefixes, so that different lists never have the same bytes.
-fn write_parts<'p>(out: &mut Vec<u8>, kind: &'static [u8], parts: impl IntoIterator<Item = &'p [u8]>) {
-    for part in std::iter::once(kind).chain(parts) {
-        out.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        out.extend_from_slice(part);
-    }
-}
-
-/// The order of headers has no meaning, except among those of one name.
-fn write_headers(out: &mut Vec<u8>, headers: &HeaderMap) {
-    let mut names: Vec<_> = headers.keys().filter(|name| !TraceContext::is_header(name)).collect();
-    names.sort_by_key(|name| name.as_str());
-    for name in names {
-        for value in headers.get_all(name) {
-            write_parts(out, b"header", [name.as_str().as_bytes(), value.as_bytes()]);
-        }
-    }
 }
 
 impl From<HttpRequest> for UpstreamRequest {
