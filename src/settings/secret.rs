@@ -203,17 +203,8 @@ fn invalid_file(path: &str, what: &str, help: &str) -> Invalid {
 }
 
 /// Words that name a credential, alone or as part of a name.
-const NAMES_OF_CREDENTIALS: [&str; 9] = [
-    "authorization",
-    "password",
-    "secret",
-    "token",
-    "apikey",
-    "cookie",
-    "credential",
-    "credentials",
-    "passphrase",
-];
+const NAMES_OF_CREDENTIALS: &str =
+    "authorization password secret token apikey cookie credential credentials passphrase";
 
 /// Whether the value of a key with this name is probably a credential. The name may be misspelled.
 pub(crate) fn is_secret_name(name: &str) -> bool {
@@ -230,7 +221,7 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     if matches!(plain.as_str(), "maxtokens" | "authorizationservers") || plain.ends_with("url") {
         return false;
     }
-    PARTS.iter().chain(&NAMES_OF_CREDENTIALS).any(|part| plain.contains(part))
+    PARTS.into_iter().chain(NAMES_OF_CREDENTIALS.split(' ')).any(|part| plain.contains(part))
         || ["key", "auth", "assertion"].iter().any(|end| plain.ends_with(end))
         || has_misspelled_secret(name)
 }
@@ -246,7 +237,7 @@ fn has_misspelled_secret(name: &str) -> bool {
             word.bytes().next() == secret.bytes().next() && suggest::edit_distance(&word, secret) <= most
         };
         // "taken" is as close to "token", and spelled correctly.
-        word != "taken" && NAMES_OF_CREDENTIALS.iter().any(|secret| is_close(secret))
+        word != "taken" && NAMES_OF_CREDENTIALS.split(' ').any(is_close)
     })
 }
 

@@ -10,17 +10,7 @@ use super::{code::Code, fixed_regex, section::Invalid, suggest::quoted};
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 /// Units in words, each with its symbol.
-const UNIT_WORDS: [(&str, &str); 9] = [
-    ("millisecond", "ms"),
-    ("msec", "ms"),
-    ("second", "s"),
-    ("sec", "s"),
-    ("minute", "m"),
-    ("min", "m"),
-    ("hour", "h"),
-    ("day", "d"),
-    ("byte", "B"),
-];
+const UNIT_WORDS: &str = "millisecond ms, msec ms, second s, sec s, minute m, min m, hour h, day d, byte B";
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
     ("KB", 1_000),
@@ -83,11 +73,12 @@ fn measure(
     }
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
         let singular = unit.to_ascii_lowercase();
-        let word = UNIT_WORDS.iter().find(|(word, _)| *word == singular.trim_end_matches('s'));
+        let mut words = UNIT_WORDS.split(", ").filter_map(|words| words.split_once(' '));
+        let word = words.find(|(word, _)| *word == singular.trim_end_matches('s'));
         let meant = units.iter().find(|(name, _)| {
             name.eq_ignore_ascii_case(unit)
                 || name.trim_end_matches('B').eq_ignore_ascii_case(unit)
-                || word.is_some_and(|(_, meant)| meant == name)
+                || word.is_some_and(|(_, meant)| meant == *name)
         });
         let help = match meant {
             Some((name, _)) => format!("did you mean `{number}{name}`?"),
