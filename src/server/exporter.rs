@@ -241,13 +241,8 @@ impl Collector {
     async fn send_once(&self, body: Bytes) -> Result<(u64, String), ExportError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        let request = HttpRequest {
-            method: Method::POST,
-            under: PathBase::UrlItself,
-            path_and_query: PathAndQuery::from_static("/"),
-            headers,
-            body,
-        };
+        let request = HttpRequest::get(PathBase::UrlItself, PathAndQuery::from_static("/"));
+        let request = HttpRequest { method: Method::POST, headers, body, ..request };
         let upstream_call =
             UpstreamCall::new(request.into(), RESPONSE_LIMIT_BYTES, Deadline::after(self.timeout), false);
         let response = timeout(self.timeout, self.http.send(&upstream_call)).await;

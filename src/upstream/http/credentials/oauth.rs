@@ -178,13 +178,8 @@ impl OAuthSettings {
         let parameters = self.parameters.0.iter();
         fields.extend(parameters.map(|(name, Scalar(value))| (name.as_str(), value.clone())));
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-        HttpRequest {
-            method: Method::POST,
-            under: PathBase::Origin,
-            path_and_query: self.token_url.path_and_query.clone(),
-            headers,
-            body: Bytes::from(body),
-        }
+        let request = HttpRequest::get(PathBase::Origin, self.token_url.path_and_query.clone());
+        HttpRequest { method: Method::POST, headers, body: Bytes::from(body), ..request }
     }
 }
 
