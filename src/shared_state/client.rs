@@ -27,8 +27,6 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-#[cfg(test)]
-use super::tests::memory::MemoryStore;
 use super::{
     StoreCounts, StoreUnreachable,
     address::StoreSettings,
@@ -78,7 +76,7 @@ pub(super) struct StoreClient {
 }
 
 /// An open connection.
-struct ActiveConnection {
+pub(super) struct ActiveConnection {
     connection: StoreConnection,
     failures: AtomicU32,
     /// Receives the reason for closing the connection.
@@ -209,7 +207,7 @@ impl StoreClient {
     /// Uses a connection for operations until it ends or is closed. Returns the reason.
     async fn carry(&self, opened: OpenConnection, received: &impl Fn(ChannelEvent)) -> &'static str {
         let OpenConnection { connection, give_up, mut given_up, mut pushes, driver: _driver } = opened;
-        let connected = Arc::new(ActiveConnection { connection, failures: AtomicU32::new(0), give_up });
+        let connected = Arc::new(ActiveConnection::new(connection, give_up));
         self.set_connected(Some(Arc::clone(&connected)));
         let reason = loop {
             tokio::select! {
@@ -235,27 +233,18 @@ impl StoreClient {
         reason
     }
 
-    fn set_connected(&self, connected: Option<Arc<ActiveConnection>>) {
+    pub(super) fn set_connected(&self, connected: Option<Arc<ActiveConnection>>) {
         let is_up = connected.is_some();
         self.connected.store(connected);
         self.state.send_replace(StoreState { is_up, since: SystemTime::now() });
     }
-
-    /// Connects to a store in memory, or disconnects.
-    #[cfg(test)]
-    pub(super) fn connect_to(&self, memory: Option<MemoryStore>) {
-        self.set_connected(memory.map(|memory| {
-            let connection = StoreConnection::Memory(memory);
-            Arc::new(ActiveConnection {
-                connection,
-                failures: AtomicU32::new(0),
-                give_up: mpsc::channel(1).0,
-            })
-        }));
-    }
 }
 
 impl ActiveConnection {
+    pub(super) fn new(connection: StoreConnection, give_up: mpsc::Sender<&'static str>) -> Self {
+        Self { connection, failures: AtomicU32::new(0), give_up }
+    }
+
     /// Counts failures in a row; too many close the connection.
     fn record(&self, failure: Option<&Failure>) {
         let Some(failure) = failure else {

@@ -9,11 +9,12 @@ use std::{
 
 use bytes::Bytes;
 use redis::{Arg, Cmd, RedisFuture, Value};
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::super::{
     Inner, SharedStore, StoreSettings,
-    client::{ADD, ChannelEvent, GET, TAKE},
+    client::{ADD, ActiveConnection, ChannelEvent, GET, StoreClient, TAKE},
+    connection::StoreConnection,
 };
 use crate::crypto::SecretKey;
 
@@ -32,6 +33,17 @@ struct Entries {
     points: HashMap<String, Instant>,
     values: HashMap<String, (Bytes, Instant)>,
     groups: HashMap<String, BTreeMap<String, Vec<u8>>>,
+}
+
+impl StoreClient {
+    /// Connects to a store in memory, or disconnects.
+    fn connect_to(&self, memory: Option<MemoryStore>) {
+        let connected = |memory| {
+            let connection = StoreConnection::Memory(memory);
+            Arc::new(ActiveConnection::new(connection, mpsc::channel(1).0))
+        };
+        self.set_connected(memory.map(connected));
+    }
 }
 
 impl SharedStore {
