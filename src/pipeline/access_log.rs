@@ -1,9 +1,6 @@
 //! Access log entry of a call: log line, metrics and span.
 
-use std::{
-    net::IpAddr,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, StatusCode, header};
 use tokio::time::Instant;
@@ -16,11 +13,11 @@ use crate::{
     policy::{CallResponse, result_label, status_class},
     route::TraceContext,
     telemetry::{
-        CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, RequestId, ResponseMismatch, Span,
-        SpanKind, Tracer, Untrusted,
+        CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, ResponseMismatch, Span, SpanKind, Tracer,
+        Untrusted,
     },
     translate::LogNote,
-    upstream::{ClientIdentity, FailureStage, UpstreamError},
+    upstream::{FailureStage, UpstreamError},
 };
 
 /// Access log entry of one call. It is written on drop, however the call ends. If the client left, the
@@ -28,13 +25,17 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct AccessLog<'a> {
     route: &'a BoundRoute,
-    api: ApiKind,
-    mcp_version: &'static str,
-    pub(super) request_id: RequestId,
+    /// The call, without its arguments.
+    pub(super) call: Call<'a>,
     pub(super) context: CallContext,
-    client: ClientIdentity,
-    address: Option<IpAddr>,
     started: Instant,
+    outcome: &'static str,
+    recorded: CallRecord,
+}
+
+/// Facts about a call that are known only later, or not at all.
+#[derive(Debug, Default)]
+struct CallRecord {
     /// Limit of glossator that rejected the call.
     rejected_by: Option<&'static str>,
     /// Bytes of all response bodies.
@@ -51,7 +52,6 @@ pub(super) struct AccessLog<'a> {
     upstream_failed: bool,
     /// Age of a cached response.
     age: Option<Duration>,
-    outcome: &'static str,
     error_type: Option<ErrorType>,
     matched_rule: Option<MatchedRule>,
     /// The reason of a failure, for the log.
@@ -59,36 +59,16 @@ pub(super) struct AccessLog<'a> {
 }
 
 impl<'a> AccessLog<'a> {
-    pub(super) fn begin(tracing: &Tracer, route: &'a BoundRoute, call: &Call<'_>) -> Self {
+    pub(super) fn begin(tracing: &Tracer, route: &'a BoundRoute, call: Call<'a>) -> Self {
         route.meters.call_started(call.api.as_str());
-        let request_id = call.request_id.clone();
-        Self {
-            route,
-            api: call.api,
-            mcp_version: call.mcp_version,
-            context: CallContext::new(request_id.clone(), begin_span(tracing, route, call)),
-            request_id,
-            client: call.client.clone(),
-            address: call.address,
-            started: Instant::now(),
-            rejected_by: None,
-            received_bytes: 0,
-            upstream_status: None,
-            response_status: None,
-            content_type: None,
-            exit: None,
-            upstream_failed: false,
-            age: None,
-            outcome: "cancelled",
-            error_type: None,
-            matched_rule: None,
-            reason: None,
-        }
+        let context = CallContext::new(call.request_id.clone(), begin_span(tracing, route, &call));
+        let (started, recorded) = (Instant::now(), CallRecord::default());
+        Self { route, call, context, started, outcome: "cancelled", recorded }
     }
 
     /// Records a response, also one of the cache, or a failure of the upstream.
     pub(super) fn record_response(&mut self, response: &Result<CallResponse, UpstreamError>, took: Duration) {
-        self.upstream_failed = response.is_err();
+        self.recorded.upstream_failed = response.is_err();
         let meters = &self.route.meters;
         match response {
             Ok(CallResponse { response, age: None, .. }) => {
@@ -97,17 +77,17 @@ impl<'a> AccessLog<'a> {
                 }
                 meters.upstream_responded(result_label(response), took);
                 if response.exit.is_none() {
-                    self.upstream_status = Some(response.status);
+                    self.recorded.upstream_status = Some(response.status);
                 }
                 self.record_content(response);
             }
             Ok(CallResponse { response, age, upstream_result, .. }) => {
-                self.age = *age;
+                self.recorded.age = *age;
                 match upstream_result {
                     None => {}
                     Some(Ok(status)) => {
                         meters.upstream_responded(status_class(*status), took);
-                        self.upstream_status = Some(*status);
+                        self.recorded.upstream_status = Some(*status);
                     }
                     Some(Err(error)) => self.report_upstream_error(error, took),
                 }
@@ -115,19 +95,19 @@ impl<'a> AccessLog<'a> {
             }
             Err(error) => {
                 self.report_upstream_error(error, took);
-                self.rejected_by = error.properties().rejected_by;
-                self.reason = Some(ErrorChain(error).to_string());
+                self.recorded.rejected_by = error.properties().rejected_by;
+                self.recorded.reason = Some(ErrorChain(error).to_string());
             }
         }
     }
 
     /// Records what rules see of a response.
     fn record_content(&mut self, response: &UpstreamResponse) {
-        self.received_bytes += response.body.len();
-        self.content_type = response.headers.get(header::CONTENT_TYPE).cloned();
+        self.recorded.received_bytes += response.body.len();
+        self.recorded.content_type = response.headers.get(header::CONTENT_TYPE).cloned();
         match &response.exit {
-            None => self.response_status = Some(response.status),
-            Some(exit) => self.exit = Some(exit.end),
+            None => self.recorded.response_status = Some(response.status),
+            Some(exit) => self.recorded.exit = Some(exit.end),
         }
     }
 
@@ -135,7 +115,7 @@ impl<'a> AccessLog<'a> {
     /// of the call, so other levels log only its length.
     fn log_program_end(&self, exit: &ProgramExit) {
         let (route, upstream) = (&self.route.definition.name, &self.route.upstream);
-        let request_id = &self.request_id;
+        let request_id = &self.call.request_id;
         let stderr = exit.stderr_text();
         if !exit.end.is_success() {
             let stderr_bytes = exit.stderr.len();
@@ -155,7 +135,7 @@ impl<'a> AccessLog<'a> {
         if let (Some(span), Some(rule)) = (self.context.span(), rule) {
             span.number("glossator.rule", rule + 1);
         }
-        self.matched_rule = Some(rule.into());
+        self.recorded.matched_rule = Some(rule.into());
     }
 
     /// Counts a failure of the upstream, and logs it. A rejection by one of our own limits is only in the log
@@ -168,7 +148,7 @@ impl<'a> AccessLog<'a> {
         if properties.rejected_by.is_some() {
             return;
         }
-        let (route, request_id) = (&self.route.definition.name, &self.request_id);
+        let (route, request_id) = (&self.route.definition.name, &self.call.request_id);
         let upstream = &error.upstream;
         warn!(%route, %request_id, %upstream, error = %ErrorChain(error), "upstream request failed");
         if let Some(quoted) = error.quoted_text().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
@@ -182,16 +162,16 @@ impl<'a> AccessLog<'a> {
     /// the reason at `warn`. Notes that quote the response are for `debug` only.
     pub(super) fn log_notes(&mut self, notes: &[LogNote], outcome: ToolOutcome) {
         for note in notes {
-            let (route, request_id) = (&self.route.definition.name, &self.request_id);
+            let (route, request_id) = (&self.route.definition.name, &self.call.request_id);
             if outcome == ToolOutcome::Error(ErrorType::UnparseableResponse) && !note.quotes() {
-                let response_bytes = self.received_bytes;
-                let media_type = self.content_type.as_ref().and_then(media_type);
+                let response_bytes = self.recorded.received_bytes;
+                let media_type = self.recorded.content_type.as_ref().and_then(media_type);
                 let media_type = media_type.as_deref().map(|found| found.get(..100).unwrap_or(found));
                 warn!(
                     %route, %request_id, %note, media_type, response_bytes,
                     "unparseable upstream response"
                 );
-                self.reason = Some(match self.reason.take() {
+                self.recorded.reason = Some(match self.recorded.reason.take() {
                     Some(before) => format!("{before}; {note}"),
                     None => note.to_string(),
                 });
@@ -205,15 +185,15 @@ impl<'a> AccessLog<'a> {
     pub(super) fn log_operation_elsewhere(&self) {
         warn!(
             route = %self.route.definition.name,
-            request_id = %self.request_id,
+            request_id = %self.call.request_id,
             "asynchronous operation not polled: its URL is on another server"
         );
     }
 
     pub(super) fn log_panic(&mut self) {
-        self.reason = Some("translation of the response panicked".to_owned());
+        self.recorded.reason = Some("translation of the response panicked".to_owned());
         let route = &self.route.definition.name;
-        error!(%route, request_id = %self.request_id, "translation of the response panicked");
+        error!(%route, request_id = %self.call.request_id, "translation of the response panicked");
     }
 
     /// Ends the call while its operation continues.
@@ -222,7 +202,7 @@ impl<'a> AccessLog<'a> {
     }
 
     pub(super) fn end(mut self, outcome: ToolOutcome) {
-        (self.outcome, self.error_type) = match outcome {
+        (self.outcome, self.recorded.error_type) = match outcome {
             ToolOutcome::Success => ("success", None),
             ToolOutcome::Error(error_type) => ("error", Some(error_type)),
         };
@@ -231,16 +211,19 @@ impl<'a> AccessLog<'a> {
 
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
-        let (outcome, error_type) = (self.outcome, self.error_type.map(ErrorType::as_str));
+        let (outcome, error_type) = (self.outcome, self.recorded.error_type.map(ErrorType::as_str));
         let took = self.started.elapsed();
-        let (api, mcp_version) = (self.api.as_str(), self.mcp_version);
+        let (api, mcp_version) = (self.call.api.as_str(), self.call.mcp_version);
         self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
         // A failure needs no rule, so it does not count as unmatched.
-        let has_success_status = self.response_status.is_none_or(|status| status.is_success());
-        let is_default = self.matched_rule == Some(MatchedRule::Default) && self.route.meters.rules() > 0;
+        let has_success_status = self.recorded.response_status.is_none_or(|status| status.is_success());
+        let is_default =
+            self.recorded.matched_rule == Some(MatchedRule::Default) && self.route.meters.rules() > 0;
         if is_default && has_success_status {
             self.route.meters.unmatched(ResponseMismatch::NoRule);
-        } else if self.error_type == Some(ErrorType::UnparseableResponse) && !self.upstream_failed {
+        } else if self.recorded.error_type == Some(ErrorType::UnparseableResponse)
+            && !self.recorded.upstream_failed
+        {
             self.route.meters.unmatched(ResponseMismatch::Unparseable);
         }
         if let Some(span) = self.context.span() {
@@ -261,12 +244,12 @@ impl Drop for AccessLog<'_> {
                 tool: self.route.definition.name.shared(),
                 upstream: self.route.upstream.shared(),
                 api,
-                request_id: self.request_id.clone(),
+                request_id: self.call.request_id.clone(),
                 outcome,
                 error_type: error_type.unwrap_or_default(),
-                upstream_status: self.upstream_status.map(|status| status.as_u16()),
-                matched_rule: self.matched_rule,
-                reason: self.reason.take().map(Into::into),
+                upstream_status: self.recorded.upstream_status.map(|status| status.as_u16()),
+                matched_rule: self.recorded.matched_rule,
+                reason: self.recorded.reason.take().map(Into::into),
                 took,
             });
         }
@@ -274,18 +257,18 @@ impl Drop for AccessLog<'_> {
             route = %self.route.definition.name,
             outcome,
             error_type,
-            rule = self.matched_rule.map(tracing::field::display),
-            upstream_status = self.upstream_status.map(|status| status.as_u16()),
-            response_age_s = self.age.map(|age| age.as_secs()),
-            exit_status = self.exit.map(tracing::field::display),
+            rule = self.recorded.matched_rule.map(tracing::field::display),
+            upstream_status = self.recorded.upstream_status.map(|status| status.as_u16()),
+            response_age_s = self.recorded.age.map(|age| age.as_secs()),
+            exit_status = self.recorded.exit.map(tracing::field::display),
             duration_ms = millis(took),
             upstream_ms = self.context.upstream_time().map(|time| millis(time.min(took))),
             attempts = self.context.attempts(),
-            response_bytes = self.received_bytes,
-            request_id = %self.request_id,
-            rejected_by = self.rejected_by,
-            client = self.client.address_in_log(self.address).map(tracing::field::display),
-            client_name = self.client.name_in_log().map(tracing::field::display),
+            response_bytes = self.recorded.received_bytes,
+            request_id = %self.call.request_id,
+            rejected_by = self.recorded.rejected_by,
+            client = self.call.client.address_in_log(self.call.address).map(tracing::field::display),
+            client_name = self.call.client.name_in_log().map(tracing::field::display),
             api,
             mcp_version = Some(mcp_version).filter(|mcp_version| !mcp_version.is_empty()),
             trace_id = self.context.span().and_then(Span::trace_id).map(tracing::field::display),

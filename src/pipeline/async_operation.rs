@@ -143,7 +143,7 @@ impl Snapshot {
     pub async fn cancel_operation(
         &self,
         route: &Arc<BoundRoute>,
-        call: Call<'_>,
+        mut call: Call<'_>,
         input_responses: Map<String, Value>,
         location: &OperationLocation,
     ) {
@@ -151,8 +151,9 @@ impl Snapshot {
             return;
         }
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
-        let mut exchange = UpstreamExchange::new(route, context, call);
-        exchange.arguments = exchange.arguments.with_input_responses(input_responses);
+        let arguments = std::mem::take(&mut call.arguments);
+        let arguments = Arguments::from(arguments).with_input_responses(input_responses);
+        let exchange = UpstreamExchange::new(route, context, arguments, &call);
         if let Some(cancelled) = exchange.cancel(location) {
             cancelled.await;
         }

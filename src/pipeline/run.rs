@@ -126,12 +126,13 @@ impl<'a> CallRun<'a> {
     pub(super) fn new(
         snapshot: &'a Snapshot,
         route: &'a Arc<BoundRoute>,
-        call: Call<'a>,
+        mut call: Call<'a>,
         elicitor: &'a mut dyn Elicitor,
     ) -> Self {
-        let log = AccessLog::begin(&snapshot.tracing, route, &call);
+        let arguments = std::mem::take(&mut call.arguments).into();
         let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
-        let exchange = UpstreamExchange::new(route, log.context.clone(), call);
+        let log = AccessLog::begin(&snapshot.tracing, route, call);
+        let exchange = UpstreamExchange::new(route, log.context.clone(), arguments, &log.call);
         let deadline = Deadline::after(route.timeout);
         Self { snapshot, exchange, deadline, log, progress, elicitor, response: None }
     }
@@ -355,7 +356,7 @@ impl<'a> CallRun<'a> {
         // An error that ended the call early may quote arguments, so it is redacted like translated ones.
         let mut result = result.unwrap_or_else(|ended_early| route.translator.for_clients(*ended_early));
         if result.is_error() {
-            let request_id = self.log.request_id.as_str();
+            let request_id = self.log.call.request_id.as_str();
             result = result.with_errors_as(route.error_format).with_meta(REQUEST_ID_META, request_id);
         }
         self.log.end(result.outcome);
@@ -364,15 +365,14 @@ impl<'a> CallRun<'a> {
 }
 
 impl<'a> UpstreamExchange<'a> {
-    pub(super) fn new(route: &'a Arc<BoundRoute>, context: CallContext, call: Call<'a>) -> Self {
-        Self {
-            route,
-            context,
-            arguments: call.arguments.into(),
-            headers: call.headers,
-            client: call.client,
-            trace: call.trace.or_else(|| TraceContext::from_headers(call.headers)),
-        }
+    pub(super) fn new(
+        route: &'a Arc<BoundRoute>,
+        context: CallContext,
+        arguments: Arguments,
+        call: &Call<'a>,
+    ) -> Self {
+        let trace = call.trace.clone().or_else(|| TraceContext::from_headers(call.headers));
+        Self { route, context, arguments, headers: call.headers, client: call.client.clone(), trace }
     }
 
     /// Creates the call for the policies of an upstream.
@@ -398,10 +398,7 @@ impl<'a> UpstreamExchange<'a> {
 
 /// Checks that the client has the scopes of the route. All APIs share this check.
 pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(), Box<ToolResult>> {
-    match client.may(&route.scopes) {
-        true => Ok(()),
-        false => Err(error_text::forbidden(&route.scopes)),
-    }
+    client.may(&route.scopes).then_some(()).ok_or_else(|| error_text::forbidden(&route.scopes))
 }
 
 /// Argument error, in the route's error format.
