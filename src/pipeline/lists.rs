@@ -1,9 +1,6 @@
 //! Lists of tools, prompts and resources: serialized once, filtered by the client's scopes, and paginated.
 
-use std::sync::OnceLock;
-
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use bytes::Bytes;
 use serde_json::{
     Map, Value,
     value::{RawValue, to_raw_value},
@@ -30,8 +27,6 @@ pub struct DefinitionLists {
     pub resource_templates: DefinitionList,
     /// All scopes that any entry needs.
     needed: Scopes,
-    for_all: OnceLock<Bytes>,
-    for_anonymous: OnceLock<Bytes>,
 }
 
 /// List, sorted by key.
@@ -108,20 +103,7 @@ impl DefinitionLists {
                 resources(true).chain(proxied.templates().map(by_key)),
             ),
             needed: scopes.fold(Scopes::default(), |all, more| all.union(more)),
-            for_all: OnceLock::new(),
-            for_anonymous: OnceLock::new(),
         }
-    }
-
-    /// Document about everything that a client sees. It is serialized once for clients that see all, and once
-    /// for anonymous clients.
-    pub fn document(&self, client: &ClientIdentity, write: impl FnOnce() -> Bytes) -> Bytes {
-        let cached = match client {
-            client if client.may(&self.needed) => &self.for_all,
-            ClientIdentity::Address(_) | ClientIdentity::Unknown => &self.for_anonymous,
-            ClientIdentity::Only | ClientIdentity::Client(_) => return write(),
-        };
-        cached.get_or_init(write).clone()
     }
 }
 

@@ -184,11 +184,7 @@ impl RestApi {
                 Box::pin(passthrough::forward(upstream, authenticator, context, head.clone(), body)).await
             }
             Target::Manifest => response::manifest(&head.headers, snapshot, client, mount),
-            Target::OpenApi => {
-                let write = || openapi::document(snapshot, client, mount);
-                let cached = || snapshot.lists.document(client, write);
-                response::json(StatusCode::OK, if mount.is_empty() { cached() } else { write() })
-            }
+            Target::OpenApi => response::json(StatusCode::OK, openapi::document(snapshot, client, mount)),
             Target::Status => {
                 let status = json!({
                     "name": env!("CARGO_PKG_NAME"),
