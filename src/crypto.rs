@@ -147,10 +147,8 @@ impl TokenCipher {
         let encrypted = URL_SAFE_NO_PAD.decode(token).map_err(|_| TokenError::Invalid)?;
         let opened = self.decrypt(purpose, &encrypted).ok_or(TokenError::Invalid)?;
         let (expiry, content) = opened.split_first_chunk().ok_or(TokenError::Invalid)?;
-        match seconds(now) < u64::from_be_bytes(*expiry) {
-            true => Ok(content.to_vec()),
-            false => Err(TokenError::Expired),
-        }
+        let is_valid = seconds(now) < u64::from_be_bytes(*expiry);
+        is_valid.then(|| content.to_vec()).ok_or(TokenError::Expired)
     }
 
     /// Encrypts bytes, which do not expire.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::model::{Schema, kind_of, pointer_segment};
+use crate::model::{Schema, kind_of, object_without_nones, pointer_segment};
 
 /// Form for a person. Clones share the fields.
 #[derive(Debug, Clone, Default)]
@@ -108,13 +108,11 @@ impl InputForm {
         let properties: Map<String, Value> = self.fields.iter().map(property).collect();
         let required = self.fields.iter().filter(|field| field.required);
         let required: Vec<Value> = required.map(|field| field.name.as_str().into()).collect();
-        let mut document = Map::new();
-        document.insert("type".into(), "object".into());
-        document.insert("properties".into(), properties.into());
-        if !required.is_empty() {
-            document.insert("required".into(), required.into());
-        }
-        document
+        object_without_nones([
+            ("type", Some("object".into())),
+            ("properties", Some(properties.into())),
+            ("required", (!required.is_empty()).then(|| required.into())),
+        ])
     }
 
     /// Checks a submitted form. Values that are not fields are removed.

@@ -11,11 +11,7 @@ use super::{
     Budget, Cost, Entry, Key, Kind, Node, Style, TextNode, resolve_plain,
     syntax::{self, TOO_DEEP},
 };
-use crate::settings::{
-    code::{Code, CodedSpan},
-    report::Report,
-    source::SourceSpan,
-};
+use crate::settings::{code::Code, report::Report, source::SourceSpan};
 
 /// Maximum number of values in a file after alias expansion.
 const NODE_LIMIT: usize = 200_000;
@@ -57,7 +53,7 @@ pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> O
             (Event::DocumentStart(..), span) if roots.len() == most => {
                 let message = "a second YAML document begins here; a file must have exactly one";
                 let help = "move it to another file in the same folder, and start glossator with the folder";
-                return reader.fail(Code::SecondDocument.at_span(span), message, help);
+                return report.reject(Code::SecondDocument.at_span(span), message, help);
             }
             (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
             (event, span) => roots.push(reader.value(event, span)?),
@@ -78,11 +74,6 @@ struct TreeReader<'r, 'f> {
 }
 
 impl<'f> TreeReader<'_, 'f> {
-    fn fail<T>(&self, at: CodedSpan, message: impl Into<String>, help: &str) -> Option<T> {
-        self.report.error(at, message, help);
-        None
-    }
-
     fn next(&mut self) -> Option<(Event<'f>, SourceSpan)> {
         match self.parser.next()? {
             Ok((event, span)) => {
@@ -218,11 +209,15 @@ impl<'f> TreeReader<'_, 'f> {
     fn alias(&self, id: usize, span: SourceSpan) -> Option<Node> {
         let Some((node, cost)) = self.anchors.get(&id) else {
             let message = "the alias is inside the value that it refers to, which never ends";
-            return self.fail(Code::RecursiveAlias.at_span(span), message, "write out the value here");
+            return self.report.reject(
+                Code::RecursiveAlias.at_span(span),
+                message,
+                "write out the value here",
+            );
         };
         // The parser's own depth limit does not count values that aliases insert.
         if self.depth + cost.depth > 2 * DEPTH_LIMIT {
-            return self.fail(Code::NestedTooDeep.at_span(span), TOO_DEEP.0, TOO_DEEP.1);
+            return self.report.reject(Code::NestedTooDeep.at_span(span), TOO_DEEP.0, TOO_DEEP.1);
         }
         self.spend(cost.nodes, cost.text_bytes, span)?;
         Some(node.clone())
@@ -235,7 +230,7 @@ impl<'f> TreeReader<'_, 'f> {
         };
         let message = format!("the tag `{}` is not supported", tag.original());
         let help = "remove the tag; put a string that begins with `!` in quotes";
-        self.fail(Code::UnknownTag.at_span(span), message, help)
+        self.report.reject(Code::UnknownTag.at_span(span), message, help)
     }
 
     fn spend(&self, nodes: usize, text_bytes: usize, span: SourceSpan) -> Option<()> {
