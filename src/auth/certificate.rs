@@ -1,10 +1,17 @@
 //! Authentication with client certificates (mTLS): subject, alternative name or fingerprint identify a
 //! client.
 
-use std::{collections::HashMap, str::FromStr, sync::Arc, time::SystemTime};
+use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use super::{AuthError, ClientSettings, IdentifiedClient, KeyHash};
-use crate::{settings::value::parsed_settings, tls::ClientCertificate, upstream::Client};
+use crate::{
+    settings::{
+        section::Invalid,
+        value::{FromText, text_settings},
+    },
+    tls::ClientCertificate,
+    upstream::Client,
+};
 
 /// A name in a certificate that identifies a client. `client_ca` decides who may issue it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -19,29 +26,22 @@ pub enum CertificateName {
     Fingerprint(KeyHash),
 }
 
-/// Error for a text that does not name a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected `cn:NAME`, `dns:NAME`, `uri:URI` or `sha256:…`")]
-pub struct CertificateNameError;
+text_settings!(CertificateName);
 
-parsed_settings! {
-    CertificateName = Text, "write `dns:reports.example.com`, as the certificate has it";
-}
-
-impl FromStr for CertificateName {
-    type Err = CertificateNameError;
-
-    fn from_str(text: &str) -> Result<Self, CertificateNameError> {
-        if let Ok(hash) = text.replace(':', "").replacen("sha256", "sha256:", 1).parse() {
+impl FromText for CertificateName {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        if let Ok(hash) = KeyHash::from_text(&text.replace(':', "").replacen("sha256", "sha256:", 1)) {
             return Ok(Self::Fingerprint(hash));
         }
-        let (kind, name) = text.split_once(':').ok_or(CertificateNameError)?;
+        let (kind, name) = text.split_once(':').unwrap_or_default();
         match (kind, name.trim()) {
-            (_, "") => Err(CertificateNameError),
-            ("cn", name) => Ok(Self::CommonName(name.to_owned())),
-            ("dns", name) => Ok(Self::Dns(name.to_ascii_lowercase())),
-            ("uri", name) => Ok(Self::Uri(name.to_owned())),
-            _ => Err(CertificateNameError),
+            ("cn", name) if !name.is_empty() => Ok(Self::CommonName(name.to_owned())),
+            ("dns", name) if !name.is_empty() => Ok(Self::Dns(name.to_ascii_lowercase())),
+            ("uri", name) if !name.is_empty() => Ok(Self::Uri(name.to_owned())),
+            _ => {
+                let help = "write `dns:reports.example.com`, as the certificate has it";
+                Err(Invalid::new("expected `cn:NAME`, `dns:NAME`, `uri:URI` or `sha256:…`", help))
+            }
         }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
             name: name.to_owned(),
             scopes: Scopes::default(),
             api_key_hashes: OneOrMore(Vec::new()),
-            certificates: certificates.iter().map(|name| name.parse().unwrap()).collect(),
+            certificates: certificates.iter().map(|name| CertificateName::from_text(name).unwrap()).collect(),
             jwt_subjects: Vec::new(),
         }
     }
@@ -135,10 +135,12 @@ mod tests {
     #[test]
     fn a_name_has_its_kind_as_prefix() {
         for wrong in ["", "backup", "cn:", "CN=backup", "email:x@test", "sha256:12"] {
-            assert_eq!(wrong.parse::<CertificateName>(), Err(CertificateNameError), "{wrong}");
+            assert!(CertificateName::from_text(wrong).is_err(), "{wrong}");
         }
         let pairs = ["AB"; 32].join(":");
-        assert!(matches!(format!("sha256:{pairs}").parse(), Ok(CertificateName::Fingerprint(_))));
-        assert_eq!("cn:a:b".parse(), Ok(CertificateName::CommonName("a:b".to_owned())));
+        let fingerprint = CertificateName::from_text(&format!("sha256:{pairs}"));
+        assert!(matches!(fingerprint, Ok(CertificateName::Fingerprint(_))));
+        let name = CertificateName::CommonName("a:b".to_owned());
+        assert_eq!(CertificateName::from_text("cn:a:b"), Ok(name));
     }
 }

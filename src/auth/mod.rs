@@ -33,15 +33,15 @@ use crate::{
 };
 
 use api_key::ApiKeys;
-pub use api_key::{ApiKey, KeyHash, KeyHashError, random_api_key};
+pub use api_key::{ApiKey, KeyHash, random_api_key};
+pub use certificate::CertificateName;
 use certificate::Certificates;
-pub use certificate::{CertificateName, CertificateNameError};
 pub use jwks::KeySource;
 use jws::Jws;
 pub use jws::{Algorithm, Jwks};
 use jwt::Issuer;
 pub use jwt::TokenSettings;
-pub use oauth_metadata::{METADATA_PATH, Resource, ResourceServer, ResourceUrl, ResourceUrlError};
+pub use oauth_metadata::{METADATA_PATH, Resource, ResourceServer, ResourceUrl};
 
 /// The configured clients and issuers.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,7 +1,5 @@
 //! Protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 
-use std::str::FromStr;
-
 use http::{HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 
@@ -15,7 +13,7 @@ use crate::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
         tree::{Kind, Node},
-        value::{OneOrMore, text_of},
+        value::{FromText, OneOrMore, text_of},
     },
     upstream::{Client, http::Address},
 };
@@ -113,9 +111,7 @@ impl Setting for ResourceUrl {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let url: Self = text_of(value)?.parse().or_else(|error: ResourceUrlError| {
-            value.reject(Invalid::without_value(error.to_string(), "write `https://tools.example.com/mcp`"))
-        })?;
+        let url = Self::from_text(text_of(value)?).or_else(|invalid| value.reject(invalid))?;
         if url.is_open() {
             let message = "`resource` has no TLS: clients send tokens unencrypted";
             value.warn(Code::CredentialsWithoutTls, message.to_owned(), "write an `https://` address");
@@ -132,24 +128,21 @@ pub struct ResourceUrl {
     path: String,
 }
 
-/// Error for a text that is not the URL of a resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected an `http://` or `https://` address without query and fragment")]
-pub struct ResourceUrlError;
-
-impl FromStr for ResourceUrl {
-    type Err = ResourceUrlError;
-
-    fn from_str(text: &str) -> Result<Self, ResourceUrlError> {
-        let uri: Uri = text.parse().map_err(|_| ResourceUrlError)?;
-        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or(ResourceUrlError)?;
+impl FromText for ResourceUrl {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let invalid = || {
+            let message = "expected an `http://` or `https://` address without query and fragment";
+            Invalid::without_value(message, "write `https://tools.example.com/mcp`")
+        };
+        let uri: Uri = text.parse().map_err(|_| invalid())?;
+        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or_else(invalid)?;
         let is_plain = matches!(scheme, "http" | "https")
             && uri.query().is_none()
             && !text.contains(['#', '"', '\\'])
             && !authority.as_str().contains('@');
         let path = uri.path().trim_end_matches('/').to_owned();
         let url = Self { written: text.to_owned(), origin: format!("{scheme}://{authority}"), path };
-        is_plain.then_some(url).ok_or(ResourceUrlError)
+        is_plain.then_some(url).ok_or_else(invalid)
     }
 }
 
@@ -277,8 +270,10 @@ mod tests {
     }
 
     fn access(resource: Option<&str>) -> Access {
-        let resource = resource
-            .map(|url| Resource { url: url.parse().unwrap(), servers: vec!["https://login.test".into()] });
+        let resource = resource.map(|url| Resource {
+            url: ResourceUrl::from_text(url).unwrap(),
+            servers: vec!["https://login.test".into()],
+        });
         let scopes = Scopes::new(["use"]).unwrap();
         Access::new(AccessSettings { resource, scopes, ..AccessSettings::default() }, None)
     }
@@ -353,10 +348,10 @@ mod tests {
             "https://tools.test/#a",
             "https://me@tools.test",
         ] {
-            assert!(wrong.parse::<ResourceUrl>().is_err(), "{wrong}");
+            assert!(ResourceUrl::from_text(wrong).is_err(), "{wrong}");
         }
-        assert!("http://tools.test/mcp".parse::<ResourceUrl>().unwrap().is_open());
-        assert!("http://localhost.test/mcp".parse::<ResourceUrl>().unwrap().is_open());
-        assert!(!"http://localhost:8080/mcp".parse::<ResourceUrl>().unwrap().is_open());
+        assert!(ResourceUrl::from_text("http://tools.test/mcp").unwrap().is_open());
+        assert!(ResourceUrl::from_text("http://localhost.test/mcp").unwrap().is_open());
+        assert!(!ResourceUrl::from_text("http://localhost:8080/mcp").unwrap().is_open());
     }
 }
