@@ -184,6 +184,6 @@ async fn streams_of_a_token_end_when_it_expires() {
         }
     };
     short.have_ended().await;
-    served.gateway.changes().publish(glossator::pipeline::ChangeEvent::Tools);
+    served.gateway.publish(glossator::pipeline::ChangeEvent::Tools);
     long.await_tools_changed(1).await;
 }
