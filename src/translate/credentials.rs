@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::leak_filter::compile;
+use super::leak_filter::{alternatives, compile};
 use crate::settings::credential_forms::{FORMS, PRIVATE_KEYS};
 
 /// Replacement of a credential.
@@ -12,24 +12,11 @@ const MARK: &str = "[credential]";
 
 /// Replaces the credentials in a text.
 pub(super) fn without_credentials(text: &str) -> String {
-    /// Credentials that the words around them show.
-    const IN_CONTEXT: &str = concat!(
-        // All cookies of the line; for an `Authorization` header, the scheme and the word after it.
-        r#"(?i)\b(?:set-)?cookie["']?:\s*[^\r\n]+"#,
-        r#"|\bauthorization["']?\s*[=:]\s*["']?[a-z][0-9a-z_\-]*\s+[^\s"',;]+"#,
-        r#"|["']?[0-9a-z_\-]*(?:passw(?:or)?d|passwd|\bpass|pwd|secret|token|api[_-]?key"#,
-        r"|private[_-]?key",
-        r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[0-9a-z_\-]*["']?\s*[=:]\s*"#,
-        r#"(?<named>"[^"\r\n]+|'[^'\r\n]+|[^\s"',;]+)"#,
-        // In a sentence: `the password is hunter2`, `token 8f3a…`.
-        r"|(?<before>\b(?:password|passwd|passphrase|passcode|pwd|secret|token",
-        r"|(?:api|access|private)[_ -]?key)",
-        r#"(?<verb>\s+(?:is|was))?\s+)(?<said>"[^"\r\n]+"?|'[^'\r\n]+'?|`[^`\r\n]+`?|[^\s"',;]+)"#,
-        // In a command line: `mysql -phunter2`.
-        r#"|(?<option>(?:^|[\s"'`=])-p)(?<given>[^\s"'`,;]{3,})"#,
-    );
     // The names first: after `npm_token_of_the_registry=`, the value is the credential and not the name.
-    static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| compile(&[IN_CONTEXT, "|", FORMS].concat()));
+    static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
+        let in_context = alternatives(include_str!("leak_patterns/credentials.txt"));
+        compile(&["(?i)", &in_context, "|", FORMS].concat())
+    });
     static PRIVATE_KEY: LazyLock<Regex> = LazyLock::new(|| compile(&["(?i)", PRIVATE_KEYS].concat()));
     // Before all others: after `private_key:`, the value would end at the first space of the key.
     let text = PRIVATE_KEY.replace_all(text, MARK);

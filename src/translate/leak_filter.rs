@@ -56,22 +56,7 @@ impl<'a> ClientStrings<'a> {
 /// Detects stack traces of common languages, database errors, and control characters.
 pub(super) fn looks_internal(text: &str) -> bool {
     static INTERNAL: LazyLock<Regex> = LazyLock::new(|| {
-        compile(concat!(
-            r#"(?m)^\s+at \S+[.(:]|Traceback \(most recent call last\)|File "[^"]+", line \d+|Exception in thread"#,
-            r#"|panicked at |^goroutine \d+ \[|\bat [\w.$<>]+\([\w.]+:\d+\)|\bat [\w.`<>]+\([^()]*\) in \S+:line \d+"#,
-            r#"|Stack trace:|^#\d+ +\S+\(|stack backtrace:|\S+\.rb:\d+:in [`']|SQLSTATE\[|ORA-\d{5}"#,
-            // SQLite, PostgreSQL, MySQL, SQL Server; then statements, and their bound parameters.
-            r#"|near "[^"\n]*": syntax error"#,
-            r"|\b(?:UNIQUE|CHECK|FOREIGN KEY|NOT NULL|PRIMARY KEY) constraint failed",
-            r"|\bno such (?:table|column): |\bhas no column named |\bSQLITE_[A-Z]+|\bSQL logic error",
-            r#"|\bviolates (?:unique|foreign key|not-null|check|exclusion) constraint|syntax error at or near ""#,
-            r#"|\b(?:relation|column) "[^"\n]+" (?:of relation "[^"\n]+" )?does not exist"#,
-            r"|error in your SQL syntax|\bDuplicate entry '[^\n]*' for key|\bUnknown column '[^\n]*' in '",
-            r"|\bTable '[^'\n]+' doesn't exist|\bViolation of (?:PRIMARY|UNIQUE) KEY constraint",
-            r"|\bCannot insert duplicate key|\bIncorrect syntax near |\bInvalid (?:object|column) name '",
-            r"|\bSELECT\s[^\n]*\sFROM\s|\bINSERT\s+INTO\s|\bUPDATE\s+\S+\s+SET\s|\bDELETE\s+FROM\s",
-            r"|\[SQL: |\bparams: \[|: params: \{",
-        ))
+        compile(&["(?m)", &alternatives(include_str!("leak_patterns/internal.txt"))].concat())
     });
     INTERNAL.is_match(text) || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
 }
@@ -79,21 +64,8 @@ pub(super) fn looks_internal(text: &str) -> bool {
 /// Replaces addresses, file paths and credentials in a text, except for strings that the client has sent
 /// itself. Credentials are replaced even then.
 pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
-    static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| {
-        compile(concat!(
-            // A timestamp is not a host with a port, and stays.
-            r"(?<time>\b\d{4,6}-\d{2}-\d{2}[Tt]\d{2}:\d{2}(?::\d{2})?)",
-            r"|\b[A-Za-z][A-Za-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
-            // No `\b` before a name that may begin with a letter of any script.
-            r"|(?:[A-Za-z]|\w[\w\-]*[A-Za-z])[\w\-]*(?:\.[\w\-]+)*:\d{2,5}\b",
-            r"|\w[\w\-]*(?:\.[\w\-]+)*\.(?i:local|internal|svc|lan|cluster)\b|\w[\w\-]*(?:\.[\w\-]+)+ (?i:port) \d+",
-            // IPv6, where a time such as `[12:30:45]` stays; then a MAC address.
-            r"|(?<brackets>\[[0-9A-Fa-f:]*:[0-9A-Fa-f:]+\])(?::\d+)?",
-            r"|\b(?:[0-9A-Fa-f]{1,4}:){6}(?:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}|\d{1,3}(?:\.\d{1,3}){3})\b",
-            r"|\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b",
-            r"|\\\\[\w.\-]+\\[^\s]+",
-        ))
-    });
+    static ADDRESSES: LazyLock<Regex> =
+        LazyLock::new(|| compile(&alternatives(include_str!("leak_patterns/addresses.txt"))));
     static PATHS: LazyLock<Regex> = LazyLock::new(|| {
         compile(concat!(
             r#"(^|[\s(=\['"`:,])(?:(?:~[a-z_]?[\w\-]*|\.{1,2})(?:/[\w.@+\-]+)+|(?:/[\w.@+\-]+){2,})/?"#,
@@ -174,6 +146,12 @@ const WORD_CLASS: &str = concat!(
     r"\u{FF10}-\u{FF19}\u{FF21}-\u{FF3A}\u{FF3F}\u{FF41}-\u{FF5A}\u{FF66}-\u{FFDC}",
     r"\u{10000}-\u{1EFFF}\u{1F130}-\u{1F189}\u{1FBF0}-\u{10FFFF}]",
 );
+
+/// The pattern of a file with an alternative in each line; lines that begin with `# ` are comments.
+pub(super) fn alternatives(file: &str) -> String {
+    let lines = file.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
+    lines.collect::<Vec<_>>().join("|")
+}
 
 /// Compiles a pattern in which `\w` is [`WORD_CLASS`], and `\d` and `\b` are ASCII. With Unicode classes
 /// these patterns would cost the first error of a process 16 ms on a serving thread, and 6 MB permanently.
