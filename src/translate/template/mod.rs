@@ -29,11 +29,9 @@ use crate::model::LimitedWriter;
 ///
 /// Each setting documents the names that its templates may use. An undefined name is an error, never an empty
 /// text. Plain text is not escaped; the context into which it is inserted escapes it.
-pub struct Template(Box<TemplateSource>);
-
-struct TemplateSource {
+pub struct Template {
     source: String,
-    place: OutputContext,
+    context: OutputContext,
     /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
     names: Vec<String>,
@@ -109,12 +107,12 @@ impl Template {
     /// # Errors
     ///
     /// As [`compile`](Self::compile).
-    pub fn compile_for(place: OutputContext, source: &str) -> Result<Self, TemplateError> {
+    pub fn compile_for(context: OutputContext, source: &str) -> Result<Self, TemplateError> {
         check_depth(source)?;
-        let environment = compiled(source, place)?;
+        let environment = compiled(source, context)?;
         // Instrumentation nests products deeper; report here what no longer compiles.
         if source.contains('*') {
-            Compiled::new(source, place)?;
+            Compiled::new(source, context)?;
         }
         let template = environment.get_template(NAME).expect("the template was added just now");
         let mut paths: Vec<_> =
@@ -128,13 +126,12 @@ impl Template {
         if source.contains("redact") && !names.iter().any(|name| name == "args") {
             names.push("args".to_owned());
         }
-        let source = source.to_owned();
-        Ok(Self(Box::new(TemplateSource { source, place, compiled: OnceLock::new(), names, paths })))
+        Ok(Self { source: source.to_owned(), context, compiled: OnceLock::new(), names, paths })
     }
 
     /// The template as configured.
     pub fn source(&self) -> &str {
-        &self.0.source
+        &self.source
     }
 
     /// Renders the template with these variables.
@@ -170,8 +167,8 @@ impl Template {
         budget: &TemplateBudget,
     ) -> Result<String, TemplateError> {
         budget.check()?;
-        let TemplateSource { source, place, compiled: environment, .. } = &*self.0;
-        let compiled = environment.get_or_init(|| Compiled::new(source, *place).map(Box::new));
+        let compile = || Compiled::new(&self.source, self.context).map(Box::new);
+        let compiled = self.compiled.get_or_init(compile);
         let compiled = compiled.as_ref().map_err(Clone::clone)?;
         let environment = if budget.is_short() { &compiled.short } else { &compiled.whole };
         let template = environment.get_template(NAME).expect("the template was added when it was compiled");
@@ -191,23 +188,23 @@ impl Template {
             Err(_) if text.is_over => {
                 Err(TemplateError::without_line(format!("writes more than {TEXT_LIMIT_BYTES} bytes")))
             }
-            Err(error) => Err(TemplateError::from_engine(&error, source, &compiled.counted)),
+            Err(error) => Err(TemplateError::from_engine(&error, &self.source, &compiled.counted)),
         }
     }
 
     /// Top-level variables that the template uses, such as `args` and `structured`.
     pub fn names(&self) -> &[String] {
-        &self.0.names
+        &self.names
     }
 
     /// Whether the template uses this variable.
     pub(super) fn uses(&self, name: &str) -> bool {
-        self.0.names.iter().any(|used| used == name)
+        self.names.iter().any(|used| used == name)
     }
 
     /// Variables that the template uses, with their attributes: `args.city`, `structured`.
     pub fn paths(&self) -> &[String] {
-        &self.0.paths
+        &self.paths
     }
 }
 
@@ -255,7 +252,7 @@ fn sliced(source: &str) -> Vec<String> {
 
 impl fmt::Debug for Template {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Template").field(&self.0.source).finish()
+        formatter.debug_tuple("Template").field(&self.source).finish()
     }
 }
 
