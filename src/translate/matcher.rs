@@ -19,7 +19,6 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Setting},
-        suggest::quoted,
         tree::{Entry, Kind},
         value::{OneOrMore, parsed_settings},
     },
@@ -76,10 +75,7 @@ pub struct StatusPattern {
 
 /// Pattern of a media type, possibly with wildcards: `text/plain`, `text/*`, `*/*`, `application/*+json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MediaPattern {
-    kind: String,
-    subtype: String,
-}
+pub struct MediaPattern(String);
 
 impl Matcher {
     /// Whether it has a condition on the status or the exit status.
@@ -299,12 +295,8 @@ impl FromStr for StatusPattern {
             }
             None => range(text, |code| code.parse().ok().filter(|code| (100..=599).contains(code))),
         };
-        range.map(|(first, last)| Self { first, last }).ok_or_else(|| {
-            PatternError::new(format!(
-                "expected a status such as `404`, `4xx` or `400-499`, found {}",
-                quoted(text)
-            ))
-        })
+        let range = range.map(|(first, last)| Self { first, last });
+        range.ok_or_else(|| PatternError::expected("a status such as `404`, `4xx` or `400-499`", text))
     }
 }
 
@@ -322,12 +314,12 @@ impl fmt::Display for StatusPattern {
 
 impl MediaPattern {
     fn matches(&self, media_type: &str) -> bool {
-        let Some((kind, subtype)) = media_type.split_once('/') else { return false };
-        let fits = |pattern: &str, found: &str| match pattern.strip_prefix('*') {
+        let fits = |(pattern, found): (&str, &str)| match pattern.strip_prefix('*') {
             Some(suffix) => found.ends_with(suffix),
             None => pattern == found,
         };
-        fits(&self.kind, kind) && fits(&self.subtype, subtype)
+        // The subtype of a pattern has no slash.
+        media_type.contains('/') && self.0.splitn(2, '/').zip(media_type.splitn(2, '/')).all(fits)
     }
 }
 
@@ -340,21 +332,17 @@ impl FromStr for MediaPattern {
             !part.is_empty()
                 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
         };
+        let expected = "a media type such as `text/plain`, `text/*` or `application/*+json`";
         match text.split_once('/') {
-            Some((kind, subtype)) if good(kind) && good(subtype) => {
-                Ok(Self { kind: kind.to_ascii_lowercase(), subtype: subtype.to_ascii_lowercase() })
-            }
-            _ => Err(PatternError::new(format!(
-                "expected a media type such as `text/plain`, `text/*` or `application/*+json`, found {}",
-                quoted(text)
-            ))),
+            Some((kind, subtype)) if good(kind) && good(subtype) => Ok(Self(text.to_ascii_lowercase())),
+            _ => Err(PatternError::expected(expected, text)),
         }
     }
 }
 
 impl fmt::Display for MediaPattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.kind, self.subtype)
+        formatter.write_str(&self.0)
     }
 }
 
@@ -397,12 +385,8 @@ impl FromStr for ExitPattern {
             Ok(ProgramEnd::Signal(number)) => Some(Self::Signal(number)),
             _ => range(text, code).map(|(first, last)| Self::Codes(first, last)),
         };
-        pattern.ok_or_else(|| {
-            PatternError::new(format!(
-                "expected an exit status such as `1`, `1-9`, `SIGKILL` or `{ANY_SIGNAL}`, found {}",
-                quoted(text)
-            ))
-        })
+        let expected = "an exit status such as `1`, `1-9`, `SIGKILL` or `signal`";
+        pattern.ok_or_else(|| PatternError::expected(expected, text))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::settings::{
     keys::ValueKind,
     report::Report,
     section::{Checked, Cursor, Setting},
+    suggest::quoted,
     value::text_of,
 };
 
@@ -17,17 +18,15 @@ pub(crate) type Captures = Vec<(String, String)>;
 
 /// Compiled regular expression, with linear search time and limited size. Clones share the compiled form.
 #[derive(Clone)]
-pub struct Pattern(Arc<Compiled>);
-
-struct Compiled {
+pub struct Pattern {
     regex: Regex,
-    names: Vec<String>,
+    names: Arc<[String]>,
 }
 
 /// Patterns are equal if they are written alike.
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.0.regex.as_str() == other.0.regex.as_str()
+        self.regex.as_str() == other.regex.as_str()
     }
 }
 
@@ -37,8 +36,8 @@ impl PartialEq for Pattern {
 pub struct PatternError(String);
 
 impl PatternError {
-    pub(super) fn new(sentence: String) -> Self {
-        Self(sentence)
+    pub(super) fn expected(what: &str, found: &str) -> Self {
+        Self(format!("expected {what}, found {}", quoted(found)))
     }
 }
 
@@ -82,26 +81,25 @@ impl Pattern {
         let regex =
             builder.size_limit(limit_bytes).build().map_err(|error| PatternError(pattern_message(&error)))?;
         let names = regex.capture_names().flatten().map(str::to_owned).collect();
-        Ok(Self(Arc::new(Compiled { regex, names })))
+        Ok(Self { regex, names })
     }
 
     /// Names of the captures.
     pub fn names(&self) -> &[String] {
-        &self.0.names
+        &self.names
     }
 
     pub(crate) fn regex(&self) -> &Regex {
-        &self.0.regex
+        &self.regex
     }
 
     pub(super) fn captures(&self, text: &str) -> Option<Captures> {
-        let Compiled { regex, names } = &*self.0;
-        if names.is_empty() {
-            return regex.is_match(text).then(Captures::new);
+        if self.names.is_empty() {
+            return self.regex.is_match(text).then(Captures::new);
         }
-        let found = regex.captures(text)?;
+        let found = self.regex.captures(text)?;
         let value = |name: &String| found.name(name).map_or("", |text| text.as_str()).to_owned();
-        Some(names.iter().map(|name| (name.clone(), value(name))).collect())
+        Some(self.names.iter().map(|name| (name.clone(), value(name))).collect())
     }
 
     /// Reads a pattern in which `^` and `$` match at line ends.
@@ -170,12 +168,12 @@ fn pattern_message(error: &regex::Error) -> String {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.0.regex.as_str())
+        formatter.write_str(self.regex.as_str())
     }
 }
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Pattern").field(&self.0.regex.as_str()).finish()
+        formatter.debug_tuple("Pattern").field(&self.regex.as_str()).finish()
     }
 }
