@@ -9,7 +9,7 @@
 //! - Each rule has a [`Matcher`], with an [`ExitPattern`] for the exit of a program.
 //! - `success` builds the structured content ([`Jq`]), checks it against the [`OutputSchema`], shortens it
 //!   ([`Limit`]) and renders it ([`ContentTemplate`]).
-//! - `error_rule` builds a tool error, and `default_error` that of a response that no rule matches, after the
+//! - `error` builds a tool error by a rule, or that of a response that no rule matches, after the
 //!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
 //! - `variables` are the variables of a [`Template`]. [`inspect()`] evaluates conditions on a response that
 //!   is not yet a result. A [`WorkBudget`] limits the work of a translation and cancels it.
@@ -25,8 +25,7 @@ mod content;
 mod content_encoding;
 mod convert;
 mod credentials;
-mod default_error;
-mod error_rule;
+mod error;
 pub(crate) mod expressions;
 pub mod extract;
 mod fields;
@@ -54,8 +53,9 @@ pub use content::{
 };
 pub use convert::Booleans;
 pub(crate) use convert::without_exponent;
-pub use default_error::{CODE_META_KEY, EXIT_META_KEY, RETRY_AFTER_META_KEY, STATUS_META_KEY};
-pub use error_rule::{CodeTemplate, ErrorRule};
+pub use error::{
+    CODE_META_KEY, CodeTemplate, EXIT_META_KEY, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY,
+};
 pub use fields::{
     Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldPathError, FieldType, Fields,
     KiloBase, NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     ContentTemplate, Jq, LIMIT_META_KEY, Limit, LogNote, SAMPLE, SamplingRequestTemplate, Template,
     content::{self, RenderedBlock, TextKind},
-    default_error::content_or_error,
+    error::content_or_error,
     extract::{Extract, Extracted, McpResult},
     pattern::Captures,
     read_error::ReadError,

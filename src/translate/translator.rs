@@ -9,7 +9,7 @@ use settings_derive::Word;
 use super::{
     Charset, ErrorRule, JqError, Matcher, OutputSchema, Redaction, SamplingRequest, StatusPattern,
     SuccessRule, TemplateError, WorkBudget, WrapNonObjects,
-    default_error::{self, error_with_status},
+    error::{error_for_status, error_with_status},
     extract::Extract,
     leak_filter::{ClientStrings, redacted},
     matcher::status_text,
@@ -242,7 +242,7 @@ impl<W: Into<ReadError>> From<W> for TranslationFailure {
     }
 }
 
-/// One run of a translator. [`success`](super::success) and [`error_rule`](super::error_rule) continue it.
+/// One run of a translator. [`success`](super::success) and [`error`](super::error) continue it.
 pub(super) struct TranslationRun<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
@@ -322,7 +322,7 @@ impl TranslationRun<'_> {
             let why = || format!("no rule matches, and {}: an error by default", status_text(view.response));
             self.trace.step("default", why);
             self.note_body(view);
-            return default_error::error_for_status(view, self.translator);
+            return error_for_status(view, self.translator);
         }
         if !self.translator.rules.is_empty() && self.translator.on_no_match == OnNoMatch::Error {
             self.trace.step("on_no_match", || "no rule matches: an error".into());
