@@ -110,26 +110,28 @@ impl Limit {
             return Ok((whole, None));
         }
         let remaining = self.characters.unwrap_or(usize::MAX);
-        let depth = pretty.then(|| path.len() + usize::from(is_wrapped));
         let mut with_rows = |count: usize| {
             if let Some(place) = at_mut(&mut value, &path) {
                 *place = rows.first(count);
             }
             remade(&value)
         };
-        // The number of rows that fit is computed from their lengths. Trying each number would serialize all
-        // rows repeatedly; this serializes them two or three times.
+        // Their lengths as compact JSON limit the number of rows to try. More than one is tried for indented
+        // JSON only.
         let without_rows = with_rows(0);
-        let mut shown = match self.characters {
+        let mut count = match self.characters {
             None => most,
-            Some(remaining) => rows.fitting(remaining.saturating_sub(length(&without_rows)), depth).min(most),
+            Some(remaining) => rows.fitting(remaining.saturating_sub(length(&without_rows))).min(most),
         };
-        let mut cut = with_rows(shown);
-        while shown > 0 && !fits(&cut) {
-            // A deeply nested value is compact while it has few members, so its computed length may be too
-            // short.
-            shown /= 2;
-            cut = with_rows(shown);
+        let (mut shown, mut too_many, mut cut) = (0, count + 1, without_rows.clone());
+        while shown < count {
+            let tried = with_rows(count);
+            if fits(&tried) {
+                (shown, cut) = (count, tried);
+            } else {
+                too_many = count;
+            }
+            count = (shown + too_many) / 2;
         }
         if shown == 0 && total > 0 && fits(&without_rows) {
             return Err(too_long(&format!(
@@ -314,20 +316,17 @@ impl OmittedPart {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPath(Vec<String>);
 
-/// Error for an invalid path.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected the way to a list, such as `.hosts` or `.data.rows`, found {}", quoted(.0))]
-pub struct ListPathError(String);
-
 parsed_settings! {
     ListPath = Text, "write `.rows`, or `.data.rows`";
 }
 
 impl FromStr for ListPath {
-    type Err = ListPathError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ListPathError> {
-        let wrong = || ListPathError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("expected the way to a list, such as `.hosts` or `.data.rows`, found {}", quoted(text))
+        };
         let path = text.trim().strip_prefix('.').ok_or_else(wrong)?;
         let names = if path.is_empty() { Vec::new() } else { path_steps(path).map_err(|_| wrong())? };
         let is_plain = |name: &String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -375,45 +374,26 @@ impl Rows {
         }
     }
 
-    /// The largest number of rows that add at most so many characters to the value without rows. `depth` is
-    /// the nesting depth of the list, for indented JSON.
-    fn fitting(&self, characters: usize, depth: Option<usize>) -> usize {
-        /// Per level.
-        const INDENTATION: usize = 2;
+    /// The largest number of rows that add at most so many characters to the value without rows, as compact
+    /// JSON.
+    fn fitting(&self, characters: usize) -> usize {
         /// One pair of quotes encloses all lines of a text.
         const QUOTES: usize = 2;
+        /// Longest UTF-8 encoding of a character, in bytes.
+        const MAX_BYTES: usize = 4;
+        let limit_bytes = characters.saturating_add(QUOTES).saturating_mul(MAX_BYTES);
         let mut remaining = characters;
         let takes = |(index, row): (usize, &Value)| {
-            let row = bounded_json(row, depth.is_some(), characters.saturating_add(QUOTES))?;
-            let length = row.chars().count();
-            let added = match depth {
-                _ if self.is_text => length - QUOTES,
-                // The first row has no comma before it.
-                None => length + usize::from(index > 0),
-                Some(depth) => {
-                    let indentation = (row.matches('\n').count() + 1) * (depth + 1) * INDENTATION;
-                    // The closing bracket is on its own line.
-                    let closing = if index == 0 { depth * INDENTATION } else { 0 };
-                    length + indentation + closing + 2
-                }
-            };
+            let mut json = LimitedWriter::new(limit_bytes);
+            serde_json::to_writer(&mut json, row).ok()?;
+            let length = String::from_utf8(json.written).ok()?.chars().count();
+            // The first row has no comma before it.
+            let added = if self.is_text { length - QUOTES } else { length + usize::from(index > 0) };
             remaining = remaining.checked_sub(added)?;
             Some(())
         };
         self.items.iter().enumerate().map_while(takes).count()
     }
-}
-
-/// A row as JSON; `None` if it certainly exceeds this number of characters.
-fn bounded_json(row: &Value, with_lines: bool, characters: usize) -> Option<String> {
-    /// Longest UTF-8 encoding of a character, in bytes.
-    const MAX_BYTES: usize = 4;
-    let mut writer = LimitedWriter::new(characters.saturating_mul(MAX_BYTES));
-    let written = match with_lines {
-        true => serde_json::to_writer_pretty(&mut writer, row),
-        false => serde_json::to_writer(&mut writer, row),
-    };
-    written.ok().and_then(|()| String::from_utf8(writer.written).ok())
 }
 
 fn at_mut<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
