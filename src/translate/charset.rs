@@ -16,18 +16,16 @@ use crate::{model::UpstreamResponse, settings::value::parsed_settings};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charset(&'static Encoding);
 
-/// Error for an unknown charset name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a charset; `utf-8`, `iso-8859-1`, `windows-1252` and the other labels of the WHATWG Encoding Standard are"
-)]
-pub struct CharsetError(String);
-
 impl FromStr for Charset {
-    type Err = CharsetError;
+    type Err = String;
 
-    fn from_str(label: &str) -> Result<Self, CharsetError> {
-        Encoding::for_label(label.as_bytes()).map(Self).ok_or_else(|| CharsetError(label.to_owned()))
+    fn from_str(label: &str) -> Result<Self, String> {
+        Encoding::for_label(label.as_bytes()).map(Self).ok_or_else(|| {
+            format!(
+                "`{label}` is not a charset; `utf-8`, `iso-8859-1`, `windows-1252` and the other labels of the \
+                 WHATWG Encoding Standard are"
+            )
+        })
     }
 }
 
@@ -152,15 +150,17 @@ fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredChar
 fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
     match media_type {
         Some("text/html" | "application/xhtml+xml") => true,
-        None | Some("text/plain") => {
-            let start = start.trim_ascii_start();
-            let begins = |with: &str| {
-                start.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
-            };
-            begins("<!doctype html") || begins("<html") || begins("<head")
-        }
+        None | Some("text/plain") => begins_with_tag(start, &["<!doctype html", "<html", "<head"]),
         Some(_) => false,
     }
+}
+
+/// Whether a document begins with one of these tags, after white space.
+pub(super) fn begins_with_tag(document: &[u8], tags: &[&str]) -> bool {
+    let document = document.trim_ascii_start();
+    let begins =
+        |tag: &str| document.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag.as_bytes()));
+    tags.iter().any(|tag| begins(tag))
 }
 
 fn named(label: &[u8], place: &'static str) -> Result<DeclaredCharset, String> {

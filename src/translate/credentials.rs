@@ -70,24 +70,17 @@ fn looks_random(word: &str) -> bool {
 
 /// Whether a word describes a credential and is not one: "password: required", "the token is expired".
 fn is_description(value: &str) -> bool {
-    const WORDS: &str = "\
-        a accepted already an and are at bad been being blank by can cannot changed correct denied \
-        disabled does empty enabled encrypted expired expires failed field for format from has \
-        hidden in incorrect invalid is length locked malformed mandatory may mismatch missing must \
-        needed never no not null of ok on optional or please protected rejected required reset \
-        revoked should the this to too undefined unknown unset used valid was weak will with wrong \
-        your";
+    const WORDS: &str = include_str!("leak_patterns/descriptions.txt");
     let word = value.trim_matches(|c: char| !c.is_alphanumeric());
-    WORDS.split(' ').any(|known| known.eq_ignore_ascii_case(word))
+    WORDS.split_whitespace().any(|known| known.eq_ignore_ascii_case(word))
 }
 
 /// Whether the text after `-p` is the rest of an option's name, or a port.
 fn is_an_option(given: &str) -> bool {
-    const NAMES: &str = "\
-        alette arallel arent ass assword asswd ath eer ermissions id ipe lugin ort refix retty rint \
-        rofile roject roxy";
+    const NAMES: &str = include_str!("leak_patterns/options.txt");
     let name = given.split(['=', ':']).next().unwrap_or(given).trim_end_matches(['.', ')', ']']);
-    name.chars().all(|c| c.is_ascii_digit()) || NAMES.split(' ').any(|known| known.eq_ignore_ascii_case(name))
+    name.chars().all(|c| c.is_ascii_digit())
+        || NAMES.split_whitespace().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]

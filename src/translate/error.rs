@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Jq, Template, TemplateBudget, TemplateError, Translator,
+    charset::begins_with_tag,
     extract::{Extract, MCP_MEDIA_TYPE, ResultKind, message_of_page},
     leak_filter::{ClientStrings, looks_internal, redact_error_text, redacted},
     pattern::Captures,
@@ -352,12 +353,9 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
 const PAGE_LIMIT_BYTES: usize = 16 << 10;
 
 fn is_page(media_type: &str, text: &str) -> bool {
-    let begins = |tag: &str| {
-        text.trim_start().get(..tag.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(tag))
-    };
     match media_type {
         "text/html" | "application/xhtml+xml" => true,
-        "" | "text/plain" => begins("<!doctype html") || begins("<html"),
+        "" | "text/plain" => begins_with_tag(text.trim_start().as_bytes(), &["<!doctype html", "<html"]),
         _ => false,
     }
 }

@@ -46,7 +46,7 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
-pub use charset::{Charset, CharsetError};
+pub use charset::Charset;
 pub use content::{
     BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, LinkTemplate, ResourceBodyTemplate,
     is_timestamp,
@@ -57,16 +57,15 @@ pub use error::{
     CODE_META_KEY, CodeTemplate, EXIT_META_KEY, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY,
 };
 pub use fields::{
-    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldPathError, FieldType, Fields,
-    KiloBase, NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit,
-    TimeZoneSetting,
+    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, KiloBase,
+    NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, TimeZoneSetting,
 };
 pub(crate) use fields::{FieldSetting, type_names};
 pub use jq::{
     JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT, Jq, JqError, JqNames,
     with_deep_stack,
 };
-pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, PagingArguments};
+pub use limit::{LIMIT_META_KEY, Limit, ListPath, PagingArguments};
 pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, StatusPattern};
 pub use output_schema::{OutputSchema, OutputSchemaError, WrapNonObjects};
 pub use pattern::{Pattern, PatternError};

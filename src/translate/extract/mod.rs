@@ -237,7 +237,7 @@ impl Extractor {
             return None;
         };
         let Typing::Fields(fields) = &self.typing else { return None };
-        let wanted = Some(fields).filter(|fields| self.source.is_none() && !fields.have_others())?;
+        let wanted = Some(fields).filter(|fields| self.source.is_none() && fields.others.is_none())?;
         let found = pairs.extract(view.text().ok()?, Some(wanted), view.input.stop).ok()?;
         self.typed(Extracted::Value(found), view).ok()
     }

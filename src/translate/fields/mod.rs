@@ -41,7 +41,8 @@ const MAX_SHOWN: usize = 60;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
     list: Box<[Field]>,
-    others: Option<Box<FieldType>>,
+    /// Type of all other members.
+    pub others: Option<Box<FieldType>>,
     /// Outermost keys of the extracted object that fields use.
     outermost_keys: BTreeSet<String>,
 }
@@ -92,18 +93,6 @@ impl Fields {
         let keys = |field: &Field| [field.from.as_str().to_owned(), field.from.first().to_owned()];
         let outermost_keys = list.iter().flat_map(keys).collect();
         Self { list: list.into(), others: None, outermost_keys }
-    }
-
-    /// Adds a type for all other members.
-    #[must_use]
-    pub fn with_others(mut self, others: Option<FieldType>) -> Self {
-        self.others = others.map(Box::new);
-        self
-    }
-
-    /// Whether other members are typed, too.
-    pub(crate) fn have_others(&self) -> bool {
-        self.others.is_some()
     }
 
     /// The named fields.
@@ -272,17 +261,6 @@ pub struct FieldPath {
     steps: Vec<String>,
 }
 
-/// Reason why a text is not a valid path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FieldPathError {
-    /// A part is empty.
-    #[error("expected a name on both sides of each dot")]
-    EmptyStep,
-    /// A quote is not closed, or a quoted part is not delimited by dots.
-    #[error("expected `\"` at both ends of a name that is in quotes")]
-    Quotes,
-}
-
 impl FieldPath {
     /// Path to exactly this key.
     pub fn exact(name: &str) -> Self {
@@ -319,27 +297,28 @@ impl FieldPath {
 }
 
 impl FromStr for FieldPath {
-    type Err = FieldPathError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, FieldPathError> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         Ok(Self { text: text.to_owned(), steps: path_steps(text)? })
     }
 }
 
 /// The names between the dots of a path, without their quotes.
-pub(in crate::translate) fn path_steps(path: &str) -> Result<Vec<String>, FieldPathError> {
+pub(in crate::translate) fn path_steps(path: &str) -> Result<Vec<String>, &'static str> {
+    const QUOTES: &str = "expected `\"` at both ends of a name that is in quotes";
     let (mut steps, mut rest) = (Vec::new(), Some(path));
     while let Some(path) = rest {
         let (step, after) = match path.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').ok_or(FieldPathError::Quotes)?,
+            Some(quoted) => quoted.split_once('"').ok_or(QUOTES)?,
             None => path.split_at(path.find('.').unwrap_or(path.len())),
         };
         rest = after.strip_prefix('.');
         if rest.is_none() && !after.is_empty() {
-            return Err(FieldPathError::Quotes);
+            return Err(QUOTES);
         }
         if step.is_empty() {
-            return Err(FieldPathError::EmptyStep);
+            return Err("expected a name on both sides of each dot");
         }
         steps.push(step.to_owned());
     }

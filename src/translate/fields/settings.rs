@@ -385,7 +385,7 @@ impl Setting for Fields {
                         let at = Code::ConflictingKeys.at_span(entry.key.span);
                         checked = value.reject_coded(at, message, "remove them");
                     }
-                    others = Some(kind);
+                    others = Some(Box::new(kind));
                 }
                 Ok(FieldSetting { kind, from, missing }) => {
                     let from = from.map_or_else(|| FieldPath::exact(name), |(path, _)| path);
@@ -393,7 +393,7 @@ impl Setting for Fields {
                 }
             }
         }
-        checked.map(|()| Self::new(fields).with_others(others))
+        checked.map(|()| Self { others, ..Self::new(fields) })
     }
 }
 

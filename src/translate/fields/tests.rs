@@ -145,7 +145,8 @@ fn missing_fields_are_omitted_or_defaulted_and_null_is_null() {
 fn all_others_can_have_a_type() {
     let mut named = Field::new("name", FieldKind::String.into());
     named.from = "Name".parse().unwrap();
-    let fields = Fields::new(vec![named]).with_others(Some(FieldKind::Integer(NumberForm::default()).into()));
+    let others = FieldType::from(FieldKind::Integer(NumberForm::default()));
+    let fields = Fields { others: Some(others.into()), ..Fields::new(vec![named]) };
     check(&fields, json!({"Name": "a", "x": "1", "name": "b", "y": ""}), Ok(json!({"name": "a", "x": 1})));
     check(&fields, json!({"Name": "a", "x": "b"}), Err("field `x` must be an integer; found `b`"));
     assert_eq!(fields.schema()["additionalProperties"], json!({"type": "integer"}));
@@ -180,14 +181,11 @@ fn a_path_leads_into_nested_values() {
 
 #[test]
 fn an_invalid_path_is_an_error() {
-    for (text, error) in [
-        ("", FieldPathError::EmptyStep),
-        ("a..b", FieldPathError::EmptyStep),
-        (".a", FieldPathError::EmptyStep),
-        ("a.", FieldPathError::EmptyStep),
-        ("\"a", FieldPathError::Quotes),
-        ("\"a\"b", FieldPathError::Quotes),
-    ] {
+    let empty = "expected a name on both sides of each dot";
+    let quotes = "expected `\"` at both ends of a name that is in quotes";
+    for (text, error) in
+        [("", empty), ("a..b", empty), (".a", empty), ("a.", empty), ("\"a", quotes), ("\"a\"b", quotes)]
+    {
         assert_eq!(text.parse::<FieldPath>(), Err(error), "{text}");
     }
 }

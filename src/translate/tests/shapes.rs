@@ -69,10 +69,10 @@ pub(super) fn typing(index: usize) -> Typing {
             field("size", "b", or_null(FieldKind::Size(SizeForm::default()))),
             field("length", "x", FieldKind::Duration(DurationForm::default()).into()),
         ])),
-        3 => Typing::Fields(
-            Fields::new(vec![field("deep", "a.b", FieldKind::Any.into())])
-                .with_others(Some(FieldKind::Any.into())),
-        ),
+        3 => Typing::Fields(Fields {
+            others: Some(Box::new(FieldKind::Any.into())),
+            ..Fields::new(vec![field("deep", "a.b", FieldKind::Any.into())])
+        }),
         4 => Typing::Fields(Fields::new(vec![field(
             "a",
             "a",
