@@ -33,13 +33,6 @@ parsed_settings! {
     Charset = Text, "write `iso-8859-1`, or `utf-8`";
 }
 
-impl Charset {
-    /// Its standard name.
-    pub fn name(self) -> &'static str {
-        self.0.name()
-    }
-}
-
 /// Body of a response as text, with the charset used.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodedText {

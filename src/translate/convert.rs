@@ -108,13 +108,8 @@ pub(crate) fn scaled(number: &str, unit: i128) -> Option<i128> {
 pub(crate) fn to_boolean(text: &str, words: &Booleans) -> Option<Value> {
     let text = text.trim();
     let among = |words: &[String]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-    if among(&words.yes) {
-        Some(Value::Bool(true))
-    } else if among(&words.no) {
-        Some(Value::Bool(false))
-    } else {
-        None
-    }
+    let known = [(&words.yes, true), (&words.no, false)];
+    known.into_iter().find(|(words, _)| among(words)).map(|(_, flag)| Value::Bool(flag))
 }
 
 /// Converts strings in `value` to the number, integer, boolean or null that `schema` requires. Returns

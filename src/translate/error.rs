@@ -184,9 +184,8 @@ impl TranslationRun<'_> {
             other => other,
         };
         let status =
-            raised.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
-        let status = status.filter(|status| (400..=599).contains(status));
-        let error_type = error_type(view, status);
+            raised.get("status").and_then(Value::as_u64).filter(|status| (400..=599).contains(status));
+        let error_type = error_type(view, status.and_then(|status| u16::try_from(status).ok()));
         let text = match message {
             Value::String(text) => text.trim().to_owned(),
             Value::Null => String::new(),

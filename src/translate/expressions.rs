@@ -62,25 +62,19 @@ fn hint_at_key(message: &str) -> String {
     format!("did you mean {other}`.{name}`? ")
 }
 
-/// Reads a jq condition, which may not be an assignment.
-pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
-    check_condition(value, Jq::read(value)?).map(Some)
-}
-
-/// Checks that the value of a jq condition is not an assignment, which is always true.
+/// Reads a jq condition, which may not be an assignment: that is always true.
 ///
 /// # Errors
 ///
 /// For an assignment such as `.ok = false`. The problem has been reported.
-pub(crate) fn check_condition(value: &Cursor<'_>, condition: Jq) -> Checked<Jq> {
-    match condition.assignment() {
-        None => Ok(condition),
-        Some(operator) => value.reject_coded(
-            Code::AssignmentInCondition.at_span(value.node.span),
-            format!("{} assigns with `{operator}`, so it is always true", value.name),
-            "compare with `==`: `.ok == false`",
-        ),
-    }
+pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
+    let condition = Jq::read(value)?;
+    let Some(operator) = condition.assignment() else { return Ok(Some(condition)) };
+    value.reject_coded(
+        Code::AssignmentInCondition.at_span(value.node.span),
+        format!("{} assigns with `{operator}`, so it is always true", value.name),
+        "compare with `==`: `.ok == false`",
+    )
 }
 
 /// Compiles a template, which may use these names.

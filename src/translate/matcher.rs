@@ -18,7 +18,7 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Setting},
+        section::{Checked, Cursor, Setting, read_each},
         tree::{Entry, Kind},
         value::{OneOrMore, parsed_settings},
     },
@@ -251,8 +251,7 @@ impl Setting for HeaderPatterns {
             let pattern = capturing(&value.member(entry, &pattern, ValueKind::Text));
             Ok((name?, pattern?))
         };
-        let read: Vec<Checked<_>> = entries.iter().map(read).collect();
-        read.into_iter().collect::<Checked<_>>().map(Self)
+        read_each(entries.iter().map(read)).map(Self)
     }
 }
 

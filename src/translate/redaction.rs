@@ -278,10 +278,8 @@ impl Redaction {
         });
         let in_code = result.meta.get(CODE_META_KEY).is_some_and(|code| code.to_string().contains(MARK));
         let in_structure = result.structured.as_ref().is_some_and(|s| s.json.as_str().contains(MARK));
-        let mut places =
-            vec![(in_text, "the text"), (in_code, "the code"), (in_structure, "the structured content")];
-        places.retain(|(is_there, _)| *is_there);
-        let places: Vec<_> = places.into_iter().map(|(_, name)| name).collect();
+        let places = [(in_text, "the text"), (in_code, "the code"), (in_structure, "the structured content")];
+        let places: Vec<_> = places.iter().filter_map(|(found, name)| found.then_some(*name)).collect();
         (!places.is_empty()).then(|| format!("matches replaced in {}", places.join(" and ")))
     }
 }

@@ -152,23 +152,6 @@ impl UsedArguments {
         }
     }
 
-    /// Records the input responses that a template names.
-    pub(crate) fn add_input_responses(&mut self, report: &Report<'_>, template: &Template, span: SourceSpan) {
-        for path in template.paths() {
-            if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
-                self.add_input_response(report, name, span);
-            }
-        }
-    }
-
-    /// Records the input responses that a filter names.
-    pub(crate) fn add_input_responses_of_jq(&mut self, report: &Report<'_>, span: SourceSpan, filter: &str) {
-        for rest in filter.split("$input_responses.").skip(1) {
-            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
-            self.add_input_response(report, &rest[..end], span);
-        }
-    }
-
     fn add_input_response(&mut self, report: &Report<'_>, name: &str, span: SourceSpan) {
         let span = span_of_name(report, span, name);
         self.answers.push(InputResponseUse { name: name.to_owned(), span, context: None });
@@ -176,7 +159,11 @@ impl UsedArguments {
 
     /// Records the arguments and input responses that a template names.
     pub(crate) fn add_template(&mut self, report: &Report<'_>, template: &Template, span: SourceSpan) {
-        self.add_input_responses(report, template, span);
+        for path in template.paths() {
+            if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
+                self.add_input_response(report, name, span);
+            }
+        }
         match arguments_of(template) {
             None => self.all = true,
             Some(arguments) => arguments
@@ -190,7 +177,10 @@ impl UsedArguments {
     pub(crate) fn add_jq(&mut self, report: &Report<'_>, filter: &Node) {
         let text = filter.as_text().unwrap_or_default();
         self.all |= text.contains("$args");
-        self.add_input_responses_of_jq(report, filter.span, text);
+        for rest in text.split("$input_responses.").skip(1) {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            self.add_input_response(report, &rest[..end], filter.span);
+        }
     }
 
     /// Makes an argument optional: an input request asks the user for it.

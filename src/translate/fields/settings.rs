@@ -12,7 +12,7 @@ use crate::{
     settings::{
         code::Code,
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
         source::SourceSpan,
         suggest,
         tree::{Kind, Node},
@@ -452,8 +452,6 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
 
 fn read_affixes(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let text = |item| text_of(&value.part(item, value.name, ValueKind::Text));
-    // Each problem is reported, not only the first.
-    let texts: Vec<_> = value.node.one_or_more().iter().map(text).collect();
-    let texts = texts.into_iter().collect::<Checked<Vec<&str>>>()?.into_iter();
-    Ok(texts.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
+    let texts: Vec<&str> = read_each(value.node.one_or_more().iter().map(text))?;
+    Ok(texts.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
 }

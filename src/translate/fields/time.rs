@@ -1,7 +1,7 @@
 //! Parser of dates and timestamps, to RFC 3339.
 
 use jiff::{
-    Timestamp, Zoned,
+    Timestamp,
     civil::{Date, DateTime},
     fmt::{rfc2822, strtime, temporal::DateTimeParser},
     tz::{AmbiguousOffset, Offset, TimeZone},
@@ -241,10 +241,6 @@ impl ParsedTime {
         Self { date: time.date(), time: Some(time), instant: Some((instant, offset)) }
     }
 
-    fn from_zoned(zoned: &Zoned) -> Self {
-        Self::from_timestamp(zoned.timestamp(), zoned.offset())
-    }
-
     fn from_parts(date: Date, time: Option<DateTime>, offset: Option<Offset>) -> Option<Self> {
         match (time, offset) {
             (Some(time), Some(offset)) => Some(Self::from_timestamp(offset.to_timestamp(time).ok()?, offset)),
@@ -259,7 +255,10 @@ fn usual(text: &str) -> Option<ParsedTime> {
             let time = pieces.time().map(|time| pieces.date().to_datetime(time));
             ParsedTime::from_parts(pieces.date(), time, pieces.to_numeric_offset())
         }
-        Err(_) => rfc2822::parse(text).ok().map(|zoned| ParsedTime::from_zoned(&zoned)),
+        Err(_) => {
+            let zoned = rfc2822::parse(text).ok()?;
+            Some(ParsedTime::from_timestamp(zoned.timestamp(), zoned.offset()))
+        }
     }
 }
 
@@ -272,7 +271,7 @@ fn parse_with_directives(directives: &str, text: &str) -> Option<ParsedTime> {
         let zoned = read.to_zoned().ok()?;
         // A local time that the zone skips would become another time.
         let exists = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
-        return exists.then(|| ParsedTime::from_zoned(&zoned));
+        return exists.then(|| ParsedTime::from_timestamp(zoned.timestamp(), zoned.offset()));
     }
     let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
     ParsedTime::from_parts(read.to_date().ok()?, time, read.offset())

@@ -245,7 +245,7 @@ impl Jq {
     /// no value, counts as false.
     pub fn is_true(&self, value: &Value, names: JqNames<'_>) -> bool {
         let spent = RunBudget::until(names.stop);
-        self.first(value, names, &spent).is_ok_and(|first| !is_false(first.as_ref()))
+        self.condition(value, names, &spent).unwrap_or(false)
     }
 
     /// Evaluates the condition before there is a response: the arguments are `.` and `$args`. A filter that
@@ -256,15 +256,17 @@ impl Jq {
         let (headers, most_values) = (&Value::Null, TranslationLimits::DEFAULT_VALUES);
         let names =
             JqNames { args, answers, status: 0, exit: None, headers, captures: &[], most_values, stop: None };
-        self.first(args, names, &spent).map_or(true, |first| !is_false(first.as_ref()))
+        self.condition(args, names, &spent).unwrap_or(true)
     }
 
-    /// The first value, if there is one.
-    fn first(&self, value: &Value, names: JqNames<'_>, spent: &RunBudget) -> Result<Option<Val>, JqError> {
+    /// Whether there is a first value that is neither `false` nor `null`.
+    fn condition(&self, value: &Value, names: JqNames<'_>, spent: &RunBudget) -> Result<bool, JqError> {
         let first = self.run(to_jq(value)?, names, spent)?.next().transpose();
         match spent.exhausted.get() {
             Some(over) => Err(JqError::new(over.message())),
-            None => first.map_err(|_| JqError::new("failed on this input")),
+            None => first
+                .map(|first| !matches!(first, None | Some(Val::Null | Val::Bool(false))))
+                .map_err(|_| JqError::new("failed on this input")),
         }
     }
 
@@ -295,10 +297,6 @@ impl Jq {
         let context = Ctx::<bounds::EngineTypes>::new(data, Vars::new(variables));
         Ok(self.0.filter.id.run((context, value)).map(unwrap_valr))
     }
-}
-
-fn is_false(value: Option<&Val>) -> bool {
-    matches!(value, None | Some(Val::Null | Val::Bool(false)))
 }
 
 /// Filters are equal if they are written alike.

@@ -222,10 +222,10 @@ impl Limit {
     fn list_in(&self, value: &Value, wrapped: bool) -> Option<Vec<String>> {
         match &self.of {
             // Clients see the value under `result`, so the rule's path may begin with it.
-            Some(path) if wrapped && path.names().first().is_some_and(|name| name == "result") => {
-                Some(path.names()[1..].to_vec())
+            Some(path) if wrapped && path.0.first().is_some_and(|name| name == "result") => {
+                Some(path.0[1..].to_vec())
             }
-            Some(path) => Some(path.names().to_vec()),
+            Some(path) => Some(path.0.clone()),
             None if value.is_array() || value.is_string() => Some(Vec::new()),
             None => longest_list(value).map(|(_, path)| path),
         }
@@ -314,7 +314,7 @@ impl OmittedPart {
 
 /// Path of a list: names of members, `.hosts` or `.data."my rows"` as in jq.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListPath(Vec<String>);
+pub struct ListPath(pub Vec<String>);
 
 parsed_settings! {
     ListPath = Text, "write `.rows`, or `.data.rows`";
@@ -336,13 +336,6 @@ impl FromStr for ListPath {
         } else {
             Err(wrong())
         }
-    }
-}
-
-impl ListPath {
-    /// The names of the path.
-    pub fn names(&self) -> &[String] {
-        &self.0
     }
 }
 

@@ -152,7 +152,13 @@ impl Template {
     /// As [`Self::render`], with a lower limit of work.
     pub fn render_until(&self, names: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
         let rendered = self.render_within(names, &TemplateBudget::new(Some(stop)));
-        if stop.is_used_up() { Err(TemplateError::too_slow()) } else { rendered }
+        if !stop.is_used_up() {
+            return rendered;
+        }
+        Err(TemplateError::without_line(format!(
+            "takes more than {SHORT_FUEL} steps, or reads too much, the limit where other calls share the \
+             thread"
+        )))
     }
 
     /// Renders one of several templates with a common budget. The last one may exceed it by the budget of a
@@ -257,14 +263,6 @@ impl fmt::Debug for Template {
 }
 
 impl TemplateError {
-    /// For a template that exceeds the work limit of threads that serve other calls, too.
-    fn too_slow() -> Self {
-        Self::without_line(format!(
-            "takes more than {SHORT_FUEL} steps, or reads too much, the limit where other calls share the \
-             thread"
-        ))
-    }
-
     pub(super) fn without_line(message: String) -> Self {
         Self { message, line: None }
     }
