@@ -304,46 +304,32 @@ impl Setting for SecretPattern {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         text_of(value)?;
         let pattern = Pattern::read(&value.part(value.node, "a pattern of `redact`", value.kind))?;
-        Self::new(&pattern).or_else(|error| {
-            let (span, help) = match &error {
-                SecretPatternError::MatchesEmpty => (value.node.span, "write `+` in place of `*`"),
-                SecretPatternError::Capture(name) => (
-                    span_of_name(value.context.report, value.node.span, name),
-                    "use only the capture `(?<secret>…)`, for the part that is replaced",
-                ),
-            };
-            let message = format!("`redact` can't use this pattern: {error}");
-            value.reject_coded(Code::InvalidPattern.at_span(span), message, help)
-        })
+        let (span, why, help) = match Self::other_capture(&pattern) {
+            _ if pattern.regex().is_match("") => {
+                (value.node.span, "it matches the empty text".to_owned(), "write `+` in place of `*`")
+            }
+            Some(name) => (
+                span_of_name(value.context.report, value.node.span, name),
+                format!("its capture `{name}` has no meaning here"),
+                "use only the capture `(?<secret>…)`, for the part that is replaced",
+            ),
+            None => return Ok(Self(pattern.regex().clone())),
+        };
+        let message = format!("`redact` can't use this pattern: {why}");
+        value.reject_coded(Code::InvalidPattern.at_span(span), message, help)
     }
 }
 
-/// Reason why a pattern can't be used for redaction.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SecretPatternError {
-    /// It matches the empty string, and so everywhere.
-    #[error("it matches the empty text")]
-    MatchesEmpty,
-    /// It has a capture with another name.
-    #[error("its capture `{0}` has no meaning here")]
-    Capture(String),
-}
-
 impl SecretPattern {
-    /// Uses a pattern for redaction.
-    ///
-    /// # Errors
-    ///
-    /// [`SecretPatternError`] if it matches the empty string, or has a named capture other than `secret`.
-    pub fn new(pattern: &Pattern) -> Result<Self, SecretPatternError> {
-        let regex = pattern.regex().clone();
-        if regex.is_match("") {
-            return Err(SecretPatternError::MatchesEmpty);
-        }
-        match pattern.names().iter().find(|name| *name != PART) {
-            Some(other) => Err(SecretPatternError::Capture(other.clone())),
-            None => Ok(Self(regex)),
-        }
+    /// Uses a pattern for redaction; `None` if it matches the empty string, or has a named capture other than
+    /// `secret`.
+    pub fn new(pattern: &Pattern) -> Option<Self> {
+        let is_valid = !pattern.regex().is_match("") && Self::other_capture(pattern).is_none();
+        is_valid.then(|| Self(pattern.regex().clone()))
+    }
+
+    fn other_capture(pattern: &Pattern) -> Option<&String> {
+        pattern.names().iter().find(|name| *name != PART)
     }
 
     /// Ranges of the secrets in a text that begin before `end`.
@@ -457,9 +443,8 @@ mod tests {
 
     #[test]
     fn a_capture_selects_the_replaced_part() {
-        let refused = |source| SecretPattern::new(&Pattern::compile(source).unwrap()).unwrap_err();
-        assert_eq!(refused(r"\d*"), SecretPatternError::MatchesEmpty);
-        assert_eq!(refused("(?<card>x)"), SecretPatternError::Capture("card".into()));
+        let is_refused = |source| SecretPattern::new(&Pattern::compile(source).unwrap()).is_none();
+        assert!(is_refused(r"\d*") && is_refused("(?<card>x)"));
     }
 
     #[test]

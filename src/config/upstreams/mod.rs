@@ -277,7 +277,7 @@ impl UpstreamSection {
 /// that it would be too large.
 fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> Option<Option<SecretPattern>> {
     let Some(source) = settings.secrets_pattern() else { return Some(None) };
-    let pattern = Pattern::from_literals(&source).ok().and_then(|pattern| SecretPattern::new(&pattern).ok());
+    let pattern = Pattern::from_literals(&source).ok().and_then(|pattern| SecretPattern::new(&pattern));
     if pattern.is_none() {
         let message = "a secret of this upstream is too long to be removed from errors";
         let help = "check the files and variables of its secrets: a secret can have a few hundred characters";
