@@ -6,7 +6,7 @@ use http::{HeaderName, StatusCode};
 use settings_derive::Section;
 
 use super::{
-    Jq, Pattern, PatternError, TEMPLATE_NAMES,
+    Jq, Pattern, TEMPLATE_NAMES,
     expressions::{read_condition, span_of_name},
     pattern::Captures,
     response_view::{LazyExtraction, ResponseView},
@@ -19,6 +19,7 @@ use crate::{
         code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Setting, read_each},
+        suggest::quoted,
         tree::{Entry, Kind},
         value::{OneOrMore, parsed_settings},
     },
@@ -261,6 +262,10 @@ parsed_settings! {
     MediaPattern = Text, "write the type without parameters: `text/plain`, `text/*`";
 }
 
+fn expected_found(expected: &str, found: &str) -> String {
+    format!("expected {expected}, found {}", quoted(found))
+}
+
 /// Parses a range such as `400-499`, or a single number.
 fn range<T: PartialOrd>(text: &str, number: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -284,9 +289,9 @@ impl StatusPattern {
 }
 
 impl FromStr for StatusPattern {
-    type Err = PatternError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, PatternError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let range = match text.strip_suffix("xx") {
             Some(class) => {
                 let class = class.parse::<u16>().ok().filter(|class| (1..=5).contains(class));
@@ -295,7 +300,7 @@ impl FromStr for StatusPattern {
             None => range(text, |code| code.parse().ok().filter(|code| (100..=599).contains(code))),
         };
         let range = range.map(|(first, last)| Self { first, last });
-        range.ok_or_else(|| PatternError::expected("a status such as `404`, `4xx` or `400-499`", text))
+        range.ok_or_else(|| expected_found("a status such as `404`, `4xx` or `400-499`", text))
     }
 }
 
@@ -323,9 +328,9 @@ impl MediaPattern {
 }
 
 impl FromStr for MediaPattern {
-    type Err = PatternError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, PatternError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let good = |part: &str| {
             let rest = part.strip_prefix('*').unwrap_or(part);
             !part.is_empty()
@@ -334,7 +339,7 @@ impl FromStr for MediaPattern {
         let expected = "a media type such as `text/plain`, `text/*` or `application/*+json`";
         match text.split_once('/') {
             Some((kind, subtype)) if good(kind) && good(subtype) => Ok(Self(text.to_ascii_lowercase())),
-            _ => Err(PatternError::expected(expected, text)),
+            _ => Err(expected_found(expected, text)),
         }
     }
 }
@@ -372,9 +377,9 @@ impl ExitPattern {
 }
 
 impl FromStr for ExitPattern {
-    type Err = PatternError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, PatternError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let code = |text: &str| match text.parse() {
             Ok(ProgramEnd::Code(code)) => Some(code),
             Ok(ProgramEnd::Signal(_)) | Err(_) => None,
@@ -385,7 +390,7 @@ impl FromStr for ExitPattern {
             _ => range(text, code).map(|(first, last)| Self::Codes(first, last)),
         };
         let expected = "an exit status such as `1`, `1-9`, `SIGKILL` or `signal`";
-        pattern.ok_or_else(|| PatternError::expected(expected, text))
+        pattern.ok_or_else(|| expected_found(expected, text))
     }
 }
 

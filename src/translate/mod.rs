@@ -68,7 +68,7 @@ pub use jq::{
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, PagingArguments};
 pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, StatusPattern};
 pub use output_schema::{OutputSchema, OutputSchemaError, WrapNonObjects};
-pub use pattern::{Pattern, PatternError};
+pub use pattern::Pattern;
 pub use redaction::{Redaction, SecretPattern};
 pub use response_view::{Inspection, inspect};
 pub use success::{SuccessRule, empty_success_text};

@@ -9,7 +9,6 @@ use crate::settings::{
     keys::ValueKind,
     report::Report,
     section::{Checked, Cursor, Setting},
-    suggest::quoted,
     value::text_of,
 };
 
@@ -30,17 +29,6 @@ impl PartialEq for Pattern {
     }
 }
 
-/// Reason why a text is not a valid pattern.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PatternError(String);
-
-impl PatternError {
-    pub(super) fn expected(what: &str, found: &str) -> Self {
-        Self(format!("expected {what}, found {}", quoted(found)))
-    }
-}
-
 impl Pattern {
     /// Limit of the memory of a compiled pattern, in bytes.
     const SIZE_LIMIT_BYTES: usize = 1 << 20;
@@ -52,8 +40,8 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// [`PatternError`] on a syntax error, or a pattern that would be too large.
-    pub fn compile(source: &str) -> Result<Self, PatternError> {
+    /// A sentence, on a syntax error, or for a pattern that would be too large.
+    pub fn compile(source: &str) -> Result<Self, String> {
         Self::build(regex::RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
     }
 
@@ -62,7 +50,7 @@ impl Pattern {
     /// # Errors
     ///
     /// As [`Self::compile`].
-    pub fn from_literals(source: &str) -> Result<Self, PatternError> {
+    pub fn from_literals(source: &str) -> Result<Self, String> {
         Self::build(regex::RegexBuilder::new(source), Self::TEXTS_LIMIT_BYTES)
     }
 
@@ -71,15 +59,14 @@ impl Pattern {
     /// # Errors
     ///
     /// As [`Self::compile`].
-    pub fn multi_line(source: &str) -> Result<Self, PatternError> {
+    pub fn multi_line(source: &str) -> Result<Self, String> {
         let mut builder = regex::RegexBuilder::new(source);
         builder.multi_line(true);
         Self::build(builder, Self::SIZE_LIMIT_BYTES)
     }
 
-    fn build(mut builder: regex::RegexBuilder, limit_bytes: usize) -> Result<Self, PatternError> {
-        let regex =
-            builder.size_limit(limit_bytes).build().map_err(|error| PatternError(pattern_message(&error)))?;
+    fn build(mut builder: regex::RegexBuilder, limit_bytes: usize) -> Result<Self, String> {
+        let regex = builder.size_limit(limit_bytes).build().map_err(|error| pattern_message(&error))?;
         let names = regex.capture_names().flatten().map(str::to_owned).collect();
         Ok(Self { regex, names })
     }
