@@ -47,13 +47,6 @@ impl Redaction {
         Self { patterns }
     }
 
-    /// Appends the patterns of another redaction.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.patterns.extend(other.patterns);
-        self
-    }
-
     /// Limit of the searched part of a status message, in bytes.
     const STATUS_MESSAGE_SEARCH_BYTES: usize = 4096;
 
