@@ -108,7 +108,8 @@ fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entr
         }
     };
     let mut checked = Ok(());
-    for field in fields.iter().filter(|field| !names.iter().any(|name| path_is_among(&field.from, name))) {
+    for field in fields.list.iter().filter(|field| !names.iter().any(|name| path_is_among(&field.from, name)))
+    {
         let span = entry
             .value
             .entry(&field.name)

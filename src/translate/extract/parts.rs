@@ -184,7 +184,7 @@ impl Typing {
     pub(super) fn paths(&self) -> Vec<&FieldPath> {
         match self {
             Self::Untyped | Self::Value { from: None, .. } => Vec::new(),
-            Self::Fields(fields) => fields.iter().map(|field| &field.from).collect(),
+            Self::Fields(fields) => fields.list.iter().map(|field| &field.from).collect(),
             Self::Value { from: Some(path), .. } => vec![path],
         }
     }

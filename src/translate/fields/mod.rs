@@ -40,7 +40,8 @@ const MAX_SHOWN: usize = 60;
 /// The result has exactly these fields. Other members are dropped, unless there is a type for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
-    list: Box<[Field]>,
+    /// The named fields.
+    pub list: Box<[Field]>,
     /// Type of all other members.
     pub others: Option<Box<FieldType>>,
     /// Outermost keys of the extracted object that fields use.
@@ -93,11 +94,6 @@ impl Fields {
         let keys = |field: &Field| [field.from.as_str().to_owned(), field.from.first().to_owned()];
         let outermost_keys = list.iter().flat_map(keys).collect();
         Self { list: list.into(), others: None, outermost_keys }
-    }
-
-    /// The named fields.
-    pub fn iter(&self) -> impl Iterator<Item = &Field> {
-        self.list.iter()
     }
 
     /// Whether a field uses this outermost key of an extracted object.
