@@ -356,7 +356,7 @@ fn warn_of_min_items(report: &Report<'_>, output: &OutputSchema, node: &Node, ru
 fn limited_list<'s>(schema: &'s Schema, limit: &Limit) -> Option<(String, &'s Schema)> {
     let lists = lists_in(schema, String::new(), Vec::new());
     let is_there = |names: &[String]| {
-        let path = limit.of.as_ref().map(ListPath::names);
+        let path = limit.of.as_ref().map(|ListPath(names)| names.as_slice());
         // The root list may also have the name under which clients see it: `result`.
         path.is_none_or(|path| path == names || names.is_empty() && path == ["result"])
     };

@@ -69,10 +69,11 @@ pub(super) fn typing(index: usize) -> Typing {
             field("size", "b", or_null(FieldKind::Size(SizeForm::default()))),
             field("length", "x", FieldKind::Duration(DurationForm::default()).into()),
         ])),
-        3 => Typing::Fields(Fields {
-            others: Some(Box::new(FieldKind::Any.into())),
-            ..Fields::new(vec![field("deep", "a.b", FieldKind::Any.into())])
-        }),
+        3 => {
+            let mut fields = Fields::new(vec![field("deep", "a.b", FieldKind::Any.into())]);
+            fields.others = Some(Box::new(FieldKind::Any.into()));
+            Typing::Fields(fields)
+        }
         4 => Typing::Fields(Fields::new(vec![field(
             "a",
             "a",
