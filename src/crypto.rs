@@ -18,11 +18,7 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
-use crate::settings::{
-    keys::ValueKind,
-    section::{Checked, Cursor, Invalid, Setting},
-    value::text_of,
-};
+use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 
 /// Length of the random salt of each encryption; long enough to be unique.
 const SALT_LEN: usize = 24;

@@ -10,14 +10,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use crate::{
-    model::{
-        Annotations, Arguments, BlockText, Content, ContentBlock, ResourceBody, ToolName, ToolResult,
-        kind_of, object_without_nones,
-    },
-    route::{Completion, InputRequests, RouteCall, Scopes},
-    translate::{LinkTemplate, MessageRole, Template, TemplateError, WorkBudget, is_timestamp},
+use crate::model::{
+    Annotations, Arguments, BlockText, Content, ContentBlock, ResourceBody, ToolName, ToolResult, kind_of,
+    object_without_nones,
 };
+use crate::route::{Completion, InputRequests, RouteCall, Scopes};
+use crate::translate::{LinkTemplate, MessageRole, Template, TemplateError, WorkBudget, is_timestamp};
 
 /// All prompts, by name.
 pub type PromptTable = BTreeMap<ToolName, Arc<Prompt>>;

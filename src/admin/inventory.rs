@@ -6,15 +6,11 @@ use axum::{Json, extract::State};
 use serde_json::{Map, Value, json};
 
 use super::{Api, milliseconds, without_null};
-use crate::{
-    pipeline::Snapshot,
-    policy::{CircuitBreakerView, UpstreamPolicies},
-    route::{Route, UpstreamName},
-    upstream::{
-        http::{AddressView, EndpointState as AddressState},
-        mcp::ProgramState,
-    },
-};
+use crate::pipeline::Snapshot;
+use crate::policy::{CircuitBreakerView, UpstreamPolicies};
+use crate::route::{Route, UpstreamName};
+use crate::upstream::http::{AddressView, EndpointState as AddressState};
+use crate::upstream::mcp::ProgramState;
 
 pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
     let snapshot = api.gateway.snapshot();

@@ -7,14 +7,12 @@ use axum::{extract::State, response::IntoResponse};
 use http::{HeaderMap, header};
 
 use super::{Api, Process};
-use crate::{
-    inbound::accept::{MediaRange, media_ranges},
-    pipeline::Gateway,
-    policy,
-    shared_state::SharedStore,
-    telemetry::{MetricsSnapshot, TextFormat},
-    upstream::UpstreamBuffer,
-};
+use crate::inbound::accept::{MediaRange, media_ranges};
+use crate::pipeline::Gateway;
+use crate::policy;
+use crate::shared_state::SharedStore;
+use crate::telemetry::{MetricsSnapshot, TextFormat};
+use crate::upstream::UpstreamBuffer;
 
 pub(super) async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> impl IntoResponse {
     let format = accepted_format(&headers);

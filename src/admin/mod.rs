@@ -51,17 +51,13 @@ use tower_http::{
 };
 
 use self::playground::Workers;
-use crate::{
-    config::AdminSettings,
-    crypto::SecretKey,
-    inbound::{
-        UnauthenticatedRequest,
-        context::Rejection,
-        filter::{Filter, FilterSettings, ProtectedPort},
-    },
-    pipeline::{ApiKind, Gateway},
-    telemetry::{History, Meters},
-};
+use crate::config::AdminSettings;
+use crate::crypto::SecretKey;
+use crate::inbound::UnauthenticatedRequest;
+use crate::inbound::context::Rejection;
+use crate::inbound::filter::{Filter, FilterSettings, ProtectedPort};
+use crate::pipeline::{ApiKind, Gateway};
+use crate::telemetry::{History, Meters};
 
 pub use playground::{PLAYGROUND_TIMEOUT, Playground};
 pub use process::{Process, ProcessControl, ProcessStatus, ReloadFailure, ReloadRequest};

@@ -17,14 +17,13 @@ use serde_json::{Map, Value, json};
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{Api, Problem, require_json};
-use crate::{
-    authoring::playground::{example_arguments, explain_translation},
-    config::{self, Draft, Example, Importer, Loaded, RouteFile},
-    model::{ProgramEnd, ProgramExit, UpstreamResponse},
-    pipeline::{WorkError, run_blocking},
-    route::{RequestTemplate, Route},
-    translate::{WorkBudget, extract::MCP_MEDIA_TYPE},
-};
+use crate::authoring::playground::{example_arguments, explain_translation};
+use crate::config::{self, Draft, Example, Importer, Loaded, RouteFile};
+use crate::model::{ProgramEnd, ProgramExit, UpstreamResponse};
+use crate::pipeline::{WorkError, run_blocking};
+use crate::route::{RequestTemplate, Route};
+use crate::translate::WorkBudget;
+use crate::translate::extract::MCP_MEDIA_TYPE;
 
 /// Maximum length of a request's body, in bytes.
 pub(super) const BODY_LIMIT_BYTES: usize = 1 << 20;

@@ -6,17 +6,11 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use settings_derive::Section;
 
 use super::{AuthError, ClientSettings, IdentifiedClient, PresentedSecret};
-use crate::{
-    crypto::{Digest, parse_digest, random_key, sha256},
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        source::SourceSpan,
-        value::{FromText, text_of},
-    },
-    upstream::Client,
+use crate::crypto::{Digest, parse_digest, random_key, sha256};
+use crate::settings::{
+    Checked, Code, Cursor, FromText, Invalid, OpenSection, Setting, SourceSpan, ValueKind, text_of,
 };
+use crate::upstream::Client;
 
 /// SHA-256 hash of an API key. Keys are long and random, so the hash cannot be reversed and no slow hash is
 /// needed.

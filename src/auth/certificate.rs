@@ -4,14 +4,9 @@
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use super::{AuthError, ClientSettings, IdentifiedClient, KeyHash};
-use crate::{
-    settings::{
-        section::Invalid,
-        value::{FromText, text_settings},
-    },
-    tls::ClientCertificate,
-    upstream::Client,
-};
+use crate::settings::{FromText, Invalid, text_settings};
+use crate::tls::ClientCertificate;
+use crate::upstream::Client;
 
 /// A name in a certificate that identifies a client. `client_ca` decides who may issue it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -15,25 +15,13 @@ use http::{HeaderValue, header, uri::PathAndQuery};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use super::{
-    AuthError, RequestIdOf,
-    jws::{Jwks, Jws},
-};
-use crate::{
-    route::{HttpRequest, PathBase},
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        secret,
-        section::{Checked, Cursor, Invalid, Setting},
-        value::text_of,
-    },
-    telemetry::{CallContext, ErrorChain, Span},
-    upstream::{
-        Deadline, SharedTask, UpstreamCall,
-        http::{HttpSettings, HttpUpstream, TokenUrl},
-    },
-};
+use super::jws::{Jwks, Jws};
+use super::{AuthError, RequestIdOf};
+use crate::route::{HttpRequest, PathBase};
+use crate::settings::{Checked, Code, Cursor, Invalid, Setting, ValueKind, secret, text_of};
+use crate::telemetry::{CallContext, ErrorChain, Span};
+use crate::upstream::http::{HttpSettings, HttpUpstream, TokenUrl};
+use crate::upstream::{Deadline, SharedTask, UpstreamCall};
 
 /// Maximum length of a JWKS, in bytes.
 const LIST_LIMIT_BYTES: usize = 256 << 10;

@@ -13,13 +13,8 @@ use ring::signature::{
 use serde_json::{Map, Value};
 
 use super::AuthError;
-use crate::settings::{
-    code::Code,
-    keys::ValueKind,
-    section::{Checked, Cursor, Invalid, Setting},
-    suggest::quoted_list,
-    value::text_of,
-};
+use crate::settings::suggest::quoted_list;
+use crate::settings::{Checked, Code, Cursor, Invalid, Setting, ValueKind, text_of};
 
 /// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with
 /// a public key are rejected.

@@ -11,22 +11,14 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use settings_derive::Section;
 
-use super::{
-    AuthError, IdentifiedClient, PresentedSecret, RequestIdOf,
-    jwks::{KeySet, KeySource},
-    jws::{Algorithm, Jws},
-};
-use crate::{
-    crypto::{Digest, sha256},
-    route::Scopes,
-    settings::{
-        code::Code,
-        section::{Checked, OpenSection},
-        value::OneOrMore,
-    },
-    tls::ClientTls,
-    upstream::Client,
-};
+use super::jwks::{KeySet, KeySource};
+use super::jws::{Algorithm, Jws};
+use super::{AuthError, IdentifiedClient, PresentedSecret, RequestIdOf};
+use crate::crypto::{Digest, sha256};
+use crate::route::Scopes;
+use crate::settings::{Checked, Code, OneOrMore, OpenSection};
+use crate::tls::ClientTls;
+use crate::upstream::Client;
 
 /// The accepted tokens of one issuer.
 #[derive(Debug, Clone, PartialEq, Section)]

@@ -21,16 +21,11 @@ use std::{collections::HashMap, fmt, sync::Arc, time::SystemTime};
 
 use settings_derive::Section;
 
-use crate::{
-    route::Scopes,
-    settings::{
-        section::{Checked, OpenSection},
-        value::OneOrMore,
-    },
-    telemetry::RequestId,
-    tls::{ClientCertificate, ServerTls},
-    upstream::Client,
-};
+use crate::route::Scopes;
+use crate::settings::{Checked, OneOrMore, OpenSection};
+use crate::telemetry::RequestId;
+use crate::tls::{ClientCertificate, ServerTls};
+use crate::upstream::Client;
 
 use api_key::ApiKeys;
 pub use api_key::{ApiKey, KeyHash, random_api_key};

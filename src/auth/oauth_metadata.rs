@@ -6,17 +6,13 @@ use serde_json::{Value, json};
 use settings_derive::Section;
 
 use super::{Access, AuthError, TokenSettings};
-use crate::{
-    route::Scopes,
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
-        tree::{Kind, Node},
-        value::{FromText, OneOrMore, text_of},
-    },
-    upstream::{Client, http::Address},
+use crate::route::Scopes;
+use crate::settings::{
+    Checked, Code, Cursor, FromText, Invalid, Kind, Node, OneOrMore, OpenSection, Section as _, Setting,
+    ValueKind, text_of,
 };
+use crate::upstream::Client;
+use crate::upstream::http::Address;
 
 /// Path of the metadata (RFC 9728, section 3); the path of the resource follows it.
 pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";

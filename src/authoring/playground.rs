@@ -5,12 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{
-    config::RouteFile,
-    model::{Arguments, StructuredContentSupport, ToolResult, UpstreamResponse, result_to_json},
-    route::Route,
-    translate::{CallInput, LogNote, Trace, TraceStep, Translation, WorkBudget, translate},
-};
+use crate::config::RouteFile;
+use crate::model::{Arguments, StructuredContentSupport, ToolResult, UpstreamResponse, result_to_json};
+use crate::route::Route;
+use crate::translate::{CallInput, LogNote, Trace, TraceStep, Translation, WorkBudget, translate};
 
 /// Result of a translation, with its steps.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::config::{Code, Problem, Severity};
+use crate::settings::{Code, Problem, Severity};
 
 /// A workflow command, which becomes an annotation of a line.
 pub(super) fn github(problem: &Problem) -> String {

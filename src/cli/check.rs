@@ -5,15 +5,12 @@ use std::{collections::BTreeMap, path::Path};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::{
-    ConfigArgument, Failure, Output,
-    annotations::{github, sarif},
-    output::{Color, Screen, TextStyle},
-};
-use crate::{
-    authoring::count,
-    config::{Code, Loaded, Problem, Severity, quoted_list},
-};
+use super::annotations::{github, sarif};
+use super::output::{Color, Screen, TextStyle};
+use super::{ConfigArgument, Failure, Output};
+use crate::authoring::count;
+use crate::config::{Loaded, quoted_list};
+use crate::settings::{Code, Problem, Severity};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {

@@ -12,12 +12,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::{
-    Failure,
-    output::{Screen, TextStyle},
-    serve::{BoundServer, Overrides, block_on_then_shut_down, init_log_and_runtime},
-};
-use crate::config::{ConfigSource, Environment, Loaded, Sources};
+use super::Failure;
+use super::output::{Screen, TextStyle};
+use super::serve::{BoundServer, Overrides, block_on_then_shut_down, init_log_and_runtime};
+use crate::config::{ConfigSource, Loaded, Sources};
+use crate::settings::Environment;
 
 #[derive(Debug, Args)]
 pub(super) struct DemoArguments {

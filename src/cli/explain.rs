@@ -9,19 +9,17 @@ use clap::Args;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
-use super::{
-    ConfigArgument, Failure, Output,
-    output::{Screen, TextStyle, read_recording},
+use super::output::{Screen, TextStyle, read_recording};
+use super::{ConfigArgument, Failure, Output};
+use crate::authoring::playground::{
+    example_arguments, explain_translation, generated_arguments, result_json,
 };
-use crate::{
-    authoring::playground::{example_arguments, explain_translation, generated_arguments, result_json},
-    config::{Loaded, RouteFile},
-    model::{
-        Arguments, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
-    },
-    route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
-    translate::extract::MCP_MEDIA_TYPE,
+use crate::config::{Loaded, RouteFile};
+use crate::model::{
+    Arguments, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
 };
+use crate::route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest};
+use crate::translate::extract::MCP_MEDIA_TYPE;
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {

@@ -9,7 +9,8 @@ use std::{
 
 use clap::Args;
 
-use super::{Failure, output::Screen};
+use super::Failure;
+use super::output::Screen;
 use crate::config;
 
 #[derive(Debug, Args)]

@@ -5,14 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{
-    Failure, Output,
-    output::{Screen, read_input},
-};
-use crate::{
-    authoring::{count, import},
-    config::yaml,
-};
+use super::output::{Screen, read_input};
+use super::{Failure, Output};
+use crate::authoring::{count, import};
+use crate::config::yaml;
 
 /// Longest description, in bytes.
 const DOCUMENT_LIMIT_BYTES: u64 = 16 << 20;

@@ -6,21 +6,15 @@ use bytes::Bytes;
 use clap::Args;
 use serde_json::json;
 
-use super::{
-    Failure, Output,
-    output::{Screen, read_recording},
-};
-use crate::{
-    authoring::{
-        count,
-        infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose},
-        joined_words,
-    },
-    config::{self, Sources},
-    model::{
-        EntryChoice, HarExchange, ProgramEnd, ProgramExit, Recording, RecordingError, UpstreamResponse,
-        cut_characters,
-    },
+use super::output::{Screen, read_recording};
+use super::{Failure, Output};
+use crate::authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose};
+use crate::authoring::{count, joined_words};
+use crate::config;
+use crate::config::Sources;
+use crate::model::{
+    EntryChoice, HarExchange, ProgramEnd, ProgramExit, Recording, RecordingError, UpstreamResponse,
+    cut_characters,
 };
 
 /// Maximum number of HAR entries listed in a message.

@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use clap::Args;
 use serde_json::json;
 
-use super::{Failure, Output, output::Screen};
+use super::output::Screen;
+use super::{Failure, Output};
 use crate::auth::{KeyHash, random_api_key};
 
 #[derive(Debug, Args)]

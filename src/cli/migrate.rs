@@ -12,14 +12,11 @@ use clap::Args;
 use diffy::DiffOptions;
 use serde_json::{Value, json};
 
-use super::{
-    CONFIG_STATUS, Failure, Output,
-    output::{Screen, TextStyle, read_input},
-};
-use crate::{
-    authoring::count,
-    config::{Change, Format, Migrated, Problem, Remark, migrate as migrated},
-};
+use super::output::{Screen, TextStyle, read_input};
+use super::{CONFIG_STATUS, Failure, Output};
+use crate::authoring::count;
+use crate::config::{Change, Format, Migrated, Remark, migrate as migrated};
+use crate::settings::Problem;
 
 /// Longest file that is rewritten, in bytes: the longest configuration file.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;

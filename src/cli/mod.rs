@@ -29,10 +29,9 @@ use clap::{
 };
 use serde_json::json;
 
-use crate::{
-    config::{ConfigSource, Environment, Flag, Loaded, Problems, Sources, renamed_flag},
-    telemetry::{ErrorChain, log},
-};
+use crate::config::{ConfigSource, Flag, Loaded, Sources, renamed_flag};
+use crate::settings::{Environment, Problems};
+use crate::telemetry::{ErrorChain, log};
 use output::Screen;
 
 /// Turns the plain responses of legacy servers into MCP tool results.

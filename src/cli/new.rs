@@ -13,7 +13,8 @@ use clap::{
 use include_dir::{Dir, include_dir};
 use serde_json::json;
 
-use super::{Failure, Output, output::Screen};
+use super::output::Screen;
+use super::{Failure, Output};
 
 /// Entries of the gallery, a folder each. `README.md` beside them is their index.
 static GALLERY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/config/gallery");

@@ -11,11 +11,9 @@ use bytes::Bytes;
 use clap::ValueEnum;
 
 use super::Failure;
-use crate::{
-    config::{Problem, Severity},
-    model::Recording,
-    telemetry::log::LogFormat,
-};
+use crate::model::Recording;
+use crate::settings::{Problem, Severity};
+use crate::telemetry::log::LogFormat;
 
 /// Output of a command: results to standard output, problems and messages to standard error. Colour is used
 /// only on a terminal, and if `NO_COLOR` is not set.

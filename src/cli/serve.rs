@@ -14,21 +14,19 @@ use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Runtime};
 use tracing::{info, warn};
 
-use super::{ConfigArgument, Failure, STACK_BYTES, output::Screen};
-use crate::{
-    admin::{Admin, Playground, Process, ProcessControl},
-    config::{self, ConfigSource, Environment, Flag, Loaded, Sources},
-    descriptors,
-    inbound::cgi as cgi_api,
-    server::{
-        self, AdminListener, App, CgiError, Hangups, Listener, Reloader, ShutdownOutcome, handle_cgi,
-        serve_stdio, stop_signal,
-    },
-    telemetry::{
-        ErrorChain,
-        log::{self, LogFormat},
-    },
+use super::output::Screen;
+use super::{ConfigArgument, Failure, STACK_BYTES};
+use crate::admin::{Admin, Playground, Process, ProcessControl};
+use crate::config::{self, ConfigSource, Flag, Loaded, Sources};
+use crate::descriptors;
+use crate::inbound::cgi as cgi_api;
+use crate::server::{
+    self, AdminListener, App, CgiError, Hangups, Listener, Reloader, ShutdownOutcome, handle_cgi,
+    serve_stdio, stop_signal,
 };
+use crate::settings::Environment;
+use crate::telemetry::log::LogFormat;
+use crate::telemetry::{ErrorChain, log};
 
 #[derive(Debug, Args)]
 pub(super) struct RunArguments {

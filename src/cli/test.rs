@@ -6,20 +6,13 @@ use clap::Args;
 use diffy::{DiffOptions, Line};
 use serde_json::{Map, Value, json};
 
-use super::{
-    ConfigArgument, Failure, Output,
-    migrate::replace_files,
-    output::{Screen, TextStyle},
-};
-use crate::{
-    authoring::{
-        count,
-        playground::{example_arguments, explain_translation},
-    },
-    config::{
-        Example, Expectation, ExpectationUpdate, ExpectedContent, Loaded, Position, RouteFile,
-        update_expectation,
-    },
+use super::migrate::replace_files;
+use super::output::{Screen, TextStyle};
+use super::{ConfigArgument, Failure, Output};
+use crate::authoring::count;
+use crate::authoring::playground::{example_arguments, explain_translation};
+use crate::config::{
+    Example, Expectation, ExpectationUpdate, ExpectedContent, Loaded, Position, RouteFile, update_expectation,
 };
 
 #[derive(Debug, Args)]

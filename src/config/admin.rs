@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::server::hosts_of;
+use crate::crypto::SecretKey;
+use crate::inbound::filter::read_hosts;
 use crate::settings::{Checked, Code, Cursor, OpenSection, Origin, Section, Setting};
-use crate::{crypto::SecretKey, inbound::filter::read_hosts};
 
 /// Settings of the admin API: its address, and its access control.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]

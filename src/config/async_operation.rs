@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::request::{self, METHODS, Upstreams};
+use super::response::valid_part;
 use super::schemas::{ArgumentUse, UsedArguments};
 use super::section::{ReadElsewhere, read_in_scope};
-use super::{extract, renamed, response::valid_part};
+use super::{extract, renamed};
 use crate::route::{
     AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule, UpstreamName,
 };

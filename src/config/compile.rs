@@ -5,27 +5,32 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
+use super::import::Importer;
 use super::prompts::{self, PromptFile, PromptSettings};
+use super::renamed::renamed_variable;
 use super::request::{Upstreams, find_upstream};
+use super::response::RuleSettings;
+use super::route_calls::RoutesOfFile;
 use super::routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings};
 use super::rules::{RuleSetSettings, RuleSets, UseSettings};
+use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, context, open};
+use super::server::ServerSettings;
+use super::telemetry::TelemetrySettings;
 use super::upstreams::{self, UpstreamFile, UpstreamSection};
-use super::{
-    AdminSettings, Loaded, certificates, clients, import, import::Importer, lint, renamed::renamed_variable,
-    response, response::RuleSettings, route_calls::RoutesOfFile, schemas::UsedArguments,
-    server::ServerSettings, telemetry::TelemetrySettings,
-};
+use super::{AdminSettings, Loaded, certificates, clients, import, lint, response};
+use crate::auth::ClientSettings;
+use crate::inbound::filter::FilterSettings;
+use crate::inbound::mcp::McpApiSettings;
 use crate::policy::{PassthroughSettings, PolicySettings};
 use crate::route::{Scopes, UpstreamName};
+use crate::settings::layers::ExternalSettings;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Kind, Named, Node, OpenSection, ReadContext, Report, Section,
     Setting, SourceSpan, ValueKind, layers, read_section,
 };
-use crate::{
-    auth::ClientSettings, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings,
-    settings::layers::ExternalSettings, shared_state::StoreSettings, telemetry::log::LogSettings,
-};
+use crate::shared_state::StoreSettings;
+use crate::telemetry::log::LogSettings;
 
 /// Key of the version of the configuration language.
 pub(super) const VERSION_KEY: &str = "version";

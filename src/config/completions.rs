@@ -3,8 +3,11 @@
 
 use std::{cell::RefCell, sync::Arc};
 
+use super::route_calls;
+use super::route_calls::UncheckedRouteCall;
+use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, plain_context, read_in_scope};
-use super::{route_calls, route_calls::UncheckedRouteCall, schemas::UsedArguments, upstreams::scalar};
+use super::upstreams::scalar;
 use crate::route::{Completion, InputSchema, RouteCompletion};
 use crate::settings::{
     Code, Entry, Named, OpenSection, Report, Section, Setting, ValueKind, read_each, suggest,

@@ -1,14 +1,16 @@
 //! `content`: content blocks of a result, for users and models.
 
+use crate::model::Annotations;
 use crate::settings::{
     Checked, Code, Cursor, Invalid, Kind, OpenSection, Section, Setting, ValueKind, Word, text_of,
 };
+use crate::translate::expressions::read_condition;
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
+use crate::translate::scope::Scope;
 use crate::translate::{
     BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, MessageRole, ResourceBodyTemplate,
     Template, is_timestamp,
 };
-use crate::{model::Annotations, translate::expressions::read_condition, translate::scope::Scope};
 
 impl Setting for ContentTemplate {
     const KIND: ValueKind =

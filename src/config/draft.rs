@@ -3,12 +3,15 @@
 //! A draft uses no environment variables and reads no files. The only files that a route can name are
 //! recorded responses, which are rejected in a text that is not a file.
 
+use super::masked::HIDDEN;
+use super::request::Upstreams;
 use super::routes::{self, RouteContext, RouteSettings};
-use super::{Importer, RouteFile, file, masked, masked::HIDDEN, request::Upstreams, yaml};
+use super::{Importer, RouteFile, file, masked, yaml};
+use crate::route::UpstreamName;
 use crate::settings::{
     Entry, Files, Kind, Node, Problem, Report, Section as _, Setting as _, SourceSpan, ValueKind,
 };
-use crate::{route::UpstreamName, translate::WorkBudget};
+use crate::translate::WorkBudget;
 
 /// File name of a draft in problems.
 const NAME: &str = "draft";

@@ -64,14 +64,19 @@ pub mod yaml;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use crate::auth::AccessSettings;
+use crate::inbound::filter::FilterSettings;
+use crate::inbound::mcp::McpApiSettings;
+use crate::policy::PassthroughSettings;
 use crate::route::{Scopes, UpstreamName};
+use crate::settings::layers::ExternalSettings;
 use crate::settings::{Node, Report};
-use crate::{
-    auth::AccessSettings, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings,
-    policy::PassthroughSettings, settings::layers::ExternalSettings, shared_state::StoreSettings,
-    telemetry::log::LogSettings, tls::ServerTls, translate::with_deep_stack, upstream::UpstreamSettings,
-    upstream::mcp::McpTransport,
-};
+use crate::shared_state::StoreSettings;
+use crate::telemetry::log::LogSettings;
+use crate::tls::ServerTls;
+use crate::translate::with_deep_stack;
+use crate::upstream::UpstreamSettings;
+use crate::upstream::mcp::McpTransport;
 
 pub use crate::settings::code::{CODE_SUBJECTS, Code};
 pub use crate::settings::layers::Flag;

@@ -2,24 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::input_requests::InputRequestRounds;
+use super::request::NAMES;
 use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
+use super::route_tests::Position;
+use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, is_template, open, read_in_scope};
-use super::{
-    completions, content, input_requests, input_requests::InputRequestRounds, lint, request::NAMES,
-    route_tests::Position, schemas, schemas::UsedArguments,
-};
+use super::{completions, content, input_requests, lint, schemas};
+use crate::model::ToolName;
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument};
 use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, suggest,
 };
-use crate::{
-    model::ToolName,
-    translate::extract::read_media_type,
-    translate::scope::Scope,
-    translate::{LinkTemplate, MessageRole, Template},
-};
+use crate::translate::extract::read_media_type;
+use crate::translate::scope::Scope;
+use crate::translate::{LinkTemplate, MessageRole, Template};
 
 /// Prompt with its position in the file.
 #[derive(Debug, Clone)]

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use super::{
-    content::BlockAnnotations, lint::no_effect::forwarded, schemas::UsedArguments, section::read_in_scope,
-};
+use super::content::BlockAnnotations;
+use super::lint::no_effect::forwarded;
+use super::schemas::UsedArguments;
+use super::section::read_in_scope;
+use crate::model::Annotations;
 use crate::route::{InputSchema, RequestTemplate, ResourceDefinition, UriTemplate};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, text_of,
 };
-use crate::{model::Annotations, translate::expressions, translate::extract::read_media_type};
+use crate::translate::expressions;
+use crate::translate::extract::read_media_type;
 
 /// The section `resource` of a route.
 #[derive(Section)]

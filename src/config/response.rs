@@ -1,17 +1,19 @@
 //! `response`: rules that translate upstream responses.
 
+use super::extract;
+use super::lint::output_schema;
 use super::rules::{ExpandedRule, RuleOrigin};
 use super::schemas::{InputResponseUse, UsedArguments};
 use super::section::{all_valid, cursor, in_scope};
-use super::{extract, lint::output_schema};
 use crate::settings::{
     Checked, Code, Cursor, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan, suggest,
 };
+use crate::translate::extract::ValueCount;
+use crate::translate::scope::Scope;
 use crate::translate::{
     Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
     SamplingRequestTemplate, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template, expressions,
 };
-use crate::{translate::extract::ValueCount, translate::scope::Scope};
 
 /// Compiled rule, with the spans for later checks.
 pub(super) struct CompiledRule {

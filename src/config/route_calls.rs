@@ -3,9 +3,13 @@
 
 use serde_json::Value;
 
-use super::{request, routes::RouteFile, schemas::UsedArguments, section::all_valid};
+use super::request;
+use super::routes::RouteFile;
+use super::schemas::UsedArguments;
+use super::section::all_valid;
+use crate::model::ToolName;
+use crate::route::RouteCall;
 use crate::settings::{Code, Entry, Node, Report, SourceSpan, suggest};
-use crate::{model::ToolName, route::RouteCall};
 
 /// Parsed call, which is checked against all routes once they are parsed.
 #[derive(Debug, Clone)]

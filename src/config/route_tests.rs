@@ -2,13 +2,15 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use super::{rules::first_key, section::cursor};
+use super::rules::first_key;
+use super::section::cursor;
 use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse};
+use crate::settings::source::describe_io_error;
 use crate::settings::{
     Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, OpenSection, Report, Scalar, Section,
     Setting, SourceSpan, ValueKind, parsed_settings, read_each, text_of, text_settings, units,
 };
-use crate::{settings::source::describe_io_error, translate::extract::MCP_MEDIA_TYPE};
+use crate::translate::extract::MCP_MEDIA_TYPE;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};

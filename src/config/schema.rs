@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{compile::FileSettings, extract, extract::ExtractSettings};
+use super::compile::FileSettings;
+use super::extract;
+use super::extract::ExtractSettings;
 use crate::settings::{KeyTable, Section as _, ShortForm, ValueKind};
 use crate::translate::type_names;
 

@@ -5,9 +5,10 @@ use serde_json::{Map, Value, json};
 use super::lint::schema_keywords::TYPES;
 use super::lint::{schema_keywords, schema_patterns};
 use crate::model::{CHECK_STEP_LIMIT, SchemaError};
+use crate::route::InputSchema;
 use crate::settings::{Code, Entry, Kind, Node, Report, SourceSpan, suggest};
+use crate::translate::expressions::span_of_name;
 use crate::translate::{OutputSchema, OutputSchemaError, WrapNonObjects};
-use crate::{route::InputSchema, translate::expressions::span_of_name};
 
 pub(super) use crate::translate::scope::{ArgumentKind, ArgumentUse, InputResponseUse, UsedArguments};
 

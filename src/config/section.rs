@@ -4,11 +4,15 @@ use std::{collections::BTreeMap, marker::PhantomData};
 
 use serde_json::Value;
 
+use super::compile::FileSettings;
+use super::extract::ExtractSettings;
+use super::renamed::RENAMES;
+use super::request::RequestSettings;
+use super::response::RuleSettings;
 use super::routes::{DefaultSettings, RouteSettings};
-use super::{
-    AdminSettings, compile::FileSettings, extract, extract::ExtractSettings, renamed, renamed::RENAMES,
-    request::RequestSettings, response::RuleSettings, server::ServerSettings, upstreams::UpstreamSection,
-};
+use super::server::ServerSettings;
+use super::upstreams::UpstreamSection;
+use super::{AdminSettings, extract, renamed};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Key, KeyTable, Node, OpenSection, ReadContext, Report,
     Section, Setting, SourceSpan, ValueKind, suggest,

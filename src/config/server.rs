@@ -5,12 +5,14 @@ use std::{
     time::Duration,
 };
 
+use crate::auth::ResourceServer;
+use crate::inbound::filter::FilterSettings;
+use crate::inbound::mcp::McpApiSettings;
+use crate::policy::CacheStore;
+use crate::settings::suggest::quoted;
 use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Origin, Section, Setting, ValueKind};
 use crate::tls::{ClientTls, ClientTlsOptions, ServerTls};
-use crate::{
-    auth::ResourceServer, inbound::filter::FilterSettings, inbound::mcp::McpApiSettings, policy::CacheStore,
-    settings::suggest::quoted, upstream::UpstreamBuffer,
-};
+use crate::upstream::UpstreamBuffer;
 
 /// One hour, in milliseconds.
 const HOUR: u64 = 3_600_000;

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::{file, migrate::with_edits, yaml};
+use super::migrate::with_edits;
+use super::{file, yaml};
 use crate::settings::{Entry, Files, Kind, Node, Report};
 
 /// New expectation of one example.

@@ -18,13 +18,11 @@ use tokio::{sync::watch, time::sleep};
 use tracing::info;
 
 use super::{Rejection, RequestContext, UnauthenticatedRequest};
-use crate::{
-    auth::{Access, AuthError, METADATA_PATH, PresentedCredential},
-    route::Scopes,
-    telemetry::RequestId,
-    upstream::{Client, ClientIdentity},
-    wire::{MapPoll, PolledFrame},
-};
+use crate::auth::{Access, AuthError, METADATA_PATH, PresentedCredential};
+use crate::route::Scopes;
+use crate::telemetry::RequestId;
+use crate::upstream::{Client, ClientIdentity};
+use crate::wire::{MapPoll, PolledFrame};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 

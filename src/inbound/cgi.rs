@@ -29,10 +29,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::{
-    inbound::{Connection, ShutdownSignal, UnauthenticatedRequest},
-    upstream::http::remove_hop_by_hop,
-};
+use super::{Connection, ShutdownSignal, UnauthenticatedRequest};
+use crate::upstream::http::remove_hop_by_hop;
 
 /// Why the variables are not a CGI request. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

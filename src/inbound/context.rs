@@ -13,12 +13,10 @@ use tokio::sync::watch;
 use tracing::{debug, info};
 
 use super::AuthenticatedClient;
-use crate::{
-    pipeline::ApiKind,
-    telemetry::{RequestId, Span, Untrusted, method_label},
-    tls::ClientCertificate,
-    upstream::{ClientIdentity, RETRY_WHEN_BUSY},
-};
+use crate::pipeline::ApiKind;
+use crate::telemetry::{RequestId, Span, Untrusted, method_label};
+use crate::tls::ClientCertificate;
+use crate::upstream::{ClientIdentity, RETRY_WHEN_BUSY};
 
 /// A client connection. `None` is unknown.
 #[derive(Debug, Default)]

@@ -24,16 +24,11 @@ use ipnet::IpNet;
 use settings_derive::Section;
 use tokio::time::timeout;
 
-use super::{Authenticator, Rejection, UnauthenticatedRequest, host_origin, host_origin::HostAndOriginRules};
-use crate::{
-    pipeline::ApiKind,
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
-        value::{FromText, text_of, text_settings},
-    },
-    telemetry::{LabelCounter, Meters, RequestId},
-};
+use super::host_origin::HostAndOriginRules;
+use super::{Authenticator, Rejection, UnauthenticatedRequest, host_origin};
+use crate::pipeline::ApiKind;
+use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind, text_of, text_settings};
+use crate::telemetry::{LabelCounter, Meters, RequestId};
 
 /// Settings of the filter. By default only loopback hosts are allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]

@@ -4,10 +4,8 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 
-use super::{
-    CrossOriginPage, ProtectedPort, Rejection,
-    filter::{FilterSettings, LOOPBACK},
-};
+use super::filter::{FilterSettings, LOOPBACK};
+use super::{CrossOriginPage, ProtectedPort, Rejection};
 
 /// Header with the relation of a page to the target of its request. Browsers send it with or without an
 /// `Origin` (Fetch Metadata).

@@ -18,11 +18,9 @@ use axum::body::Body;
 use http::Response;
 use http_body::Body as _;
 
-use self::{
-    authenticate::{AuthenticatedClient, Authenticator},
-    context::{LoggedRequest, Rejection, RequestContext},
-    filter::{CrossOriginPage, Filter, ProtectedPort},
-};
+use self::authenticate::{AuthenticatedClient, Authenticator};
+use self::context::{LoggedRequest, Rejection, RequestContext};
+use self::filter::{CrossOriginPage, Filter, ProtectedPort};
 
 pub use context::{Connection, Shutdown, ShutdownSignal, UnauthenticatedRequest};
 pub use filter::parse_network;

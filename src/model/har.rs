@@ -6,10 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use memchr::memmem;
 use serde::Deserialize;
 
-use super::{
-    UpstreamResponse,
-    recording::{EntryChoice, RecordingError},
-};
+use super::UpstreamResponse;
+use super::recording::{EntryChoice, RecordingError};
 
 /// Request and its response.
 #[derive(Debug)]

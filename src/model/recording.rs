@@ -3,10 +3,8 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::{
-    UpstreamResponse,
-    har::{self, HarExchange},
-};
+use super::har::HarExchange;
+use super::{UpstreamResponse, har};
 
 /// Prefix of a status line.
 const STATUS_LINE_PREFIX: &[u8] = b"HTTP/";

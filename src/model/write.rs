@@ -6,9 +6,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::json::escape;
 use super::{
     BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, Structured, ToolOutcome,
-    ToolResult, json::escape, object_without_nones,
+    ToolResult, object_without_nones,
 };
 
 /// JSON values that a client accepts as `structuredContent`.

@@ -7,18 +7,16 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::{ApiKind, BoundRoute, Call};
-use crate::{
-    crypto,
-    model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, UpstreamResponse, media_type},
-    policy::{CallResponse, result_label, status_class},
-    route::TraceContext,
-    telemetry::{
-        CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, ResponseMismatch, Span, SpanKind, Tracer,
-        Untrusted,
-    },
-    translate::LogNote,
-    upstream::{FailureStage, UpstreamError},
+use crate::crypto;
+use crate::model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, UpstreamResponse, media_type};
+use crate::policy::{CallResponse, result_label, status_class};
+use crate::route::TraceContext;
+use crate::telemetry::{
+    CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, ResponseMismatch, Span, SpanKind, Tracer,
+    Untrusted,
 };
+use crate::translate::LogNote;
+use crate::upstream::{FailureStage, UpstreamError};
 
 /// Access log entry of one call. It is written on drop, however the call ends. If the client left, the
 /// outcome is `cancelled`.

@@ -11,22 +11,18 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use super::{
-    BoundRoute, Call, NoElicitor, Snapshot,
-    error_text::{self, failure},
-    run::{CallRun, PolicyStack, UpstreamExchange, check_scopes},
-    worker_pool::{LARGE_FOR_RULES_BYTES, WorkError, is_shorter},
+use super::error_text::failure;
+use super::run::{CallRun, PolicyStack, UpstreamExchange, check_scopes};
+use super::worker_pool::{LARGE_FOR_RULES_BYTES, WorkError, is_shorter};
+use super::{BoundRoute, Call, NoElicitor, Snapshot, error_text};
+use crate::model::{Arguments, ErrorType, ToolResult, UpstreamResponse};
+use crate::route::{
+    AsyncOperationRule, HttpRequest, InitialResponse, McpLogLevel, OperationContext, OperationLocation,
+    OperationRequest, OperationStatus, Route, RunningOperation, StatusResponse,
 };
-use crate::{
-    model::{Arguments, ErrorType, ToolResult, UpstreamResponse},
-    route::{
-        AsyncOperationRule, HttpRequest, InitialResponse, McpLogLevel, OperationContext, OperationLocation,
-        OperationRequest, OperationStatus, Route, RunningOperation, StatusResponse,
-    },
-    telemetry::{CallContext, ErrorChain},
-    translate::{CallInput, Translator, WorkBudget},
-    upstream::{Deadline, Failure},
-};
+use crate::telemetry::{CallContext, ErrorChain};
+use crate::translate::{CallInput, Translator, WorkBudget};
+use crate::upstream::{Deadline, Failure};
 
 /// Timeout of the request that cancels an operation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,11 +3,10 @@
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use super::error_text::{self, failure};
-use crate::{
-    model::{Arguments, ErrorType, ToolResult},
-    route::{ClientCapabilities, InputRequest, InputRequests, MissingCapability, NextStep},
-};
+use super::error_text;
+use super::error_text::failure;
+use crate::model::{Arguments, ErrorType, ToolResult};
+use crate::route::{ClientCapabilities, InputRequest, InputRequests, MissingCapability, NextStep};
 
 /// Sends input requests to the client of a call, as its API and protocol revision require.
 pub trait Elicitor: Send + Sync {

@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
-use super::{RETRY_AFTER_META, worker_pool::WorkError};
-use crate::{
-    model::{ErrorType, ToolResult},
-    route::{ClientCapability, MissingCapability, Scopes},
-    upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError},
-};
+use super::RETRY_AFTER_META;
+use super::worker_pool::WorkError;
+use crate::model::{ErrorType, ToolResult};
+use crate::route::{ClientCapability, MissingCapability, Scopes};
+use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError};
 
 /// For a response that could not be translated at all.
 pub(super) const UNREADABLE: &str =

@@ -7,12 +7,10 @@ use serde_json::{
 };
 
 use super::{ProxiedEntry, ProxiedTable, Snapshot};
-use crate::{
-    model::StructuredContentSupport,
-    prompt::PromptTable,
-    route::{RouteTable, Scopes},
-    upstream::ClientIdentity,
-};
+use crate::model::StructuredContentSupport;
+use crate::prompt::PromptTable;
+use crate::route::{RouteTable, Scopes};
+use crate::upstream::ClientIdentity;
 
 /// All lists of a configuration.
 #[derive(Debug, Default)]

@@ -33,14 +33,12 @@ use serde_json::{Map, Value};
 use settings_derive::Word;
 use tokio::sync::broadcast;
 
-use crate::{
-    route::TraceContext,
-    settings::value::Word as _,
-    shared_state::SharedStore,
-    telemetry::{RequestId, Span},
-    translate::RETRY_AFTER_META_KEY,
-    upstream::ClientIdentity,
-};
+use crate::route::TraceContext;
+use crate::settings::Word as _;
+use crate::shared_state::SharedStore;
+use crate::telemetry::{RequestId, Span};
+use crate::translate::RETRY_AFTER_META_KEY;
+use crate::upstream::ClientIdentity;
 
 pub use async_operation::{OpenOperation, OperationState};
 pub use elicit::{Elicitor, InputResponsesFuture, NoElicitor, elicit_first};

@@ -4,10 +4,8 @@ use std::{fmt, future::Future, pin::pin, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{
-    route::{McpLogLevel, OperationStatus},
-    upstream::{ProgressEvent, ProgressReceiver, ProgressSender},
-};
+use crate::route::{McpLogLevel, OperationStatus};
+use crate::upstream::{ProgressEvent, ProgressReceiver, ProgressSender};
 
 /// Client that may have requested notifications about its call.
 pub trait Subscriber: fmt::Debug + Send + Sync {

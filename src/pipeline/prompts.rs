@@ -7,14 +7,13 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{BoundRoute, Call, NoElicitor, ResourceReadError, Snapshot, worker_pool::WorkError};
-use crate::{
-    model::{Arguments, ContentBlock, ErrorType, ResourceContents, ToolOutcome, ToolResult, kind_of},
-    prompt::{PartContent, PartTemplate, Prompt, PromptMessage},
-    route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, lines_of},
-    telemetry::Untrusted,
-    translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables},
-};
+use super::worker_pool::WorkError;
+use super::{BoundRoute, Call, NoElicitor, ResourceReadError, Snapshot};
+use crate::model::{Arguments, ContentBlock, ErrorType, ResourceContents, ToolOutcome, ToolResult, kind_of};
+use crate::prompt::{PartContent, PartTemplate, Prompt, PromptMessage};
+use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, lines_of};
+use crate::telemetry::Untrusted;
+use crate::translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables};
 
 /// Timeout of the filter of a completion, in addition to the call.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,17 +6,13 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{
-    Call, NoElicitor, Snapshot,
-    error_text::{self, PossibleEffect, failure},
-    run::{CallRun, PolicyStack, check_scopes, client_timeout},
-};
-use crate::{
-    model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse},
-    prompt::PromptTable,
-    route::{McpMethod, Route, RouteTable, UpstreamRequest, UriTemplate},
-    upstream::Deadline,
-};
+use super::error_text::{self, PossibleEffect, failure};
+use super::run::{CallRun, PolicyStack, check_scopes, client_timeout};
+use super::{Call, NoElicitor, Snapshot};
+use crate::model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse};
+use crate::prompt::PromptTable;
+use crate::route::{McpMethod, Route, RouteTable, UpstreamRequest, UriTemplate};
+use crate::upstream::Deadline;
 
 /// Prompt, resource or resource template of an MCP upstream.
 #[derive(Debug)]

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{Call, NoElicitor, Snapshot, error_text, run::CallRun};
-use crate::{
-    model::{
-        ErrorType, ResourceBody, ResourceContents, ResourceContext, ToolOutcome, ToolResult, UpstreamResponse,
-    },
-    route::Route,
-    translate::empty_success_text,
+use super::run::CallRun;
+use super::{Call, NoElicitor, Snapshot, error_text};
+use crate::model::{
+    ErrorType, ResourceBody, ResourceContents, ResourceContext, ToolOutcome, ToolResult, UpstreamResponse,
 };
+use crate::route::Route;
+use crate::translate::empty_success_text;
 
 /// Result of a resource read.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,27 +7,24 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::{
-    AGE_META, BoundRoute, Call, Elicitor, OpenOperation, REQUEST_ID_META, Snapshot,
-    access_log::AccessLog,
-    async_operation::PollOutcome,
-    elicit::{elicit_first, elicit_for_rule},
-    error_text::{self, PossibleEffect, failure},
-    progress::{LINE_LIMIT_BYTES, Reporter},
-    resources::ResponseHeaders,
-    worker_pool::WorkError,
+use super::access_log::AccessLog;
+use super::async_operation::PollOutcome;
+use super::elicit::{elicit_first, elicit_for_rule};
+use super::error_text::{self, PossibleEffect, failure};
+use super::progress::{LINE_LIMIT_BYTES, Reporter};
+use super::resources::ResponseHeaders;
+use super::worker_pool::WorkError;
+use super::{AGE_META, BoundRoute, Call, Elicitor, OpenOperation, REQUEST_ID_META, Snapshot};
+use crate::model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse};
+use crate::policy::CallResponse;
+use crate::route::{
+    McpLogLevel, OperationStatus, Route, RunningOperation, TraceContext, TracePropagation, UpstreamRequest,
 };
-use crate::{
-    model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse},
-    policy::CallResponse,
-    route::{
-        McpLogLevel, OperationStatus, Route, RunningOperation, TraceContext, TracePropagation,
-        UpstreamRequest,
-    },
-    telemetry::CallContext,
-    translate::{CallInput, STATUS_META_KEY, Trace, Translation, WorkBudget, message_variables, translate},
-    upstream::{ClientIdentity, Deadline, UpstreamCall, UpstreamError},
+use crate::telemetry::CallContext;
+use crate::translate::{
+    CallInput, STATUS_META_KEY, Trace, Translation, WorkBudget, message_variables, translate,
 };
+use crate::upstream::{ClientIdentity, Deadline, UpstreamCall, UpstreamError};
 
 /// Outcome of a call whose client can poll an asynchronous operation itself.
 #[derive(Debug)]

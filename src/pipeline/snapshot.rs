@@ -2,15 +2,14 @@
 
 use std::{borrow::Borrow, collections::HashMap, ops::Deref, sync::Arc};
 
-use super::{ChangeEvent, DefinitionLists, ProxiedTable, error_text, worker_pool::WorkerPool};
-use crate::{
-    model::{ToolName, ToolResult},
-    policy::{Passthrough, Policies, RoutePolicies},
-    prompt::PromptTable,
-    route::{Route, RouteTable, Scopes, UpstreamName},
-    telemetry::{Meters, RouteMeters, Tracer},
-    upstream::{BodyCharge, UpstreamBuffer},
-};
+use super::worker_pool::WorkerPool;
+use super::{ChangeEvent, DefinitionLists, ProxiedTable, error_text};
+use crate::model::{ToolName, ToolResult};
+use crate::policy::{Passthrough, Policies, RoutePolicies};
+use crate::prompt::PromptTable;
+use crate::route::{Route, RouteTable, Scopes, UpstreamName};
+use crate::telemetry::{Meters, RouteMeters, Tracer};
+use crate::upstream::{BodyCharge, UpstreamBuffer};
 
 /// Compiled configuration with everything that calls need. A call uses the same snapshot from start to end.
 #[derive(Debug)]

@@ -21,19 +21,15 @@ use serde_json::{Map, Value};
 use tokio::{task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
 
-use super::{
-    BoundRoute, Gateway, Snapshot,
-    resources::{ResourceReadError, ResponseHeaders, read_of},
-};
-use crate::{
-    model::{Arguments, ResourceBody, ResourceContents},
-    policy::jitter,
-    route::{Route, UpstreamRequest},
-    shared_state::ReplicaMessage,
-    telemetry::{ErrorChain, Untrusted},
-    translate::WorkBudget,
-    upstream::{Deadline, UpstreamCall},
-};
+use super::resources::{ResourceReadError, ResponseHeaders, read_of};
+use super::{BoundRoute, Gateway, Snapshot};
+use crate::model::{Arguments, ResourceBody, ResourceContents};
+use crate::policy::jitter;
+use crate::route::{Route, UpstreamRequest};
+use crate::shared_state::ReplicaMessage;
+use crate::telemetry::{ErrorChain, Untrusted};
+use crate::translate::WorkBudget;
+use crate::upstream::{Deadline, UpstreamCall};
 
 /// Maximum number of watched resources.
 pub const WATCHED_LIMIT: usize = 1000;

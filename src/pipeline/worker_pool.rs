@@ -19,11 +19,9 @@ use tokio::{
 };
 
 use super::BoundRoute;
-use crate::{
-    model::{Arguments, ToolName, UpstreamResponse},
-    route::Route,
-    translate::{self, CallInput, Trace, Translation, Translator, WorkBudget},
-};
+use crate::model::{Arguments, ToolName, UpstreamResponse};
+use crate::route::Route;
+use crate::translate::{self, CallInput, Trace, Translation, Translator, WorkBudget};
 
 /// Limit of concurrent CPU work, in total and per route. Long responses are translated here, and values
 /// checked against expensive schemas.

@@ -2,15 +2,11 @@
 
 use http::{StatusCode, Uri, uri::PathAndQuery};
 
-use crate::{
-    model::{ProgramEnd, UpstreamResponse},
-    route::{HttpRequest, McpMethod, UpstreamRequest},
-    telemetry::{LabelCounter, Span, SpanKind, method_label},
-    upstream::{
-        FailureStage, OnDrop, Upstream, UpstreamCall, UpstreamResult,
-        http::{Address, HttpUpstream},
-    },
-};
+use crate::model::{ProgramEnd, UpstreamResponse};
+use crate::route::{HttpRequest, McpMethod, UpstreamRequest};
+use crate::telemetry::{LabelCounter, Span, SpanKind, method_label};
+use crate::upstream::http::{Address, HttpUpstream};
+use crate::upstream::{FailureStage, OnDrop, Upstream, UpstreamCall, UpstreamResult};
 
 /// Sends one upstream request, with metrics and a span. With tracing, the request has the new trace context.
 /// If the future is dropped (timeout, client gone), the request counts as `dropped`.

@@ -16,13 +16,11 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{CircuitBreakerView, EventCounts};
-use crate::{
-    model::ToolName,
-    route::UpstreamName,
-    settings::value::OrOff,
-    telemetry::CallContext,
-    upstream::{Evidence, Failure, OnDrop, RequestEvidence, UpstreamCall, UpstreamResult},
-};
+use crate::model::ToolName;
+use crate::route::UpstreamName;
+use crate::settings::OrOff;
+use crate::telemetry::CallContext;
+use crate::upstream::{Evidence, Failure, OnDrop, RequestEvidence, UpstreamCall, UpstreamResult};
 
 /// Settings of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,15 +9,11 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::{CircuitBreaker, EventCounts, retry::RetryBudget};
-use crate::{
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Setting},
-        value::duration_or_word,
-    },
-    upstream::{UpstreamCall, UpstreamResult},
-};
+use super::retry::RetryBudget;
+use super::{CircuitBreaker, EventCounts};
+use crate::settings::value::duration_or_word;
+use crate::settings::{Checked, Cursor, Setting, ValueKind};
+use crate::upstream::{UpstreamCall, UpstreamResult};
 
 /// Hedging: sends a second request if there is no response after a delay, and returns the first good
 /// response. The other request is dropped.

@@ -9,15 +9,11 @@ use std::{
 };
 
 use super::{Policies, UpstreamPolicies};
-use crate::{
-    route::UpstreamName,
-    telemetry::{MetricFamily, MetricsSnapshot},
-    upstream::{
-        Upstream,
-        http::{AddressView, EndpointState},
-        mcp::ProgramState,
-    },
-};
+use crate::route::UpstreamName;
+use crate::telemetry::{MetricFamily, MetricsSnapshot};
+use crate::upstream::Upstream;
+use crate::upstream::http::{AddressView, EndpointState};
+use crate::upstream::mcp::ProgramState;
 
 /// Counters of policy events, by their names in metrics and the admin API. Clones share them.
 #[derive(Debug, Clone)]

@@ -33,7 +33,7 @@ use rate_limit::{OverLimit, RateLimit};
 use retry::Retry;
 use settings_derive::Section;
 
-use crate::settings::value::OrOff;
+use crate::settings::OrOff;
 
 pub use attempt::{result_label, status_class};
 pub use cache::{CacheEntry, CacheSettings, CacheStore, CacheTtl};

@@ -19,18 +19,13 @@ use tokio::{
     time::{Instant, Sleep, sleep, timeout},
 };
 
-use super::{
-    ConcurrencyLimit, OverLimit, PolicySettings, UpstreamPolicies, attempt::status_class,
-    concurrency::ConcurrencySlot,
-};
-use crate::{
-    route::UpstreamName,
-    upstream::{
-        ClientIdentity, Failure, UpstreamError,
-        http::{HttpUpstream, RequestBody, StreamedBody},
-    },
-    wire::{MapPoll, PolledFrame},
-};
+use super::attempt::status_class;
+use super::concurrency::ConcurrencySlot;
+use super::{ConcurrencyLimit, OverLimit, PolicySettings, UpstreamPolicies};
+use crate::route::UpstreamName;
+use crate::upstream::http::{HttpUpstream, RequestBody, StreamedBody};
+use crate::upstream::{ClientIdentity, Failure, UpstreamError};
+use crate::wire::{MapPoll, PolledFrame};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

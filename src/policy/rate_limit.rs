@@ -10,17 +10,10 @@ use settings_derive::{Section, Word};
 use tokio::time::{Instant, sleep};
 
 use super::{EventCounts, ReplicaSharing};
-use crate::{
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
-        suggest::quoted,
-        units,
-    },
-    shared_state::{SharedStore, StoreUnreachable},
-    upstream::{ClientIdentity, Failure, RateLimitScope},
-};
+use crate::settings::suggest::quoted;
+use crate::settings::{Checked, Code, Cursor, Invalid, Setting, ValueKind, units};
+use crate::shared_state::{SharedStore, StoreUnreachable};
+use crate::upstream::{ClientIdentity, Failure, RateLimitScope};
 
 /// Rate limit: how many calls in how long, and how many of them at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]

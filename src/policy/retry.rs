@@ -11,13 +11,11 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{field::display, warn};
 
 use super::EventCounts;
-use crate::{
-    model::UpstreamResponse,
-    route::UpstreamName,
-    settings::value::OrOff,
-    telemetry::{CallContext, ErrorChain},
-    upstream::{Failure, FailureStage, OnDrop, ProgressEvent, UpstreamCall, UpstreamResult},
-};
+use crate::model::UpstreamResponse;
+use crate::route::UpstreamName;
+use crate::settings::OrOff;
+use crate::telemetry::{CallContext, ErrorChain};
+use crate::upstream::{Failure, FailureStage, OnDrop, ProgressEvent, UpstreamCall, UpstreamResult};
 
 /// Retries a request after a transient failure, with exponential backoff and full jitter, so that calls that
 /// failed together are not retried together.

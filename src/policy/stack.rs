@@ -19,22 +19,21 @@ use std::{
 use http::StatusCode;
 use tokio::time::timeout_at;
 
+use super::cache::{RemoteCache, ResponseCache};
+use super::metrics::{CircuitBreakerView, UpstreamView, kind_of};
 use super::{
     CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, EventCounts, Hedge,
     OverLimit, PolicySettings, RateLimit, Retry, RetryOverride, RoutePolicySettings, attempt,
-    cache::{RemoteCache, ResponseCache},
-    metrics::{CircuitBreakerView, UpstreamView, kind_of},
 };
-use crate::{
-    model::{ToolName, UpstreamResponse},
-    route::UpstreamName,
-    settings::value::OrOff,
-    shared_state::SharedStore,
-    telemetry::LabelCounter,
-    upstream::{
-        Deadline, Failure, RateLimitScope, Upstream, UpstreamCall, UpstreamError, UpstreamResult,
-        http::HttpUpstream, mcp::McpUpstream,
-    },
+use crate::model::{ToolName, UpstreamResponse};
+use crate::route::UpstreamName;
+use crate::settings::OrOff;
+use crate::shared_state::SharedStore;
+use crate::telemetry::LabelCounter;
+use crate::upstream::http::HttpUpstream;
+use crate::upstream::mcp::McpUpstream;
+use crate::upstream::{
+    Deadline, Failure, RateLimitScope, Upstream, UpstreamCall, UpstreamError, UpstreamResult,
 };
 
 /// State of one upstream that replicas share.

@@ -12,11 +12,9 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
 
-use crate::{
-    model::UpstreamResponse,
-    route::{HttpRequest, PathBase, UpstreamName},
-    upstream::{Deadline, Failure, UpstreamCall, UpstreamResult},
-};
+use crate::model::UpstreamResponse;
+use crate::route::{HttpRequest, PathBase, UpstreamName};
+use crate::upstream::{Deadline, Failure, UpstreamCall, UpstreamResult};
 
 /// Gauge of the calls in the mock.
 #[derive(Debug, Clone, Default)]

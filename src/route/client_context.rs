@@ -4,11 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::settings::{
-    keys::ValueKind,
-    section::{Checked, Cursor, Invalid, Setting},
-    value::{FromText, text_settings},
-};
+use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind, text_settings};
 
 /// Set of scopes, such as `weather.read`. Clones share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,13 +6,11 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use crate::{
-    model::{
-        Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, check_number, combined,
-        listed_values, own_types,
-    },
-    translate::without_exponent,
+use crate::model::{
+    Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, check_number, combined, listed_values,
+    own_types,
 };
+use crate::translate::without_exponent;
 
 /// Compiled input schema of a route. Its root is an object.
 #[derive(Debug)]

@@ -53,11 +53,9 @@ pub use request::{
 pub use resource::{ResourceDefinition, UriError, UriTemplate};
 pub use table::{Conflict, EndpointMatch, RouteTable};
 
-use crate::{
-    model::{Arguments, ErrorFormat, ToolDefinition, ToolName, ToolResult},
-    settings::value::Word as _,
-    translate::{Jq, Template, Translator, WorkBudget},
-};
+use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName, ToolResult};
+use crate::settings::Word as _;
+use crate::translate::{Jq, Template, Translator, WorkBudget};
 
 /// Tool or resource, bound to an endpoint of an upstream.
 #[derive(Debug)]

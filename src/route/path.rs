@@ -7,10 +7,8 @@ use http::{Uri, uri::Scheme};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::{
-    model::{Arguments, kind_of},
-    settings::suggest::quoted,
-};
+use crate::model::{Arguments, kind_of};
+use crate::settings::suggest::quoted;
 
 /// All characters except the unreserved ones of RFC 3986, section 2.3.
 pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -3,10 +3,10 @@
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 
-use super::{
-    path::{ESCAPED, PathPart, PathTemplateError, arguments_in, is_percent_encoded, parse_parts, scalar},
-    request::items_of,
+use super::path::{
+    ESCAPED, PathPart, PathTemplateError, arguments_in, is_percent_encoded, parse_parts, scalar,
 };
+use super::request::items_of;
 use crate::model::Arguments;
 
 /// All characters that a query can't have unencoded. Permitted are unreserved characters, sub-delimiters,

@@ -8,10 +8,8 @@ use serde_json::{Map, Value};
 use super::path::{
     PathPart, arguments_in, is_argument_name, is_percent_encoded, not_a_name, split_braces, unmatched_brace,
 };
-use crate::{
-    model::{Annotations, object_without_nones},
-    settings::suggest::quoted,
-};
+use crate::model::{Annotations, object_without_nones};
+use crate::settings::suggest::quoted;
 
 /// Definition of a resource or a resource template (MCP 2026-07-28, Resources, "Data Types").
 #[derive(Debug, Clone, PartialEq)]

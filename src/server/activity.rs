@@ -25,11 +25,9 @@ use tokio::{
 };
 
 use super::connection_limiter::ResponseBuffer;
-use crate::{
-    inbound::StreamedPassthrough,
-    telemetry::lock,
-    wire::{MapPoll, PolledFrame},
-};
+use crate::inbound::StreamedPassthrough;
+use crate::telemetry::lock;
+use crate::wire::{MapPoll, PolledFrame};
 
 /// The longest response, and the longest part of one of unknown length, that is not counted in the response
 /// buffer: the socket buffer accepts it whole.

@@ -7,11 +7,9 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::{HttpHandler, Listener, ServeError, bind, serve};
-use crate::{
-    admin::Admin,
-    config::{AdminSettings, ListenerSettings},
-    telemetry::{ErrorChain, SAMPLE_INTERVAL},
-};
+use crate::admin::Admin;
+use crate::config::{AdminSettings, ListenerSettings};
+use crate::telemetry::{ErrorChain, SAMPLE_INTERVAL};
 
 /// Limit of the connections of operators, probes and scrapers.
 const CONNECTION_LIMIT: usize = 64;

@@ -17,29 +17,27 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{error, warn};
 
-use super::{
-    HttpHandler, Listener,
-    exporter::{Exporter, Telemetry},
-    mcp_discovery::{Discovered, DiscoveredLists, poll},
-    reload::{Reloader, restart_differences},
+use super::exporter::{Exporter, Telemetry};
+use super::mcp_discovery::{Discovered, DiscoveredLists, poll};
+use super::reload::{Reloader, restart_differences};
+use super::{HttpHandler, Listener};
+use crate::auth::Access;
+use crate::config::{
+    CertificateExpiry, ListenerSettings, Loaded, NameRules, RouteFile, ToolRules, UpstreamFile,
 };
-use crate::{
-    auth::Access,
-    config::{CertificateExpiry, ListenerSettings, Loaded, NameRules, RouteFile, ToolRules, UpstreamFile},
-    inbound::{filter::Filter, mcp::McpEndpoint, rest::RestApi},
-    model::ToolName,
-    pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotParts},
-    policy::{CacheStore, Passthrough, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies},
-    prompt::PromptTable,
-    route::{Conflict, UpstreamName},
-    shared_state::{ReplicaEvent, ReplicaMessage, SharedStore},
-    telemetry::{Meters, MetricsSnapshot, Tracer},
-    tls::ServerTls,
-    upstream::{
-        Upstream, UpstreamBuffer,
-        mcp::{McpUpstream, WantedLists},
-    },
-};
+use crate::inbound::filter::Filter;
+use crate::inbound::mcp::McpEndpoint;
+use crate::inbound::rest::RestApi;
+use crate::model::ToolName;
+use crate::pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotParts};
+use crate::policy::{CacheStore, Passthrough, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
+use crate::prompt::PromptTable;
+use crate::route::{Conflict, UpstreamName};
+use crate::shared_state::{ReplicaEvent, ReplicaMessage, SharedStore};
+use crate::telemetry::{Meters, MetricsSnapshot, Tracer};
+use crate::tls::ServerTls;
+use crate::upstream::mcp::{McpUpstream, WantedLists};
+use crate::upstream::{Upstream, UpstreamBuffer};
 
 /// Everything that serves a configuration.
 #[derive(Debug)]

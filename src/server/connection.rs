@@ -34,22 +34,16 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tracing::debug;
 
-use super::{
-    HttpHandler,
-    activity::{Activity, ConnectionTimeout, SHORT_BYTES},
-    line_ends::LineEnds,
-    listener::HandshakeFailures,
-};
-use crate::{
-    config::ListenerSettings,
-    inbound::{
-        self, ShutdownSignal, UnauthenticatedRequest,
-        filter::{ends_ambiguously, reject_ambiguous_end},
-    },
-    telemetry::{ErrorChain, RequestId},
-    tls::ServerTls,
-    wire::yield_before_write,
-};
+use super::HttpHandler;
+use super::activity::{Activity, ConnectionTimeout, SHORT_BYTES};
+use super::line_ends::LineEnds;
+use super::listener::HandshakeFailures;
+use crate::config::ListenerSettings;
+use crate::inbound::filter::{ends_ambiguously, reject_ambiguous_end};
+use crate::inbound::{self, ShutdownSignal, UnauthenticatedRequest};
+use crate::telemetry::{ErrorChain, RequestId};
+use crate::tls::ServerTls;
+use crate::wire::yield_before_write;
 
 /// Limit of a request's headers, and of one read, in bytes. Longer headers get a 431. So do more than 100
 /// headers: that is the limit of `hyper`, which would allocate them for every request if it were set to the

@@ -22,7 +22,8 @@ use tokio::{
 use tracing::warn;
 
 use super::activity::{Activity, UnreadBytes};
-use crate::{telemetry::lock, upstream::UpstreamBuffer};
+use crate::telemetry::lock;
+use crate::upstream::UpstreamBuffer;
 
 /// Time to wait for a slot before more connections are closed.
 const SLOT_TIMEOUT: Duration = Duration::from_millis(100);

@@ -15,15 +15,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::connection_limiter::take_log_turn;
-use crate::{
-    config::{MetricsExport, TelemetrySettings},
-    route::{HttpRequest, PathBase},
-    telemetry::{
-        ErrorChain, LabelCounter, Meters, MetricsSnapshot, ServiceAttributes, SpanQueue, Tracer, Untrusted,
-        encode_spans, read_response,
-    },
-    upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
+use crate::config::{MetricsExport, TelemetrySettings};
+use crate::route::{HttpRequest, PathBase};
+use crate::telemetry::{
+    ErrorChain, LabelCounter, Meters, MetricsSnapshot, ServiceAttributes, SpanQueue, Tracer, Untrusted,
+    encode_spans, read_response,
 };
+use crate::upstream::http::HttpUpstream;
+use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
 
 /// Timeout for the last export when the process ends.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);

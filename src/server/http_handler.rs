@@ -5,11 +5,11 @@ use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Insta
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, Version, header, uri::Authority};
 
-use crate::{
-    inbound::{MCP_PATHS, UnauthenticatedRequest, mcp::McpEndpoint, rest::RestApi},
-    route::TraceContext,
-    telemetry::{Meters, Span, SpanKind, Tracer, method_label},
-};
+use crate::inbound::mcp::McpEndpoint;
+use crate::inbound::rest::RestApi;
+use crate::inbound::{MCP_PATHS, UnauthenticatedRequest};
+use crate::route::TraceContext;
+use crate::telemetry::{Meters, Span, SpanKind, Tracer, method_label};
 
 type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 

@@ -12,12 +12,10 @@ use tokio::{net::TcpListener, sync::Notify, time::sleep};
 use tracing::{debug, info};
 
 use super::ServeError;
-use crate::{
-    descriptors::client_reserve,
-    telemetry::{Untrusted, lock},
-    tls::ServerTls,
-    upstream::UpstreamBuffer,
-};
+use crate::descriptors::client_reserve;
+use crate::telemetry::{Untrusted, lock};
+use crate::tls::ServerTls;
+use crate::upstream::UpstreamBuffer;
 
 /// Binds the port.
 ///

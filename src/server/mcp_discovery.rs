@@ -13,16 +13,14 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use crate::{
-    config::{ImportNote, Importer, RouteFile},
-    model::ToolName,
-    pipeline::ProxiedTable,
-    policy::jitter,
-    prompt::PromptTable,
-    route::{Conflict, Route, RouteTable, UpstreamName},
-    telemetry::ErrorChain,
-    upstream::mcp::{ListKind, McpLists, McpUpstream, WantedLists},
-};
+use crate::config::{ImportNote, Importer, RouteFile};
+use crate::model::ToolName;
+use crate::pipeline::ProxiedTable;
+use crate::policy::jitter;
+use crate::prompt::PromptTable;
+use crate::route::{Conflict, Route, RouteTable, UpstreamName};
+use crate::telemetry::ErrorChain;
+use crate::upstream::mcp::{ListKind, McpLists, McpUpstream, WantedLists};
 
 /// The latest lists of each MCP upstream that has sent them.
 #[derive(Debug, Default)]

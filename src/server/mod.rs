@@ -45,16 +45,12 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use self::{
-    connection::{ConnectionServer, Phase},
-    connection_limiter::{ConnectionLimiter, ConnectionSlot, ResponseBuffer, take_log_turn},
-    listener::HandshakeFailures,
-};
-use crate::{
-    config::ListenerSettings,
-    descriptors::check_reserve,
-    inbound::{Shutdown, ShutdownSignal},
-};
+use self::connection::{ConnectionServer, Phase};
+use self::connection_limiter::{ConnectionLimiter, ConnectionSlot, ResponseBuffer, take_log_turn};
+use self::listener::HandshakeFailures;
+use crate::config::ListenerSettings;
+use crate::descriptors::check_reserve;
+use crate::inbound::{Shutdown, ShutdownSignal};
 
 pub use admin_listener::AdminListener;
 pub use app::{App, RunningApp};

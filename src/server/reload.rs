@@ -10,11 +10,9 @@ use tokio::{sync::mpsc, time::sleep};
 use tracing::{error, info, warn};
 
 use super::{App, Hangups};
-use crate::{
-    admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest},
-    config::{self, ConfigFingerprint, Loaded, Sources},
-    settings::section::Section,
-};
+use crate::admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest};
+use crate::config::{self, ConfigFingerprint, Loaded, Sources};
+use crate::settings::Section;
 
 /// Reloads the configuration of an application.
 #[derive(Debug)]

@@ -19,10 +19,8 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{CANCEL_TIMEOUT, HttpHandler, connection};
-use crate::inbound::{
-    cgi,
-    mcp::{ClientLine, McpEndpoint},
-};
+use crate::inbound::cgi;
+use crate::inbound::mcp::{ClientLine, McpEndpoint};
 
 /// Limit of the messages that wait to be written, beside those that wait to enter this queue.
 const OUT_LIMIT: usize = 16;

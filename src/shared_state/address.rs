@@ -4,14 +4,10 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use settings_derive::Section;
 
-use crate::{
-    settings::{
-        code::{Code, CodedSpan},
-        section::{Checked, Cursor, Invalid, OpenSection},
-        value::{FromText, text_of, text_settings},
-    },
-    tls::ClientTls,
+use crate::settings::{
+    Checked, Code, CodedSpan, Cursor, FromText, Invalid, OpenSection, text_of, text_settings,
 };
+use crate::tls::ClientTls;
 
 /// The address of a Redis or Valkey.
 ///

@@ -27,11 +27,9 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{
-    StoreCounts, StoreUnreachable,
-    address::StoreSettings,
-    connection::{OpenConnection, StoreConnection},
-};
+use super::address::StoreSettings;
+use super::connection::{OpenConnection, StoreConnection};
+use super::{StoreCounts, StoreUnreachable};
 use crate::telemetry::ErrorChain;
 
 /// Number of failures in a row after which a connection is closed.

@@ -15,12 +15,10 @@ use redis::{
 };
 use tokio::{net::TcpStream, sync::mpsc, task::JoinSet, time::timeout};
 
+use super::address::{StoreHost, StoreLocation, StoreSettings};
+use super::client::GET;
 #[cfg(test)]
 use super::tests::memory::MemoryStore;
-use super::{
-    address::{StoreHost, StoreLocation, StoreSettings},
-    client::GET,
-};
 use crate::tls::{ClientTls, Pem};
 
 /// Timeout for connecting, up to the first response.

@@ -9,10 +9,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{
-    lock,
-    metrics::{BOUNDS, Durations, Meters},
-};
+use super::lock;
+use super::metrics::{BOUNDS, Durations, Meters};
 
 /// Interval at which the metrics are read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);

@@ -23,7 +23,7 @@ use tracing_subscriber::{
 };
 
 use super::log_writer::LogWriter;
-use crate::settings::value::Word as _;
+use crate::settings::Word as _;
 
 /// The level and the format of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]

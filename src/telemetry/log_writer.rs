@@ -18,7 +18,8 @@ use std::{
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::{lock, log::LogFormat};
+use super::lock;
+use super::log::LogFormat;
 
 /// Maximum time that a line waits for others.
 const GATHER_TIME: Duration = Duration::from_millis(20);

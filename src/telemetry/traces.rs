@@ -26,7 +26,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{lock, otlp::ServiceAttributes};
+use super::lock;
+use super::otlp::ServiceAttributes;
 use crate::route::TraceContext;
 
 /// The side of a request that a span describes: a server receives it, a client sends it.

@@ -13,17 +13,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{Pem, TlsError, read_certificate, read_identity, read_key, read_trusted_cas, roots, with_advice};
-use crate::{
-    crypto::{Digest, parse_digest, sha256},
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        report::Report,
-        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
-        source::SourceSpan,
-        suggest::quoted,
-        value::{FromText, text_of, text_settings},
-    },
+use crate::crypto::{Digest, parse_digest, sha256};
+use crate::settings::suggest::quoted;
+use crate::settings::{
+    Checked, Code, Cursor, FromText, Invalid, OpenSection, Report, Section as _, Setting, SourceSpan,
+    ValueKind, text_of, text_settings,
 };
 
 /// A TLS connection to an upstream.

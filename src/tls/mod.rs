@@ -20,11 +20,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-use crate::settings::{
-    keys::ValueKind,
-    section::{Checked, Cursor, Invalid, Setting},
-    value::text_of,
-};
+use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Fingerprint};
 pub use client_certificate::ClientCertificate;

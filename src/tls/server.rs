@@ -16,13 +16,8 @@ use super::{
     ClientCertificate, ClientTls, ClientTlsOptions, Pem, TlsError, read_certificate, read_identity, read_key,
     read_trusted_cas,
 };
-use crate::{
-    crypto::{Digest, sha256},
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
-    },
-};
+use crate::crypto::{Digest, sha256};
+use crate::settings::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting, ValueKind};
 
 /// A TLS connection of a client.
 pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;

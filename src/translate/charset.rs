@@ -10,7 +10,8 @@ use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
-use crate::{model::UpstreamResponse, settings::value::parsed_settings};
+use crate::model::UpstreamResponse;
+use crate::settings::parsed_settings;
 
 /// Charset that a rule sets for its responses; overrides their headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

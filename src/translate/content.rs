@@ -10,16 +10,14 @@ use regex::Regex;
 use serde_json::Value;
 use settings_derive::Section;
 
-use super::{
-    Jq, Template, TemplateBudget, TemplateError,
-    extract::read_media_type,
-    read_error::ReadError,
-    template::from_json,
-    variables::{TemplateContext, jq_names},
-};
+use super::extract::read_media_type;
+use super::read_error::ReadError;
+use super::template::from_json;
+use super::variables::{TemplateContext, jq_names};
+use super::{Jq, Template, TemplateBudget, TemplateError};
+use crate::model::StructuredContentSupport::ObjectsOnly;
 use crate::model::{
-    Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured,
-    StructuredContentSupport::ObjectsOnly, kind_of,
+    Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured, kind_of,
 };
 
 /// Content blocks of a success rule, in order. If there are none, the result has one text block: the

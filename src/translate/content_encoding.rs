@@ -16,10 +16,8 @@ use ruzstd::decoding::{
 use settings_derive::Word;
 
 use super::read_error::{ReadError, at_most};
-use crate::{
-    model::{LimitedWriter, UpstreamResponse, cut_bytes},
-    settings::value::Word as _,
-};
+use crate::model::{LimitedWriter, UpstreamResponse, cut_bytes};
+use crate::settings::Word as _;
 
 /// Maximum number of encodings of one body; no server needs more.
 const ENCODING_LIMIT: usize = 3;

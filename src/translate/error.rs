@@ -4,26 +4,19 @@
 use minijinja::Value as Name;
 use serde_json::{Map, Value};
 
-use super::{
-    Jq, Template, TemplateBudget, TemplateError, Translator,
-    charset::begins_with_tag,
-    extract::{Extract, MCP_MEDIA_TYPE, ResultKind, message_of_page},
-    leak_filter::{ClientStrings, looks_internal, redact_error_text, redacted},
-    pattern::Captures,
-    response_view::{LazyExtraction, ResponseView},
-    translator::{MAX_TRACED, TranslationRun},
-    variables::{TemplateContext, jq_names},
+use super::charset::begins_with_tag;
+use super::extract::{Extract, MCP_MEDIA_TYPE, ResultKind, message_of_page};
+use super::leak_filter::{ClientStrings, looks_internal, redact_error_text, redacted};
+use super::pattern::Captures;
+use super::response_view::{LazyExtraction, ResponseView};
+use super::translator::{MAX_TRACED, TranslationRun};
+use super::variables::{TemplateContext, jq_names};
+use super::{Jq, Template, TemplateBudget, TemplateError, Translator};
+use crate::model::{
+    BlockText, Content, ContentBlock, ErrorType, JsonText, ProgramEnd, Structured, ToolOutcome, ToolResult,
+    UpstreamResponse, cut_bytes,
 };
-use crate::{
-    model::{
-        BlockText, Content, ContentBlock, ErrorType, JsonText, ProgramEnd, Structured, ToolOutcome,
-        ToolResult, UpstreamResponse, cut_bytes,
-    },
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Setting},
-    },
-};
+use crate::settings::{Checked, Cursor, Setting, ValueKind};
 
 /// Key in the `_meta` of a tool error: HTTP status of the upstream.
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";

@@ -4,15 +4,11 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{Jq, Template, TemplateError, pattern::compiled_once, template::expressions};
+use super::pattern::compiled_once;
+use super::template::expressions;
+use super::{Jq, Template, TemplateError};
 use crate::settings::{
-    code::Code,
-    report::Report,
-    section::{Checked, Cursor, Setting as _},
-    source::SourceSpan,
-    suggest,
-    tree::{Kind, Node},
-    value::text_of,
+    Checked, Code, Cursor, Kind, Node, Report, Setting as _, SourceSpan, suggest, text_of,
 };
 
 /// Compiles a jq filter, which may use these captures as variables.

@@ -5,24 +5,16 @@ use std::{fmt, str::FromStr};
 use http::{HeaderName, StatusCode};
 use settings_derive::Section;
 
-use super::{
-    Jq, Pattern, TEMPLATE_NAMES,
-    expressions::{read_condition, span_of_name},
-    pattern::Captures,
-    response_view::{LazyExtraction, ResponseView},
-    scope::Scope,
-    variables::jq_names,
-};
-use crate::{
-    model::{ProgramEnd, UpstreamResponse},
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Setting, read_each},
-        suggest::quoted,
-        tree::{Entry, Kind},
-        value::{OneOrMore, parsed_settings},
-    },
+use super::expressions::{read_condition, span_of_name};
+use super::pattern::Captures;
+use super::response_view::{LazyExtraction, ResponseView};
+use super::scope::Scope;
+use super::variables::jq_names;
+use super::{Jq, Pattern, TEMPLATE_NAMES};
+use crate::model::{ProgramEnd, UpstreamResponse};
+use crate::settings::suggest::quoted;
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Kind, OneOrMore, Setting, ValueKind, parsed_settings, read_each,
 };
 
 /// Conditions of a rule; it matches when all of them hold.

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 use settings_derive::Word;
 
-use super::{WorkBudget, convert, read_error::ReadError, work_budget::STOPPED};
+use super::read_error::ReadError;
+use super::work_budget::STOPPED;
+use super::{WorkBudget, convert};
 use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
 
 /// Schema of a route's `structuredContent`.

@@ -4,13 +4,7 @@ use std::{cell::RefCell, collections::HashMap, fmt, hash::Hash, sync::Arc};
 
 use regex::Regex;
 
-use crate::settings::{
-    code::Code,
-    keys::ValueKind,
-    report::Report,
-    section::{Checked, Cursor, Setting},
-    value::text_of,
-};
+use crate::settings::{Checked, Code, Cursor, Report, Setting, ValueKind, text_of};
 
 /// Named captures of a match.
 pub(crate) type Captures = Vec<(String, String)>;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{model::cut_characters, settings::suggest::quoted};
+use crate::model::cut_characters;
+use crate::settings::suggest::quoted;
 
 /// Builds a reason, formatted as by `format!`, that quotes nothing of the response.
 macro_rules! read_error {

@@ -8,23 +8,14 @@ use std::{borrow::Cow, collections::HashMap, fmt, ops::Range, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::{
-    CODE_META_KEY, Pattern, TranslationLimits, Translator,
-    expressions::span_of_name,
-    leak_filter::{ClientStrings, redact_error_text},
+use super::expressions::span_of_name;
+use super::leak_filter::{ClientStrings, redact_error_text};
+use super::{CODE_META_KEY, Pattern, TranslationLimits, Translator};
+use crate::model::{
+    BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, TooManyValues, ToolResult,
+    cut_bytes, floor_char_boundary,
 };
-use crate::{
-    model::{
-        BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, TooManyValues, ToolResult,
-        cut_bytes, floor_char_boundary,
-    },
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Setting},
-        value::text_of,
-    },
-};
+use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, text_of};
 
 /// Replacement of a secret.
 const MARK: &str = "[redacted]";

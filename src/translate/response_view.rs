@@ -7,19 +7,17 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use serde_json::{Map, Value};
 
-use super::{
-    CallInput, Charset, Jq, Matcher, Trace, TranslationLimits,
-    charset::{DecodedText, decode, decode_lossy},
-    content_encoding::{self, decompress},
-    extract::{
-        Binary, Extract, ExtractPart, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp,
-        McpResult, ResultKind, Text as TextExtractor,
-    },
-    pattern::Captures,
-    read_error::ReadError,
-    translator::MAX_TRACED,
-    variables::jq_names,
+use super::charset::{DecodedText, decode, decode_lossy};
+use super::content_encoding::decompress;
+use super::extract::{
+    Binary, Extract, ExtractPart, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp, McpResult,
+    ResultKind, Text as TextExtractor,
 };
+use super::pattern::Captures;
+use super::read_error::ReadError;
+use super::translator::MAX_TRACED;
+use super::variables::jq_names;
+use super::{CallInput, Charset, Jq, Matcher, Trace, TranslationLimits, content_encoding};
 use crate::model::{JsonText, TooManyValues, UpstreamResponse, cut_bytes};
 
 /// Decompressed body of a response, computed on first use.

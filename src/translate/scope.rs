@@ -2,17 +2,9 @@
 
 use std::cell::RefCell;
 
-use super::{
-    Jq, Template,
-    expressions::{self, arguments_of, span_of_name},
-};
-use crate::settings::{
-    keys::ValueKind,
-    report::{ProblemContext, Report},
-    section::{Checked, Cursor, Setting},
-    source::SourceSpan,
-    tree::Node,
-};
+use super::expressions::{self, arguments_of, span_of_name};
+use super::{Jq, Template};
+use crate::settings::{Checked, Cursor, Node, ProblemContext, Report, Setting, SourceSpan, ValueKind};
 
 /// Names available to filters and templates, and their recorded uses; passed along with the [`Cursor`].
 #[derive(Debug, Default)]

@@ -3,17 +3,15 @@
 use bytestring::ByteString;
 use serde_json::Value;
 
-use super::{
-    ContentTemplate, Jq, LIMIT_META_KEY, Limit, LogNote, SAMPLE, SamplingRequestTemplate, Template,
-    content::{self, RenderedBlock, TextKind},
-    error::content_or_error,
-    extract::{Extract, Extracted, McpResult},
-    pattern::Captures,
-    read_error::ReadError,
-    response_view::{LazyExtraction, ResponseView},
-    translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary},
-    variables::{TemplateContext, jq_names},
-};
+use super::content::{self, RenderedBlock, TextKind};
+use super::error::content_or_error;
+use super::extract::{Extract, Extracted, McpResult};
+use super::pattern::Captures;
+use super::read_error::ReadError;
+use super::response_view::{LazyExtraction, ResponseView};
+use super::translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary};
+use super::variables::{TemplateContext, jq_names};
+use super::{ContentTemplate, Jq, LIMIT_META_KEY, Limit, LogNote, SAMPLE, SamplingRequestTemplate, Template};
 use crate::model::{
     BlockText, Content, ContentBlock, JsonText, Structured, ToolOutcome, ToolResult, UpstreamResponse,
     cut_bytes,

@@ -6,16 +6,16 @@ use serde::Serialize;
 use serde_json::Value;
 use settings_derive::Word;
 
+use super::error::{error_for_status, error_with_status};
+use super::extract::Extract;
+use super::leak_filter::{ClientStrings, redacted};
+use super::matcher::status_text;
+use super::pattern::Captures;
+use super::read_error::ReadError;
+use super::response_view::{DecompressedBody, LazyExtraction, ResponseView};
 use super::{
     Charset, ErrorRule, JqError, Matcher, OutputSchema, Redaction, SamplingRequest, StatusPattern,
     SuccessRule, TemplateError, WorkBudget, WrapNonObjects,
-    error::{error_for_status, error_with_status},
-    extract::Extract,
-    leak_filter::{ClientStrings, redacted},
-    matcher::status_text,
-    pattern::Captures,
-    read_error::ReadError,
-    response_view::{DecompressedBody, LazyExtraction, ResponseView},
 };
 use crate::model::{
     BlockText, Content, ContentBlock, ErrorType, ToolName, ToolResult, UpstreamResponse, cut_bytes,

@@ -4,11 +4,12 @@ use minijinja::Value as Name;
 use serde_json::Value;
 use settings_derive::Word;
 
-use super::{
-    JqNames, Redaction, Template, TemplateBudget, TemplateError, WorkBudget, pattern::Captures,
-    response_view::ResponseView, template::from_json,
-};
-use crate::model::{Structured, StructuredContentSupport::ObjectsOnly};
+use super::pattern::Captures;
+use super::response_view::ResponseView;
+use super::template::from_json;
+use super::{JqNames, Redaction, Template, TemplateBudget, TemplateError, WorkBudget};
+use crate::model::Structured;
+use crate::model::StructuredContentSupport::ObjectsOnly;
 
 /// Variables of the templates of a rule.
 pub const TEMPLATE_NAMES: [&str; 10] = [

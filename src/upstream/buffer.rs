@@ -23,7 +23,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Failure, UpstreamResult, shared_task::OnDrop};
+use super::shared_task::OnDrop;
+use super::{Failure, UpstreamResult};
 use crate::model::UpstreamResponse;
 
 /// Part of each body that is not charged. Most responses are shorter and cost nothing here.

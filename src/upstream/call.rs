@@ -7,8 +7,11 @@ use std::{
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{BodyCharge, ClientIdentity, UpstreamResult, buffer::BodyAccount};
-use crate::{model::UpstreamResponse, route::UpstreamRequest, telemetry::CallContext};
+use super::buffer::BodyAccount;
+use super::{BodyCharge, ClientIdentity, UpstreamResult};
+use crate::model::UpstreamResponse;
+use crate::route::UpstreamRequest;
+use crate::telemetry::CallContext;
 
 /// Request to an upstream, with its deadline, its client and the limits of its response.
 #[derive(Debug, Clone)]

@@ -6,17 +6,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use percent_encoding::percent_decode_str;
 
-use super::{
-    Failure, UpstreamCall, UpstreamResult,
-    command::run_program,
-    error::QuotedSource,
-    http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop},
-    program::{Program, ProgramSettings},
-};
-use crate::{
-    model::{ProgramExit, UpstreamResponse, parse_header},
-    route::{HttpRequest, UpstreamRequest},
-};
+use super::command::run_program;
+use super::error::QuotedSource;
+use super::http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop};
+use super::program::{Program, ProgramSettings};
+use super::{Failure, UpstreamCall, UpstreamResult};
+use crate::model::{ProgramExit, UpstreamResponse, parse_header};
+use crate::route::{HttpRequest, UpstreamRequest};
 
 /// Runs a CGI program for a request. Dropping the future kills it and all processes that it started.
 pub(super) async fn run_cgi(cgi: &ProgramSettings, upstream_call: &UpstreamCall) -> UpstreamResult {

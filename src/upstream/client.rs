@@ -7,7 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use crate::{route::Scopes, telemetry::Untrusted};
+use crate::route::Scopes;
+use crate::telemetry::Untrusted;
 
 /// Identity of a client, as the limits per client distinguish it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -10,16 +10,12 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{
-    Failure, ProgressEvent, UpstreamCall, UpstreamResult,
-    buffer::BodyAccount,
-    program::{Pipes, ProcessGroup, Program, ProgramSettings},
-};
-use crate::{
-    model::{ProgramEnd, ProgramExit, UpstreamResponse},
-    route::UpstreamRequest,
-    telemetry::{CallContext, Untrusted},
-};
+use super::buffer::BodyAccount;
+use super::program::{Pipes, ProcessGroup, Program, ProgramSettings};
+use super::{Failure, ProgressEvent, UpstreamCall, UpstreamResult};
+use crate::model::{ProgramEnd, ProgramExit, UpstreamResponse};
+use crate::route::UpstreamRequest;
+use crate::telemetry::{CallContext, Untrusted};
 
 /// Runs a command for a call. Dropping the future kills it and all processes that it started.
 pub(super) async fn run_command(command: &ProgramSettings, upstream_call: &UpstreamCall) -> UpstreamResult {

@@ -5,7 +5,8 @@ use std::{error::Error, fmt, ops::Deref, sync::Arc, time::Duration};
 use http::StatusCode;
 
 use super::http::{CredentialError, HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
-use crate::{model::UpstreamResponse, route::UpstreamName};
+use crate::model::UpstreamResponse;
+use crate::route::UpstreamName;
 
 /// Source of an error. Clones share it, because coalesced calls fail with the same error.
 #[derive(Debug, Clone)]

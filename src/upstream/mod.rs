@@ -20,11 +20,9 @@ mod shared_task;
 
 use std::sync::Arc;
 
-use self::{
-    http::{HttpSettings, HttpUpstream},
-    mcp::{McpTransport, McpUpstream, McpUpstreamSettings},
-    program::ProgramSettings,
-};
+use self::http::{HttpSettings, HttpUpstream};
+use self::mcp::{McpTransport, McpUpstream, McpUpstreamSettings};
+use self::program::ProgramSettings;
 use crate::route::UpstreamName;
 
 pub use buffer::{BodyCharge, UpstreamBuffer};

@@ -16,11 +16,10 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use self::{operation::Operation, schema::shortened};
-use crate::{
-    authoring::joined_words,
-    config::{self, Sources, yaml},
-};
+use self::operation::Operation;
+use self::schema::shortened;
+use super::joined_words;
+use crate::config::{self, Sources, yaml};
 
 /// Maximum number of operations of a document; each becomes a route.
 pub const ROUTE_LIMIT: usize = 500;

@@ -4,14 +4,10 @@ use std::{collections::BTreeSet, iter};
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    Document, ImportRemark, items, members,
-    schema::{SchemaUse, description, schema, shortened},
-};
-use crate::{
-    authoring::{joined_words, without_empty},
-    config::yaml,
-};
+use super::schema::{SchemaUse, description, schema, shortened};
+use super::{Document, ImportRemark, items, members};
+use crate::authoring::{joined_words, without_empty};
+use crate::config::yaml;
 
 /// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];

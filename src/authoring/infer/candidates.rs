@@ -7,7 +7,8 @@ use std::{collections::HashSet, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::{lines, markup, samples::ClassifiedSamples, trial};
+use super::samples::ClassifiedSamples;
+use super::{lines, markup, trial};
 use crate::authoring::without_empty;
 
 /// Extractor that may fit the responses.

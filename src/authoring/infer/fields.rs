@@ -5,10 +5,8 @@ use std::{collections::HashSet, slice};
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    Confidence, Finding, RankedCandidate,
-    guess::{AvailableTypes, MIN_WHOLE, guess, is_number, is_whole},
-};
+use super::guess::{AvailableTypes, MIN_WHOLE, guess, is_number, is_whole};
+use super::{Confidence, Finding, RankedCandidate};
 use crate::authoring::{count, without_empty};
 
 /// Inferred types of a route's values.

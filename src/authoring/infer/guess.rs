@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, json};
 
-use super::times;
-use crate::{authoring::infer::Confidence, config::quoted_list, translate::NumberForm};
+use super::{Confidence, times};
+use crate::config::quoted_list;
+use crate::translate::NumberForm;
 
 /// Types available to fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,11 +6,9 @@ use std::{collections::HashSet, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::{
-    candidates::{Candidate, full_lines},
-    fields::slug,
-    times,
-};
+use super::candidates::{Candidate, full_lines};
+use super::fields::slug;
+use super::times;
 use crate::authoring::{count, without_empty};
 
 static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {

@@ -8,7 +8,9 @@ use std::{
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::{candidates::Candidate, samples::ClassifiedSamples, trial};
+use super::candidates::Candidate;
+use super::samples::ClassifiedSamples;
+use super::trial;
 use crate::config::quoted_list;
 
 /// Path of the elements of a SOAP body, without the name of the element.

@@ -5,11 +5,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+use super::Confidence;
 use super::guess::{Guess, confidence_by_count};
-use crate::{
-    authoring::infer::Confidence,
-    translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat},
-};
+use crate::translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat};
 
 /// Formats of timestamps with an offset from UTC, or with a word for UTC.
 const ZONED_FORMATS: [(&str, Option<&str>); 9] = [

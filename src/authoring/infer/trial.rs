@@ -1,14 +1,14 @@
 //! Trial of candidates: runs each on all samples with the real translator, and ranks them by the share of
 //! text extracted.
 
-use super::{RankedCandidate, Sample, candidates::Candidate, samples::ClassifiedSamples};
-use crate::{
-    authoring::playground::result_json,
-    config::{self, Loaded, Sources, yaml},
-    model::{ToolResult, UpstreamResponse},
-    route::Route,
-    translate::{CallInput, Trace, translate},
-};
+use super::candidates::Candidate;
+use super::samples::ClassifiedSamples;
+use super::{RankedCandidate, Sample};
+use crate::authoring::playground::result_json;
+use crate::config::{self, Loaded, Sources, yaml};
+use crate::model::{ToolResult, UpstreamResponse};
+use crate::route::Route;
+use crate::translate::{CallInput, Trace, translate};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::{collections::HashSet, sync::LazyLock};

@@ -10,20 +10,16 @@ use http::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{
-    Confidence, Finding, Proposal, RankedCandidate, RouteNaming, Sample,
-    fields::{InferredField, InferredTypes},
-    markup::SOAP_BODY,
-    samples::{ClassifiedSamples, InferredErrorRule},
-    trial,
-};
-use crate::{
-    authoring::{count, playground::result_json, without_empty},
-    config::yaml,
-    model::{UpstreamResponse, cut_characters},
-    route::Route,
-    translate::TranslationLimits,
-};
+use super::fields::{InferredField, InferredTypes};
+use super::markup::SOAP_BODY;
+use super::samples::{ClassifiedSamples, InferredErrorRule};
+use super::{Confidence, Finding, Proposal, RankedCandidate, RouteNaming, Sample, trial};
+use crate::authoring::playground::result_json;
+use crate::authoring::{count, without_empty};
+use crate::config::yaml;
+use crate::model::{UpstreamResponse, cut_characters};
+use crate::route::Route;
+use crate::translate::TranslationLimits;
 
 /// Limit of the samples that become examples.
 const MAX_EXAMPLES: usize = 12;

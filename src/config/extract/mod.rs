@@ -4,7 +4,8 @@
 mod fields;
 mod parts;
 
-use super::{renamed, section::ReadElsewhere};
+use super::renamed;
+use super::section::ReadElsewhere;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Key, KeyTable, Kind, Node, OpenSection, Report, Section, Setting,
     SourceSpan, ValueKind, suggest,

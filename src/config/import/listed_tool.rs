@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json, value::RawValue};
 
+use crate::config::routes::AnnotationSettings;
+use crate::route::UpstreamName;
 use crate::settings::{Entry, Kind, Node, SourceSpan};
-use crate::{config::routes::AnnotationSettings, route::UpstreamName};
 
 /// Tool in the list of an MCP server.
 pub(super) struct ListedTool {

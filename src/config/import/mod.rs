@@ -13,12 +13,16 @@ use serde_json::{Map, Value, value::RawValue};
 
 use self::listed_tool::{FALLBACKS, InputParts, ListedTool, ToolImportSettings, entries_of};
 pub use self::proxied::ProxiedLists;
-use super::{
-    RouteFile, ToolRules, UpstreamFile, compile, masked::shown, request::Upstreams, routes,
-    routes::RouteContext, rules::RuleSets, section::plain_context, trees,
-};
+use super::masked::shown;
+use super::request::Upstreams;
+use super::routes::RouteContext;
+use super::rules::RuleSets;
+use super::section::plain_context;
+use super::{RouteFile, ToolRules, UpstreamFile, compile, routes, trees};
+use crate::route::UpstreamName;
+use crate::settings::suggest::nearest;
 use crate::settings::{Entry, Files, Kind, Node, Report, SourceSpan, read_section};
-use crate::{route::UpstreamName, settings::suggest::nearest, upstream::mcp::McpLists};
+use crate::upstream::mcp::McpLists;
 
 /// Creates routes from the tools of MCP servers, with the settings of the configuration that it belongs to.
 /// Clones share the data.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{ImportNote, Trees};
+use crate::config::routes::RouteContext;
 use crate::config::{NameRules, RouteFile};
+use crate::model::ToolName;
 use crate::pipeline::{ProxiedEntry, UriPattern};
 use crate::route::{Route, UpstreamName};
 use crate::settings::{Entry, Kind, Node};
 use crate::upstream::mcp::{ListKind, McpLists};
-use crate::{config::routes::RouteContext, model::ToolName};
 
 /// The offered prompts and resources of one upstream.
 #[derive(Debug)]

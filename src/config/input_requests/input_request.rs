@@ -1,15 +1,15 @@
 //! Parser for one input request.
 
 use super::{form, read_with_optional_arguments};
+use crate::config::request::as_name;
+use crate::config::schemas::UsedArguments;
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Section, Setting, SourceSpan, text_of,
 };
+use crate::translate::expressions::read_condition;
+use crate::translate::scope::Scope;
 use crate::translate::{self, Jq, OutputContext, SamplingRequestTemplate, Template};
-use crate::{
-    config::request::as_name, config::schemas::UsedArguments, translate::expressions::read_condition,
-    translate::scope::Scope,
-};
 
 /// Section of an input request.
 #[derive(Section)]

@@ -12,8 +12,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use self::input_request::InputRequestSettings;
+use super::request::NAMES;
 use super::schemas::{InputResponseUse, UsedArguments};
-use super::{request::NAMES, section::read_in_scope};
+use super::section::read_in_scope;
 use crate::route::{
     InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputRound, InputSchema,
 };

@@ -2,8 +2,11 @@
 
 use std::collections::HashSet;
 
+use crate::auth::ResourceServer;
+use crate::config::ListenerSettings;
+use crate::config::clients::Clients;
+use crate::route::Scopes;
 use crate::settings::{Code, Node, Report, SourceSpan};
-use crate::{auth::ResourceServer, config::ListenerSettings, config::clients::Clients, route::Scopes};
 
 /// Checks that `jwt_subjects` identify clients, which requires exactly one authorization server.
 pub(crate) fn check_subjects<'n>(

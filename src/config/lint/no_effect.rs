@@ -5,13 +5,14 @@ use std::time::Duration;
 use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 
+use crate::config::route_tests::Example;
+use crate::config::schemas::ArgumentUse;
+use crate::config::upstreams::UpstreamFile;
 use crate::policy::{HedgeSettings, RoutePolicySettings};
 use crate::route::{HttpTemplate, InputSchema, RequestTemplate};
 use crate::settings::{Code, Entry, Node, OpenSection, Report};
-use crate::{
-    config::route_tests::Example, config::schemas::ArgumentUse, config::upstreams::UpstreamFile,
-    upstream::UpstreamSettings, upstream::http::HttpSettings,
-};
+use crate::upstream::UpstreamSettings;
+use crate::upstream::http::HttpSettings;
 
 /// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the work does.
 pub(crate) fn reject_async_operation(section: &OpenSection<'_>) -> Option<()> {

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::config::response::CompiledRule;
 use crate::model::{own_types, pointer_segment};
 use crate::settings::{Code, CodedSpan, Node, OpenSection, Report, SourceSpan, suggest};
+use crate::translate::extract::ValueCount;
 use crate::translate::{Limit, ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
-use crate::{config::response::CompiledRule, translate::extract::ValueCount};
 
 /// Members of a JSON Schema.
 type Schema = Map<String, Value>;

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use crate::config::routes::RouteFile;
+use crate::config::upstreams::UpstreamFile;
+use crate::policy::PassthroughSettings;
+use crate::route::UpstreamName;
 use crate::settings::{Code, Entry, Node, Problem, Report, SourceSpan, suggest, units};
-use crate::{
-    config::routes::RouteFile, config::upstreams::UpstreamFile, policy::PassthroughSettings,
-    route::UpstreamName,
-};
 
 /// Reports a missing `secret_key`, without which the data in the store could not be encrypted.
 pub(crate) fn report_missing_secret_key(report: &Report<'_>, shared_state: &Entry) {

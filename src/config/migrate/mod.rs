@@ -14,8 +14,9 @@ mod yaml_blocks;
 
 use std::collections::{BTreeMap, HashSet};
 
+use self::expressions::RenamedNameSets;
 use self::walk::{MigrationAction, OldName, Walk};
-use self::{expressions::RenamedNameSets, yaml_blocks::YamlBlock};
+use self::yaml_blocks::YamlBlock;
 use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
 use super::folder;
 use super::renamed::{RENAMES, Renames, sections};

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{Migration, expressions, expressions::RenamedNames};
+use super::expressions::RenamedNames;
+use super::{Migration, expressions};
 use crate::config::renamed::{Replacement, key_at};
 use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, Style, ValueKind};
 

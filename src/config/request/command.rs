@@ -2,15 +2,15 @@
 
 use super::values::{as_name, expression, placeholder};
 use super::{CompiledRequest, RequestParser};
+use crate::config::response::valid_part;
+use crate::config::route_tests::UpstreamKind;
+use crate::config::section;
+use crate::config::section::all_valid;
 use crate::route::{
     CommandTemplate, RequestBodyTemplate, RequestTemplate, ToolTemplate, UpstreamName, WordTemplate,
 };
 use crate::settings::{Code, Node, OpenSection, SourceSpan, suggest};
 use crate::translate::{Template, expressions};
-use crate::{
-    config::response::valid_part, config::route_tests::UpstreamKind, config::section,
-    config::section::all_valid,
-};
 
 /// Word in place of the HTTP method, for commands.
 pub(super) const RUN: &str = "RUN";

@@ -9,16 +9,19 @@ mod values;
 use http::Method;
 
 use self::values::warn_of_colon_names;
+use super::response::valid_part;
+use super::route_tests::UpstreamKind;
+use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, open};
-use super::{
-    response::valid_part, route_tests::UpstreamKind, schemas::UsedArguments, upstreams::UpstreamFile,
-};
+use super::upstreams::UpstreamFile;
+use crate::inbound::rest::RESERVED;
 use crate::route::{HttpTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName};
 use crate::settings::{
     Code, Kind, Named, Node, OneOrMore, OpenSection, Report, Scalar, Section, Setting, SourceSpan, ValueKind,
     suggest, text_of,
 };
-use crate::{inbound::rest::RESERVED, translate::expressions, upstream::UpstreamSettings};
+use crate::translate::expressions;
+use crate::upstream::UpstreamSettings;
 
 pub(super) use self::values::as_name;
 

@@ -9,15 +9,18 @@ mod shared;
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
 use self::shared::ResponseSettings;
+use super::compile::RESPONSE;
+use super::input_requests::InputRequestRounds;
 use super::lint::{no_effect, templates};
+use super::request::Upstreams;
+use super::resource::RouteResourceSettings;
 use super::response::{self, ErrorSettings, valid_part};
+use super::route_calls::UncheckedRouteCall;
 use super::route_tests::{self, Example, Position, UpstreamKind};
+use super::rules::RuleSets;
+use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor};
-use super::{
-    async_operation, compile::RESPONSE, completions, input_requests, input_requests::InputRequestRounds,
-    request, request::Upstreams, resource, resource::RouteResourceSettings, route_calls::UncheckedRouteCall,
-    rules::RuleSets, schemas, schemas::UsedArguments,
-};
+use super::{async_operation, completions, input_requests, request, resource, schemas};
 use crate::model::{ToolDefinition, ToolName};
 use crate::policy::RoutePolicySettings;
 use crate::route::{

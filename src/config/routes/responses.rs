@@ -2,14 +2,14 @@
 
 use super::{RouteContext, RouteSettings};
 use crate::config::lint::output_schema;
+use crate::config::response::CompiledRule;
+use crate::config::schemas::UsedArguments;
+use crate::config::section::read_in_scope;
 use crate::config::{response, schemas};
+use crate::model::own_types;
 use crate::route::{InputSchema, LogLine, SamplingNeed};
 use crate::settings::{Code, Entry, Kind, Node, OpenSection, Report};
 use crate::translate::{Limit, OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects};
-use crate::{
-    config::response::CompiledRule, config::schemas::UsedArguments, config::section::read_in_scope,
-    model::own_types,
-};
 
 /// Parses `response`, and appends the rules of `defaults.response`. Returns the rules and the number of the
 /// route's own, or `None` after reporting the problems.

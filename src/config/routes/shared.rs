@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use crate::config::compile::RESPONSE;
+use crate::config::lint::no_effect::warn_of_forwarded_authorization;
+use crate::config::section::ReadElsewhere;
+use crate::model::ErrorFormat;
 use crate::policy::{PolicyOverride, PolicySettings};
 use crate::route::{Envelope, ErrorStatus, Scopes};
 use crate::settings::{Checked, Cursor, OpenSection, Section, Setting, ValueKind};
 use crate::translate::{SecretPattern, TranslationLimits};
-use crate::{
-    config::compile::RESPONSE, config::lint::no_effect::warn_of_forwarded_authorization,
-    config::section::ReadElsewhere, model::ErrorFormat, upstream::http::HttpSettings,
-};
+use crate::upstream::http::HttpSettings;
 use http::HeaderName;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,7 @@
 //! The page with every key in one file: `full.yaml`, where the first of each key has its description above it.
 
-use super::{reference::all_sections, *};
+use super::reference::all_sections;
+use super::*;
 use crate::settings::{KeySpec, KeyTable, Node, ValueKind};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference/full-file.md");

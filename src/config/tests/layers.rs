@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use crate::config::server::ServerSettings;
+use crate::config::*;
+use crate::settings::Section;
+use crate::settings::layers::variable;
 use crate::telemetry::log::{LogFormat, LogLevel};
-use crate::{config::server::ServerSettings, config::*, settings::Section, settings::layers::variable};
 
 /// Loads a configuration with these process settings and one route.
 #[track_caller]

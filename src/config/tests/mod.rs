@@ -13,7 +13,8 @@ use std::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{routes::DefaultSettings, *};
+use super::routes::DefaultSettings;
+use super::*;
 use crate::settings::{Section as _, units};
 
 const MINIMAL: &str = "\

@@ -2,12 +2,14 @@
 
 use http::{HeaderMap, HeaderValue};
 
-use super::{UpstreamSection, addresses::Addresses, header_name, scalar};
+use super::addresses::Addresses;
+use super::{UpstreamSection, header_name, scalar};
+use crate::route::UpstreamName;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Node, ReadContext, Report, Setting, ValueKind, read_each, secret,
 };
+use crate::tls::ClientTls;
 use crate::upstream::http::{HttpSettings, OutlierDetectionSettings};
-use crate::{route::UpstreamName, tls::ClientTls};
 
 /// Creates the settings of an upstream with these addresses from the keys of `written`; `node` is the source
 /// of `written`. Returns `None` after reporting the problems.

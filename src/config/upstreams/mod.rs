@@ -15,20 +15,21 @@ use self::addresses::Addresses;
 use self::program::{CommandLine, Directory, EnvSettings, McpServer};
 use self::tools::{Offered, PromptRules, ResourceRules};
 use super::routes::{DefaultSettings, LimitSettings};
+use crate::crypto::fingerprint;
 use crate::policy::{PolicyOverride, PolicySettings};
+use crate::route::UpstreamName;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Kind, Node, OpenSection, OrOff, ReadContext, Report, Scalar,
     Section, Setting, SourceSpan, ValueKind, text_of,
 };
+use crate::tls::ClientTls;
 use crate::translate::{Pattern, SecretPattern};
+use crate::upstream::UpstreamSettings;
 use crate::upstream::http::{
     AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings,
 };
 use crate::upstream::mcp::{McpTransport, McpUpstreamSettings, WantedLists};
-use crate::{
-    crypto::fingerprint, route::UpstreamName, tls::ClientTls, upstream::UpstreamSettings,
-    upstream::program::ProgramSettings,
-};
+use crate::upstream::program::ProgramSettings;
 use ::http::{HeaderMap, HeaderName};
 
 pub use tools::{NameRules, ToolRules};

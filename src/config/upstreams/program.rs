@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{addresses::Addresses, scalar};
+use super::addresses::Addresses;
+use super::scalar;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Expanded, FromText, Invalid, Kind, Node, ReadContext, Section,
     Setting, SourceSpan, ValueKind, read_each, secret, source, suggest, text_of, text_settings,

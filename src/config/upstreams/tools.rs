@@ -2,14 +2,17 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use crate::config::compile::RESPONSE;
+use crate::config::response::ErrorSettings;
+use crate::config::routes::AnnotationSettings;
+use crate::config::section::ReadElsewhere;
+use crate::model::ToolName;
+use crate::pipeline::AwaitedServer;
+use crate::route::Scopes;
 use crate::settings::{
     Checked, Code, Cursor, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
 };
-use crate::{
-    config::compile::RESPONSE, config::response::ErrorSettings, config::routes::AnnotationSettings,
-    config::section::ReadElsewhere, model::ToolName, pipeline::AwaitedServer, route::Scopes,
-    translate::extract::NamePattern,
-};
+use crate::translate::extract::NamePattern;
 
 /// Selection and renaming for one list of an MCP server, by the server's names or URIs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Section)]

@@ -11,20 +11,19 @@ use rmcp::model::JsonObject;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
+use super::response::write_tool_result;
+use super::tasks::milliseconds;
 use super::{
     ErrorKind, LoggedRequest, MessageDispatcher, Outbox, RequestContext, Revision, RpcError, RpcRequest,
-    RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, WithHints, response::write_tool_result,
-    tasks::milliseconds, truncated,
+    RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, WithHints, truncated,
 };
-use crate::{
-    model::{
-        PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header, is_exact_in_header,
-        param_header_text,
-    },
-    pipeline::{Call, McpMessage, Members, ProxiedEntry},
-    route::{Scopes, TraceContext},
-    upstream::ClientIdentity,
+use crate::model::{
+    PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header, is_exact_in_header,
+    param_header_text,
 };
+use crate::pipeline::{Call, McpMessage, Members, ProxiedEntry};
+use crate::route::{Scopes, TraceContext};
+use crate::upstream::ClientIdentity;
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");

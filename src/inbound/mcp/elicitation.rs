@@ -13,16 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{ClientRequestError, ErrorKind, Revision, RpcContext, RpcError, RpcResponse};
-use crate::{
-    crypto::{Purpose, fingerprint, random_id},
-    pipeline::{Elicitor, InputResponsesFuture},
-    route::{
-        ClientCapabilities, FormSupport, InputRequest, InputRequestKind, InputRequests,
-        InputResponse as InputAnswer, InvalidInput, MissingCapability,
-    },
-    settings::value::Word as _,
-    translate::SamplingRequest,
+use crate::crypto::{Purpose, fingerprint, random_id};
+use crate::pipeline::{Elicitor, InputResponsesFuture};
+use crate::route::{
+    ClientCapabilities, FormSupport, InputRequest, InputRequestKind, InputRequests,
+    InputResponse as InputAnswer, InvalidInput, MissingCapability,
 };
+use crate::settings::Word as _;
+use crate::translate::SamplingRequest;
 
 /// The input requests of a request: they are sent to its client, or collected for its result.
 #[derive(Debug)]

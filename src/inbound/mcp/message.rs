@@ -11,11 +11,10 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{ErrorKind, RpcError, revision::missing_meta};
-use crate::{
-    model::{ARGUMENT_VALUE_LIMIT, values_within},
-    route::McpLogLevel,
-};
+use super::revision::missing_meta;
+use super::{ErrorKind, RpcError};
+use crate::model::{ARGUMENT_VALUE_LIMIT, values_within};
+use crate::route::McpLogLevel;
 
 /// Limit of the messages of a batch.
 const BATCH_LIMIT: usize = 100;

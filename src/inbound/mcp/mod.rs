@@ -60,31 +60,24 @@ use settings_derive::Section;
 use tokio::time::sleep;
 
 // Some of these are for the modules of this folder only.
-use self::{
-    client_channel::{ClientRequestError, Mailbox, Outbox},
-    context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID},
-    message::{RpcId, RpcRequest},
-    protocol::MessageDispatcher,
-    replicas::Replicas,
-    response::{PendingResponse, ResponseForm, RpcResponse, RpcResult},
-    revision::Revision,
-    rpc_error::{ErrorKind, RpcError, truncated},
-    server_info::{ServerInfo, WithHints},
-};
+use self::client_channel::{ClientRequestError, Mailbox, Outbox};
+use self::context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
+use self::message::{RpcId, RpcRequest};
+use self::protocol::MessageDispatcher;
+use self::replicas::Replicas;
+use self::response::{PendingResponse, ResponseForm, RpcResponse, RpcResult};
+use self::revision::Revision;
+use self::rpc_error::{ErrorKind, RpcError, truncated};
+use self::server_info::{ServerInfo, WithHints};
 use super::{
     AuthenticatedClient, Filter, LoggedRequest, Rejection, RequestContext, SHUTTING_DOWN, Shutdown,
     UnauthenticatedRequest,
 };
-use crate::{
-    crypto::SecretKey,
-    pipeline::{ApiKind, Gateway},
-    settings::{
-        code::Code,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-    },
-    telemetry::Meters,
-    tls::ClientTls,
-};
+use crate::crypto::SecretKey;
+use crate::pipeline::{ApiKind, Gateway};
+use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Setting};
+use crate::telemetry::Meters;
+use crate::tls::ClientTls;
 
 pub use replicas::ReplicaUrl;
 pub use resumable::ResumeSettings;

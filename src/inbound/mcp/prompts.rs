@@ -5,17 +5,14 @@ use rmcp::model::{ArgumentInfo, Reference};
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{
-    ErrorKind, RpcContext, RpcError, RpcRequest, RpcResult, elicitation::RequestElicitor, response::raw_json,
-    truncated,
-};
-use crate::{
-    model::{Arguments, kind_of, write_block},
-    pipeline::{ForwardError, PromptError, ProxiedEntry, Snapshot, TypedArgument, elicit_first},
-    prompt::Prompt,
-    route::{McpMethod, Suggestions},
-    settings::value::Word as _,
-};
+use super::elicitation::RequestElicitor;
+use super::response::raw_json;
+use super::{ErrorKind, RpcContext, RpcError, RpcRequest, RpcResult, truncated};
+use crate::model::{Arguments, kind_of, write_block};
+use crate::pipeline::{ForwardError, PromptError, ProxiedEntry, Snapshot, TypedArgument, elicit_first};
+use crate::prompt::Prompt;
+use crate::route::{McpMethod, Suggestions};
+use crate::settings::Word as _;
 
 /// `prompts/get`.
 pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {

@@ -13,27 +13,23 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{json, value::RawValue};
 use tracing::debug;
 
+use super::client_channel::{ClientResult, OpenRequests};
+use super::message::{self, ClientMessage, RejectedMessage};
+use super::resumable::ResumableStreams;
+use super::rpc_error::ErrorCounts;
+use super::session_subscriptions::SessionSubscriptions;
+use super::sessions::{InFlightRequests, LogLevels, Sessions, UnknownSessions};
+use super::subscriptions::OpenStreams;
+use super::task_elicitation::ElicitingTasks;
 use super::{
     ErrorKind, McpApiSettings, MessageContext, Outbox, Replicas, Revision, RpcContext, RpcError, RpcId,
-    RpcRequest, RpcResponse, RpcResult, ServerInfo,
-    client_channel::{ClientResult, OpenRequests},
-    message::{self, ClientMessage, RejectedMessage},
-    prompts, resources,
-    resumable::ResumableStreams,
-    rpc_error::ErrorCounts,
-    server_info,
-    session_subscriptions::SessionSubscriptions,
-    sessions::{InFlightRequests, LogLevels, Sessions, UnknownSessions},
-    subscriptions::{self, OpenStreams},
-    task_elicitation::ElicitingTasks,
-    tasks, tools, truncated,
+    RpcRequest, RpcResponse, RpcResult, ServerInfo, prompts, resources, server_info, subscriptions, tasks,
+    tools, truncated,
 };
-use crate::{
-    crypto::TokenCipher,
-    inbound::{Authenticator, CUT_OFF_BY_SHUTDOWN},
-    pipeline::{Gateway, Snapshot},
-    telemetry::Untrusted,
-};
+use crate::crypto::TokenCipher;
+use crate::inbound::{Authenticator, CUT_OFF_BY_SHUTDOWN};
+use crate::pipeline::{Gateway, Snapshot};
+use crate::telemetry::Untrusted;
 
 /// Dispatches the messages of all transports, and has the state of the endpoint.
 #[derive(Debug)]

@@ -26,21 +26,14 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, SESSION_ID};
-use crate::{
-    crypto::{Purpose, TokenCipher, fingerprint, random_id},
-    model::UpstreamResponse,
-    route::{HttpRequest, PathBase, Scopes},
-    settings::{
-        section::Invalid,
-        value::{FromText, text_settings},
-    },
-    telemetry::ErrorChain,
-    tls::ClientTls,
-    upstream::{
-        Client, ClientIdentity, Deadline, UpstreamCall, UpstreamError,
-        http::{Address, HttpSettings, HttpUpstream, HttpVersion, remove_hop_by_hop},
-    },
-};
+use crate::crypto::{Purpose, TokenCipher, fingerprint, random_id};
+use crate::model::UpstreamResponse;
+use crate::route::{HttpRequest, PathBase, Scopes};
+use crate::settings::{FromText, Invalid, text_settings};
+use crate::telemetry::ErrorChain;
+use crate::tls::ClientTls;
+use crate::upstream::http::{Address, HttpSettings, HttpUpstream, HttpVersion, remove_hop_by_hop};
+use crate::upstream::{Client, ClientIdentity, Deadline, UpstreamCall, UpstreamError};
 
 /// Lifetime of the id of a request from us to a client.
 const ID_TTL: Duration = Duration::from_secs(60 * 60);

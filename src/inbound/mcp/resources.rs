@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
 
-use super::{ErrorKind, RpcContext, RpcError, RpcResult, WithHints, tools::CallSubscriber};
-use crate::{
-    pipeline::{CacheScope, Call, ForwardError, REQUEST_ID_META, ResourceReadError, Snapshot, WatchError},
-    route::McpMethod,
+use super::tools::CallSubscriber;
+use super::{ErrorKind, RpcContext, RpcError, RpcResult, WithHints};
+use crate::pipeline::{
+    CacheScope, Call, ForwardError, REQUEST_ID_META, ResourceReadError, Snapshot, WatchError,
 };
+use crate::route::McpMethod;
 
 fn uri_of(rpc: &RpcContext<'_>) -> Result<String, RpcError> {
     Ok(rpc.request.param("uri").required_text("params.uri")?.into_owned())

@@ -27,7 +27,8 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{Mailbox, PendingResponse, Replicas, Revision, lock, response, response::KEEP_ALIVE};
+use super::response::KEEP_ALIVE;
+use super::{Mailbox, PendingResponse, Replicas, Revision, lock, response};
 
 /// Limit of the streams that can be resumed; further ones end with their connection.
 const STREAMS_LIMIT: usize = 1024;

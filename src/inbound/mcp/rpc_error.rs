@@ -10,12 +10,11 @@ use http::{HeaderValue, StatusCode};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
-use super::{Rejection, Revision, lock, protocol::MethodRow, tasks};
-use crate::{
-    pipeline::PromptError,
-    route::{ClientCapability, MissingCapability},
-    telemetry::MetricsSnapshot,
-};
+use super::protocol::MethodRow;
+use super::{Rejection, Revision, lock, tasks};
+use crate::pipeline::PromptError;
+use crate::route::{ClientCapability, MissingCapability};
+use crate::telemetry::MetricsSnapshot;
 
 /// Why a message gets a JSON-RPC error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -9,12 +9,9 @@ use rmcp::model::Implementation;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{
-    ErrorKind, McpServerSettings, Revision, RpcContext, RpcResponse, RpcResult,
-    context::CacheHints,
-    sessions::{DeclaredLists, Session},
-    tasks,
-};
+use super::context::CacheHints;
+use super::sessions::{DeclaredLists, Session};
+use super::{ErrorKind, McpServerSettings, Revision, RpcContext, RpcResponse, RpcResult, tasks};
 use crate::pipeline::{DefinitionList, Snapshot};
 
 /// The parts of results that are the same for all requests.

@@ -15,12 +15,10 @@ use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use super::{McpEndpoint, MessageDispatcher, lock};
-use crate::{
-    pipeline::{Gateway, ResourceWatch, WatchError},
-    route::McpLogLevel,
-    shared_state::{ReplicaMessage, SharedStore},
-    telemetry::Untrusted,
-};
+use crate::pipeline::{Gateway, ResourceWatch, WatchError};
+use crate::route::McpLogLevel;
+use crate::shared_state::{ReplicaMessage, SharedStore};
+use crate::telemetry::Untrusted;
 
 /// Limit of the sessions with subscriptions; beyond it, the oldest without a stream is evicted.
 const SESSION_LIMIT: usize = 10_000;

@@ -18,11 +18,9 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use super::{Revision, RpcError, lock};
-use crate::{
-    crypto::{Purpose, TokenCipher, TokenError},
-    route::McpLogLevel,
-    upstream::ClientIdentity,
-};
+use crate::crypto::{Purpose, TokenCipher, TokenError};
+use crate::route::McpLogLevel;
+use crate::upstream::ClientIdentity;
 
 /// Lifetime of a session id.
 const SESSION_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -20,17 +20,14 @@ use tokio::{
     time::timeout,
 };
 
+use super::context::Handshake;
+use super::message::ClientMessage;
 use super::{
     AuthenticatedClient, ErrorKind, Mailbox, McpEndpoint, MessageContext, MessageDispatcher, Outbox,
-    RequestContext, Revision, RpcError, RpcRequest, Shutdown, UnauthenticatedRequest,
-    context::Handshake,
-    message::{self, ClientMessage},
-    subscriptions,
+    RequestContext, Revision, RpcError, RpcRequest, Shutdown, UnauthenticatedRequest, message, subscriptions,
 };
-use crate::{
-    inbound::{Connection, ShutdownSignal},
-    upstream::ClientIdentity,
-};
+use crate::inbound::{Connection, ShutdownSignal};
+use crate::upstream::ClientIdentity;
 
 /// Limit of the requests in flight. Further ones are rejected, so that cancellations and responses are still
 /// read.

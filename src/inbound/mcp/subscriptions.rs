@@ -12,15 +12,13 @@ use tokio::sync::{
     broadcast::{Receiver, error::RecvError},
 };
 
+use super::session_subscriptions::SessionStream;
 use super::{
-    ClientRequestError, ErrorKind, Mailbox, MessageDispatcher, Outbox, RpcContext, RpcError, RpcResult,
-    session_subscriptions::SessionStream, tasks,
+    ClientRequestError, ErrorKind, Mailbox, MessageDispatcher, Outbox, RpcContext, RpcError, RpcResult, tasks,
 };
-use crate::{
-    pipeline::{ChangeEvent, Gateway, ResourceWatch},
-    policy::PerClientLimit,
-    upstream::ClientIdentity,
-};
+use crate::pipeline::{ChangeEvent, Gateway, ResourceWatch};
+use crate::policy::PerClientLimit;
+use crate::upstream::ClientIdentity;
 
 /// The key in `_meta` of all notifications of a subscription.
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";

@@ -16,18 +16,13 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
-    Revision, RpcContext,
-    elicitation::{ElicitationRound, RoundOutcome},
-    lock,
-    tasks::written_result,
-};
-use crate::{
-    crypto::random_id,
-    model::ToolResult,
-    pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first},
-    route::{ClientCapabilities, InputRequest},
-};
+use super::elicitation::{ElicitationRound, RoundOutcome};
+use super::tasks::written_result;
+use super::{Revision, RpcContext, lock};
+use crate::crypto::random_id;
+use crate::model::ToolResult;
+use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
+use crate::route::{ClientCapabilities, InputRequest};
 
 /// Limit of such tasks. A call beyond it elicits input itself.
 const TASKS_LIMIT: usize = 1024;

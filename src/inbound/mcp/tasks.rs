@@ -16,18 +16,14 @@ use rmcp::model::{self, ErrorData, JsonObject, TaskStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{
-    ErrorKind, Revision, RpcContext, RpcError, RpcResponse, RpcResult,
-    elicitation::{self, RoundOutcome},
-    response::{raw_json, write_tool_result},
-    task_elicitation::{self, ElicitingState, ElicitingTask},
-};
-use crate::{
-    crypto::Purpose,
-    model::ToolResult,
-    pipeline::{BoundRoute, OpenOperation, OperationState, Snapshot},
-    route::{AsyncOperationRule, OperationLocation, Route, TaskSupport},
-};
+use super::elicitation::RoundOutcome;
+use super::response::{raw_json, write_tool_result};
+use super::task_elicitation::{self, ElicitingState, ElicitingTask};
+use super::{ErrorKind, Revision, RpcContext, RpcError, RpcResponse, RpcResult, elicitation};
+use crate::crypto::Purpose;
+use crate::model::ToolResult;
+use crate::pipeline::{BoundRoute, OpenOperation, OperationState, Snapshot};
+use crate::route::{AsyncOperationRule, OperationLocation, Route, TaskSupport};
 
 /// The extension's name, among the capabilities of both sides.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";

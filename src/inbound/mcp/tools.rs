@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, elicitation::RequestElicitor, tasks};
-use crate::{
-    pipeline::{Call, CallOutcome, Progress, Snapshot, Subscriber},
-    route::McpLogLevel,
-};
+use super::elicitation::RequestElicitor;
+use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, tasks};
+use crate::pipeline::{Call, CallOutcome, Progress, Snapshot, Subscriber};
+use crate::route::McpLogLevel;
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
 pub(super) async fn call(rpc: &RpcContext<'_>) -> RpcResult {

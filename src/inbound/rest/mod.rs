@@ -35,14 +35,12 @@ use super::{
     CUT_OFF_BY_SHUTDOWN, CrossOriginPage, Filter, LoggedRequest, MCP_PATHS, ProtectedPort, Rejection,
     RequestContext, SHUTTING_DOWN, UnauthenticatedRequest,
 };
-use crate::{
-    model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
-    pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot},
-    policy,
-    route::{EndpointMatch, Route, Scopes},
-    telemetry::method_label,
-    upstream::ClientIdentity,
-};
+use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within};
+use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot};
+use crate::policy;
+use crate::route::{EndpointMatch, Route, Scopes};
+use crate::telemetry::method_label;
+use crate::upstream::ClientIdentity;
 
 const TOOLS: &str = "/tools";
 const OPENAPI: &str = "/openapi.json";

@@ -10,12 +10,10 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::response::SHAPES;
-use crate::{
-    pipeline::Snapshot,
-    route::{Envelope, ErrorStatus, RestEndpoint, Route},
-    translate::RuleAction,
-    upstream::ClientIdentity,
-};
+use crate::pipeline::Snapshot;
+use crate::route::{Envelope, ErrorStatus, RestEndpoint, Route};
+use crate::translate::RuleAction;
+use crate::upstream::ClientIdentity;
 
 const JSON: &str = "application/json";
 

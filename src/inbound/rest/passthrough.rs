@@ -27,17 +27,15 @@ use http_body_util::BodyExt;
 use tracing::{info, warn};
 
 use super::response;
-use crate::{
-    inbound::{
-        Authenticator, Rejection, RequestContext, StreamedPassthrough, UnauthenticatedRequest,
-        authenticate::revocable, filter::check_transfer_encoding,
-    },
-    policy::Passthrough,
-    route::{TraceContext, UpstreamName, leads_out},
-    telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_label},
-    upstream::{ClientIdentity, Failure, UpstreamError, http::remove_hop_by_hop},
-    wire::{MapPoll, PolledFrame},
-};
+use crate::inbound::authenticate::revocable;
+use crate::inbound::filter::check_transfer_encoding;
+use crate::inbound::{Authenticator, Rejection, RequestContext, StreamedPassthrough, UnauthenticatedRequest};
+use crate::policy::Passthrough;
+use crate::route::{TraceContext, UpstreamName, leads_out};
+use crate::telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_label};
+use crate::upstream::http::remove_hop_by_hop;
+use crate::upstream::{ClientIdentity, Failure, UpstreamError};
+use crate::wire::{MapPoll, PolledFrame};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

@@ -7,16 +7,15 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::{
-    inbound::{Rejection, accept::media_ranges},
-    model::{
-        ErrorType, Structured, StructuredContentSupport, ToolOutcome, ToolResult, write_escaped, write_result,
-    },
-    pipeline::{AGE_META, Snapshot},
-    route::{Envelope, ErrorStatus, Route},
-    translate::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
-    upstream::ClientIdentity,
+use crate::inbound::Rejection;
+use crate::inbound::accept::media_ranges;
+use crate::model::{
+    ErrorType, Structured, StructuredContentSupport, ToolOutcome, ToolResult, write_escaped, write_result,
 };
+use crate::pipeline::{AGE_META, Snapshot};
+use crate::route::{Envelope, ErrorStatus, Route};
+use crate::translate::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY};
+use crate::upstream::ClientIdentity;
 
 /// Media type in `Accept` that selects the tool result, regardless of the route.
 pub(super) const MCP_ENVELOPE: &str = "application/vnd.glossator.mcp+json";

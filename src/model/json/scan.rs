@@ -8,7 +8,8 @@
 
 use serde_json::Value;
 
-use super::{JSON_DEPTH_LIMIT, escape::escaped_bytes};
+use super::JSON_DEPTH_LIMIT;
+use super::escape::escaped_bytes;
 
 /// Number of values and members in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

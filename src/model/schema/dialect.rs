@@ -4,7 +4,8 @@
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-use super::{super::violation::shown, LocatedSchema, SchemaError, subschemas};
+use super::{LocatedSchema, SchemaError, subschemas};
+use crate::model::violation::shown;
 
 /// Dialect of a schema, one that the validator supports. The validator's default is 2020-12, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -8,10 +8,8 @@ use std::collections::HashSet;
 use jsonschema::{Keyword, ValidationError, ValidationOptions};
 use serde_json::{Number, Value};
 
-use super::{
-    super::violation::{one_of_values, shown},
-    dialect::SchemaDialect,
-};
+use super::dialect::SchemaDialect;
+use crate::model::violation::{one_of_values, shown};
 
 /// Options of a validator with these keywords replaced, as far as the dialect has them.
 pub(super) fn with_exact_keywords(

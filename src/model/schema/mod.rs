@@ -11,14 +11,13 @@ use std::{fmt, sync::Arc};
 use jsonschema::{ValidationError, Validator, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
+use self::cost::CostError;
 pub use self::dialect::SchemaDialect;
+use self::plan::SchemaPlan;
 pub(super) use self::types::with_article;
 pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
-use self::{cost::CostError, plan::SchemaPlan};
-use super::{
-    text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number, pointer_segment},
-    violation::{Violation, shown},
-};
+use super::text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number, pointer_segment};
+use super::violation::{Violation, shown};
 
 /// Limit of the steps of a check: about half a second, because the validator can't be interrupted. A value
 /// that exceeds it is not checked, and is rejected.

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
 
-use super::{dialect::SchemaDialect, types::value_at};
+use super::dialect::SchemaDialect;
+use super::types::value_at;
 
 /// Parts of a schema; the first is the root.
 #[derive(Debug)]

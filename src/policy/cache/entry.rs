@@ -7,7 +7,8 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
 use super::{CacheSettings, CacheTtl};
-use crate::{model::UpstreamResponse, policy::retry::date_ahead};
+use crate::model::UpstreamResponse;
+use crate::policy::retry::date_ahead;
 
 /// Storage time of a stale response with a validator in the state that replicas share.
 const REVALIDATION_TTL: Duration = Duration::from_secs(3600);

@@ -21,16 +21,11 @@ use tokio::time::timeout_at;
 
 use self::entry::CachedResponse;
 use super::{CallResponse, EventCounts};
-use crate::{
-    route::UpstreamName,
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Setting},
-        value::duration_or_word,
-    },
-    telemetry::CallContext,
-    upstream::{Failure, SharedTask, UpstreamCall, UpstreamResult},
-};
+use crate::route::UpstreamName;
+use crate::settings::value::duration_or_word;
+use crate::settings::{Checked, Cursor, Setting, ValueKind};
+use crate::telemetry::CallContext;
+use crate::upstream::{Failure, SharedTask, UpstreamCall, UpstreamResult};
 
 pub(super) use self::remote::RemoteCache;
 

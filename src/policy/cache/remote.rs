@@ -10,12 +10,12 @@ use bytes::{Buf, BufMut, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use super::{CacheSettings, entry::CachedResponse};
-use crate::{
-    model::UpstreamResponse,
-    policy::{ReplicaSharing, retry::millis},
-    shared_state::StoredValue,
-};
+use super::CacheSettings;
+use super::entry::CachedResponse;
+use crate::model::UpstreamResponse;
+use crate::policy::ReplicaSharing;
+use crate::policy::retry::millis;
+use crate::shared_state::StoredValue;
 
 /// Format version, the first byte of an entry.
 const VERSION: u8 = 1;

@@ -8,13 +8,9 @@ use tokio::{
 };
 
 use super::*;
-use crate::{
-    policy::{
-        CircuitBreaker, CircuitBreakerSettings, EventCounts, ReplicaSharing,
-        tests::{Inside, Script, answering_after, failed, name, status, upstream_call},
-    },
-    shared_state::{MemoryStore, SharedStore},
-};
+use crate::policy::tests::{Inside, Script, answering_after, failed, name, status, upstream_call};
+use crate::policy::{CircuitBreaker, CircuitBreakerSettings, EventCounts, ReplicaSharing};
+use crate::shared_state::{MemoryStore, SharedStore};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -22,17 +22,11 @@ use serde_json::Value;
 use settings_derive::{Section, Word};
 
 use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location, same_origin};
-use crate::{
-    model::{Arguments, UpstreamResponse},
-    settings::{
-        code::Code,
-        section::{Checked, OpenSection},
-        tree::Entry,
-    },
-    translate::{
-        CallInput, Inspection, Jq, Matcher, Redaction, TranslationLimits, WorkBudget, extract::Extract,
-        inspect,
-    },
+use crate::model::{Arguments, UpstreamResponse};
+use crate::settings::{Checked, Code, Entry, OpenSection};
+use crate::translate::extract::Extract;
+use crate::translate::{
+    CallInput, Inspection, Jq, Matcher, Redaction, TranslationLimits, WorkBudget, inspect,
 };
 
 /// Polling rules of a route's asynchronous operations.

@@ -19,10 +19,8 @@ use minijinja::Value as Name;
 use serde_json::{Map, Value, json};
 
 pub use self::form::{FormError, InputForm};
-use crate::{
-    model::{Arguments, cut_characters},
-    translate::{Jq, SAMPLE, SamplingRequest, Template, TemplateError, WorkBudget, request_variables},
-};
+use crate::model::{Arguments, cut_characters};
+use crate::translate::{Jq, SAMPLE, SamplingRequest, Template, TemplateError, WorkBudget, request_variables};
 
 /// Input requests that are sent together.
 pub type InputRound = Vec<InputRequestTemplate>;

@@ -7,12 +7,11 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{RequestError, RequestRenderer, http::RequestBodyTemplate, items_of};
-use crate::{
-    model::Arguments,
-    route::path::scalar,
-    translate::{Template, WorkBudget},
-};
+use super::http::RequestBodyTemplate;
+use super::{RequestError, RequestRenderer, items_of};
+use crate::model::Arguments;
+use crate::route::path::scalar;
+use crate::translate::{Template, WorkBudget};
 
 /// Template of a command's words and standard input.
 #[derive(Debug, Default)]

@@ -9,11 +9,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery
 use serde_json::{Map, Value};
 
 use super::{RequestError, RequestRenderer, forwarded};
-use crate::{
-    model::Arguments,
-    route::{path::PathTemplate, query::QueryTemplate},
-    translate::{Template, WorkBudget},
-};
+use crate::model::Arguments;
+use crate::route::path::PathTemplate;
+use crate::route::query::QueryTemplate;
+use crate::translate::{Template, WorkBudget};
 
 /// Template of an HTTP request.
 #[derive(Debug)]

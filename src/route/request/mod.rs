@@ -21,14 +21,10 @@ pub use self::{
     http::{HttpRequest, HttpTemplate, JsonTemplate, PathBase, RequestBodyTemplate, ValueTemplate},
     tool::{McpMethod, ToolEffect, ToolRequest, ToolTemplate},
 };
-use crate::{
-    model::Arguments,
-    route::{
-        TraceContext,
-        path::{ESCAPED, scalar},
-    },
-    translate::{Template, TemplateBudget, TemplateError, WorkBudget, request_variables},
-};
+use super::TraceContext;
+use super::path::{ESCAPED, scalar};
+use crate::model::Arguments;
+use crate::translate::{Template, TemplateBudget, TemplateError, WorkBudget, request_variables};
 
 /// Template of the upstream request.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use http::{HeaderMap, HeaderName, Method};
 use serde_json::{Map, Value};
 
 use super::{JsonTemplate, RequestError, forwarded};
-use crate::{model::Arguments, translate::WorkBudget};
+use crate::model::Arguments;
+use crate::translate::WorkBudget;
 
 /// Template of a tool call to an MCP server.
 #[derive(Debug)]

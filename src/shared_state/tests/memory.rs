@@ -11,12 +11,10 @@ use bytes::Bytes;
 use redis::{Arg, Cmd, RedisFuture, Value};
 use tokio::{sync::mpsc, time::Instant};
 
-use super::super::{
-    Inner, SharedStore, StoreSettings,
-    client::{ADD, ActiveConnection, ChannelEvent, GET, StoreClient, TAKE},
-    connection::StoreConnection,
-};
 use crate::crypto::SecretKey;
+use crate::shared_state::client::{ADD, ActiveConnection, ChannelEvent, GET, StoreClient, TAKE};
+use crate::shared_state::connection::StoreConnection;
+use crate::shared_state::{Inner, SharedStore, StoreSettings};
 
 /// The store. Clones share it.
 #[derive(Clone, Default)]

@@ -7,10 +7,8 @@ use std::{
 
 use http::{Method, StatusCode};
 
-use super::{
-    ByLabel,
-    snapshot::{Histogram, MetricsSnapshot},
-};
+use super::ByLabel;
+use super::snapshot::{Histogram, MetricsSnapshot};
 
 /// The kernel's clock ticks per second in user space, on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;

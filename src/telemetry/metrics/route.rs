@@ -8,11 +8,9 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    super::{CallCounts, FailedCalls},
-    ByLabel,
-    snapshot::{Histogram, MetricsSnapshot},
-};
+use super::ByLabel;
+use super::snapshot::{Histogram, MetricsSnapshot};
+use crate::telemetry::{CallCounts, FailedCalls};
 
 /// The metrics of the calls of one route. They are looked up when a configuration becomes active, not by each
 /// call.

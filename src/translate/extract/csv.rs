@@ -6,18 +6,11 @@ use csv::{ReaderBuilder, StringRecord, Terminator};
 use serde_json::Value;
 use settings_derive::Section;
 
-use super::{
-    Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
-    records::{ColumnNames, Heading, RaggedRows, Rows, after_lines, not_empty},
-};
-use crate::{
-    settings::{
-        code::Code,
-        section::{Checked, Cursor, Invalid, OpenSection},
-        value::text_of,
-    },
-    translate::{read_error::ReadError, response_view::ResponseView},
-};
+use super::records::{ColumnNames, Heading, RaggedRows, Rows, after_lines, not_empty};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, text_of};
+use crate::translate::read_error::ReadError;
+use crate::translate::response_view::ResponseView;
 
 /// Parses rows of cells into a list of objects of strings (RFC 4180 and its common variants).
 ///

@@ -6,21 +6,12 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount, records::add};
-use crate::{
-    model::{Content, ContentBlock, JsonText, ResourceBody},
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
-        tree::{Kind, Node},
-        value::{Word as _, text_of},
-    },
-    translate::{
-        read_error::{ReadError, at_most},
-        response_view::ResponseView,
-    },
-};
+use super::records::add;
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use crate::model::{Content, ContentBlock, JsonText, ResourceBody};
+use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, Setting, ValueKind, Word as _, text_of};
+use crate::translate::read_error::{ReadError, at_most};
+use crate::translate::response_view::ResponseView;
 
 /// Parses a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT) deep.
 #[derive(Debug, Clone, Copy, Default, Section)]

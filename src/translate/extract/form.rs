@@ -5,11 +5,10 @@ use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
 use settings_derive::Section;
 
-use super::{Extracted, Extraction, RECORD_LIMIT, Typing, records::add};
-use crate::translate::{
-    read_error::{ReadError, at_most},
-    response_view::ResponseView,
-};
+use super::records::add;
+use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
+use crate::translate::read_error::{ReadError, at_most};
+use crate::translate::response_view::ResponseView;
 
 /// Parses `name=value&name=value` into an object of strings.
 ///

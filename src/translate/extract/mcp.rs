@@ -13,13 +13,9 @@ use serde_json::{Value, value::RawValue};
 use settings_derive::Section;
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
-use crate::{
-    model::{Content, ContentBlock, ForeignBlock, JsonText},
-    translate::{
-        read_error::{ReadError, at_most},
-        response_view::ResponseView,
-    },
-};
+use crate::model::{Content, ContentBlock, ForeignBlock, JsonText};
+use crate::translate::read_error::{ReadError, at_most};
+use crate::translate::response_view::ResponseView;
 
 /// Parses an MCP tool result, bare or in a JSON-RPC response, as JSON or as a server-sent event.
 ///

@@ -37,7 +37,8 @@ pub(crate) use self::{
     documents::read_media_type,
     mcp::{McpResult, ResultKind},
 };
-use super::{read_error::ReadError, response_view::ResponseView};
+use super::read_error::ReadError;
+use super::response_view::ResponseView;
 use crate::model::{Content, JsonText, kind_of};
 
 /// Limit of the records or keys of one response. Without it, a response of many short lines could take a

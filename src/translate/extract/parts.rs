@@ -4,11 +4,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{Extracted, Extractor, ExtractorKind, ValueCount};
-use crate::translate::{
-    fields::{FieldPath, FieldType, Fields, each_record, list_of, object_of},
-    read_error::ReadError,
-    response_view::ResponseView,
-};
+use crate::translate::fields::{FieldPath, FieldType, Fields, each_record, list_of, object_of};
+use crate::translate::read_error::ReadError;
+use crate::translate::response_view::ResponseView;
 
 /// Extractor or extractors of a rule.
 #[derive(Debug)]

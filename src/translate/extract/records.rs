@@ -6,18 +6,9 @@ use serde_json::{Map, Value, json, map::Entry};
 use settings_derive::{Section, Word};
 
 use super::{MemberNames, RECORD_LIMIT, Typing};
-use crate::{
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
-        value::text_of,
-    },
-    translate::{
-        pattern::Pattern,
-        read_error::{ReadError, at_most},
-    },
-};
+use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Setting, ValueKind, read_each, text_of};
+use crate::translate::pattern::Pattern;
+use crate::translate::read_error::{ReadError, at_most};
 
 /// Options of extractors that return many records: block separators, and whether an empty result is valid.
 #[derive(Debug, Section)]

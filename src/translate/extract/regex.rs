@@ -4,25 +4,14 @@
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{
-    Extracted, Extraction, MemberNames, Typing, ValueCount,
-    records::{LineBlock, Records, add, gather, with_plain_line_ends},
-};
-use crate::{
-    settings::{
-        code::Code,
-        keys::{KeySpec, ValueKind},
-        section::{Checked, Cursor, Invalid, Setting, read_each},
-        tree::Node,
-    },
-    translate::{
-        convert::{Booleans, to_boolean, to_integer, to_number},
-        pattern::Pattern,
-        read_error::ReadError,
-        response_view::ResponseView,
-        work_budget::WorkBudget,
-    },
-};
+use super::records::{LineBlock, Records, add, gather, with_plain_line_ends};
+use super::{Extracted, Extraction, MemberNames, Typing, ValueCount};
+use crate::settings::{Checked, Code, Cursor, Invalid, KeySpec, Node, Setting, ValueKind, read_each};
+use crate::translate::convert::{Booleans, to_boolean, to_integer, to_number};
+use crate::translate::pattern::Pattern;
+use crate::translate::read_error::ReadError;
+use crate::translate::response_view::ResponseView;
+use crate::translate::work_budget::WorkBudget;
 
 /// Limit of a quoted capture in an error, in characters.
 const MAX_SHOWN: usize = 60;

@@ -7,20 +7,11 @@ use serde_json::{Map, Value, json};
 use super::{
     DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, TimeUnit, TypeError, each_record,
 };
-use crate::{
-    model::{cut_characters, type_of},
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Setting},
-        suggest::quoted,
-        tree::{Entry, Kind, Node},
-    },
-    translate::{
-        convert::{Booleans, to_boolean, to_integer, to_number},
-        read_error::ReadError,
-    },
-};
+use crate::model::{cut_characters, type_of};
+use crate::settings::suggest::quoted;
+use crate::settings::{Checked, Code, Cursor, Entry, Kind, Node, Setting, ValueKind};
+use crate::translate::convert::{Booleans, to_boolean, to_integer, to_number};
+use crate::translate::read_error::ReadError;
 
 /// Type of a field, with its title and description.
 ///

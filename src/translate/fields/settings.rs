@@ -7,19 +7,12 @@ use super::{
     Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, KiloBase,
     NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, TimeZoneSetting,
 };
-use crate::{
-    model::Schema,
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
-        source::SourceSpan,
-        suggest,
-        tree::{Kind, Node},
-        value::{FromText, Word as _, text_of, text_settings},
-    },
-    translate::convert::Booleans,
+use crate::model::Schema;
+use crate::settings::{
+    Checked, Code, Cursor, FromText, Invalid, Kind, Node, OpenSection, Setting, SourceSpan, ValueKind,
+    Word as _, read_each, suggest, text_of, text_settings,
 };
+use crate::translate::convert::Booleans;
 
 pub(super) const TEXTS: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
 const WORDS: ValueKind = ValueKind::OneOrMore(&ValueKind::Scalar);

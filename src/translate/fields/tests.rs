@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{model::Schema, translate::Booleans};
+use crate::model::Schema;
+use crate::translate::Booleans;
 
 fn kinds() -> Vec<FieldKind> {
     let zone: TimeZoneSetting = "Europe/Oslo".parse().unwrap();

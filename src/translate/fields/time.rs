@@ -7,20 +7,10 @@ use jiff::{
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
 
-use super::{
-    TimeUnit,
-    settings::{TEXTS, TypeName, TypeWord},
-};
-use crate::{
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Setting},
-        suggest,
-        value::{parsed_settings, text_of},
-    },
-    translate::convert::{scaled, without_exponent},
-};
+use super::TimeUnit;
+use super::settings::{TEXTS, TypeName, TypeWord};
+use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, parsed_settings, suggest, text_of};
+use crate::translate::convert::{scaled, without_exponent};
 
 /// Format of a date or timestamp.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,11 +12,9 @@ use jaq_core::{
 use jaq_json::{Error, Val};
 use regex::Regex;
 
-use super::{
-    bounds::{EngineTypes, JQ_FOLD_STEPS, JQ_ROUND_STEPS, RunBudget, extent, is_shared},
-    patterns::{WantedParts, find},
-    rewrite::{bounded_definition, call, collect_calls, pipe},
-};
+use super::bounds::{EngineTypes, JQ_FOLD_STEPS, JQ_ROUND_STEPS, RunBudget, extent, is_shared};
+use super::patterns::{WantedParts, find};
+use super::rewrite::{bounded_definition, call, collect_calls, pipe};
 use crate::model::{JsonText, NumberOutOfBounds, check_number};
 
 /// Counts a round of a loop.

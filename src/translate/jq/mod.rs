@@ -26,7 +26,8 @@ use jaq_core::{
 use jaq_json::{Error, Num, Val};
 use serde_json::Value;
 
-use super::{translator::TranslationLimits, work_budget::WorkBudget};
+use super::translator::TranslationLimits;
+use super::work_budget::WorkBudget;
 use crate::model::{JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, ProgramExit, check_number};
 
 /// Compiled jq filter. Clones share the compiled form.

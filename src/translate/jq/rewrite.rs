@@ -18,10 +18,8 @@ use jaq_core::{
     path::{Part, Path},
 };
 
-use super::{
-    JqError,
-    functions::{DIFFERENCE, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, STORED, SUM, TICK, WRITTEN},
-};
+use super::JqError;
+use super::functions::{DIFFERENCE, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, STORED, SUM, TICK, WRITTEN};
 
 /// Rewrites a configured filter.
 ///

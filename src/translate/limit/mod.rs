@@ -10,26 +10,17 @@ use minijinja::Value as Name;
 use serde_json::{Map, Value, json};
 use settings_derive::Section;
 
-use super::{
-    content::{RenderedBlock, TextKind},
-    fields::path_steps,
-    output_schema::OutputSchema,
-    response_view::ResponseView,
-    scope::Scope,
-    template::{Template, TemplateBudget, TemplateError, from_json},
-    work_budget::WorkBudget,
-};
-use crate::{
-    model::{
-        BlockText, Content, ContentBlock, JsonText, LimitedWriter, Structured,
-        StructuredContentSupport::ObjectsOnly,
-    },
-    settings::{
-        section::{Checked, Cursor, OpenSection, Setting},
-        suggest::quoted,
-        value::{parsed_settings, text_of},
-    },
-};
+use super::content::{RenderedBlock, TextKind};
+use super::fields::path_steps;
+use super::output_schema::OutputSchema;
+use super::response_view::ResponseView;
+use super::scope::Scope;
+use super::template::{Template, TemplateBudget, TemplateError, from_json};
+use super::work_budget::WorkBudget;
+use crate::model::StructuredContentSupport::ObjectsOnly;
+use crate::model::{BlockText, Content, ContentBlock, JsonText, LimitedWriter, Structured};
+use crate::settings::suggest::quoted;
+use crate::settings::{Checked, Cursor, OpenSection, Setting, parsed_settings, text_of};
 
 /// Key in the `_meta` of a result: the numbers of shown and omitted rows or lines.
 pub const LIMIT_META_KEY: &str = "glossator/limit";

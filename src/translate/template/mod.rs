@@ -19,10 +19,8 @@ pub(crate) use values::from_json;
 use values::{json_text, markdown_table, to_json, write_value};
 pub use values::{message_variables, request_variables};
 
-use super::{
-    WorkBudget,
-    leak_filter::{ClientStrings, redact_error_text},
-};
+use super::WorkBudget;
+use super::leak_filter::{ClientStrings, redact_error_text};
 use crate::model::LimitedWriter;
 
 /// Compiled Jinja template.

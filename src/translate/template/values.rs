@@ -4,14 +4,10 @@ use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json};
 
-use super::{
-    OutputContext,
-    bounds::{ITEM_BYTES, OUTPUT_LIMIT_BYTES, output_too_large},
-};
-use crate::{
-    model::{Arguments, kind_of},
-    translate::convert::without_exponent,
-};
+use super::OutputContext;
+use super::bounds::{ITEM_BYTES, OUTPUT_LIMIT_BYTES, output_too_large};
+use crate::model::{Arguments, kind_of};
+use crate::translate::convert::without_exponent;
 
 /// Variables of the templates of a request: `args` and `input_responses`.
 pub fn request_variables(arguments: &Arguments) -> Value {

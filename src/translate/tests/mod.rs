@@ -9,14 +9,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
-use super::{
-    extract::{Extract, Extractor, ExtractorKind},
-    *,
-};
+use super::extract::{Extract, Extractor, ExtractorKind};
+use super::*;
 use crate::model::{
     ErrorType, StructuredContentSupport, ToolName, ToolOutcome, ToolResult, UpstreamResponse, write_result,
 };
-use crate::settings::value::OneOrMore;
+use crate::settings::OneOrMore;
 
 fn response(status: u16, media_type: &str, body: impl Into<Bytes>) -> UpstreamResponse {
     let mut headers = HeaderMap::new();

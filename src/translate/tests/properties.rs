@@ -4,14 +4,12 @@ use http::HeaderName;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    model::Schema,
-    translate::extract::{
-        Binary, CapturePattern, CapturePatterns, Columns, CssSelector, Csv, EachPairs, ElementPath, Form,
-        GrokPatterns, Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs,
-        Prefixes, RaggedRows, Records, Regex, SearchScope, Selected, SelectedElements, TableForm,
-        TableSelector, Text, Widths, Xml,
-    },
+use crate::model::Schema;
+use crate::translate::extract::{
+    Binary, CapturePattern, CapturePatterns, Columns, CssSelector, Csv, EachPairs, ElementPath, Form,
+    GrokPatterns, Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs,
+    Prefixes, RaggedRows, Records, Regex, SearchScope, Selected, SelectedElements, TableForm, TableSelector,
+    Text, Widths, Xml,
 };
 
 /// Responses in the formats of the extractors, each for several of them.

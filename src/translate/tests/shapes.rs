@@ -3,13 +3,9 @@
 
 use serde_json::json;
 
-use crate::{
-    settings::value::OneOrMore,
-    translate::{
-        extract::{Binary, Extract, ExtractPart, Extractor, ExtractorKind, Typing},
-        *,
-    },
-};
+use crate::settings::OneOrMore;
+use crate::translate::extract::{Binary, Extract, ExtractPart, Extractor, ExtractorKind, Typing};
+use crate::translate::*;
 
 /// Number of typings.
 pub(super) const TYPINGS: usize = 8;

@@ -7,21 +7,21 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, h
 use tokio::time::Instant;
 use tracing::info;
 
+use super::connection::RequestBody;
+use super::credentials::{Credential, CredentialSource};
+use super::endpoints::{AddressView, Endpoints, InFlightRequest, Lookup, OnHealthy};
+use super::pool::SendResult;
+use super::response::{
+    IncomingResponse, announces_unread_body, check_framing, discard_body, remove_hop_by_hop,
+};
+use super::secret_scrubber::{ResponseScrubber, SecretScrubber};
 use super::{
-    Address, AttemptedEndpoints, HttpSettings, ResponseBody, UpstreamCall, UpstreamError,
-    connection::{self, RequestBody},
-    credentials::{Credential, CredentialSource},
-    endpoints::{AddressView, Endpoints, InFlightRequest, Lookup, OnHealthy},
-    pool::SendResult,
-    response::{IncomingResponse, announces_unread_body, check_framing, discard_body, remove_hop_by_hop},
-    secret_scrubber::{ResponseScrubber, SecretScrubber},
+    Address, AttemptedEndpoints, HttpSettings, ResponseBody, UpstreamCall, UpstreamError, connection,
 };
-use crate::{
-    model::UpstreamResponse,
-    route::{HttpRequest, PathBase, UpstreamName, UpstreamRequest, resolve_location, same_origin},
-    telemetry::{CallContext, ErrorChain},
-    upstream::{Failure, UpstreamResult},
-};
+use crate::model::UpstreamResponse;
+use crate::route::{HttpRequest, PathBase, UpstreamName, UpstreamRequest, resolve_location, same_origin};
+use crate::telemetry::{CallContext, ErrorChain};
+use crate::upstream::{Failure, UpstreamResult};
 
 /// Maximum repetitions of one attempt, after a reused connection was closed by the server.
 const RECONNECT_LIMIT: u32 = 3;

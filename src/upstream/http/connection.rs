@@ -22,11 +22,9 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Address, HttpSettings, HttpVersion};
-use crate::{
-    descriptors::{ADMIN_RESERVE, check_reserve},
-    tls::ClientTls,
-    upstream::Failure,
-};
+use crate::descriptors::{ADMIN_RESERVE, check_reserve};
+use crate::tls::ClientTls;
+use crate::upstream::Failure;
 
 /// Longest status line and headers of a response.
 pub(in crate::upstream) const HEAD_LIMIT_BYTES: usize = 128 << 10;

@@ -7,15 +7,14 @@ use http::{HeaderValue, Request, Response, header, uri::PathAndQuery};
 use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Instant;
 
-use super::{
-    AttemptedEndpoints, HttpUpstream, ResponseBody, client::send_to, connection::RequestBody,
-    endpoints::InFlightRequest, response::remove_hop_by_hop,
-};
-use crate::{
-    telemetry::CallContext,
-    upstream::Failure,
-    wire::{MapPoll, PolledFrame},
-};
+use super::client::send_to;
+use super::connection::RequestBody;
+use super::endpoints::InFlightRequest;
+use super::response::remove_hop_by_hop;
+use super::{AttemptedEndpoints, HttpUpstream, ResponseBody};
+use crate::telemetry::CallContext;
+use crate::upstream::Failure;
+use crate::wire::{MapPoll, PolledFrame};
 
 /// Response body that is streamed to a client. It counts as a request in flight at its endpoint until it is
 /// dropped.

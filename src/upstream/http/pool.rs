@@ -21,11 +21,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{
-    Address, HttpSettings, HttpVersion,
-    connection::{Connector, Http1, Http2, HttpConnection, RequestBody},
-};
-use crate::{telemetry::CallContext, upstream::Failure};
+use super::connection::{Connector, Http1, Http2, HttpConnection, RequestBody};
+use super::{Address, HttpSettings, HttpVersion};
+use crate::telemetry::CallContext;
+use crate::upstream::Failure;
 
 /// Time that an idle connection stays open. Shorter than the servers' own limits (5 s for Apache and Node),
 /// so that requests seldom meet a connection that is just being closed.

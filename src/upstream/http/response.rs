@@ -7,11 +7,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, he
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use super::{ProgressEvent, ProgressSender, ResponseBody, secret_scrubber::ResponseScrubber};
-use crate::{
-    model::UpstreamResponse,
-    upstream::{Failure, UpstreamResult, buffer::BodyAccount},
-};
+use super::secret_scrubber::ResponseScrubber;
+use super::{ProgressEvent, ProgressSender, ResponseBody};
+use crate::model::UpstreamResponse;
+use crate::upstream::buffer::BodyAccount;
+use crate::upstream::{Failure, UpstreamResult};
 
 /// Response whose headers have arrived.
 pub(in crate::upstream) struct IncomingResponse {

@@ -16,22 +16,14 @@ use tokio::{
 };
 use tracing::info;
 
-use super::{
-    McpRequest, McpResponse, McpUpstream,
-    child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES},
-    child_output::{log_errors, secrets_regex},
-    jsonrpc,
-    lifecycle::{self, NegotiatedSession},
-    whole_response,
-};
-use crate::{
-    route::UpstreamName,
-    upstream::{
-        Failure,
-        error::QuotedSource,
-        program::{Pipes, ProcessGroup, Program},
-    },
-};
+use super::child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES};
+use super::child_output::{log_errors, secrets_regex};
+use super::lifecycle::NegotiatedSession;
+use super::{McpRequest, McpResponse, McpUpstream, jsonrpc, lifecycle, whole_response};
+use crate::route::UpstreamName;
+use crate::upstream::Failure;
+use crate::upstream::error::QuotedSource;
+use crate::upstream::program::{Pipes, ProcessGroup, Program};
 
 /// Backoff before a child that exited early is restarted: initial and maximum. The first restart is
 /// immediate.

@@ -22,17 +22,14 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{
-    McpRequest,
-    child_output::{LineReader, OutputLine, shown},
-    jsonrpc::{self, RequiredAction, ServerMessage},
-    lifecycle,
-};
-use crate::{
-    route::UpstreamName,
-    telemetry::Untrusted,
-    upstream::{Failure, OnDrop, ProgressSender, buffer::BodyAccount, program::ProcessGroup},
-};
+use super::child_output::{LineReader, OutputLine, shown};
+use super::jsonrpc::{self, RequiredAction, ServerMessage};
+use super::{McpRequest, lifecycle};
+use crate::route::UpstreamName;
+use crate::telemetry::Untrusted;
+use crate::upstream::buffer::BodyAccount;
+use crate::upstream::program::ProcessGroup;
+use crate::upstream::{Failure, OnDrop, ProgressSender};
 
 /// Longest message that is read from a child. The response limits of routes are lower.
 pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 20;

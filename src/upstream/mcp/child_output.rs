@@ -17,11 +17,9 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use crate::{
-    route::UpstreamName,
-    telemetry::Untrusted,
-    upstream::http::{EVERYTHING, MARK},
-};
+use crate::route::UpstreamName;
+use crate::telemetry::Untrusted;
+use crate::upstream::http::{EVERYTHING, MARK};
 
 /// Longest part of a line of standard error that is logged.
 const LOGGED_BYTES: usize = 1000;

@@ -20,25 +20,18 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
 
-use super::{
-    McpRequest, McpResponse, McpUpstream,
-    jsonrpc::{self, JsonRpcError, RequiredAction},
-    lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities},
-    param_headers::ParamHeaders,
-    sse::{EventStream, is_event_stream},
-    whole_response,
-};
-use crate::{
-    model::{UpstreamResponse, encode_header_text},
-    route::{HttpRequest, PathBase},
-    telemetry::CallContext,
-    upstream::{
-        Failure, OnDrop, ProgressSender,
-        buffer::BodyAccount,
-        error::QuotedSource,
-        http::{HttpSettings, HttpUpstream, IncomingResponse, ResponseBody, ResponseScrubber},
-    },
-};
+use super::jsonrpc::{self, JsonRpcError, RequiredAction};
+use super::lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities};
+use super::param_headers::ParamHeaders;
+use super::sse::{EventStream, is_event_stream};
+use super::{McpRequest, McpResponse, McpUpstream, whole_response};
+use crate::model::{UpstreamResponse, encode_header_text};
+use crate::route::{HttpRequest, PathBase};
+use crate::telemetry::CallContext;
+use crate::upstream::buffer::BodyAccount;
+use crate::upstream::error::QuotedSource;
+use crate::upstream::http::{HttpSettings, HttpUpstream, IncomingResponse, ResponseBody, ResponseScrubber};
+use crate::upstream::{Failure, OnDrop, ProgressSender};
 
 /// Longest message that opens a session, and longest event that is not for a request.
 const MESSAGE_LIMIT_BYTES: usize = 1 << 20;

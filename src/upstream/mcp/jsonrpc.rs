@@ -11,10 +11,9 @@ use serde::{
 use serde_json::{Map, Value, json, value::RawValue};
 use tracing::debug;
 
-use crate::{
-    route::UpstreamName,
-    upstream::{ProgressEvent, ProgressSender, error::QuotedSource},
-};
+use crate::route::UpstreamName;
+use crate::upstream::error::QuotedSource;
+use crate::upstream::{ProgressEvent, ProgressSender};
 
 /// Message from a server.
 pub(super) enum ServerMessage<'a> {

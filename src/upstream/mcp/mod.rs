@@ -29,23 +29,20 @@ use tokio::{
 };
 use tracing::warn;
 
-use self::{
-    child::ChildLink,
-    http::HttpLink,
-    jsonrpc::{JsonRpcError, ServerResponse},
-    lifecycle::ServerCapabilities,
-    param_headers::{MarkedSchema, is_header_mismatch},
-};
-use super::{
-    Failure, ProgressSender, UpstreamCall, UpstreamError, UpstreamResult, buffer::BodyAccount,
-    error::QuotedSource, http::HttpSettings, program::Program,
-};
-use crate::{
-    model::UpstreamResponse,
-    route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest},
-    telemetry::CallContext,
-    translate::extract::MCP_MEDIA_TYPE,
-};
+use self::child::ChildLink;
+use self::http::HttpLink;
+use self::jsonrpc::{JsonRpcError, ServerResponse};
+use self::lifecycle::ServerCapabilities;
+use self::param_headers::{MarkedSchema, is_header_mismatch};
+use super::buffer::BodyAccount;
+use super::error::QuotedSource;
+use super::http::HttpSettings;
+use super::program::Program;
+use super::{Failure, ProgressSender, UpstreamCall, UpstreamError, UpstreamResult};
+use crate::model::UpstreamResponse;
+use crate::route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest};
+use crate::telemetry::CallContext;
+use crate::translate::extract::MCP_MEDIA_TYPE;
 
 pub use self::child::ProgramState;
 

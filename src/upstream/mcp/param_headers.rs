@@ -16,10 +16,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{McpList, McpRequest, McpResponse, jsonrpc};
-use crate::{
-    model::{encode_header_text, for_each_param_header, invalid_param_headers, param_header_text},
-    route::{McpMethod, UpstreamName},
-};
+use crate::model::{encode_header_text, for_each_param_header, invalid_param_headers, param_header_text};
+use crate::route::{McpMethod, UpstreamName};
 
 /// Tools of one server whose arguments are repeated in headers, as of its last list.
 #[derive(Debug, Default)]

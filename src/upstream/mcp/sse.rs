@@ -4,7 +4,9 @@ use bytes::{Buf, BytesMut};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 
-use crate::upstream::{Failure, buffer::BodyAccount, http::ResponseBody};
+use crate::upstream::Failure;
+use crate::upstream::buffer::BodyAccount;
+use crate::upstream::http::ResponseBody;
 
 /// Whether a response is an SSE stream, by its media type.
 pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {

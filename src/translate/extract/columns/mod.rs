@@ -10,19 +10,12 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use self::layout::{CellError, Cells, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, words};
-use super::{
-    Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
-    records::{ColumnNames, Heading, LineBlock, RaggedRows, Rows, after_lines},
-};
-use crate::{
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
-        tree::Node,
-    },
-    translate::{Pattern, read_error::ReadError, response_view::ResponseView},
-};
+use super::records::{ColumnNames, Heading, LineBlock, RaggedRows, Rows, after_lines};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use crate::settings::{Checked, Code, Cursor, Invalid, Node, OpenSection, Setting, ValueKind, read_each};
+use crate::translate::Pattern;
+use crate::translate::read_error::ReadError;
+use crate::translate::response_view::ResponseView;
 
 /// Limit of the columns of a table: each is searched in every row.
 const COLUMN_LIMIT: usize = 1000;

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 pub use self::settings::Grok;
 use super::{Capture, CaptureKind, CapturePattern};
-use crate::{settings::suggest, translate::pattern::Pattern};
+use crate::settings::suggest;
+use crate::translate::pattern::Pattern;
 
 /// Named patterns available in a rule: its own and those of the library. Its own override the library's.
 #[derive(Debug, Clone, Default)]

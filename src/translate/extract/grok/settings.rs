@@ -3,18 +3,9 @@
 use settings_derive::Section;
 
 use super::{GrokError, GrokPatterns};
-use crate::{
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting, read_each},
-        value::text_of,
-    },
-    translate::extract::{
-        records::Records,
-        regex::{CapturePattern, CapturePatterns, Regex, SearchScope},
-    },
-};
+use crate::settings::{Checked, Code, Cursor, Invalid, Setting, ValueKind, read_each, text_of};
+use crate::translate::extract::records::Records;
+use crate::translate::extract::regex::{CapturePattern, CapturePatterns, Regex, SearchScope};
 
 /// Options of the `grok` extractor, which becomes a [`Regex`].
 #[derive(Debug, Section)]

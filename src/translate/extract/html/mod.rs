@@ -20,11 +20,9 @@ pub use self::{
     settings::{Selected, SelectedElements, TableForm, TableSelector},
 };
 use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
-use crate::translate::{
-    fields::{list_of, object_of},
-    read_error::{ReadError, at_most},
-    response_view::ResponseView,
-};
+use crate::translate::fields::{list_of, object_of};
+use crate::translate::read_error::{ReadError, at_most};
+use crate::translate::response_view::ResponseView;
 
 /// HTML parser; accepts any input, like a browser. Without options, it returns the text without markup.
 #[derive(Debug, Clone, Section)]

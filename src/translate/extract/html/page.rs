@@ -10,7 +10,7 @@ use html5ever::{
 };
 use scraper::{ElementRef, Html, HtmlTreeSink, Selector, error::SelectorErrorKind};
 
-use super::super::{RECORD_LIMIT, SyntaxError};
+use crate::translate::extract::{RECORD_LIMIT, SyntaxError};
 use crate::translate::read_error::{ReadError, at_most};
 
 /// Limit of nested elements, as in browsers.

@@ -4,11 +4,7 @@ use settings_derive::{Section, Word};
 
 use super::{CssSelector, Html};
 use crate::settings::{
-    code::Code,
-    keys::ValueKind,
-    section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
-    tree::{Entry, Kind},
-    value::text_of,
+    Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Setting, ValueKind, read_each, text_of,
 };
 
 /// Shape of an extracted table.

@@ -5,11 +5,10 @@ use std::{collections::HashMap, iter, rc::Rc};
 use scraper::{Element, ElementRef};
 use serde_json::{Map, Value};
 
-use super::{
-    super::{ColumnNames, RECORD_LIMIT, records::add},
-    page::PageBudget,
-    text,
-};
+use super::page::PageBudget;
+use super::text;
+use crate::translate::extract::records::add;
+use crate::translate::extract::{ColumnNames, RECORD_LIMIT};
 use crate::translate::read_error::{ReadError, at_most};
 
 /// The rows below the headings, as objects by column name.

@@ -3,7 +3,8 @@
 use http::StatusCode;
 use scraper::{ElementRef, Html as Page, Node};
 
-use super::page::{self, PageBudget};
+use super::page;
+use super::page::PageBudget;
 use crate::translate::read_error::ReadError;
 
 /// Elements without visible text, unless one of them is the selected element.

@@ -8,23 +8,13 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{
-    Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount,
-    records::{quoted_length, reject_empty, unescaped},
-};
-use crate::{
-    model::object_without_nones,
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        value::text_of,
-    },
-    translate::{
-        convert::to_number,
-        read_error::{ReadError, at_most},
-        response_view::ResponseView,
-    },
-};
+use super::records::{quoted_length, reject_empty, unescaped};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use crate::model::object_without_nones;
+use crate::settings::{Checked, Cursor, Invalid, OpenSection, Setting, ValueKind, text_of};
+use crate::translate::convert::to_number;
+use crate::translate::read_error::{ReadError, at_most};
+use crate::translate::response_view::ResponseView;
 
 /// Parses the samples of metrics.
 ///

@@ -9,24 +9,14 @@ use memchr::memmem;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::{
-    Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount,
-    records::{Records, add, gather, quoted_length, texts, unescaped},
-};
-use crate::{
-    settings::{
-        code::Code,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting},
-        tree::{Kind, Node},
-    },
-    translate::{
-        fields::Fields,
-        pattern::Pattern,
-        read_error::{ReadError, at_most},
-        response_view::ResponseView,
-        work_budget::WorkBudget,
-    },
-};
+use super::records::{Records, add, gather, quoted_length, texts, unescaped};
+use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount};
+use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, OpenSection, Setting};
+use crate::translate::fields::Fields;
+use crate::translate::pattern::Pattern;
+use crate::translate::read_error::{ReadError, at_most};
+use crate::translate::response_view::ResponseView;
+use crate::translate::work_budget::WorkBudget;
 
 /// Parses lines of a key, a separator and a value into an object of strings.
 ///

@@ -1,7 +1,8 @@
 //! Lines of keys and values as programs print them.
 
 use super::*;
-use crate::translate::{Field, FieldKind, work_budget::STOPPED};
+use crate::translate::work_budget::STOPPED;
+use crate::translate::{Field, FieldKind};
 
 #[track_caller]
 fn check(pairs: &Pairs, text: &str, expected: Result<&str, &str>) {

@@ -11,17 +11,13 @@ use settings_derive::{Section, Word};
 use self::path::MinMatches;
 pub use self::path::{ElementPath, Prefixes};
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount, records};
-use crate::{
-    model::cut_characters,
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, OpenSection, Setting, read_each},
-        tree::Entry,
-        value::text_of,
-    },
-    translate::{fields::TEXT_KEY, read_error::ReadError, response_view::ResponseView},
+use crate::model::cut_characters;
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Invalid, OpenSection, Setting, ValueKind, read_each, text_of,
 };
+use crate::translate::fields::TEXT_KEY;
+use crate::translate::read_error::ReadError;
+use crate::translate::response_view::ResponseView;
 
 /// Converts a document into objects, by the local names of its elements.
 ///

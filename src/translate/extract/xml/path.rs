@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 
-use crate::translate::{extract::SyntaxError, read_error::ReadError};
+use crate::translate::extract::SyntaxError;
+use crate::translate::read_error::ReadError;
 
 /// Path from the root of a document: element names separated by `/`, the root's own name first.
 ///

@@ -15,23 +15,15 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, StatusCode};
 use settings_derive::Section;
 
-use super::{
-    Address, AddressError, HttpSettings, HttpUpstream, UpstreamCall, UpstreamError,
-    secret_scrubber::SecretScrubber,
+use super::secret_scrubber::SecretScrubber;
+use super::{Address, AddressError, HttpSettings, HttpUpstream, UpstreamCall, UpstreamError};
+use crate::route::UpstreamName;
+use crate::settings::suggest::quoted_list;
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Invalid, OpenSection, Scalar, Section as _, Setting, ValueKind, secret,
+    text_of,
 };
-use crate::{
-    route::UpstreamName,
-    settings::{
-        code::Code,
-        keys::ValueKind,
-        secret,
-        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
-        suggest::quoted_list,
-        tree::Entry,
-        value::{Scalar, text_of},
-    },
-    telemetry::CallContext,
-};
+use crate::telemetry::CallContext;
 use token_cache::{TokenCache, TokenFile};
 
 pub use oauth::{OAuthSettings, TokenUrl};

@@ -9,23 +9,16 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
+use super::token_cache::{IssuedToken, TokenCache};
 use super::{
     Address, AddressError, BearerToken, CredentialError, HiddenText, HttpSettings, HttpUpstream,
     UpstreamCall, secret_header,
-    token_cache::{IssuedToken, TokenCache},
 };
-use crate::{
-    model::UpstreamResponse,
-    route::{HttpRequest, PathBase, UpstreamName},
-    settings::{
-        code::Code,
-        section::{Checked, Invalid, OpenSection},
-        tree::Entry,
-        value::{FromText, Named, Scalar, text_settings},
-    },
-    tls::ClientTls,
-    upstream::Deadline,
-};
+use crate::model::UpstreamResponse;
+use crate::route::{HttpRequest, PathBase, UpstreamName};
+use crate::settings::{Checked, Code, Entry, FromText, Invalid, Named, OpenSection, Scalar, text_settings};
+use crate::tls::ClientTls;
+use crate::upstream::Deadline;
 
 /// Longest response that is read.
 const RESPONSE_LIMIT_BYTES: usize = 64 << 10;

@@ -15,11 +15,9 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use super::{BearerToken, Credential, CredentialError};
-use crate::{
-    route::UpstreamName,
-    telemetry::{CallContext, ErrorChain},
-    upstream::SharedTask,
-};
+use crate::route::UpstreamName;
+use crate::telemetry::{CallContext, ErrorChain};
+use crate::upstream::SharedTask;
 
 /// Timeout of a token request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -12,17 +12,13 @@ use http::StatusCode;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{
-    AddressView,
-    outlier_detection::{EndpointCondition, EndpointState, StateChange},
-};
-use crate::{
-    telemetry::CallContext,
-    upstream::{
-        AttemptedEndpoints, Evidence, Failure, RequestEvidence,
-        http::{Address, HttpSettings, connection::Connector, pool::ConnectionPool},
-    },
-};
+use super::AddressView;
+use super::outlier_detection::{EndpointCondition, EndpointState, StateChange};
+use crate::telemetry::CallContext;
+use crate::upstream::http::connection::Connector;
+use crate::upstream::http::pool::ConnectionPool;
+use crate::upstream::http::{Address, HttpSettings};
+use crate::upstream::{AttemptedEndpoints, Evidence, Failure, RequestEvidence};
 
 /// One IP address or UNIX socket of an upstream. Its connections close when it is dropped.
 #[derive(Debug)]

@@ -18,18 +18,10 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
 use super::{Endpoint, Endpoints, OnHealthy};
-use crate::{
-    settings::{
-        keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
-        value::text_of,
-    },
-    telemetry::{CallContext, ErrorChain},
-    upstream::http::{
-        client::USER_AGENT,
-        connection::{BoxError, full_body},
-    },
-};
+use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
+use crate::telemetry::{CallContext, ErrorChain};
+use crate::upstream::http::client::USER_AGENT;
+use crate::upstream::http::connection::{BoxError, full_body};
 
 /// Longest body that is read, so that its connection can be reused.
 const BODY_LIMIT_BYTES: usize = 64 << 10;

@@ -20,10 +20,8 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::HttpSettings;
-use crate::{
-    telemetry::CallContext,
-    upstream::{AttemptedEndpoints, Failure, FailureStage},
-};
+use crate::telemetry::CallContext;
+use crate::upstream::{AttemptedEndpoints, Failure, FailureStage};
 
 use endpoint::Endpoint;
 pub(super) use endpoint::InFlightRequest;

@@ -6,10 +6,7 @@ use std::time::Duration;
 use settings_derive::Section;
 use tokio::time::Instant;
 
-use crate::settings::{
-    code::Code,
-    section::{Checked, OpenSection},
-};
+use crate::settings::{Checked, Code, OpenSection};
 
 /// Settings of outlier detection: when a failing endpoint is ejected, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]

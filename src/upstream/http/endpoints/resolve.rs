@@ -12,7 +12,8 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
-use crate::{telemetry::ErrorChain, upstream::Failure};
+use crate::telemetry::ErrorChain;
+use crate::upstream::Failure;
 
 /// Time that a failed DNS lookup is cached while no address is known. Requests meanwhile fail with the same
 /// error.

@@ -16,11 +16,10 @@ use tokio::{
 };
 
 use super::*;
-use crate::{
-    route::{HttpRequest, PathBase},
-    telemetry::CallContext,
-    upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
-};
+use crate::route::{HttpRequest, PathBase};
+use crate::telemetry::CallContext;
+use crate::upstream::http::HttpUpstream;
+use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
 
 const BAD: Result<StatusCode, &Failure> = Ok(StatusCode::BAD_GATEWAY);
 
