@@ -4,14 +4,12 @@
 //! all waiting requests, and there is at most one every few seconds, whatever tokens arrive. While the server
 //! is unreachable, the last good JWKS is used for a day.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, header, uri::PathAndQuery};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
@@ -167,7 +165,7 @@ impl KeySet {
     /// waits for it. Its log lines have the request id of the first request that caused it.
     fn fetch(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
-        let mut state = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.refresh.lock();
         if let Some(in_flight) = state.in_flight.as_ref().filter(|in_flight| in_flight.is_running()) {
             return Some(in_flight.clone());
         }

@@ -158,7 +158,8 @@ impl<'a> Reporter<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -175,11 +176,11 @@ mod tests {
         }
 
         fn progress(&self, progress: Progress<'_>) {
-            self.1.lock().unwrap().push(format!("{}/{:?}", progress.done, progress.total));
+            self.1.lock().push(format!("{}/{:?}", progress.done, progress.total));
         }
 
         fn log(&self, level: McpLogLevel, _: &str, text: &str) {
-            self.1.lock().unwrap().push(format!("{}: {text}", level.as_str()));
+            self.1.lock().push(format!("{}: {text}", level.as_str()));
         }
     }
 
@@ -201,7 +202,7 @@ mod tests {
         tokio::time::advance(BYTES_EVERY).await;
         reporter.on_event(received(5), true);
         reporter.on_event(received(50), false);
-        assert_eq!(*subscriber.1.lock().unwrap(), ["10/Some(100.0)", "20/Some(100.0)"]);
+        assert_eq!(*subscriber.1.lock(), ["10/Some(100.0)", "20/Some(100.0)"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -215,11 +216,11 @@ mod tests {
         }
         reporter.operation_done();
         reporter.operation_done();
-        assert_eq!(*subscriber.1.lock().unwrap(), ["0/Some(3.0)", "2/Some(3.0)", "3/Some(3.0)"]);
+        assert_eq!(*subscriber.1.lock(), ["0/Some(3.0)", "2/Some(3.0)", "3/Some(3.0)"]);
         let subscriber = recorded(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
         reporter.operation(&OperationStatus::default(), false, 1);
-        assert_eq!(*subscriber.1.lock().unwrap(), ["1/None"]);
+        assert_eq!(*subscriber.1.lock(), ["1/None"]);
     }
 
     #[tokio::test]
@@ -230,7 +231,7 @@ mod tests {
         for _ in 0..LINES_LIMIT + 5 {
             reporter.line(McpLogLevel::Info, || "x".to_owned());
         }
-        let received = subscriber.1.lock().unwrap();
+        let received = subscriber.1.lock();
         assert_eq!((received.len(), received[0].as_str()), (LINES_LIMIT as usize, "info: x"));
     }
 }

@@ -12,11 +12,12 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use tokio::{task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
@@ -173,7 +174,7 @@ impl Gateway {
 
 impl ResourceWatches {
     fn watched(&self) -> MutexGuard<'_, HashMap<Arc<str>, Watched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Replaces the fingerprint of a watched resource, and returns the previous one.

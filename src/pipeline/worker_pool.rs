@@ -7,10 +7,11 @@ use std::{
     collections::HashMap,
     future::Future,
     panic::{self, AssertUnwindSafe},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use http::{HeaderMap, header};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -78,7 +79,7 @@ impl WorkerPool {
     }
 
     fn share_of(&self, route: &ToolName) -> Arc<Semaphore> {
-        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = self.routes.lock();
         if let Some(share) = routes.get(route) {
             return Arc::clone(share);
         }
@@ -361,7 +362,7 @@ mod tests {
         for route in ["a", "b", "c"] {
             pool.run(&name(route), far(), |_| ()).await.unwrap();
         }
-        assert_eq!(pool.routes.lock().unwrap().len(), 1, "the last");
+        assert_eq!(pool.routes.lock().len(), 1, "the last");
     }
 
     #[tokio::test]

@@ -5,12 +5,9 @@
 //! - The circuit breaker of a route counts responses that show that the request could not be served: 502,
 //!   503, 504, and invalid ones. They are no evidence about other routes.
 
-use std::{
-    pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{pin::Pin, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use settings_derive::Section;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -133,7 +130,7 @@ impl CircuitBreaker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Lets an attempt of a call run and records its result, or rejects it with the remaining time for which

@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -125,7 +126,7 @@ impl PerClientLimit {
     }
 
     fn permits(&self, client: &ClientIdentity) -> Arc<Semaphore> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         if let Some(permits) = clients.get(client).and_then(Weak::upgrade) {
             return permits;
         }
@@ -236,6 +237,6 @@ mod tests {
         for last in 0..=255 {
             assert!(limit.take(&ClientIdentity::from_address([10, 0, 1, last].into())).is_ok());
         }
-        assert!(limit.clients.lock().unwrap().len() < 10);
+        assert!(limit.clients.lock().len() < 10);
     }
 }

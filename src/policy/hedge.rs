@@ -1,12 +1,8 @@
 //! Hedging: a second request if the first takes unusually long.
 
-use std::{
-    collections::VecDeque,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::retry::RetryBudget;
@@ -60,7 +56,7 @@ impl Latencies {
     const MIN_SAMPLES: usize = 20;
 
     fn add(&self, time: Duration) {
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.0.lock();
         if times.len() == Self::LIMIT {
             times.pop_front();
         }
@@ -69,7 +65,7 @@ impl Latencies {
 
     /// 95th percentile.
     fn p95(&self) -> Option<Duration> {
-        let times = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let times = self.0.lock().clone();
         let mut times = Some(Vec::from(times)).filter(|times| times.len() >= Self::MIN_SAMPLES)?;
         let at = times.len() * 95 / 100;
         Some(*times.select_nth_unstable(at).1)

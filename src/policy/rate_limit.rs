@@ -1,11 +1,8 @@
 //! Rate limits of an upstream, a route, or each client.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::Mutex;
 use settings_derive::{Section, Word};
 use tokio::time::{Instant, sleep};
 
@@ -220,7 +217,7 @@ impl RateLimit {
     /// Calls a function with the point of a client and the present time.
     fn with_point<T>(&self, client: &ClientIdentity, action: impl FnOnce(&mut Instant, Instant) -> T) -> T {
         let now = Instant::now();
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         let used = &mut *used;
         if !self.scope.is_per_client() {
             return action(&mut used.all, now);
@@ -330,7 +327,7 @@ mod tests {
         assert_eq!(burst_size(&rate, &client(0)), 9, "who was there before is not forgotten for them");
         tokio::time::advance(2 * SECOND).await;
         assert_eq!(burst_size(&rate, &client(most)), 10);
-        assert_eq!(rate.used.lock().unwrap().each.len(), 1);
+        assert_eq!(rate.used.lock().each.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

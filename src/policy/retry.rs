@@ -1,11 +1,12 @@
 //! Retries with backoff and jitter, and the retry budget.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use http::{HeaderMap, HeaderName, header};
+use parking_lot::Mutex;
 use settings_derive::Section;
 use tokio::time::{Instant, sleep_until};
 use tracing::{field::display, warn};
@@ -194,13 +195,13 @@ impl RetryBudget {
     const MAX_TOKENS: f64 = 100.0;
 
     pub(super) fn earn(&self) {
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.0.lock();
         *tokens = (*tokens + Self::TOKENS_PER_CALL).min(Self::MAX_TOKENS);
     }
 
     /// Takes a token for one retry, if there is one.
     pub(super) fn try_take(&self) -> bool {
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.0.lock();
         let enough = *tokens >= 1.0;
         if enough {
             *tokens -= 1.0;

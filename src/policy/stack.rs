@@ -10,13 +10,14 @@ use std::{
     collections::{BTreeMap, HashMap},
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use tokio::time::timeout_at;
 
 use super::cache::{RemoteCache, ResponseCache};

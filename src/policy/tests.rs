@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -11,6 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
+use parking_lot::Mutex;
 
 use crate::model::UpstreamResponse;
 use crate::route::{HttpRequest, PathBase, UpstreamName};
@@ -73,7 +74,7 @@ struct Lines {
 pub(super) fn slow(code: u16, delay: Duration, inside: &Inside) -> Script {
     let script = Script::new([]);
     {
-        let mut state = script.0.lock().unwrap();
+        let mut state = script.0.lock();
         (state.then, state.delay, state.inside) = (Some(status(code)), delay, inside.clone());
     }
     script
@@ -99,17 +100,17 @@ impl Script {
 
     /// Headers of the last request.
     pub(super) fn last_headers(&self) -> HeaderMap {
-        self.0.lock().unwrap().headers.clone()
+        self.0.lock().headers.clone()
     }
 
     /// Number of requests.
     pub(super) fn upstream_calls(&self) -> usize {
-        self.0.lock().unwrap().request_count
+        self.0.lock().request_count
     }
 
     pub(super) async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let (outcome, delay, _inside) = {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.0.lock();
             state.request_count += 1;
             state.headers = upstream_call.request.headers().cloned().unwrap_or_default();
             let outcome = state.remaining.pop_front().or_else(|| state.then.clone());

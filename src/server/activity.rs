@@ -9,7 +9,7 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -19,6 +19,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -26,7 +27,6 @@ use tokio::{
 
 use super::connection_limiter::ResponseBuffer;
 use crate::inbound::StreamedPassthrough;
-use crate::telemetry::lock;
 use crate::wire::{MapPoll, PolledFrame};
 
 /// The longest response, and the longest part of one of unknown length, that is not counted in the response
@@ -214,7 +214,7 @@ impl Activity {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

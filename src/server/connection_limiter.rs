@@ -9,12 +9,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep, timeout},
@@ -22,7 +23,6 @@ use tokio::{
 use tracing::warn;
 
 use super::activity::{Activity, UnreadBytes};
-use crate::telemetry::lock;
 use crate::upstream::UpstreamBuffer;
 
 /// Time to wait for a slot before more connections are closed.
@@ -133,13 +133,13 @@ impl ConnectionLimiter {
         };
         let number = self.last_number.fetch_add(1, Ordering::Relaxed);
         let activity = Activity::new(&self.buffer);
-        lock(&self.connections).insert(number, activity.clone());
+        self.connections.lock().insert(number, activity.clone());
         ConnectionSlot { activity, limiter: self.clone(), number, _permit: permit }
     }
 
     /// Closes some of the idle connections, those that have been idle for longest.
     pub(super) fn evict_idle(&self) {
-        let connections = lock(&self.connections);
+        let connections = self.connections.lock();
         let idle = connections.values().filter_map(|activity| Some((activity.idle_since()?, activity)));
         let mut idle: Vec<(Instant, &Activity)> = idle.collect();
         idle.sort_unstable_by_key(|(since, _)| *since);
@@ -173,7 +173,7 @@ impl ConnectionLimiter {
     /// Closes as many as needed, and returns how many. A single long response is never cut off, whatever its
     /// length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
-        let connections = lock(&self.connections);
+        let connections = self.connections.lock();
         let unread = connections.values().filter_map(|activity| Some((activity.unread()?, activity)));
         let mut unread: Vec<(UnreadBytes, &Activity)> = unread.collect();
         if unread.iter().map(|(unread, _)| unread.requests).sum::<usize>() < 2 {
@@ -222,7 +222,7 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        lock(&self.limiter.connections).remove(&self.number);
+        self.limiter.connections.lock().remove(&self.number);
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
             timeout(Duration::from_secs(9), stays.evicted()).await.unwrap_err();
         }
         drop((request, busy, young, slot));
-        assert!(lock(&limiter.connections).is_empty() && limiter.slots.available_permits() == 3);
+        assert!(limiter.connections.lock().is_empty() && limiter.slots.available_permits() == 3);
     }
 
     #[tokio::test(start_paused = true)]

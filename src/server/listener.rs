@@ -1,19 +1,15 @@
 //! Listeners: a bound port, with or without TLS, and the accept loop.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::Notify, time::sleep};
 use tracing::{debug, info};
 
 use super::ServeError;
 use crate::descriptors::client_reserve;
-use crate::telemetry::{Untrusted, lock};
+use crate::telemetry::Untrusted;
 use crate::tls::ServerTls;
 use crate::upstream::UpstreamBuffer;
 
@@ -93,7 +89,7 @@ impl HandshakeFailures {
     /// Counts a failure, which is logged individually only at `debug`.
     pub(super) fn add(&self, peer: SocketAddr, error: String) {
         debug!(%peer, error = %Untrusted(&error), "TLS handshake failed");
-        let mut unlogged = lock(&self.unlogged);
+        let mut unlogged = self.unlogged.lock();
         let count = unlogged.as_ref().map_or(0, |(count, ..)| *count);
         *unlogged = Some((count + 1, peer, error));
         drop(unlogged);
@@ -111,7 +107,7 @@ impl HandshakeFailures {
 
     /// Logs the failures that are not logged yet.
     pub(super) fn log(&self) {
-        if let Some((failures, peer, error)) = lock(&self.unlogged).take() {
+        if let Some((failures, peer, error)) = self.unlogged.lock().take() {
             let client = peer.ip().to_canonical();
             info!(failures, %client, error = %Untrusted(&error), "TLS handshakes failed");
         }
@@ -126,7 +122,7 @@ mod tests {
     async fn failures_of_a_minute_are_logged_together() {
         let failures = HandshakeFailures::default();
         let unlogged =
-            |failures: &HandshakeFailures| lock(&failures.unlogged).as_ref().map_or(0, |(count, ..)| *count);
+            |failures: &HandshakeFailures| failures.unlogged.lock().as_ref().map_or(0, |(count, ..)| *count);
         let logging = failures.clone();
         tokio::spawn(async move { logging.keep_logging().await });
         let add = || failures.add("192.0.2.1:7".parse().unwrap(), "no".to_owned());

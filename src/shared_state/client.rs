@@ -9,7 +9,7 @@
 
 use std::{
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+        Arc, LazyLock,
         atomic::{AtomicU32, Ordering},
     },
     task::{Context, Waker},
@@ -17,6 +17,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use parking_lot::{Mutex, MutexGuard};
 use redis::{
     Cmd, ErrorKind, FromRedisValue, PushInfo, PushKind, RedisError, RedisResult, Script, ScriptInvocation,
     ServerErrorKind, Value,
@@ -103,7 +104,7 @@ impl StoreClient {
     }
 
     pub(super) fn counts(&self) -> MutexGuard<'_, StoreCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 
     pub(super) fn state(&self) -> StoreState {

@@ -9,12 +9,9 @@
 //! each policy decides its behaviour then. Values are encrypted, and their keys are keyed hashes, so the
 //! store reveals nothing without the secret key of the replicas.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use redis::cmd;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -160,7 +157,7 @@ impl SharedStore {
             };
             client.keep_connected(received).await;
         };
-        self.0.task.lock().unwrap_or_else(PoisonError::into_inner).spawn(keep);
+        self.0.task.lock().spawn(keep);
         let _ = timeout(self.0.client.settings.timeout, self.0.client.up()).await;
     }
 

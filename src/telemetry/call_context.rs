@@ -5,17 +5,18 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc, LazyLock, Mutex, OnceLock,
+        Arc, LazyLock, OnceLock,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::field::{DisplayValue, display};
 
-use super::{Span, lock};
+use super::Span;
 
 /// Id of one request in the log, in a tool error and in `X-Request-Id`.
 ///
@@ -131,13 +132,13 @@ impl CallContext {
 
     /// Counts an attempt that starts. Returns the number of attempts before it.
     pub fn attempt_started(&self) -> u32 {
-        lock(&self.0.upstream_time).start();
+        self.0.upstream_time.lock().start();
         self.0.attempts.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Records the end of an attempt.
     pub fn attempt_ended(&self) {
-        lock(&self.0.upstream_time).end();
+        self.0.upstream_time.lock().end();
     }
 
     /// Records the end of an attempt that was rejected before it reached the upstream: it does not count.
@@ -177,7 +178,7 @@ impl CallContext {
     /// Time with an attempt in flight, of this call or else of the call that it joined. `None` if there was
     /// no attempt.
     pub fn upstream_time(&self) -> Option<Duration> {
-        let time = |call: &Self| lock(&call.0.upstream_time).so_far().filter(|_| call.attempts() > 0);
+        let time = |call: &Self| call.0.upstream_time.lock().so_far().filter(|_| call.attempts() > 0);
         time(self).or_else(|| time(self.0.joined.get()?))
     }
 }

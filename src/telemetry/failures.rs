@@ -3,11 +3,13 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use super::{RequestId, lock};
+use parking_lot::Mutex;
+
+use super::RequestId;
 use crate::model::floor_char_boundary;
 
 /// Limit of the stored failures; the oldest is dropped first.
@@ -86,7 +88,7 @@ impl FailedCalls {
             let end = floor_char_boundary(reason, REASON_LIMIT_BYTES - '…'.len_utf8());
             *reason = format!("{}…", &reason[..end]).into();
         }
-        let mut stored = lock(&self.0);
+        let mut stored = self.0.lock();
         stored.all += 1;
         if stored.last.len() >= FAILURES_LIMIT {
             stored.last.pop_front();
@@ -97,7 +99,7 @@ impl FailedCalls {
     /// The stored failures that match, the newest first and at most `limit`, and the number of all failures
     /// so far.
     pub fn last(&self, limit: usize, is_wanted: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
-        let stored = lock(&self.0);
+        let stored = self.0.lock();
         let wanted = stored.last.iter().rev().filter(|failure| is_wanted(failure));
         (wanted.take(limit).cloned().collect(), stored.all)
     }

@@ -5,11 +5,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use super::lock;
+use parking_lot::Mutex;
+
 use super::metrics::{BOUNDS, Durations, Meters};
 
 /// Interval at which the metrics are read.
@@ -77,7 +78,7 @@ impl History {
     /// Reads the metrics, and starts another slot.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
         let counted = ReadingCounts::read(meters);
-        let mut slots = lock(&self.0);
+        let mut slots = self.0.lock();
         if slots.past.len() == SLOTS {
             slots.past.pop_front();
         }
@@ -89,7 +90,7 @@ impl History {
     /// The report of the last hour, up to now.
     pub fn read(&self, meters: &Meters, now: SystemTime) -> HistoryReport {
         let counted = ReadingCounts::read(meters);
-        let slots = lock(&self.0);
+        let slots = self.0.lock();
         let current = slots.current(&counted, now);
         let all = || slots.past.iter().chain([&current]);
         let mut routes = BTreeMap::new();

@@ -236,9 +236,11 @@ impl Display for Untrusted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use tracing::{info, subscriber::with_default};
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -247,7 +249,7 @@ mod tests {
 
     impl io::Write for Written {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -263,7 +265,7 @@ mod tests {
         let writer = written.clone();
         let lines = Subscriber::builder().with_ansi(false).with_writer(move || writer.clone());
         with_default(lines.fmt_fields(text_fields()).finish(), log);
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
         let (_, line) = text.split_once('Z').unwrap();
         assert_eq!(line, format!("  INFO glossator::telemetry::log::tests: {expected}\n"));
     }

@@ -8,17 +8,17 @@ use std::{
     io::{self, Write},
     mem,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     thread,
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::lock;
 use super::log::LogFormat;
 
 /// Maximum time that a line waits for others.
@@ -75,16 +75,16 @@ impl LogWriter {
 
     /// Waits until all lines are written, at most for `flush_timeout`.
     pub(super) fn flush(&self, flush_timeout: Duration) {
-        let mut buffer = lock(&self.shared.buffer);
+        let mut buffer = self.shared.buffer.lock();
         buffer.is_urgent = true;
         self.shared.has_lines.notify_one();
         let added_bytes = buffer.added_bytes;
         let is_waiting = |buffer: &mut Buffer| buffer.written_bytes < added_bytes;
-        let _ = self.shared.is_written.wait_timeout_while(buffer, flush_timeout, is_waiting);
+        self.shared.is_written.wait_while_for(&mut buffer, is_waiting, flush_timeout);
     }
 
     fn write_line(&self, line: &[u8], is_urgent: bool) {
-        let mut buffer = lock(&self.shared.buffer);
+        let mut buffer = self.shared.buffer.lock();
         if buffer.lines.len() + line.len() > LIMIT_BYTES {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -102,11 +102,9 @@ impl LogWriter {
 fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
     let (mut batch, mut reported) = (Vec::new(), 0);
     loop {
-        let buffer = lock(&shared.buffer);
-        let buffer = shared.has_lines.wait_while(buffer, |buffer| buffer.lines.is_empty());
-        let buffer = buffer.unwrap_or_else(PoisonError::into_inner);
-        let gathered = shared.has_lines.wait_timeout_while(buffer, GATHER_TIME, |buffer| !buffer.is_urgent);
-        let (mut buffer, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = shared.buffer.lock();
+        shared.has_lines.wait_while(&mut buffer, |buffer| buffer.lines.is_empty());
+        shared.has_lines.wait_while_for(&mut buffer, |buffer| !buffer.is_urgent, GATHER_TIME);
         mem::swap(&mut buffer.lines, &mut batch);
         buffer.is_urgent = false;
         drop(buffer);
@@ -119,7 +117,7 @@ fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
             reported = dropped;
         }
         let _ = out.flush();
-        lock(&shared.buffer).written_bytes += batch.len() as u64;
+        shared.buffer.lock().written_bytes += batch.len() as u64;
         shared.is_written.notify_all();
         batch.clear();
     }

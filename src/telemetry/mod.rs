@@ -32,10 +32,3 @@ pub use metrics::{
 };
 pub use otlp::{ServiceAttributes, encode_spans, read_response};
 pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanKind, SpanQueue, Tracer};
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks a mutex, even if a thread has panicked while it had the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -5,7 +5,7 @@ use std::{
     fmt,
     str::FromStr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -19,6 +19,7 @@ use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan, SpanData, SpanProcessor},
 };
+use parking_lot::Mutex;
 use settings_derive::Word;
 use tokio::{
     sync::mpsc,
@@ -26,7 +27,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::lock;
 use super::otlp::ServiceAttributes;
 use crate::route::TraceContext;
 
@@ -161,7 +161,7 @@ impl Span {
 
     fn with(&self, change: impl FnOnce(&mut SdkSpan)) {
         if let Some(live) = self.0.as_ref().filter(|live| live.recorded) {
-            change(&mut lock(&live.span));
+            change(&mut live.span.lock());
         }
     }
 }

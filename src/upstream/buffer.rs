@@ -10,7 +10,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use http::header;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
@@ -156,7 +157,7 @@ impl UpstreamBuffer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 

@@ -1,10 +1,8 @@
 //! Request to an upstream with its limits, progress events, and the endpoints that were tried.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::buffer::BodyAccount;
@@ -187,6 +185,6 @@ impl AttemptedEndpoints {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -4,13 +4,10 @@
 //! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their
 //!   own.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json, value::RawValue};
 use tokio::{
@@ -18,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Replicas, lock};
+use super::Replicas;
 
 /// Limit of the messages that wait for a client to read them.
 const OUTBOX_LIMIT: usize = 64;
@@ -152,7 +149,7 @@ impl OpenRequests {
     fn open(&self, owner: Option<&str>) -> Option<OpenRequest<'_>> {
         let (sender, result) = oneshot::channel();
         let id = self.replicas.issue_id();
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if waiting.len() >= OPEN_REQUESTS_LIMIT {
             return None;
         }
@@ -162,7 +159,7 @@ impl OpenRequests {
 
     /// Passes a response to the call that waits for it. Returns whether one does, of this client.
     pub(super) fn complete(&self, id: &str, owner: Option<&str>, result: ClientResult) -> bool {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if waiting.get(id).is_none_or(|(expected, _)| expected.as_deref() != owner) {
             return false;
         }
@@ -172,7 +169,7 @@ impl OpenRequests {
 
 impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
-        lock(&self.all.waiting).remove(&self.id);
+        self.all.waiting.lock().remove(&self.id);
     }
 }
 

@@ -47,11 +47,7 @@ mod task_elicitation;
 mod tasks;
 mod tools;
 
-use std::{
-    future::ready,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
@@ -291,11 +287,6 @@ impl McpEndpoint {
 enum RequestBody {
     Unread(Body),
     Whole(Bytes),
-}
-
-/// Locks a mutex, also after a panic: the tables here are consistent between any two statements.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn into_http_response(response: Option<RpcResponse>, form: ResponseForm) -> Response<Body> {

@@ -11,7 +11,7 @@ use std::{
     collections::{HashMap, VecDeque},
     convert::Infallible,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -21,6 +21,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream::unfold;
 use http::Response;
+use parking_lot::Mutex;
 use settings_derive::Section;
 use tokio::{
     sync::watch,
@@ -28,7 +29,7 @@ use tokio::{
 };
 
 use super::response::KEEP_ALIVE;
-use super::{Mailbox, PendingResponse, Replicas, Revision, lock, response};
+use super::{Mailbox, PendingResponse, Replicas, Revision, response};
 
 /// Limit of the streams that can be resumed; further ones end with their connection.
 const STREAMS_LIMIT: usize = 1024;
@@ -106,7 +107,7 @@ impl ResumableStreams {
     pub(super) fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
         let (name, number) = id.rsplit_once('.')?;
         let number: u64 = number.parse().ok()?;
-        let resumable = lock(&self.streams).get(name).filter(|found| *found.session == *session).cloned()?;
+        let resumable = self.streams.lock().get(name).filter(|found| *found.session == *session).cloned()?;
         let is_stored = |next: &u64| {
             let log = resumable.log.borrow();
             (log.first..=log.next_number()).contains(next)
@@ -122,7 +123,7 @@ impl ResumableStreams {
 
     /// Closes all streams of a session, and cancels their calls.
     pub(super) fn close_session(&self, session: &str) {
-        lock(&self.streams).values().filter(|stream| *stream.session == *session).for_each(|stream| {
+        self.streams.lock().values().filter(|stream| *stream.session == *session).for_each(|stream| {
             stream.log.send_modify(|log| log.is_closed = true);
         });
     }
@@ -133,7 +134,7 @@ impl ResumableStreams {
     }
 
     fn create_stream(&self, session: &str) -> Option<Arc<ResumableStream>> {
-        let mut streams = lock(&self.streams);
+        let mut streams = self.streams.lock();
         if streams.len() >= STREAMS_LIMIT {
             return None;
         }
@@ -189,7 +190,7 @@ impl ResumableStreams {
             resumable.abandoned(resume_timeout).await;
         }
         self.read_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        lock(&self.streams).remove(&resumable.name);
+        self.streams.lock().remove(&resumable.name);
     }
 }
 
@@ -348,7 +349,7 @@ mod tests {
             std::future::pending().await
         });
         let response = resumables.respond("s", Revision::R2025_11_25, None, mailbox, pending);
-        let name = lock(&resumables.streams).keys().next().unwrap().clone();
+        let name = resumables.streams.lock().keys().next().unwrap().clone();
         // The paused clock only advances once all messages are recorded.
         sleep(Duration::from_millis(1)).await;
         assert!(resumables.resume("s", &format!("{name}.1")).is_none(), "long forgotten");
@@ -356,7 +357,7 @@ mod tests {
         drop(resumables.resume("s", &last).unwrap());
         drop(response);
         sleep(Duration::from_secs(20)).await;
-        assert!(lock(&resumables.streams).is_empty(), "nobody came back");
+        assert!(resumables.streams.lock().is_empty(), "nobody came back");
     }
 
     #[tokio::test(start_paused = true)]

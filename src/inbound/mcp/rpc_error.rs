@@ -1,17 +1,14 @@
 //! JSON-RPC errors: reason, code, HTTP status per revision, text and data; and their counts.
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use http::{HeaderValue, StatusCode};
+use parking_lot::Mutex;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
 use super::protocol::MethodRow;
-use super::{Rejection, Revision, lock, tasks};
+use super::{Rejection, Revision, tasks};
 use crate::pipeline::PromptError;
 use crate::route::{ClientCapability, MissingCapability};
 use crate::telemetry::MetricsSnapshot;
@@ -194,7 +191,7 @@ impl ErrorCounts {
     pub(super) fn count(&self, method: Option<&str>, error: &RpcError, revision: Revision) {
         let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.name);
         let code = error.code(revision).0;
-        *lock(&self.0).entry((method, code)).or_default() += 1;
+        *self.0.lock().entry((method, code)).or_default() += 1;
     }
 
     const OTHER: &str = "other";
@@ -203,7 +200,7 @@ impl ErrorCounts {
     pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "JSON-RPC errors returned to MCP clients, by method and code";
         let errors = reading.counter("glossator_mcp_errors", help);
-        for ((method, code), count) in lock(&self.0).iter() {
+        for ((method, code), count) in self.0.lock().iter() {
             errors.add(&[("method", *method), ("code", &*code.to_string())], *count);
         }
     }

@@ -7,14 +7,15 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use super::{McpEndpoint, MessageDispatcher, lock};
+use super::{McpEndpoint, MessageDispatcher};
 use crate::pipeline::{Gateway, ResourceWatch, WatchError};
 use crate::route::McpLogLevel;
 use crate::shared_state::{ReplicaMessage, SharedStore};
@@ -83,7 +84,7 @@ impl SessionSubscriptions {
     /// [`WatchError`] if the resource can't be watched, or a limit is reached.
     pub(super) fn add(&self, gateway: &Gateway, session: &str, uri: &str) -> Result<(), WatchError> {
         gateway.can_watch(uri)?;
-        let mut sessions = lock(&self.0);
+        let mut sessions = self.0.lock();
         let session = sessions.session(session);
         if session.resources.contains_key(uri) {
             return Ok(());
@@ -98,7 +99,7 @@ impl SessionSubscriptions {
 
     /// Marks a subscription that is in the shared state.
     pub(super) fn mark_stored(&self, session: &str, uri: &str) {
-        let mut sessions = lock(&self.0);
+        let mut sessions = self.0.lock();
         let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
         if let Some(wanted) = found {
             wanted.is_known = true;
@@ -108,7 +109,7 @@ impl SessionSubscriptions {
     /// Replaces the subscriptions of a session by those in the shared state. Those that only this replica has
     /// remain.
     pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
-        let mut sessions = lock(&self.0);
+        let mut sessions = self.0.lock();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
@@ -126,12 +127,12 @@ impl SessionSubscriptions {
 
     /// Whether a session has a stream here.
     pub(super) fn listens(&self, session: &str) -> bool {
-        lock(&self.0).by_id.get(session).is_some_and(SubscribedSession::has_stream)
+        self.0.lock().by_id.get(session).is_some_and(SubscribedSession::has_stream)
     }
 
     /// The sessions that have a stream here.
     pub(super) fn listening(&self) -> Vec<Box<str>> {
-        let sessions = lock(&self.0);
+        let sessions = self.0.lock();
         let listening = sessions.by_id.iter().filter(|(_, session)| session.has_stream());
         listening.map(|(id, _)| id.clone()).collect()
     }
@@ -139,7 +140,7 @@ impl SessionSubscriptions {
     /// The subscriptions that are not yet in the shared state, each with its session.
     pub(super) fn mark_unstored(&self) -> Vec<(Box<str>, Box<str>)> {
         let mut unstored = Vec::new();
-        for (id, session) in &lock(&self.0).by_id {
+        for (id, session) in &self.0.lock().by_id {
             let uris = session.resources.iter().filter(|(_, wanted)| !wanted.is_known);
             unstored.extend(uris.map(|(uri, _)| (id.clone(), uri.clone())));
         }
@@ -148,7 +149,7 @@ impl SessionSubscriptions {
 
     /// Removes a subscription.
     pub(super) fn remove(&self, session: &str, uri: &str) {
-        let mut sessions = lock(&self.0);
+        let mut sessions = self.0.lock();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.remove(uri);
         sessions.remove_if_idle(session);
@@ -156,14 +157,14 @@ impl SessionSubscriptions {
 
     /// Removes a session that has ended, and closes its streams.
     pub(super) fn remove_session(&self, session: &str) {
-        let ended = lock(&self.0).by_id.remove(session);
+        let ended = self.0.lock().by_id.remove(session);
         ended.iter().flat_map(|session| &session.streams).for_each(|stream| stream.notify_one());
     }
 
     /// Adds a stream of a session; its resources are watched from now on.
     pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> SessionStream {
         let closing = Arc::new(Notify::new());
-        let mut sessions = lock(&self.0);
+        let mut sessions = self.0.lock();
         let found = sessions.session(session);
         if found.streams.len() >= STREAM_LIMIT {
             found.streams.remove(0).notify_one();
@@ -222,7 +223,7 @@ impl SubscribedSessions {
 impl SessionStream {
     /// What is read of the session; nothing if it has ended.
     fn read<T: Default>(&self, of: impl FnOnce(&SubscribedSession) -> T) -> T {
-        lock(&self.subscribed.0).by_id.get(&self.session).map(of).unwrap_or_default()
+        self.subscribed.0.lock().by_id.get(&self.session).map(of).unwrap_or_default()
     }
 
     /// All resources of the session.
@@ -244,7 +245,7 @@ impl SessionStream {
 
 impl Drop for SessionStream {
     fn drop(&mut self) {
-        let mut sessions = lock(&self.subscribed.0);
+        let mut sessions = self.subscribed.0.lock();
         let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
         found.streams.retain(|stream| !Arc::ptr_eq(stream, &self.closing));
         if !found.has_stream() {
@@ -424,7 +425,7 @@ routes:
         assert_eq!(gateway.watched(), 0);
         drop(again);
         subscribed.remove("other", "t://c");
-        assert!(lock(&subscribed.0).by_id.is_empty());
+        assert!(subscribed.0.lock().by_id.is_empty());
     }
 
     #[tokio::test]
@@ -432,7 +433,7 @@ routes:
         let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         let uris = |uris: &[&str]| uris.iter().map(|uri| (*uri).to_owned()).collect::<Vec<_>>();
         subscribed.replace(&gateway, "s", &uris(&["t://a"]));
-        assert!(lock(&subscribed.0).by_id.is_empty(), "nobody listens here");
+        assert!(subscribed.0.lock().by_id.is_empty(), "nobody listens here");
         let listening = subscribed.listen(&gateway, "s");
         subscribed.replace(&gateway, "s", &uris(&["t://a", "t://b", "none:x"]));
         subscribed.add(&gateway, "s", "t://own").unwrap();
@@ -462,9 +463,9 @@ routes:
         for number in 0..=SESSION_LIMIT {
             subscribed.add(&gateway, &format!("s{number}"), "t://a").unwrap();
         }
-        assert_eq!(lock(&subscribed.0).by_id.len(), SESSION_LIMIT);
+        assert_eq!(subscribed.0.lock().by_id.len(), SESSION_LIMIT);
         assert!(listening.wants("t://1"), "who listens is not forgotten");
-        assert!(!lock(&subscribed.0).by_id.contains_key("s0"), "the oldest is");
+        assert!(!subscribed.0.lock().by_id.contains_key("s0"), "the oldest is");
     }
 
     fn is_closed(stream: &SessionStream) -> bool {
@@ -484,7 +485,7 @@ routes:
         assert!(is_closed(&first) && !is_closed(&another));
         assert!(!first.is_newest() && another.is_newest());
         drop(another);
-        assert!(lock(&subscribed.0).by_id.is_empty());
+        assert!(subscribed.0.lock().by_id.is_empty());
     }
 
     #[tokio::test]

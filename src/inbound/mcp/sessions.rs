@@ -9,15 +9,16 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use super::{Revision, RpcError, lock};
+use super::{Revision, RpcError};
 use crate::crypto::{Purpose, TokenCipher, TokenError};
 use crate::route::McpLogLevel;
 use crate::upstream::ClientIdentity;
@@ -159,7 +160,7 @@ impl Sessions {
     /// [`RpcError::no_session()`] if the id is not accepted.
     pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), RpcError> {
         let Some(id) = id else { return Ok(()) };
-        if lock(&self.ended).ids.contains(id) {
+        if self.ended.lock().ids.contains(id) {
             return Err(RpcError::no_session());
         }
         match (Session::open(&self.cipher, id, SystemTime::now()), self.unknown_sessions) {
@@ -196,7 +197,7 @@ impl Sessions {
     pub(super) fn end_remotely(&self, id: &str) -> bool {
         // If an id that is not ours were stored, anybody could fill the list.
         let session = self.open(id);
-        session.inspect(|session| lock(&self.ended).add(session.client(), id)).is_some()
+        session.inspect(|session| self.ended.lock().add(session.client(), id)).is_some()
     }
 }
 
@@ -213,7 +214,7 @@ pub(super) struct LogLevels(Mutex<HashMap<Box<str>, (Instant, McpLogLevel)>>);
 impl LogLevels {
     /// Stores the log level that a client has set.
     pub(super) fn set(&self, session: &str, level: McpLogLevel) {
-        let mut levels = lock(&self.0);
+        let mut levels = self.0.lock();
         levels.insert(key(session).into(), (Instant::now(), level));
         if levels.len() > LEVELS_LIMIT {
             let oldest = levels.iter().min_by_key(|(_, (set, _))| *set).map(|(key, _)| key.clone());
@@ -223,7 +224,7 @@ impl LogLevels {
 
     /// The level of a session, if this replica has stored it.
     pub(super) fn get(&self, session: &str) -> Option<McpLogLevel> {
-        lock(&self.0).get(key(session)).map(|(_, level)| *level)
+        self.0.lock().get(key(session)).map(|(_, level)| *level)
     }
 }
 
@@ -259,7 +260,7 @@ impl InFlightRequests {
         }
         let key: Key = (session.into(), canonical(id).into());
         let cancelled = Arc::new(Notify::new());
-        let mut requests = lock(&self.0);
+        let mut requests = self.0.lock();
         if requests.contains_key(&key) {
             return None;
         }
@@ -269,14 +270,14 @@ impl InFlightRequests {
 
     /// Cancels a request. Returns whether it was in flight here.
     pub(super) fn cancel(&self, session: &str, id: &str) -> bool {
-        let request = lock(&self.0).get(&(session.into(), canonical(id).into())).cloned();
+        let request = self.0.lock().get(&(session.into(), canonical(id).into())).cloned();
         request.inspect(|request| request.notify_one()).is_some()
     }
 }
 
 impl Drop for CancellableRequest<'_> {
     fn drop(&mut self) {
-        lock(&self.all.0).remove(&self.key);
+        self.all.0.lock().remove(&self.key);
     }
 }
 
@@ -354,7 +355,7 @@ mod sessions_tests {
         let taken = Sessions::new(TokenCipher::random(), UnknownSessions::Accept);
         taken.check(Some(&foreign), None).unwrap();
         taken.end(&foreign, None).unwrap();
-        assert_eq!(lock(&taken.ended).ids.len(), 0);
+        assert_eq!(taken.ended.lock().ids.len(), 0);
     }
 
     #[test]
@@ -384,7 +385,7 @@ mod sessions_tests {
         for _ in 0..ENDED_LIMIT {
             sessions.end(&id(&cipher), None).unwrap();
         }
-        assert_eq!(lock(&sessions.ended).ids.len(), ENDED_LIMIT);
+        assert_eq!(sessions.ended.lock().ids.len(), ENDED_LIMIT);
         sessions.check(Some(&first), None).unwrap();
     }
 
@@ -405,7 +406,7 @@ mod sessions_tests {
             }
             assert_eq!(sessions.check(Some(&forged), victim.owner()), Err(RpcError::no_session()));
             assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");
-            assert_eq!(lock(&sessions.ended).ids.len(), ENDED_LIMIT);
+            assert_eq!(sessions.ended.lock().ids.len(), ENDED_LIMIT);
         }
     }
 }
@@ -443,6 +444,6 @@ mod in_flight_tests {
         assert!(!all.cancel("mine", r#""a""#));
         assert!(all.add("mine", &format!("{:0300}", 1)).is_none());
         drop(other);
-        assert!(lock(&all.0).is_empty());
+        assert!(all.0.lock().is_empty());
     }
 }

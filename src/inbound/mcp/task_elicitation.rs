@@ -4,12 +4,9 @@
 //! carry the state. The replica that received the call stores them, and a task's id names that replica,
 //! encrypted.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
@@ -18,7 +15,7 @@ use tokio::{
 
 use super::elicitation::{ElicitationRound, RoundOutcome};
 use super::tasks::written_result;
-use super::{Revision, RpcContext, lock};
+use super::{Revision, RpcContext};
 use crate::crypto::random_id;
 use crate::model::ToolResult;
 use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
@@ -77,7 +74,7 @@ impl ElicitingTasks {
     /// `None` when there are too many.
     pub(super) fn begin(&self, capabilities: ClientCapabilities, ttl: Duration) -> Option<String> {
         let now = Instant::now();
-        let mut tasks = lock(&self.tasks);
+        let mut tasks = self.tasks.lock();
         if tasks.len() >= TASKS_LIMIT {
             tasks.retain(|_, (until, _)| *until > now);
         }
@@ -91,7 +88,7 @@ impl ElicitingTasks {
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<ElicitingTask>> {
-        let mut tasks = lock(&self.tasks);
+        let mut tasks = self.tasks.lock();
         let (until, task) = tasks.get(name)?;
         if *until > Instant::now() {
             return Some(Arc::clone(task));

@@ -10,11 +10,12 @@ mod remote;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
 use http::{HeaderName, StatusCode, header};
+use parking_lot::{Mutex, MutexGuard};
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use settings_derive::Section;
 use tokio::time::timeout_at;
@@ -325,7 +326,7 @@ impl ResponseCache {
 
     /// Requests in flight, if calls are coalesced.
     fn in_flight(&self) -> Option<MutexGuard<'_, HashMap<Key, Weak<CoalescedRequest>>>> {
-        Some(self.in_flight.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.in_flight.as_ref()?.lock())
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use redis::{Arg, Cmd, RedisFuture, Value};
 use tokio::{sync::mpsc, time::Instant};
 
@@ -61,7 +62,7 @@ impl SharedStore {
         };
         let store = Self::new(settings, &SecretKey::new(b"the same for all").unwrap());
         store.0.client.connect_to(Some(memory.clone()));
-        memory.0.replicas.lock().unwrap().push(Arc::downgrade(&store.0));
+        memory.0.replicas.lock().push(Arc::downgrade(&store.0));
         store
     }
 }
@@ -99,12 +100,12 @@ impl MemoryStore {
     }
 
     fn each_replica(&self, act: impl Fn(&Inner)) {
-        let replicas = self.0.replicas.lock().unwrap();
+        let replicas = self.0.replicas.lock();
         replicas.iter().filter_map(Weak::upgrade).for_each(|replica| act(&replica));
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.0.kept.lock().unwrap()
+        self.0.kept.lock()
     }
 
     /// Executes a command at once; the response takes a little longer.

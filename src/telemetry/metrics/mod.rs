@@ -15,11 +15,12 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     hash::Hash,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 
 pub use process::method_label;
 pub use route::{CallEnd, LabelCounter, ResponseMismatch, RouteMeters, UpstreamMeters};
@@ -27,7 +28,7 @@ pub use snapshot::{BOUNDS, Durations, Labels, MetricFamily, MetricKind, MetricVa
 pub use text::TextFormat;
 
 use self::process::HttpMeters;
-use super::{FailedCalls, lock};
+use super::FailedCalls;
 
 /// Registry of all metrics of this process. Clones share it.
 #[derive(Clone, Default)]
@@ -75,17 +76,17 @@ impl Meters {
 
     /// Adds a source outside of this module, which is read with the other metrics.
     pub fn register(&self, source: impl Fn(&mut MetricsSnapshot) + Send + Sync + 'static) {
-        lock(&self.0.sources).push(Box::new(source));
+        self.0.sources.lock().push(Box::new(source));
     }
 
     /// The metrics of a route with this number of rules.
     pub fn route(&self, tool: Arc<str>, upstream: Arc<str>, rules: usize) -> Arc<RouteMeters> {
-        let upstream_meters = get_or_create(&mut lock(&self.0.upstreams), Arc::clone(&upstream), || {
+        let upstream_meters = get_or_create(&mut self.0.upstreams.lock(), Arc::clone(&upstream), || {
             UpstreamMeters::new(Arc::clone(&upstream))
         });
         let key = (Arc::clone(&tool), Arc::clone(&upstream), rules);
         let failures = self.0.failures.clone();
-        get_or_create(&mut lock(&self.0.routes), key, || {
+        get_or_create(&mut self.0.routes.lock(), key, || {
             RouteMeters::new(tool, upstream, rules, upstream_meters, failures)
         })
     }
@@ -107,7 +108,7 @@ impl Meters {
 
     /// The metrics of all routes; several may have the same tool name.
     pub(super) fn routes(&self) -> Vec<Arc<RouteMeters>> {
-        lock(&self.0.routes).values().cloned().collect()
+        self.0.routes.lock().values().cloned().collect()
     }
 
     /// Reads all metrics. Series of routes and upstreams that no configuration and no call in flight uses are
@@ -117,7 +118,7 @@ impl Meters {
         in_use(&self.0.routes).iter().for_each(|route| route.report(&mut reading));
         in_use(&self.0.upstreams).iter().for_each(|upstream| upstream.report(&mut reading));
         self.0.http.report(&mut reading);
-        for source in lock(&self.0.sources).iter() {
+        for source in self.0.sources.lock().iter() {
             source(&mut reading);
         }
         let help = "Log lines dropped because standard error was not read quickly enough";
@@ -133,17 +134,17 @@ struct ByLabel<T, K = &'static str>(Mutex<BTreeMap<K, Arc<T>>>);
 
 impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
     fn get(&self, label: K) -> Arc<T> {
-        Arc::clone(lock(&self.0).entry(label).or_default())
+        Arc::clone(self.0.lock().entry(label).or_default())
     }
 
     fn all(&self) -> Vec<(K, Arc<T>)> {
-        lock(&self.0).iter().map(|(label, metric)| (*label, Arc::clone(metric))).collect()
+        self.0.lock().iter().map(|(label, metric)| (*label, Arc::clone(metric))).collect()
     }
 }
 
 /// The metrics that something else still uses, in order; the others are removed.
 fn in_use<K: Clone + Eq + Hash + Ord, M>(known: &Mutex<HashMap<K, Arc<M>>>) -> Vec<Arc<M>> {
-    let mut known = lock(known);
+    let mut known = known.lock();
     known.retain(|_, meters| Arc::strong_count(meters) > 1);
     let mut living: Vec<_> = known.iter().map(|(key, meters)| (key.clone(), Arc::clone(meters))).collect();
     drop(known);
@@ -243,7 +244,7 @@ mod tests {
         for number in 0..2 * Meters::TRACKED_LIMIT {
             meters.route(number.to_string().into(), "old".into(), 0);
         }
-        assert!(lock(&meters.0.routes).len() <= Meters::TRACKED_LIMIT);
+        assert!(meters.0.routes.lock().len() <= Meters::TRACKED_LIMIT);
         assert!(Arc::ptr_eq(&kept, &meters.route("kept".into(), "old".into(), 0)));
     }
 }

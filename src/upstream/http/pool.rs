@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     runtime::Handle,
     time::{Instant, timeout},
@@ -203,7 +204,7 @@ impl ConnectionPool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,14 +2,10 @@
 //! headers with `x-mcp-header` in an input schema, for load balancers that do not read bodies (MCP
 //! 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters").
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{borrow::Cow, collections::HashMap, convert::Infallible, sync::Arc};
 
 use http::{HeaderMap, HeaderName};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::time::Instant;
@@ -93,7 +89,7 @@ impl ParamHeaders {
     }
 
     fn tools(&self) -> MutexGuard<'_, MarkedTools> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tools.lock()
     }
 }
 

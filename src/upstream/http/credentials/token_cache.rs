@@ -1,16 +1,9 @@
 //! Caches of expiring bearer tokens: tokens of a server, renewed before they expire and requested once for
 //! all waiting calls, and tokens in a file.
 
-use std::{
-    fmt,
-    fs::File,
-    io::Read,
-    path::PathBuf,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, fs::File, io::Read, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
@@ -135,7 +128,7 @@ impl TokenCache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the request in flight, or starts one unless the backoff forbids it. It continues for the next
@@ -260,7 +253,7 @@ impl TokenFile {
     }
 
     fn last(&self) -> MutexGuard<'_, Option<(Instant, Credential)>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 
     fn read_file(&self) -> Result<Credential, CredentialError> {
@@ -306,7 +299,7 @@ mod tests {
             let (count, fails) = (requests.clone(), failing.clone());
             let tokens = TokenCache::new("legacy".parse().unwrap(), move || {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
-                let fails = *fails.lock().unwrap();
+                let fails = *fails.lock();
                 Box::pin(async move {
                     tokio::time::sleep(SECOND).await;
                     match fails {
@@ -326,7 +319,7 @@ mod tests {
         }
 
         fn fails(&self, fails: bool) {
-            *self.failing.lock().unwrap() = fails;
+            *self.failing.lock() = fails;
         }
 
         async fn credential_text(&self) -> String {
@@ -443,7 +436,7 @@ mod tests {
     async fn a_token_request_that_panics_is_repeated() {
         let panics = Mutex::new(true);
         let tokens = TokenCache::new("legacy".parse().unwrap(), move || {
-            let panics = std::mem::take(&mut *panics.lock().unwrap());
+            let panics = std::mem::take(&mut *panics.lock());
             Box::pin(async move {
                 assert!(!panics, "as the test wants it");
                 Ok(IssuedToken { token: BearerToken::new("token").unwrap(), lifetime: SECOND })

@@ -3,12 +3,13 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use http::StatusCode;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -102,7 +103,7 @@ impl Endpoint {
     }
 
     fn condition(&self) -> MutexGuard<'_, EndpointCondition> {
-        self.condition.lock().unwrap_or_else(PoisonError::into_inner)
+        self.condition.lock()
     }
 }
 

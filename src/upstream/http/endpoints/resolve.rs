@@ -1,13 +1,8 @@
 //! Periodic DNS lookups: connections stay open for long, and DNS records change.
 
-use std::{
-    collections::BTreeSet,
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, io, net::SocketAddr, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
@@ -62,13 +57,13 @@ impl DnsCache {
     }
 
     fn last_lookup(&self) -> LastLookup {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last.lock().clone()
     }
 
     /// Records that a DNS lookup ended now.
     fn record_lookup(&self, error: Option<String>) {
         let last = LastLookup { at: Some(Instant::now()), error };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        *self.last.lock() = last;
     }
 }
 

@@ -1,14 +1,12 @@
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -54,7 +52,7 @@ pub(in crate::upstream::http) struct FakeDns(
 
 impl FakeDns {
     fn set(&self, addresses: &[std::net::SocketAddr]) {
-        *self.0.0.lock().unwrap() = addresses.to_vec();
+        *self.0.0.lock() = addresses.to_vec();
     }
 
     fn lookups(&self) -> usize {
@@ -71,7 +69,7 @@ impl FakeDns {
         if self.0.2.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        let found = self.0.0.lock().unwrap().clone();
+        let found = self.0.0.lock().clone();
         if found.is_empty() { Err(std::io::Error::other("no such name")) } else { Ok(found) }
     }
 }
