@@ -216,7 +216,7 @@ mod tests {
         CircuitBreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
 
     fn circuit_breaker() -> CircuitBreaker {
-        CircuitBreaker::new(name(), None, AFTER_TWO, EventCounts::of_route())
+        CircuitBreaker::new(name(), None, AFTER_TWO, EventCounts::for_route())
     }
 
     async fn call(

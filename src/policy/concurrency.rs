@@ -155,7 +155,7 @@ mod tests {
             queue_timeout: 2 * SECOND,
             ..PolicySettings::default()
         };
-        ConcurrencyLimit::new(settings, Duration::ZERO, EventCounts::of_upstream())
+        ConcurrencyLimit::new(settings, Duration::ZERO, EventCounts::for_upstream())
     }
 
     /// Call that takes this long.
@@ -208,7 +208,7 @@ mod tests {
             max_in_flight_per_client: Some(2),
             ..PolicySettings::default()
         };
-        let limit = ConcurrencyLimit::new(settings, Duration::ZERO, EventCounts::of_upstream());
+        let limit = ConcurrencyLimit::new(settings, Duration::ZERO, EventCounts::for_upstream());
         let by = async |last: u8| {
             limit.acquire(Some(&ClientIdentity::from_address([10, 0, 0, last].into()))).await
         };

@@ -150,10 +150,10 @@ mod tests {
 
     fn hedge(settings: HedgeSettings) -> Hedge {
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = || CircuitBreaker::new(name(), None, failing, EventCounts::of_route());
+        let breaker = || CircuitBreaker::new(name(), None, failing, EventCounts::for_route());
         let breakers = [(); 2].map(|()| Arc::new(breaker()));
         let (budget, times) = (Arc::default(), Latencies::default());
-        Hedge { settings, budget, breakers, events: EventCounts::of_route(), times }
+        Hedge { settings, budget, breakers, events: EventCounts::for_route(), times }
     }
 
     const AFTER_ONE: HedgeSettings = HedgeSettings::After(SECOND);

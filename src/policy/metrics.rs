@@ -21,7 +21,7 @@ pub struct EventCounts(Arc<[(&'static str, AtomicU64)]>);
 
 impl EventCounts {
     /// Counters of one upstream.
-    pub(super) fn of_upstream() -> Self {
+    pub(super) fn for_upstream() -> Self {
         Self::new([
             // Calls that were not complete within `timeout`.
             "timeout",
@@ -43,7 +43,7 @@ impl EventCounts {
     }
 
     /// Counters of one route.
-    pub(super) fn of_route() -> Self {
+    pub(super) fn for_route() -> Self {
         Self::new([
             // Calls rejected by the rate limit of the route.
             "rate_limited",

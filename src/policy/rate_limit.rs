@@ -273,7 +273,7 @@ mod tests {
     }
 
     fn rate(scope: RateLimitScope, settings: RateSettings) -> RateLimit {
-        RateLimit::new(scope, "old", settings, EventCounts::of_upstream(), None)
+        RateLimit::new(scope, "old", settings, EventCounts::for_upstream(), None)
     }
 
     fn client(number: u32) -> ClientIdentity {
@@ -332,7 +332,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_rejected_call_has_retry_after() {
-        let counted = EventCounts::of_upstream();
+        let counted = EventCounts::for_upstream();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, counted.clone(), None);
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
@@ -369,7 +369,7 @@ mod tests {
     fn replicas(memory: &MemoryStore, scope: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
         [(), ()].map(|()| {
             let sharing = sharing(memory);
-            RateLimit::new(scope, "old", settings, EventCounts::of_upstream(), Some(&sharing))
+            RateLimit::new(scope, "old", settings, EventCounts::for_upstream(), Some(&sharing))
         })
     }
 
@@ -433,7 +433,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_uncountable_limit_has_its_own_error() {
-        let (memory, counted) = (MemoryStore::default(), EventCounts::of_upstream());
+        let (memory, counted) = (MemoryStore::default(), EventCounts::for_upstream());
         let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
         let sharing = sharing(&memory);
         let rate = RateLimit::new(RateLimitScope::Route, "old", settings, counted.clone(), Some(&sharing));

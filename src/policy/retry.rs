@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn retry() -> Retry {
-        Retry::new(name(), RetrySettings::default(), EventCounts::of_upstream())
+        Retry::new(name(), RetrySettings::default(), EventCounts::for_upstream())
     }
 
     async fn call(retry: &Retry, script: &Script, upstream_call: UpstreamCall) -> UpstreamResult {
@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_without_retries_fill_the_budget_for_hedges() {
         let settings = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
-        let retry = Retry::new(name(), settings, EventCounts::of_upstream());
+        let retry = Retry::new(name(), settings, EventCounts::for_upstream());
         let budget = retry.budget.clone();
         while budget.try_take() {}
         let script = Script::new((0..5).map(|_| status(503)));

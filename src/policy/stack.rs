@@ -251,7 +251,7 @@ impl UpstreamPolicies {
     /// Creates the policies of an upstream. `sharing` is the state shared by replicas, if there are several.
     pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<ReplicaSharing>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let (name, events) = (upstream.name(), EventCounts::of_upstream());
+        let (name, events) = (upstream.name(), EventCounts::for_upstream());
         let rate = |scope, settings: Option<_>| {
             Some(RateLimit::new(scope, name.as_str(), settings?, events.clone(), sharing.as_ref()))
         };
@@ -311,7 +311,7 @@ impl RoutePolicies {
         settings: RoutePolicySettings,
         store: &CacheStore,
     ) -> Arc<Self> {
-        let (events, name) = (EventCounts::of_route(), upstream.name());
+        let (events, name) = (EventCounts::for_route(), upstream.name());
         let rate = |scope, settings: Option<OrOff<_>>| {
             let (settings, sharing) = (settings?.on()?, upstream.sharing.as_ref());
             Some(RateLimit::new(scope, tool.as_str(), settings, events.clone(), sharing))

@@ -86,7 +86,7 @@ pub(super) struct ResponseCache {
     pub(super) store: CacheStore,
     pub(super) remote: Option<RemoteCache>,
     /// Requests in flight, if calls are coalesced. There are never more than calls.
-    pub(super) in_flight: Option<Mutex<HashMap<Key, Weak<CoalescedRequest>>>>,
+    pub(super) in_flight: Option<Mutex<HashMap<CacheKey, Weak<CoalescedRequest>>>>,
     pub(super) events: EventCounts,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct ResponseCache {
 /// is sent ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). A client's data in the
 /// request, such as its credentials, is part of the key, so a client only gets a response to a byte for byte
 /// equal request. Keys are compared as a whole, not by a hash.
-pub(super) type Key = Arc<[u8]>;
+pub(super) type CacheKey = Arc<[u8]>;
 
 /// Length of the upstream id at the start of a key. Other replicas have other ids.
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
@@ -103,7 +103,7 @@ const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 /// waits, and is cancelled with the last. Each call has its own deadline.
 #[derive(Debug)]
 pub(super) struct CoalescedRequest {
-    key: Key,
+    key: CacheKey,
     cache: Arc<ResponseCache>,
     /// Its task, and the call that started it.
     begun: OnceLock<(SharedTask<Result<CallResponse, Failure>>, CallContext)>,
@@ -192,7 +192,7 @@ impl ResponseCache {
         Ok(CallResponse { upstream_result: failure, ..self.to_response(&key, &stale) })
     }
 
-    fn key(&self, upstream_call: &UpstreamCall) -> Key {
+    fn key(&self, upstream_call: &UpstreamCall) -> CacheKey {
         // The other fields of an `UpstreamCall` are not sent.
         let UpstreamCall {
             request,
@@ -215,7 +215,7 @@ impl ResponseCache {
     fn fresh(
         self: &Arc<Self>,
         settings: CacheSettings,
-        key: &Key,
+        key: &CacheKey,
         entry: Option<&Arc<CachedResponse>>,
     ) -> Option<CallResponse> {
         let entry = entry.filter(|entry| !entry.remaining_freshness(settings).is_zero())?;
@@ -223,7 +223,7 @@ impl ResponseCache {
         Some(self.to_response(key, entry))
     }
 
-    fn to_response(self: &Arc<Self>, key: &Key, entry: &Arc<CachedResponse>) -> CallResponse {
+    fn to_response(self: &Arc<Self>, key: &CacheKey, entry: &Arc<CachedResponse>) -> CallResponse {
         let handle = CacheEntry { cache: self.clone(), key: key.clone(), entry: entry.clone() };
         CallResponse {
             response: entry.to_client_response(),
@@ -238,7 +238,7 @@ impl ResponseCache {
     async fn newer(
         &self,
         settings: CacheSettings,
-        key: &Key,
+        key: &CacheKey,
         own: Option<Arc<CachedResponse>>,
     ) -> Option<Arc<CachedResponse>> {
         let Some(remote) = &self.remote else { return own };
@@ -264,7 +264,7 @@ impl ResponseCache {
     async fn fetch_and_store<F>(
         self: Arc<Self>,
         settings: CacheSettings,
-        key: Key,
+        key: CacheKey,
         mut upstream_call: UpstreamCall,
         stored: Option<Arc<CachedResponse>>,
         send: impl FnOnce(UpstreamCall) -> F,
@@ -304,7 +304,7 @@ impl ResponseCache {
     }
 
     /// Removes a response from the local cache and the remote one.
-    fn remove(&self, key: &Key, entry: &Arc<CachedResponse>) {
+    fn remove(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
         self.store.remove(key, entry);
         if let Some(remote) = &self.remote {
             remote.remove(&key[UPSTREAM_ID_BYTES..]);
@@ -312,7 +312,7 @@ impl ResponseCache {
     }
 
     /// Returns the request in flight with this key, or creates one.
-    fn flight(self: &Arc<Self>, key: &Key) -> Arc<CoalescedRequest> {
+    fn flight(self: &Arc<Self>, key: &CacheKey) -> Arc<CoalescedRequest> {
         let new =
             || Arc::new(CoalescedRequest { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
         let Some(mut in_flight) = self.in_flight() else { return new() };
@@ -325,7 +325,7 @@ impl ResponseCache {
     }
 
     /// Requests in flight, if calls are coalesced.
-    fn in_flight(&self) -> Option<MutexGuard<'_, HashMap<Key, Weak<CoalescedRequest>>>> {
+    fn in_flight(&self) -> Option<MutexGuard<'_, HashMap<CacheKey, Weak<CoalescedRequest>>>> {
         Some(self.in_flight.as_ref()?.lock())
     }
 }
@@ -375,7 +375,7 @@ impl CoalescedRequest {
 #[derive(Debug, Clone)]
 pub struct CacheEntry {
     cache: Arc<ResponseCache>,
-    key: Key,
+    key: CacheKey,
     entry: Arc<CachedResponse>,
 }
 
@@ -390,14 +390,14 @@ impl CacheEntry {
 /// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first, and a response
 /// larger than the whole cache is not stored. Clones share it.
 #[derive(Debug, Clone)]
-pub struct CacheStore(pub(super) Arc<Cache<Key, Arc<CachedResponse>, Weight>>);
+pub struct CacheStore(pub(super) Arc<Cache<CacheKey, Arc<CachedResponse>, Weight>>);
 
 /// Weight of an entry: its size in bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Weight;
 
-impl Weighter<Key, Arc<CachedResponse>> for Weight {
-    fn weight(&self, key: &Key, entry: &Arc<CachedResponse>) -> u64 {
+impl Weighter<CacheKey, Arc<CachedResponse>> for Weight {
+    fn weight(&self, key: &CacheKey, entry: &Arc<CachedResponse>) -> u64 {
         // Includes an estimate of its share of the hash table.
         (256 + key.len() + entry.bytes()) as u64
     }
@@ -422,7 +422,7 @@ impl CacheStore {
     }
 
     /// Removes a response, unless it was replaced since.
-    fn remove(&self, key: &Key, entry: &Arc<CachedResponse>) {
+    fn remove(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
         self.0.remove_if(key, |now| Arc::ptr_eq(now, entry));
     }
 }

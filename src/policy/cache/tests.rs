@@ -36,7 +36,7 @@ fn alone(settings: Option<CacheSettings>) -> ResponseCache {
         store: CacheStore::new(1 << 20),
         remote: None,
         in_flight: None,
-        events: EventCounts::of_route(),
+        events: EventCounts::for_route(),
     }
 }
 
@@ -532,7 +532,7 @@ async fn coalesced_calls_share_the_revalidated_response() {
     );
 }
 
-fn key(upstream_id: u64, path: &'static str) -> Key {
+fn key(upstream_id: u64, path: &'static str) -> CacheKey {
     ResponseCache { upstream_id, ..alone(None) }.key(&call_to(path, &[]))
 }
 
@@ -591,7 +591,7 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = CircuitBreaker::new(name(), None, failing, EventCounts::of_route());
+        let breaker = CircuitBreaker::new(name(), None, failing, EventCounts::for_route());
         let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);
         let send = async move |upstream_call: UpstreamCall| {
