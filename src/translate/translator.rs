@@ -87,6 +87,7 @@ pub struct Rule {
 
 /// Effect of a rule that matches.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each rule of a configuration")]
 pub enum RuleAction {
     /// Returns a tool error.
     Error(ErrorRule),
@@ -266,7 +267,7 @@ impl TranslationRun<'_> {
             let matched = self.match_rule(rule, view, &finding);
             // A response that exceeds the limits matches no condition, not even under `not`.
             let matched = match view.too_much() {
-                Some(why) => matched.and(Err(why.to_owned())),
+                Some(why) => matched.and_then(|_| Err(why.to_owned())),
                 None => matched,
             };
             self.trace.step(format_args!("rule {}", index + 1), || match_text(matched.as_ref()));

@@ -49,7 +49,7 @@ impl MessageSettings {
 
     fn template(self) -> Option<(MessageRole, Template)> {
         let user = self.user.map(|template| (MessageRole::User, template));
-        user.or(self.assistant.map(|template| (MessageRole::Assistant, template)))
+        user.or_else(|| self.assistant.map(|template| (MessageRole::Assistant, template)))
     }
 }
 

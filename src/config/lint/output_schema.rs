@@ -376,7 +376,7 @@ fn lists_in(schema: &Schema, place: String, names: Vec<String>) -> Vec<ListSchem
     }
     let lists = member(schema, "properties").into_iter().flatten().filter_map(|(name, property)| {
         let place = format!("{place}/properties/{}", pointer_segment(name));
-        Some(lists_in(property.as_object()?, place, [names.as_slice(), &[name.clone()]].concat()))
+        Some(lists_in(property.as_object()?, place, [names.as_slice(), std::slice::from_ref(name)].concat()))
     });
     lists.flatten().collect()
 }

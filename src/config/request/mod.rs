@@ -133,7 +133,7 @@ pub(super) fn value(
 impl RequestParser<'_, '_> {
     fn line(&mut self, node: &Node, text: &str) -> Option<CompiledRequest> {
         let (report, span) = (self.report, node.span);
-        let (word, target) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+        let (word, target) = text.trim().split_once(char::is_whitespace).unwrap_or_else(|| (text.trim(), ""));
         let target = target.trim();
         match word {
             command::RUN => return self.run_line(node, target),

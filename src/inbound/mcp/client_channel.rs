@@ -93,8 +93,10 @@ pub(super) struct OpenRequests {
     /// The other replicas. They can decrypt the ids.
     pub(super) replicas: Arc<Replicas>,
     /// By id: the client whose response is accepted, if clients have identities, and the request that waits.
-    waiting: Mutex<HashMap<String, (Option<Box<str>>, oneshot::Sender<ClientResult>)>>,
+    waiting: Mutex<HashMap<String, WaitingRequest>>,
 }
+
+type WaitingRequest = (Option<Box<str>>, oneshot::Sender<ClientResult>);
 
 /// An open request, withdrawn on drop.
 #[derive(Debug)]

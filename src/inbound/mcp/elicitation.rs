@@ -56,7 +56,7 @@ impl<'a> RequestElicitor<'a> {
     ) -> Result<Self, RpcError> {
         let is_legacy = rpc.revision.has_handshake();
         // Most tools request no input.
-        let capabilities = match input_requests.is_empty() || (is_legacy && !rpc.outbox.0.is_some()) {
+        let capabilities = match input_requests.is_empty() || (is_legacy && rpc.outbox.0.is_none()) {
             true => ClientCapabilities::default(),
             false => capabilities(rpc.revision, &rpc.capabilities()),
         };

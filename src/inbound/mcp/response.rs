@@ -73,7 +73,7 @@ impl RpcResponse {
 
     /// A JSON-RPC error.
     pub(super) fn error(id: Option<RpcId<'_>>, revision: Revision, error: &RpcError) -> Self {
-        let id = id.map(RpcId::as_json).or(revision.has_null_id().then_some("null"));
+        let id = id.map(RpcId::as_json).or_else(|| revision.has_null_id().then_some("null"));
         let (status, challenge) = (error.status(revision), error.challenge.as_deref().cloned());
         Self { status, challenge, ..Self::new(id, "error", &error.to_error(revision)) }
     }

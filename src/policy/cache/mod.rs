@@ -165,7 +165,8 @@ impl ResponseCache {
         // From here on the request is in flight until its response is cached. A call that misses the cache
         // finds the request; a call that is too late for the request finds the cached response.
         let flight = self.flight(&key);
-        if let Some(response) = self.fresh(settings, &key, self.store.0.get(&key).or(stored.clone()).as_ref())
+        if let Some(response) =
+            self.fresh(settings, &key, self.store.0.get(&key).or_else(|| stored.clone()).as_ref())
         {
             return Ok(response);
         }

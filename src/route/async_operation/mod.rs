@@ -120,6 +120,7 @@ pub enum OperationLocationRule {
 
 /// Cancellation request.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each route with an asynchronous operation")]
 pub enum CancelRule {
     /// Method, such as `DELETE`, on the status URL.
     Method(Method),

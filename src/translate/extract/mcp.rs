@@ -148,7 +148,7 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
     let structured = structured.filter(|value| value.get() != "null");
     // Every revision requires `content`; a server that sends only `structuredContent` is accepted all the
     // same.
-    let content = content.or(structured.map(|_| Vec::new()));
+    let content = content.or_else(|| structured.map(|_| Vec::new()));
     let content = content.ok_or("expected an MCP tool result, found a result without `content`")?;
     at_most(RECORD_LIMIT, content.len(), "content blocks")?;
     let content: Vec<Content> = content

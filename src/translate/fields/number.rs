@@ -155,7 +155,7 @@ impl SizeForm {
             name => SizeUnit::named(name, self.kilo)?,
         };
         let (whole, fraction) =
-            number.trim_end().split_once(self.decimal).unwrap_or((number.trim_end(), "0"));
+            number.trim_end().split_once(self.decimal).unwrap_or_else(|| (number.trim_end(), "0"));
         let whole = without_groups(whole, if self.decimal == '.' { ',' } else { '.' })?;
         if whole.is_empty() || fraction.is_empty() {
             return None;

@@ -51,9 +51,12 @@ const RAISE: &str =
 /// Library functions that are replaced.
 const REPLACED: [&str; 5] = ["fromjson", "matches", "range", "split_", "split_matches"];
 
+/// Names, argument, and the counters before and after the call.
+type WrappedFunctions = (&'static str, Option<&'static str>, Option<&'static str>, Option<&'static str>);
+
 /// Library functions that are wrapped with counters: their internal names, which no filter can contain, their
 /// argument, and the names of the functions that count before the call, and that count its result.
-const WRAPPED: [(&str, Option<&str>, Option<&str>, Option<&str>); 5] = [
+const WRAPPED: [WrappedFunctions; 5] = [
     // The result is a string or list of about the size of the input.
     (
         "!ascii_downcase !ascii_upcase !decode_base64 !decode_uri !encode_base64 !encode_uri !escape_html \

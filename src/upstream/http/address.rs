@@ -137,7 +137,7 @@ impl Address {
     ///
     /// As [`join`](Self::join).
     pub fn itself(&self) -> Result<Uri, http::Error> {
-        self.join_root(&if self.base.is_empty() { "/" } else { &*self.base }.parse()?)
+        self.join_root(&if self.base.is_empty() { "/" } else { &self.base }.parse()?)
     }
 
     fn from_socket_path(text: &str) -> Result<Self, AddressError> {

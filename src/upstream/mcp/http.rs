@@ -257,7 +257,7 @@ impl HttpLink {
         let own = is_per_request.then_some(&*session);
         let response = send(&self.http, post_request(own, HeaderMap::new(), body, method, None)).await?;
         let session_id = response.headers().get(&SESSION_ID).cloned();
-        let refused = |message| Ok(Err(JsonRpcError { code: 0, message, is_synthetic: true }));
+        let refused = |message| JsonRpcError { code: 0, message, is_synthetic: true };
         match self.read_response(&session, response, id, &outgoing).await {
             Ok(McpResponse::Message(text)) => {
                 let outcome = whole_response(&text)?.outcome;
@@ -268,13 +268,12 @@ impl HttpLink {
             }
             Ok(McpResponse::HttpError(response)) => {
                 let text = std::str::from_utf8(&response.body).unwrap_or_default();
-                match jsonrpc::error_in(text) {
-                    Some(error) => Ok(Err(error)),
-                    None => refused(format!("it responded to `{method}` with status {}", response.status)),
-                }
+                Ok(Err(jsonrpc::error_in(text).unwrap_or_else(|| {
+                    refused(format!("it responded to `{method}` with status {}", response.status))
+                })))
             }
             Err(SessionFailure::Other(failure @ Failure::NotMcp(_))) if is_per_request => {
-                refused(failure.into_error(self.http.name()).to_string())
+                Ok(Err(refused(failure.into_error(self.http.name()).to_string())))
             }
             Err(failure) => Err(failure),
         }

@@ -74,7 +74,7 @@ impl Setting for Widths {
         };
         let widths = items.iter().map(|item| {
             let width = item.as_number().and_then(|text| text.parse().ok());
-            let what = format!("a width must be a whole number from 1 to {}", WIDTH_LIMIT);
+            let what = format!("a width must be a whole number from 1 to {WIDTH_LIMIT}");
             let width = width.filter(|width| (1..=WIDTH_LIMIT).contains(width)).ok_or(what);
             width.or_else(|what| value.reject_at(item.span, wrong(item, &what)))
         });

@@ -149,8 +149,11 @@ impl TableSelector {
     }
 }
 
+/// A selected element, with the elements of the page that its selector matches.
+type Matches<'a> = (&'a (String, Selected), Option<HashSet<NodeId>>);
+
 /// Matches of each selector in the page. Each selector runs once, regardless of the number of records.
-struct Finder<'a>(Vec<(&'a (String, Selected), Option<HashSet<NodeId>>)>);
+struct Finder<'a>(Vec<Matches<'a>>);
 
 impl<'a> Finder<'a> {
     fn all(select: &'a SelectedElements, page: &Page, work: &mut PageBudget) -> Result<Self, ReadError> {

@@ -78,7 +78,11 @@ impl Endpoints {
         if let Some(age) = age.filter(|age| *age < 2 * refresh) {
             if age >= refresh && names.turn.try_lock().is_ok() {
                 let endpoints = self.clone();
-                tokio::spawn(async move { Some(endpoints.look_up(endpoints.names.as_ref()?).await) });
+                tokio::spawn(async move {
+                    if let Some(names) = &endpoints.names {
+                        endpoints.look_up(names).await;
+                    }
+                });
             }
             return Ok(known);
         }
