@@ -186,8 +186,8 @@ impl PartTemplate {
         matches!(self.part, PartContent::Route(_) | PartContent::Read(_))
     }
 
-    /// The messages of a part; none if it is an empty text. `fetched` is the result of its upstream call, if it
-    /// needs one.
+    /// The messages of a part; none if it is an empty text. `fetched` is the result of its upstream call, if
+    /// it needs one.
     ///
     /// # Errors
     ///

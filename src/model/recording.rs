@@ -171,8 +171,8 @@ fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Reads a status line and headers. Also returns whether curl prints another such section after this one, not a
-/// body.
+/// Reads a status line and headers. Also returns whether curl prints another such section after this one, not
+/// a body.
 fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, HeaderMap, bool), RecordingError> {
     let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
     let status_line = String::from_utf8_lossy(&status_line);

@@ -41,8 +41,8 @@ pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 /// Poll interval of a missing resource, which may be recreated.
 const GONE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Capacity of the change channel. A listener that falls further behind misses changes, so neither a slow listener
-/// nor a busy upstream makes the queue grow.
+/// Capacity of the change channel. A listener that falls further behind misses changes, so neither a slow
+/// listener nor a busy upstream makes the queue grow.
 pub(super) const BEHIND_LIMIT: usize = 256;
 
 /// Change of something that a client may have read before.

@@ -1,7 +1,8 @@
 //! Connections to Redis or Valkey: to one server, to the primary that Sentinels name, and to a Cluster.
 //!
-//! Servers are connected to with our own TLS, which can pin a certificate and check another name. So Sentinels,
-//! which respond with addresses, are queried here, too. Only the nodes of a Cluster are connected to by the
+//! Servers are connected to with our own TLS, which can pin a certificate and check another name. So
+//! Sentinels, which respond with addresses, are queried here, too. Only the nodes of a Cluster are connected
+//! to by the
 //! `redis` crate.
 
 use std::{io, time::Duration};

@@ -1,5 +1,5 @@
-//! Tool errors: of error rules, of responses that no rule matches, and of MCP servers. The default texts tell a
-//! model how to act, without internals of the upstream.
+//! Tool errors: of error rules, of responses that no rule matches, and of MCP servers. The default texts tell
+//! a model how to act, without internals of the upstream.
 
 use minijinja::Value as Name;
 use serde_json::{Map, Value};

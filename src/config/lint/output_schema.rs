@@ -332,8 +332,8 @@ pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(Str
     }
 }
 
-/// Warns of rules whose `limit` returns fewer rows than `minItems` of the output schema requires: every longer
-/// list would be a tool error.
+/// Warns of rules whose `limit` returns fewer rows than `minItems` of the output schema requires: every
+/// longer list would be a tool error.
 fn warn_of_min_items(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[CompiledRule]) {
     for compiled in rules {
         let RuleAction::Success(rule) = &compiled.rule.action else { continue };

@@ -1,4 +1,5 @@
-//! The page with every key in one file: `full.yaml`, where the first of each key has its description above it.
+//! The page with every key in one file: `full.yaml`, where the first of each key has its description above
+//! it.
 
 use super::reference::all_sections;
 use super::*;

@@ -227,9 +227,9 @@ impl CssSelector {
     ///
     /// # Errors
     ///
-    /// [`SyntaxError`], for an invalid selector, for `:scope`, and for selectors that may be slow on a hostile
-    /// page: `~`, which examines all siblings, and in parentheses (`:is()`, `:not()`, `:has()`) nested ones,
-    /// or more than one element.
+    /// [`SyntaxError`], for an invalid selector, for `:scope`, and for selectors that may be slow on a
+    /// hostile page: `~`, which examines all siblings, and in parentheses (`:is()`, `:not()`, `:has()`)
+    /// nested ones, or more than one element.
     pub fn parse(source: &str) -> Result<Self, SyntaxError> {
         let (bare, unclosed) = without_literals(source);
         if let Some(closing) = unclosed {
