@@ -43,9 +43,10 @@ struct Lines {
 enum Position {
     #[default]
     Headers,
-    /// In a body, or in a chunk with the end of its line, of which so many bytes remain.
+    /// In a body with a length, or in a chunk of a chunked body.
     Bytes {
-        left: u64,
+        /// Remaining bytes; of a chunk, with the line end after it.
+        remaining: u64,
         is_chunk: bool,
     },
     ChunkSize,
@@ -77,12 +78,12 @@ impl Lines {
         while !rest.is_empty() {
             match self.position {
                 Position::Unknown => return,
-                Position::Bytes { left, is_chunk } => {
-                    let passed = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
-                    self.position = match (left - passed as u64, is_chunk) {
+                Position::Bytes { remaining, is_chunk } => {
+                    let passed = usize::try_from(remaining).unwrap_or(usize::MAX).min(rest.len());
+                    self.position = match (remaining - passed as u64, is_chunk) {
                         (0, true) => Position::ChunkSize,
                         (0, false) => Position::Headers,
-                        (left, _) => Position::Bytes { left, is_chunk },
+                        (remaining, _) => Position::Bytes { remaining, is_chunk },
                     };
                     rest = &mut rest[passed..];
                 }
@@ -127,7 +128,7 @@ impl Lines {
             Position::Trailers => Position::Trailers,
             Position::ChunkSize => match chunk_size(line) {
                 Some(0) => Position::Trailers,
-                Some(size) => Position::Bytes { left: size.saturating_add(2), is_chunk: true },
+                Some(size) => Position::Bytes { remaining: size.saturating_add(2), is_chunk: true },
                 None => Position::Unknown,
             },
             position @ (Position::Bytes { .. } | Position::Unknown) => position,
@@ -159,7 +160,7 @@ impl HeadersState {
     fn end(self) -> Position {
         match self.length {
             _ if self.is_chunked => Position::ChunkSize,
-            Some(left) if left > 0 => Position::Bytes { left, is_chunk: false },
+            Some(remaining) if remaining > 0 => Position::Bytes { remaining, is_chunk: false },
             Some(_) | None => Position::Headers,
         }
     }

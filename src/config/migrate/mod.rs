@@ -212,7 +212,8 @@ impl Migration<'_> {
         }
         let mut unchanged = Migrated { text: text.to_owned(), ..Migrated::default() };
         if !rewritten.is_empty() {
-            let message = "these lines may belong to several sections, of which some have renamed keys";
+            let message =
+                "these keys exist in several sections, and some of these sections have renamed keys";
             unchanged.remarks.push(Remark { line: 1, column: 1, message: message.to_owned() });
         }
         Some(unchanged)
