@@ -53,6 +53,7 @@ pub fn write_result_fields(
     more_meta: &Map<String, Value>,
     out: &mut Vec<u8>,
 ) {
+    out.reserve(size_estimate(result));
     out.extend_from_slice(b"\"content\":[");
     for (index, content) in result.content.iter().enumerate() {
         if index > 0 {
@@ -82,6 +83,14 @@ pub fn write_result_fields(
         }
         out.push(b'}');
     }
+}
+
+/// Approximate length of a result: its structured content, the text that repeats it with escapes, and the
+/// members around them. A longer result costs a copy of the buffer.
+fn size_estimate(result: &ToolResult) -> usize {
+    const MEMBERS_BYTES: usize = 512;
+    let structured_bytes = result.structured.as_ref().map_or(0, |structured| structured.json.bytes().len());
+    structured_bytes * 5 / 2 + MEMBERS_BYTES
 }
 
 /// Writes a single content block, outside of a result.

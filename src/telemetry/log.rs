@@ -173,11 +173,15 @@ fn text_fields() -> impl for<'writer> FormatFields<'writer> {
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     let value = format!("{value:?}");
     if field.name() != "message" {
-        write!(writer, "{}=", field.name())?;
+        writer.write_str(field.name())?;
+        writer.write_char('=')?;
         let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
         if value.contains([' ', '"', '=']) && !is_quoted {
             return write!(writer, "{value:?}");
         }
+    }
+    if !value.contains(char::is_control) {
+        return writer.write_str(&value);
     }
     for character in value.chars() {
         match character.is_control() {

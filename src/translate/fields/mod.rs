@@ -16,7 +16,7 @@ mod settings;
 mod tests;
 mod time;
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{collections::HashSet, fmt, str::FromStr};
 
 use serde_json::{Map, Value};
 
@@ -45,7 +45,7 @@ pub struct Fields {
     /// Type of all other members.
     pub others: Option<Box<FieldType>>,
     /// Outermost keys of the extracted object that fields use.
-    outermost_keys: BTreeSet<String>,
+    outermost_keys: HashSet<String>,
 }
 
 /// One field.

@@ -5,7 +5,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use memchr::memmem;
+use memchr::{memchr, memmem};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
@@ -236,8 +236,12 @@ impl Pairs {
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
         let found = self.separators.iter().filter_map(|separator| {
-            // On short lines, it takes half the instructions of `str::find`.
-            Some((memmem::find(line.as_bytes(), separator.as_bytes())?, separator.len()))
+            // Both take less than half the instructions of `str::find` on short lines.
+            let at = match separator.as_bytes() {
+                [byte] => memchr(*byte, line.as_bytes()),
+                bytes => memmem::find(line.as_bytes(), bytes),
+            };
+            Some((at?, separator.len()))
         });
         let (at, length) = found.min_by_key(|(at, length)| (*at, usize::MAX - length))?;
         Some((&line[..at], &line[at + length..]))
