@@ -69,8 +69,11 @@ impl Revision {
     ) -> Result<Self, RpcError> {
         let in_header = context::single_value(headers, &PROTOCOL_VERSION)?;
         match (in_header, request.meta.protocol_version()?) {
-            // The revision is among the parameters, and a header is ignored.
-            (_, None) if request.method == "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
+            // The revision is among the parameters. A header of another is ignored, if that is supported
+            // (2025-11-25, Transports, "Protocol Version Header").
+            (in_header, None) if request.method == "initialize" => {
+                Self::from_header(in_header, negotiated).map(|_| Self::NEWEST_WITH_HANDSHAKE)
+            }
             (in_header, None) => match Self::from_header(in_header, negotiated)? {
                 found if found.has_handshake() && request.method != "server/discover" => Ok(found),
                 _ => Err(missing_meta("protocolVersion")),

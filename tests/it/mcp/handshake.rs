@@ -56,6 +56,17 @@ async fn a_sloppy_initialize_is_answered_all_the_same() {
 }
 
 #[tokio::test]
+async fn an_initialize_with_the_header_of_an_unknown_revision_is_rejected() {
+    let endpoint = Endpoint::new();
+    for version in ["2099-01-01", "x"] {
+        let unknown = initialize("2025-11-25").header("mcp-protocol-version", version);
+        let rejected = endpoint.send(unknown).await;
+        assert_eq!(rejected.error(), (400, -32022));
+        assert_eq!(rejected.json()["error"]["data"]["requested"], version);
+    }
+}
+
+#[tokio::test]
 async fn initialize_gives_a_session_id_that_no_request_needs() {
     let endpoint = Endpoint::new();
     let mut ids = Vec::new();
