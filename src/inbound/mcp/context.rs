@@ -4,14 +4,19 @@
 //! without reading the body, so a request in which the two differ is rejected (MCP 2026-07-28, Streamable
 //! HTTP, "Server Validation").
 
-use std::{borrow::Cow, sync::LazyLock, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use http::{HeaderMap, HeaderName, Method, header::AsHeaderName, request::Parts};
+use http::{HeaderMap, HeaderName, header::AsHeaderName, request::Parts};
 use rmcp::model::JsonObject;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::response::write_tool_result;
+use super::sessions::NamedSession;
 use super::tasks::milliseconds;
 use super::{
     ErrorKind, LoggedRequest, MessageDispatcher, Outbox, RequestContext, Revision, RpcError, RpcRequest,
@@ -32,83 +37,57 @@ pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-i
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The transport of a message, and the context of its request.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct MessageContext<'a> {
-    pub(super) dispatcher: &'a MessageDispatcher,
-    pub(super) context: &'a RequestContext,
-    /// The HTTP request; `None` for a line from stdin.
-    head: Option<&'a Parts>,
-    /// The revision that was negotiated: over stdio by the handshake, if there was one; over HTTP by the
-    /// session of a request without `MCP-Protocol-Version`.
-    negotiated: Option<Revision>,
-    /// The session of a stdio client.
-    stdio_session: Option<&'a str>,
-}
-
-/// The handshake of a stdio client. Over HTTP, each request has these values in its headers.
 #[derive(Debug)]
-pub(super) struct Handshake {
-    pub(super) revision: Revision,
-    /// The id of its session.
-    pub(super) session: String,
+pub(super) struct MessageContext {
+    pub(super) dispatcher: Arc<MessageDispatcher>,
+    pub(super) context: RequestContext,
+    /// The HTTP request; `None` for a line from stdin.
+    pub(super) head: Option<Parts>,
+    /// The session of a legacy message: over HTTP the one that its headers name, over stdio that of the
+    /// latest handshake.
+    pub(super) session: Option<Arc<NamedSession>>,
 }
 
 /// The session id of stdio, by which requests in flight are found; no HTTP session has this id.
 const STDIO_SESSION: &str = "stdio";
 
-impl<'a> MessageContext<'a> {
-    pub(super) fn http(
-        dispatcher: &'a MessageDispatcher,
-        context: &'a RequestContext,
-        head: &'a Parts,
-    ) -> Self {
-        let context = Self { dispatcher, context, head: Some(head), negotiated: None, stdio_session: None };
-        if head.headers.contains_key(PROTOCOL_VERSION) {
-            return context;
-        }
-        let session = context.session().and_then(|id| dispatcher.sessions.open(id));
-        let negotiated = session.and_then(|session| session.revision.parse().ok());
-        Self { negotiated, ..context }
-    }
-
-    pub(super) fn stdio(
-        dispatcher: &'a MessageDispatcher,
-        context: &'a RequestContext,
-        handshake: Option<&'a Handshake>,
-    ) -> Self {
-        let (negotiated, stdio_session) =
-            handshake.map(|handshake| (handshake.revision, handshake.session.as_str())).unzip();
-        Self { dispatcher, context, head: None, negotiated, stdio_session }
+impl MessageContext {
+    /// The context of a message over HTTP.
+    pub(super) fn http(dispatcher: Arc<MessageDispatcher>, context: RequestContext, head: Parts) -> Self {
+        // Two different ids are an error, which `session_to_check` returns.
+        let id = single_value(&head.headers, &SESSION_ID).ok().flatten();
+        let session = id.map(|id| Arc::new(dispatcher.sessions.open(id)));
+        Self { dispatcher, context, head: Some(head), session }
     }
 
     /// The client that sent the message.
-    pub(super) fn client(self) -> &'a ClientIdentity {
+    pub(super) fn client(&self) -> &ClientIdentity {
         self.context.client()
     }
 
     /// The owner of the sender's sessions, tasks and input requests.
-    pub(super) fn owner(self) -> Option<&'a str> {
+    pub(super) fn owner(&self) -> Option<&str> {
         self.client().owner()
     }
 
-    pub(super) fn is_stdio(self) -> bool {
+    pub(super) fn is_stdio(&self) -> bool {
         self.head.is_none()
     }
 
     /// The headers of the HTTP request, which a route may forward; none over stdio.
-    pub(super) fn headers(self) -> &'a HeaderMap {
+    pub(super) fn headers(&self) -> &HeaderMap {
         static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
-        self.head.map_or(&NONE, |head| &head.headers)
+        self.head.as_ref().map_or(&NONE, |head| &head.headers)
     }
 
     /// The request as the log describes it.
-    pub(super) fn logged(self) -> LoggedRequest<'a> {
-        self.context.logged(self.head)
+    pub(super) fn logged(&self) -> LoggedRequest<'_> {
+        self.context.logged(self.head.as_ref())
     }
 
-    /// The method of the HTTP request; `None` over stdio.
-    pub(super) fn method(self) -> Option<&'a Method> {
-        self.head.map(|head| &head.method)
+    /// The revision that the session has negotiated.
+    fn negotiated(&self) -> Option<Revision> {
+        self.session.as_ref()?.revision()
     }
 
     /// The revision that the transport names.
@@ -116,12 +95,12 @@ impl<'a> MessageContext<'a> {
     /// # Errors
     ///
     /// When it names a revision that is not supported.
-    pub(super) fn revision(self) -> Result<Revision, RpcError> {
-        match self.head {
+    pub(super) fn revision(&self) -> Result<Revision, RpcError> {
+        match &self.head {
             Some(head) => {
-                Revision::from_header(single_value(&head.headers, &PROTOCOL_VERSION)?, self.negotiated)
+                Revision::from_header(single_value(&head.headers, &PROTOCOL_VERSION)?, self.negotiated())
             }
-            None => Ok(self.negotiated.unwrap_or(Revision::R2026_07_28)),
+            None => Ok(self.negotiated().unwrap_or(Revision::R2026_07_28)),
         }
     }
 
@@ -130,10 +109,10 @@ impl<'a> MessageContext<'a> {
     /// # Errors
     ///
     /// As [`Revision::from_request`].
-    pub(super) fn revision_of(self, request: &RpcRequest<'_>) -> Result<Revision, RpcError> {
-        match self.head {
-            Some(head) => Revision::from_request(&head.headers, self.negotiated, request),
-            None => Revision::from_stdio_request(self.negotiated, request),
+    pub(super) fn revision_of(&self, request: &RpcRequest<'_>) -> Result<Revision, RpcError> {
+        match &self.head {
+            Some(head) => Revision::from_request(&head.headers, self.negotiated(), request),
+            None => Revision::from_stdio_request(self.negotiated(), request),
         }
     }
 
@@ -142,8 +121,8 @@ impl<'a> MessageContext<'a> {
     /// # Errors
     ///
     /// When the two differ.
-    pub(super) fn check_method(self, method: &str) -> Result<(), RpcError> {
-        let Some(head) = self.head else { return Ok(()) };
+    pub(super) fn check_method(&self, method: &str) -> Result<(), RpcError> {
+        let Some(head) = &self.head else { return Ok(()) };
         match single_value(&head.headers, "mcp-method")? {
             Some(found) if found == method => Ok(()),
             Some(found) => Err(differs("Mcp-Method", found, method)),
@@ -157,8 +136,8 @@ impl<'a> MessageContext<'a> {
     /// # Errors
     ///
     /// When the two differ.
-    pub(super) fn check_name(self, name: &str) -> Result<(), RpcError> {
-        let Some(head) = self.head else { return Ok(()) };
+    pub(super) fn check_name(&self, name: &str) -> Result<(), RpcError> {
+        let Some(head) = &self.head else { return Ok(()) };
         match single_value(&head.headers, "mcp-name")? {
             Some(found) if decoded("Mcp-Name", found)? == name => Ok(()),
             Some(found) => Err(differs("Mcp-Name", found, name)),
@@ -171,34 +150,31 @@ impl<'a> MessageContext<'a> {
     /// # Errors
     ///
     /// When the two differ.
-    pub(super) fn check_param_headers(self, schema: &JsonObject, arguments: &JsonObject) -> RpcResult<()> {
-        let Some(head) = self.head else { return Ok(()) };
+    pub(super) fn check_param_headers(&self, schema: &JsonObject, arguments: &JsonObject) -> RpcResult<()> {
+        let Some(head) = &self.head else { return Ok(()) };
         for_each_param_header(schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
             check_argument(&head.headers, suffix, argument)
         })
     }
 
     /// The id of the session of a legacy message.
-    pub(super) fn session(self) -> Option<&'a str> {
-        match self.head {
-            Some(head) => single_value(&head.headers, &SESSION_ID).ok().flatten(),
-            None => self.stdio_session,
-        }
+    pub(super) fn session(&self) -> Option<&str> {
+        self.session.as_ref().map(|session| &*session.id)
     }
 
-    /// The session id of an HTTP request, which may have ended. `None` over stdio, which is a session of its
-    /// own.
+    /// The session of the message, which may have ended.
     ///
     /// # Errors
     ///
-    /// When there are two different ones.
-    pub(super) fn session_to_check(self) -> Result<Option<&'a str>, RpcError> {
-        self.head.map_or(Ok(None), |head| single_value(&head.headers, &SESSION_ID))
+    /// When the headers name two different ones.
+    pub(super) fn session_to_check(&self) -> Result<Option<&NamedSession>, RpcError> {
+        single_value(self.headers(), &SESSION_ID)?;
+        Ok(self.session.as_deref())
     }
 
     /// The session whose later messages can cancel this one: a legacy session over HTTP, or stdio. Since
     /// 2026-07-28 a client over HTTP cancels its request by closing the connection.
-    pub(super) fn cancelling_session(self) -> Option<&'a str> {
+    pub(super) fn cancelling_session(&self) -> Option<&str> {
         match self.head {
             // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of
             // a request of that session.
@@ -217,7 +193,7 @@ pub(super) struct RpcContext<'a> {
     pub(super) dispatcher: &'a MessageDispatcher,
     pub(super) revision: Revision,
     pub(super) request: &'a RpcRequest<'a>,
-    pub(super) message: MessageContext<'a>,
+    pub(super) message: &'a MessageContext,
     /// The queue of messages that are sent before the result.
     pub(super) outbox: &'a Outbox,
 }
@@ -236,8 +212,8 @@ impl RpcContext<'_> {
         if !self.revision.has_handshake() {
             return self.request.meta.capabilities();
         }
-        let session = self.message.session().and_then(|id| self.dispatcher.sessions.open(id));
-        session.map(|session| session.capabilities).unwrap_or_default()
+        let session = self.message.session.as_ref().and_then(|session| session.content.as_ref().ok());
+        session.map(|session| session.capabilities.clone()).unwrap_or_default()
     }
 
     /// Checks `Mcp-Name`, which repeats `name` since 2026-07-28.
@@ -408,7 +384,7 @@ fn missing(name: &str, expected: &str) -> RpcError {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::SystemTime};
+    use std::time::SystemTime;
 
     use serde_json::json;
 
@@ -427,8 +403,8 @@ mod tests {
     fn context_of<T>(
         session: &str,
         revision: Option<&str>,
-        dispatcher: &MessageDispatcher,
-        found: impl FnOnce(MessageContext<'_>) -> T,
+        dispatcher: &Arc<MessageDispatcher>,
+        found: impl FnOnce(&MessageContext) -> T,
     ) -> T {
         let mut request = http::Request::post("/mcp").header(&SESSION_ID, session);
         if let Some(revision) = revision {
@@ -437,12 +413,12 @@ mod tests {
         let (head, ()) = request.body(()).unwrap().into_parts();
         let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &head.headers);
         let context = RequestContext { request: unauthenticated, identity: AuthenticatedClient::local() };
-        found(MessageContext::http(dispatcher, &context, &head))
+        found(&MessageContext::http(Arc::clone(dispatcher), context, head))
     }
 
-    fn dispatcher() -> MessageDispatcher {
+    fn dispatcher() -> Arc<MessageDispatcher> {
         let gateway = Gateway::new(Snapshot::new(SnapshotParts::default()));
-        MessageDispatcher::new(gateway, McpApiSettings::default(), Authenticator::default())
+        Arc::new(MessageDispatcher::new(gateway, McpApiSettings::default(), Authenticator::default()))
     }
 
     #[test]
@@ -588,17 +564,18 @@ mod tests {
         let name = http::Request::post("/mcp").header("mcp-name", "=?base64?YmVyZ2VuIMOl?=");
         let both = name.header("mcp-method", "tools/call");
         let [(good, ()), (none, ())] = [both, none].map(|head| head.body(()).unwrap().into_parts());
-        let context = RequestContext {
-            request: UnauthenticatedRequest::from_stdio(&Arc::default()),
-            identity: AuthenticatedClient::local(),
-        };
         let dispatcher = dispatcher();
-        let [good, none] = [&good, &none].map(|head| MessageContext::http(&dispatcher, &context, head));
+        let context_of = |head| {
+            let request = UnauthenticatedRequest::from_stdio(&Arc::default());
+            let context = RequestContext { request, identity: AuthenticatedClient::local() };
+            MessageContext { dispatcher: Arc::clone(&dispatcher), context, head, session: None }
+        };
+        let [good, none] = [good, none].map(|head| context_of(Some(head)));
         good.check_method("tools/call").unwrap();
         good.check_name("bergen å").unwrap();
         good.check_method("TOOLS/CALL").unwrap_err();
         none.check_method("tools/call").unwrap_err();
         none.check_name("x").unwrap_err();
-        MessageContext::stdio(&dispatcher, &context, None).check_name("a pipe has no headers").unwrap();
+        context_of(None).check_name("a pipe has no headers").unwrap();
     }
 }

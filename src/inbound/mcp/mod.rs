@@ -51,7 +51,7 @@ use std::{future::ready, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
 use settings_derive::Section;
 use tokio::time::sleep;
 
@@ -65,6 +65,7 @@ use self::response::{PendingResponse, ResponseForm, RpcResponse, RpcResult};
 use self::revision::Revision;
 use self::rpc_error::{ErrorKind, RpcError, truncated};
 use self::server_info::{ServerInfo, WithHints};
+use self::sessions::NamedSession;
 use super::{
     AuthenticatedClient, Filter, LoggedRequest, Rejection, RequestContext, SHUTTING_DOWN, Shutdown,
     UnauthenticatedRequest,
@@ -139,12 +140,14 @@ impl McpEndpoint {
                 return page.allow_read(response::rejected(unauthenticated.logged(&head), &rejection));
             }
         };
-        let context = RequestContext { request: unauthenticated, identity };
-        let response = match head.method {
-            Method::POST => self.post(context, head, body).await,
-            _ => self.respond_without_message(MessageContext::http(&self.dispatcher, &context, &head)).await,
-        };
-        page.allow_read(response)
+        let (method, context) = (head.method.clone(), RequestContext { request: unauthenticated, identity });
+        let message = MessageContext::http(Arc::clone(&self.dispatcher), context, head);
+        page.allow_read(match method {
+            Method::POST => self.post(message, body).await,
+            _ => Box::pin(self.respond_without_message(&method, &message)).await.unwrap_or_else(|error| {
+                response::rejected(message.logged(), &error.rejection(Revision::R2025_11_25))
+            }),
+        })
     }
 
     /// Identifies the client of a request by its own credential, or by the signed identity from another
@@ -157,7 +160,7 @@ impl McpEndpoint {
     ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
         let authenticator = &self.filter.authenticator;
         if let Some(identity) = self.dispatcher.open_requests.replicas.forwarded_identity(head) {
-            let whole = Box::pin(self.read(head, body)).await?;
+            let whole = Box::pin(self.read(&head.headers, body)).await?;
             let client = identity.sender_of(head, &whole);
             body = RequestBody::Whole(whole);
             if let Some(client) = client {
@@ -167,35 +170,37 @@ impl McpEndpoint {
         Ok((authenticator.identify(head, unauthenticated).await?, body))
     }
 
-    async fn read(&self, head: &Parts, body: RequestBody) -> Result<Bytes, Rejection> {
+    async fn read(&self, headers: &HeaderMap, body: RequestBody) -> Result<Bytes, Rejection> {
         match body {
             RequestBody::Whole(body) => Ok(body),
-            RequestBody::Unread(body) => self.filter.read(&head.headers, body).await,
+            RequestBody::Unread(body) => self.filter.read(headers, body).await,
         }
     }
 
     /// Responds to a request without a message: `GET` or `DELETE` of a session up to 2025-11-25.
-    async fn respond_without_message(&self, message: MessageContext<'_>) -> Response<Body> {
+    async fn respond_without_message(
+        &self,
+        method: &Method,
+        message: &MessageContext,
+    ) -> RpcResult<Response<Body>> {
+        if !matches!(*method, Method::GET | Method::DELETE) {
+            return Ok(response::wrong_method(METHODS));
+        }
         // A request with two sessions is invalid in every revision.
-        let declared =
-            message.revision().and_then(|it| Ok((it.has_handshake(), message.session_to_check()?)));
-        let responded = match (message.method(), declared) {
-            (Some(&(Method::GET | Method::DELETE)), Err(error)) => Err(error),
-            (Some(&(Method::GET | Method::DELETE)), Ok((false, _))) => {
-                return response::wrong_method(METHODS_PER_REQUEST);
-            }
-            (Some(&Method::GET), Ok((true, session))) => Box::pin(self.get(message, session)).await,
-            (Some(&Method::DELETE), Ok((true, session))) => self.delete(message, session),
-            (Some(_) | None, _) => return response::wrong_method(METHODS),
-        };
-        responded.unwrap_or_else(|error| {
-            response::rejected(message.logged(), &error.rejection(Revision::R2025_11_25))
-        })
+        let (revision, session) = (message.revision()?, message.session_to_check()?);
+        if !revision.has_handshake() {
+            return Ok(response::wrong_method(METHODS_PER_REQUEST));
+        }
+        if method == Method::GET { self.get(message, session).await } else { self.delete(message, session) }
     }
 
     /// Opens a stream of notifications, for a session up to 2025-11-25. A request without a session can't be
     /// notified: it may come from a person with a browser.
-    async fn get(&self, message: MessageContext<'_>, session: Option<&str>) -> RpcResult<Response<Body>> {
+    async fn get(
+        &self,
+        message: &MessageContext,
+        session: Option<&NamedSession>,
+    ) -> RpcResult<Response<Body>> {
         let headers = message.headers();
         let Some(session) = session else { return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)) };
         let shutdown = message.context.request.connection.ending.clone();
@@ -212,15 +217,15 @@ impl McpEndpoint {
             return Ok(response::rejected(message.logged(), &rejection));
         }
         let dispatcher = &self.dispatcher;
-        dispatcher.sessions.check(Some(session), message.owner())?;
+        dispatcher.sessions.check(session, message.owner())?;
         if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
-            let stream = message.resume(session, id).await;
+            let stream = message.resume(&session.id, id).await;
             return stream.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(EVENTS_EXPIRED));
         }
         let client = message.client();
         let (mailbox, notifying) = subscriptions::open_session_stream(dispatcher, session, client)?;
-        dispatcher.read_subscriptions(session).await;
-        let revoked = self.filter.authenticator.revoked(message.context);
+        dispatcher.read_subscriptions(&session.id).await;
+        let revoked = self.filter.authenticator.revoked(&message.context);
         let notifying = async move {
             tokio::select! {
                 () = notifying => {}
@@ -233,33 +238,28 @@ impl McpEndpoint {
     }
 
     /// Ends a session of a client up to 2025-11-25.
-    fn delete(&self, message: MessageContext<'_>, session: Option<&str>) -> RpcResult<Response<Body>> {
+    fn delete(&self, message: &MessageContext, session: Option<&NamedSession>) -> RpcResult<Response<Body>> {
         let missing = "header `Mcp-Session-Id` is missing: it names the session to end";
-        let id = session.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(missing))?;
-        self.dispatcher.sessions.end(id, message.owner())?;
-        self.dispatcher.remove_session(id);
-        self.dispatcher.publish_ended(id);
+        let session = session.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(missing))?;
+        self.dispatcher.sessions.end(session, message.owner())?;
+        self.dispatcher.remove_session(&session.id);
+        self.dispatcher.publish_ended(&session.id);
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
-    async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {
-        let received = async { Ok((response::form(&head.headers)?, self.read(&head, body).await?)) };
+    async fn post(&self, message: MessageContext, body: RequestBody) -> Response<Body> {
+        let headers = message.headers();
+        let received = async { Ok((response::form(headers)?, self.read(headers, body).await?)) };
         let (form, body) = match received.await {
             Ok(received) => received,
-            Err(rejection) => return response::rejected(context.logged(Some(&head)), &rejection),
+            Err(rejection) => return response::rejected(message.logged(), &rejection),
         };
-        let dispatcher = Arc::clone(&self.dispatcher);
-        let resumables = Arc::clone(&dispatcher.resumables);
-        let legacy_session = || {
-            let message = MessageContext::http(&dispatcher, &context, &head);
-            Some((message.cancelling_session()?.to_owned(), message.revision().ok()?))
-        };
+        let resumables = &self.dispatcher.resumables;
+        let legacy_session = || Some((message.cancelling_session()?.to_owned(), message.revision().ok()?));
         let session = resumables.is_enabled().then(legacy_session).flatten();
         let (outbox, mut mailbox) = Outbox::new();
         let outbox = if form == ResponseForm::Json { Outbox(None) } else { outbox };
-        let mut pending: PendingResponse = Box::pin(async move {
-            MessageContext::http(&dispatcher, &context, &head).handle(&body, &outbox).await
-        });
+        let mut pending: PendingResponse = Box::pin(async move { message.handle(&body, &outbox).await });
         if form == ResponseForm::Json {
             return into_http_response(pending.await, form);
         }

@@ -151,19 +151,19 @@ impl MethodRow {
     }
 }
 
-impl MessageContext<'_> {
+impl MessageContext {
     /// Completes when the sender of the message may no longer have an open stream; never over stdio.
-    pub(super) async fn revoked(self) {
+    pub(super) async fn revoked(&self) {
         match self.is_stdio() {
             true => std::future::pending().await,
-            false => self.dispatcher.authenticator.revoked(self.context).await,
+            false => self.dispatcher.authenticator.revoked(&self.context).await,
         }
     }
 
     /// Responds to the message with a JSON-RPC error, which is logged and counted. `method` is `None` if it
     /// could not be read.
     pub(super) fn error_response(
-        self,
+        &self,
         id: Option<RpcId<'_>>,
         method: Option<&str>,
         revision: Revision,
@@ -178,7 +178,7 @@ impl MessageContext<'_> {
     /// to a notification or to a response.
     ///
     /// Messages before the result of a request go to `outbox`. Dropping the future cancels the request.
-    pub(super) async fn handle(self, body: &[u8], outbox: &Outbox) -> Option<RpcResponse> {
+    pub(super) async fn handle(&self, body: &[u8], outbox: &Outbox) -> Option<RpcResponse> {
         match self.revision() {
             Ok(revision) if revision.supports_batches() => match message::batch(body) {
                 Some(Ok(members)) => Box::pin(self.batch(&members, outbox)).await,
@@ -190,7 +190,7 @@ impl MessageContext<'_> {
     }
 
     /// Handles all messages of a batch at once, and collects the responses.
-    async fn batch(self, members: &[&RawValue], outbox: &Outbox) -> Option<RpcResponse> {
+    async fn batch(&self, members: &[&RawValue], outbox: &Outbox) -> Option<RpcResponse> {
         let responses = join_all(members.iter().map(|member| async {
             let body = member.get().as_bytes();
             match message::message(body) {
@@ -207,7 +207,7 @@ impl MessageContext<'_> {
     }
 
     /// Handles one message.
-    async fn message(self, body: &[u8], outbox: &Outbox) -> Option<RpcResponse> {
+    async fn message(&self, body: &[u8], outbox: &Outbox) -> Option<RpcResponse> {
         let request = match message::message(body) {
             Ok(ClientMessage::Request(request)) => request,
             // Boxed, so that the future of every call has no space for it.
@@ -228,7 +228,7 @@ impl MessageContext<'_> {
 
     /// Handles a notification, a response, or an invalid message.
     async fn other_message(
-        self,
+        &self,
         body: &[u8],
         message: Result<ClientMessage<'_>, RejectedMessage<'_>>,
     ) -> Option<RpcResponse> {
@@ -289,15 +289,18 @@ impl MessageContext<'_> {
     }
 
     /// Checks the session of the message. Since 2026-07-28 there are none, whatever a header names.
-    fn check_session(self, revision: Revision) -> Result<(), RpcError> {
+    fn check_session(&self, revision: Revision) -> Result<(), RpcError> {
         if !revision.has_handshake() {
             return Ok(());
         }
-        self.dispatcher.sessions.check(self.session_to_check()?, self.owner())
+        match self.session_to_check()? {
+            Some(session) => self.dispatcher.sessions.check(session, self.owner()),
+            None => Ok(()),
+        }
     }
 
     /// Resumes a stream after the event with this id, at this replica or another.
-    pub(super) async fn resume(self, session: &str, id: &str) -> Option<Response<Body>> {
+    pub(super) async fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
         if let Some(response) = self.dispatcher.resumables.resume(session, id) {
             return Some(response);
         }
@@ -305,7 +308,7 @@ impl MessageContext<'_> {
         self.dispatcher.open_requests.replicas.resume(name, self).await
     }
 
-    async fn request(self, request: &RpcRequest<'_>, outbox: &Outbox) -> RpcResponse {
+    async fn request(&self, request: &RpcRequest<'_>, outbox: &Outbox) -> RpcResponse {
         let reject = |revision, error: &RpcError| {
             self.error_response(Some(request.id), Some(&request.method), revision, error)
         };
@@ -314,7 +317,7 @@ impl MessageContext<'_> {
             // Such an error has the same status in every revision.
             Err(error) => return reject(Revision::R2026_07_28, &error),
         };
-        let rpc = RpcContext { dispatcher: self.dispatcher, revision, request, message: self, outbox };
+        let rpc = RpcContext { dispatcher: &self.dispatcher, revision, request, message: self, outbox };
         let result = self.context.request.connection.ending.unless_overdue(pin!(rpc.respond())).await;
         let result = result.unwrap_or_else(|| Err(ErrorKind::SHUTTING_DOWN.error(CUT_OFF_BY_SHUTDOWN)));
         result.unwrap_or_else(|error| reject(revision, &error))

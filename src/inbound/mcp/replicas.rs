@@ -122,7 +122,7 @@ impl Replicas {
     }
 
     /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
-    pub(super) async fn forward_response(&self, id: &str, message: MessageContext<'_>, body: &[u8]) -> bool {
+    pub(super) async fn forward_response(&self, id: &str, message: &MessageContext, body: &[u8]) -> bool {
         let Some(issuer) = self.issuer(id) else { return false };
         let headers = message.headers();
         let carried =
@@ -132,7 +132,7 @@ impl Replicas {
     }
 
     /// Requests the rest of a stream from the replica that has it. `None` if that is this one, or it fails.
-    pub(super) async fn resume(&self, name: &str, message: MessageContext<'_>) -> Option<Response<Body>> {
+    pub(super) async fn resume(&self, name: &str, message: &MessageContext) -> Option<Response<Body>> {
         let issuer = self.issuer(name)?;
         let mut request = Request::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
         *request.uri_mut() = Uri::from_static(PATH);
@@ -153,7 +153,7 @@ impl Replicas {
     pub(super) async fn forward_request(
         &self,
         address: &str,
-        message: MessageContext<'_>,
+        message: &MessageContext,
         body: &[u8],
     ) -> Option<UpstreamResponse> {
         let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
@@ -167,7 +167,7 @@ impl Replicas {
     async fn send(
         &self,
         peer: ReplicaUrl,
-        message: MessageContext<'_>,
+        message: &MessageContext,
         headers: HeaderMap,
         body: &[u8],
         response_limit_bytes: usize,
@@ -190,7 +190,7 @@ impl Replicas {
     /// The headers of a forwarded message; `None` if it was forwarded before.
     fn forwarded_headers(
         &self,
-        message: MessageContext<'_>,
+        message: &MessageContext,
         method: &Method,
         mut headers: HeaderMap,
         body: &[u8],

@@ -87,12 +87,12 @@ pub(super) async fn unsubscribe(rpc: &RpcContext<'_>) -> RpcResult {
 
 fn subscription<'a>(rpc: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
     let uri = uri_of(rpc)?;
-    let is_synthetic = |id: &&str| rpc.dispatcher.sessions.open(id).is_some();
-    let session = rpc.message.session().filter(is_synthetic).ok_or_else(|| {
-        ErrorKind::PARAMS.error(
-            "a subscription needs a session, and this request names none that exists: send the \
+    let session =
+        rpc.message.session.as_ref().filter(|session| session.content.is_ok()).ok_or_else(|| {
+            ErrorKind::PARAMS.error(
+                "a subscription needs a session, and this request names none that exists: send the \
              `Mcp-Session-Id` that `initialize` returned",
-        )
-    })?;
-    Ok((session, uri))
+            )
+        })?;
+    Ok((&session.id, uri))
 }

@@ -344,7 +344,7 @@ impl McpEndpoint {
     /// Handles the end of a session at another replica.
     pub fn on_session_ended(&self, session: &str) {
         // It may have been ended here as well, or have expired meanwhile.
-        if self.dispatcher.sessions.end_remotely(session) {
+        if self.dispatcher.sessions.end_remotely(&self.dispatcher.sessions.open(session)) {
             self.dispatcher.remove_session(session);
         }
     }

@@ -77,25 +77,37 @@ impl Session {
         Self { owner: client.owner().map(str::to_owned), address, ..self }
     }
 
-    /// The client that began it: its identity or its address.
-    pub(super) fn client(&self) -> &str {
-        self.owner.as_deref().or(self.address.as_deref()).unwrap_or_default()
-    }
-
     /// Encrypts the session into its id.
     pub(super) fn encrypt(&self, cipher: &TokenCipher, now: SystemTime) -> String {
         let content = serde_json::to_vec(self).expect("its keys are strings");
         cipher.issue(Purpose::Session, &content, now + SESSION_TTL)
     }
+}
 
-    /// Decrypts a session id.
-    ///
-    /// # Errors
-    ///
-    /// [`TokenError`] when it is not one of ours, or has expired.
-    pub(super) fn open(cipher: &TokenCipher, id: &str, now: SystemTime) -> Result<Self, TokenError> {
-        let content = cipher.open(Purpose::Session, id, now)?;
-        serde_json::from_slice(&content).map_err(|_| TokenError::Invalid)
+/// The session that a message names, with its id decrypted once.
+#[derive(Debug)]
+pub(super) struct NamedSession {
+    pub(super) id: Box<str>,
+    /// An error if the id is not one of ours, or has expired.
+    pub(super) content: Result<Session, TokenError>,
+}
+
+impl NamedSession {
+    pub(super) fn open(cipher: &TokenCipher, id: &str, now: SystemTime) -> Self {
+        let content = cipher.open(Purpose::Session, id, now);
+        let session = |content: Vec<u8>| serde_json::from_slice(&content).map_err(|_| TokenError::Invalid);
+        Self { id: id.into(), content: content.and_then(session) }
+    }
+
+    /// The revision that it has negotiated.
+    pub(super) fn revision(&self) -> Option<Revision> {
+        self.content.as_ref().ok()?.revision.parse().ok()
+    }
+
+    /// The lists that were declared in it; all for an id of unknown origin.
+    pub(super) fn declared_lists(&self) -> DeclaredLists {
+        let declared = self.content.as_ref().ok().and_then(|session| session.declared);
+        declared.unwrap_or(DeclaredLists { prompts: true, resources: true })
     }
 }
 
@@ -152,33 +164,25 @@ impl Sessions {
         Self { cipher, unknown_sessions, ended: Mutex::default() }
     }
 
-    /// Checks the session id of a request of `owner`; a request without one is accepted. If clients have
-    /// identities, an id is accepted only from the client that began its session.
+    /// Checks the session of a request of `owner`. If clients have identities, an id is accepted only from
+    /// the client that began its session.
     ///
     /// # Errors
     ///
     /// [`RpcError::no_session()`] if the id is not accepted.
-    pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), RpcError> {
-        let Some(id) = id else { return Ok(()) };
-        if self.ended.lock().ids.contains(id) {
-            return Err(RpcError::no_session());
-        }
-        match (Session::open(&self.cipher, id, SystemTime::now()), self.unknown_sessions) {
-            (Ok(session), _) if session.owner.as_deref() == owner => Ok(()),
-            (Err(TokenError::Invalid), UnknownSessions::Accept) if owner.is_none() => Ok(()),
-            (Ok(_) | Err(TokenError::Invalid | TokenError::Expired), _) => Err(RpcError::no_session()),
-        }
+    pub(super) fn check(&self, session: &NamedSession, owner: Option<&str>) -> Result<(), RpcError> {
+        let is_accepted = match &session.content {
+            Ok(content) => content.owner.as_deref() == owner,
+            Err(TokenError::Invalid) => self.unknown_sessions == UnknownSessions::Accept && owner.is_none(),
+            Err(TokenError::Expired) => false,
+        };
+        let is_open = is_accepted && !self.ended.lock().ids.contains(&*session.id);
+        if is_open { Ok(()) } else { Err(RpcError::no_session()) }
     }
 
-    /// The session with this id; `None` if it is not one of ours, or has expired.
-    pub(super) fn open(&self, id: &str) -> Option<Session> {
-        Session::open(&self.cipher, id, SystemTime::now()).ok()
-    }
-
-    /// The lists that were declared in a session; all for an id of unknown origin.
-    pub(super) fn declared_lists(&self, id: &str) -> DeclaredLists {
-        let declared = self.open(id).and_then(|session| session.declared);
-        declared.unwrap_or(DeclaredLists { prompts: true, resources: true })
+    /// The session with this id.
+    pub(super) fn open(&self, id: &str) -> NamedSession {
+        NamedSession::open(&self.cipher, id, SystemTime::now())
     }
 
     /// Ends a session, whose requests are rejected from now on.
@@ -186,18 +190,20 @@ impl Sessions {
     /// # Errors
     ///
     /// [`RpcError::no_session()`] when no session was removed.
-    pub(super) fn end(&self, id: &str, owner: Option<&str>) -> Result<(), RpcError> {
-        self.check(Some(id), owner)?;
-        self.end_remotely(id);
+    pub(super) fn end(&self, session: &NamedSession, owner: Option<&str>) -> Result<(), RpcError> {
+        self.check(session, owner)?;
+        self.end_remotely(session);
         Ok(())
     }
 
     /// Ends a session that another replica has ended, and whose owner that replica has checked. Returns
     /// whether there was one.
-    pub(super) fn end_remotely(&self, id: &str) -> bool {
+    pub(super) fn end_remotely(&self, session: &NamedSession) -> bool {
         // If an id that is not ours were stored, anybody could fill the list.
-        let session = self.open(id);
-        session.inspect(|session| self.ended.lock().add(session.client(), id)).is_some()
+        let Ok(Session { owner, address, .. }) = &session.content else { return false };
+        let client = owner.as_deref().or(address.as_deref()).unwrap_or_default();
+        self.ended.lock().add(client, &session.id);
+        true
     }
 }
 
@@ -298,7 +304,7 @@ mod tests {
         let declared =
             json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
         let session = Session::new(Revision::R2025_11_25, declared.as_object().unwrap().clone());
-        let opened = Session::open(&cipher, &session.encrypt(&cipher, now), now).unwrap();
+        let opened = NamedSession::open(&cipher, &session.encrypt(&cipher, now), now).content.unwrap();
         assert_eq!(opened, session);
         assert_eq!(opened.revision, "2025-11-25");
         assert_eq!(Value::Object(opened.capabilities), json!({"sampling": {}, "elicitation": {"form": {}}}));
@@ -336,25 +342,24 @@ mod sessions_tests {
         let cipher = TokenCipher::random();
         let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
         let (one, other) = (id(&cipher), id(&cipher));
-        sessions.check(None, None).unwrap();
-        sessions.check(Some(&one), None).unwrap();
-        sessions.end(&one, None).unwrap();
-        assert_eq!(sessions.check(Some(&one), None).unwrap_err(), RpcError::no_session());
-        assert_eq!(sessions.end(&one, None).unwrap_err(), RpcError::no_session());
-        sessions.check(Some(&other), None).unwrap();
+        sessions.check(&sessions.open(&one), None).unwrap();
+        sessions.end(&sessions.open(&one), None).unwrap();
+        assert_eq!(sessions.check(&sessions.open(&one), None).unwrap_err(), RpcError::no_session());
+        assert_eq!(sessions.end(&sessions.open(&one), None).unwrap_err(), RpcError::no_session());
+        sessions.check(&sessions.open(&other), None).unwrap();
         let expired =
             Session::new(Revision::R2025_11_25, Map::new()).encrypt(&cipher, SystemTime::UNIX_EPOCH);
-        assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), RpcError::no_session());
+        assert_eq!(sessions.check(&sessions.open(&expired), None).unwrap_err(), RpcError::no_session());
     }
 
     #[test]
     fn unknown_session_ids_are_rejected_if_replicas_share_a_key() {
         let foreign = id(&TokenCipher::random());
         let refused = Sessions::new(TokenCipher::random(), UnknownSessions::Reject);
-        assert_eq!(refused.check(Some(&foreign), None).unwrap_err(), RpcError::no_session());
+        assert_eq!(refused.check(&refused.open(&foreign), None).unwrap_err(), RpcError::no_session());
         let taken = Sessions::new(TokenCipher::random(), UnknownSessions::Accept);
-        taken.check(Some(&foreign), None).unwrap();
-        taken.end(&foreign, None).unwrap();
+        taken.check(&taken.open(&foreign), None).unwrap();
+        taken.end(&taken.open(&foreign), None).unwrap();
         assert_eq!(taken.ended.lock().ids.len(), 0);
     }
 
@@ -366,12 +371,12 @@ mod sessions_tests {
             .encrypt(&cipher, SystemTime::now());
         for unknown_sessions in [UnknownSessions::Accept, UnknownSessions::Reject] {
             let sessions = Sessions::new(cipher.clone(), unknown_sessions);
-            let check = |id: &str, owner| sessions.check(Some(id), owner).is_ok();
+            let check = |id: &str, owner| sessions.check(&sessions.open(id), owner).is_ok();
             assert!(check(&owned, Some("me")));
             assert!(!check(&owned, Some("you")) && !check(&owned, None));
             assert!(!check(&id(&cipher), Some("me")), "it was begun by nobody");
             assert!(!check(&id(&TokenCipher::random()), Some("me")), "nobody knows whose it is");
-            assert_eq!(sessions.end(&owned, Some("you")), Err(RpcError::no_session()));
+            assert_eq!(sessions.end(&sessions.open(&owned), Some("you")), Err(RpcError::no_session()));
             assert!(check(&owned, Some("me")));
         }
     }
@@ -381,12 +386,12 @@ mod sessions_tests {
         let cipher = TokenCipher::random();
         let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
         let first = id(&cipher);
-        sessions.end(&first, None).unwrap();
+        sessions.end(&sessions.open(&first), None).unwrap();
         for _ in 0..ENDED_LIMIT {
-            sessions.end(&id(&cipher), None).unwrap();
+            sessions.end(&sessions.open(&id(&cipher)), None).unwrap();
         }
         assert_eq!(sessions.ended.lock().ids.len(), ENDED_LIMIT);
-        sessions.check(Some(&first), None).unwrap();
+        sessions.check(&sessions.open(&first), None).unwrap();
     }
 
     #[test]
@@ -399,13 +404,17 @@ mod sessions_tests {
         for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
             let forged = id_of(&cipher, victim);
             let first = id_of(&cipher, attacker);
-            sessions.end(&forged, victim.owner()).unwrap();
-            sessions.end(&first, attacker.owner()).unwrap();
+            sessions.end(&sessions.open(&forged), victim.owner()).unwrap();
+            sessions.end(&sessions.open(&first), attacker.owner()).unwrap();
             for _ in 0..ENDED_LIMIT {
-                sessions.end(&id_of(&cipher, attacker), attacker.owner()).unwrap();
+                sessions.end(&sessions.open(&id_of(&cipher, attacker)), attacker.owner()).unwrap();
             }
-            assert_eq!(sessions.check(Some(&forged), victim.owner()), Err(RpcError::no_session()));
-            assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");
+            assert_eq!(sessions.check(&sessions.open(&forged), victim.owner()), Err(RpcError::no_session()));
+            assert_eq!(
+                sessions.check(&sessions.open(&first), attacker.owner()),
+                Ok(()),
+                "the list has an end"
+            );
             assert_eq!(sessions.ended.lock().ids.len(), ENDED_LIMIT);
         }
     }

@@ -20,8 +20,8 @@ use tokio::{
     time::timeout,
 };
 
-use super::context::Handshake;
 use super::message::ClientMessage;
+use super::sessions::NamedSession;
 use super::{
     AuthenticatedClient, ErrorKind, Mailbox, McpEndpoint, MessageContext, MessageDispatcher, Outbox,
     RequestContext, Revision, RpcError, RpcRequest, Shutdown, UnauthenticatedRequest, message, subscriptions,
@@ -105,10 +105,10 @@ impl McpEndpoint {
 struct StdioConnection {
     dispatcher: Arc<MessageDispatcher>,
     out: mpsc::Sender<Bytes>,
-    /// The latest handshake.
-    handshake: watch::Sender<Option<Arc<Handshake>>>,
+    /// The session of the latest handshake.
+    handshake: watch::Sender<Option<Arc<NamedSession>>>,
     /// Whether there is a newer one than that whose notifications are sent.
-    new_handshake: watch::Receiver<Option<Arc<Handshake>>>,
+    new_handshake: watch::Receiver<Option<Arc<NamedSession>>>,
     connection: Arc<Connection>,
     /// Signals that the client has closed its input: endless streams end then.
     shutdown: watch::Sender<Shutdown>,
@@ -154,9 +154,8 @@ impl StdioConnection {
             Some(Ok(ClientMessage::Request(request))) => request.method == "initialize",
             Some(Ok(_) | Err(_)) | None => false,
         };
-        let (dispatcher, context) = (Arc::clone(&self.dispatcher), self.context());
         let (out, handshake) = (self.out.clone(), self.handshake.clone());
-        let mut pending = Box::pin(respond(dispatcher, context, message, out, handshake));
+        let mut pending = Box::pin(respond(self.context(), message, out, handshake));
         // Polled once before the next line is read: messages after a handshake depend on it.
         if poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await.is_pending() {
             let task = self.running.spawn(pending);
@@ -172,11 +171,11 @@ impl StdioConnection {
     }
 
     /// Context of a message from the client, which is the process that started us.
-    fn context(&self) -> RequestContext {
-        RequestContext {
-            request: UnauthenticatedRequest::from_stdio(&self.connection),
-            identity: AuthenticatedClient::local(),
-        }
+    fn context(&self) -> MessageContext {
+        let request = UnauthenticatedRequest::from_stdio(&self.connection);
+        let context = RequestContext { request, identity: AuthenticatedClient::local() };
+        let session = self.handshake.borrow().clone();
+        MessageContext { dispatcher: Arc::clone(&self.dispatcher), context, head: None, session }
     }
 
     /// Starts the notifications for a legacy client after its handshake. Over HTTP it would open a stream for
@@ -186,10 +185,9 @@ impl StdioConnection {
             return;
         }
         self.notification_tasks.abort_all();
-        let Some(handshake) = self.new_handshake.borrow_and_update().clone() else { return };
+        let Some(session) = self.new_handshake.borrow_and_update().clone() else { return };
         // Subscribed before the next response, so that no change after it is missed.
-        let stream =
-            subscriptions::open_session_stream(&self.dispatcher, &handshake.session, &ClientIdentity::Only);
+        let stream = subscriptions::open_session_stream(&self.dispatcher, &session, &ClientIdentity::Only);
         let (Ok((mailbox, notifying)), out) = (stream, self.out.clone()) else { return };
         self.notification_tasks.spawn(async move {
             send_during(notifying.map(Some), mailbox, &out).await;
@@ -198,11 +196,10 @@ impl StdioConnection {
 
     /// Responds to a request that is not executed.
     async fn reject(&self, request: Option<RpcRequest<'_>>, error: RpcError) {
-        let (context, handshake) = (self.context(), self.handshake.borrow().clone());
-        let message_context = MessageContext::stdio(&self.dispatcher, &context, handshake.as_deref());
+        let context = self.context();
         let (id, method) = request.map(|request| (request.id, request.method)).unzip();
-        let assumed = message_context.revision().unwrap_or(Revision::R2026_07_28);
-        let response = message_context.error_response(id, method.as_deref(), assumed, &error);
+        let assumed = context.revision().unwrap_or(Revision::R2026_07_28);
+        let response = context.error_response(id, method.as_deref(), assumed, &error);
         // Nobody reads any more: the connection is about to end.
         let _ = self.out.send(to_one_line(response.body)).await;
     }
@@ -210,23 +207,17 @@ impl StdioConnection {
 
 /// Handles one message: sends the messages before its response, and then the response.
 async fn respond(
-    dispatcher: Arc<MessageDispatcher>,
-    context: RequestContext,
+    context: MessageContext,
     message: Vec<u8>,
     out: mpsc::Sender<Bytes>,
-    handshake: watch::Sender<Option<Arc<Handshake>>>,
+    handshake: watch::Sender<Option<Arc<NamedSession>>>,
 ) {
     let (outbox, mailbox) = Outbox::new();
-    let declared = handshake.borrow().clone();
-    let message_context = MessageContext::stdio(&dispatcher, &context, declared.as_deref());
-    let pending = message_context.handle(&message, &outbox);
+    let pending = context.handle(&message, &outbox);
     // There may be no response, or the client may have stopped reading.
     let Some(response) = send_during(pending, mailbox, &out).await else { return };
-    if let Some(session) = &response.session
-        && let Some(opened) = dispatcher.sessions.open(session)
-        && let Ok(revision) = opened.revision.parse()
-    {
-        handshake.send_replace(Some(Arc::new(Handshake { revision, session: session.clone() })));
+    if let Some(id) = &response.session {
+        handshake.send_replace(Some(Arc::new(context.dispatcher.sessions.open(id))));
     }
     // Nobody reads any more: the connection is about to end.
     let _ = out.send(to_one_line(response.body)).await;

@@ -13,6 +13,7 @@ use tokio::sync::{
 };
 
 use super::session_subscriptions::SessionStream;
+use super::sessions::NamedSession;
 use super::{
     ClientRequestError, ErrorKind, Mailbox, MessageDispatcher, Outbox, RpcContext, RpcError, RpcResult, tasks,
 };
@@ -93,16 +94,16 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
 /// As for a [slot](OpenStreams::slot).
 pub(super) fn open_session_stream(
     dispatcher: &Arc<MessageDispatcher>,
-    session: &str,
+    session: &NamedSession,
     client: &ClientIdentity,
 ) -> Result<(Mailbox, impl Future<Output = ()> + Send + use<>), RpcError> {
     let slot = dispatcher.streams.slot(client)?;
     let listener = dispatcher.gateway.changes().subscribe();
-    let declared = dispatcher.sessions.declared_lists(session);
+    let declared = session.declared_lists();
     let mut filter = SubscriptionFilter::builder().tools_list_changed().build();
     filter.prompts_list_changed = declared.prompts.then_some(true);
     filter.resources_list_changed = declared.resources.then_some(true);
-    let stream = dispatcher.subscribed.listen(&dispatcher.gateway, session);
+    let stream = dispatcher.subscribed.listen(&dispatcher.gateway, &session.id);
     let closing = Arc::clone(&stream.closing);
     let (of, gateway, client) = (Resources::Session(stream), dispatcher.gateway.clone(), client.clone());
     let subscription = Subscription { filter, of, gateway, client };
