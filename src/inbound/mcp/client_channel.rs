@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use super::Replicas;
+use crate::upstream::OnDrop;
 
 /// Limit of the messages that wait for a client to read them.
 const OUTBOX_LIMIT: usize = 64;
@@ -98,14 +99,6 @@ pub(super) struct OpenRequests {
 
 type WaitingRequest = (Option<Box<str>>, oneshot::Sender<ClientResult>);
 
-/// An open request, withdrawn on drop.
-#[derive(Debug)]
-struct OpenRequest<'a> {
-    id: String,
-    result: oneshot::Receiver<ClientResult>,
-    all: &'a OpenRequests,
-}
-
 impl OpenRequests {
     pub(super) fn new(replicas: Arc<Replicas>) -> Self {
         Self { replicas, waiting: Mutex::default() }
@@ -125,13 +118,15 @@ impl OpenRequests {
         timeout_after: Duration,
     ) -> Result<Box<RawValue>, ClientRequestError> {
         let sender = outbox.0.as_ref().ok_or(ClientRequestError::NoChannel)?;
-        let mut open_request = self.open(owner).ok_or(ClientRequestError::TooManyOpen)?;
-        let message = json!({ "jsonrpc": "2.0", "id": open_request.id, "method": method, "params": params });
+        let id = self.replicas.issue_id();
+        let result = self.open(&id, owner).ok_or(ClientRequestError::TooManyOpen)?;
+        let _withdrawal = OnDrop::new(|| drop(self.waiting.lock().remove(&id)));
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         sender.try_send(message.to_string().into()).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ClientRequestError::TooManyOpen,
             mpsc::error::TrySendError::Closed(_) => ClientRequestError::NoChannel,
         })?;
-        match timeout(timeout_after, &mut open_request.result).await {
+        match timeout(timeout_after, result).await {
             Ok(Ok(Ok(result))) => Ok(result),
             Ok(Ok(Err(ErrorData { code, message, .. }))) => {
                 Err(ClientRequestError::ClientError { code, message: message.into_owned() })
@@ -140,7 +135,7 @@ impl OpenRequests {
             Err(_) => {
                 let unanswered = ClientRequestError::Timeout(timeout_after);
                 // The client need not show a form any more (2025-11-25, Lifecycle, "Timeouts").
-                let params = json!({ "requestId": open_request.id, "reason": unanswered.to_string() });
+                let params = json!({ "requestId": id, "reason": unanswered.to_string() });
                 outbox.notify("notifications/cancelled", &params);
                 Err(unanswered)
             }
@@ -148,15 +143,14 @@ impl OpenRequests {
     }
 
     /// Opens a request to a client, under an unpredictable id. `None` if too many are open.
-    fn open(&self, owner: Option<&str>) -> Option<OpenRequest<'_>> {
+    fn open(&self, id: &str, owner: Option<&str>) -> Option<oneshot::Receiver<ClientResult>> {
         let (sender, result) = oneshot::channel();
-        let id = self.replicas.issue_id();
         let mut waiting = self.waiting.lock();
         if waiting.len() >= OPEN_REQUESTS_LIMIT {
             return None;
         }
-        waiting.insert(id.clone(), (owner.map(Box::from), sender));
-        Some(OpenRequest { id, result, all: self })
+        waiting.insert(id.to_owned(), (owner.map(Box::from), sender));
+        Some(result)
     }
 
     /// Passes a response to the call that waits for it. Returns whether one does, of this client.
@@ -166,12 +160,6 @@ impl OpenRequests {
             return false;
         }
         waiting.remove(id).is_some_and(|(_, sender)| sender.send(result).is_ok())
-    }
-}
-
-impl Drop for OpenRequest<'_> {
-    fn drop(&mut self) {
-        self.all.waiting.lock().remove(&self.id);
     }
 }
 

@@ -424,8 +424,10 @@ mod tests {
     #[test]
     fn a_header_names_the_revision_or_else_the_session_does() {
         let dispatcher = dispatcher();
-        let session_of =
-            |revision| Session::new(revision, Map::new()).encrypt(&dispatcher.cipher, SystemTime::now());
+        let session_of = |revision| {
+            Session::new(revision, Map::new(), &ClientIdentity::Only)
+                .encrypt(&dispatcher.cipher, SystemTime::now())
+        };
         let revision = |session: &str, header: Option<&str>| {
             context_of(session, header, &dispatcher, |context| context.revision()).ok()
         };
@@ -436,7 +438,7 @@ mod tests {
             assert_eq!(revision(&session, Some("2026-07-28")), Some(Revision::R2026_07_28));
             assert_eq!(revision(&session, Some("2099-01-01")), None);
         }
-        let foreign = Session::new(Revision::R2025_11_25, Map::new())
+        let foreign = Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Only)
             .encrypt(&TokenCipher::random(), SystemTime::now());
         for unknown in ["a-session", foreign.as_str()] {
             assert_eq!(revision(unknown, None), Some(Revision::R2025_03_26));

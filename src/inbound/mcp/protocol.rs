@@ -216,13 +216,13 @@ impl MessageContext {
         let in_flight = &self.dispatcher.in_flight;
         let session = self.cancelling_session();
         let flight = session.and_then(|session| in_flight.add(session, request.id.as_json()));
-        let Some(flight) = flight else {
+        let Some((cancelled, _in_flight)) = flight else {
             return Some(self.request(&request, outbox).await);
         };
         tokio::select! {
             biased;
             response = self.request(&request, outbox) => Some(response),
-            () = flight.cancelled.notified() => None,
+            () = cancelled.notified() => None,
         }
     }
 

@@ -54,7 +54,7 @@ pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
     }
     // Anything but an object counts as none: no client depends on it.
     let capabilities = rpc.request.param("capabilities").object_or_empty();
-    let session = Session::new(negotiated, capabilities).with_client(rpc.message.client());
+    let session = Session::new(negotiated, capabilities, rpc.message.client());
     let session = Session { declared: Some(declared_lists(&snapshot, rpc)), ..session };
     let id = session.encrypt(&rpc.dispatcher.cipher, SystemTime::now());
     Ok(RpcResponse { session: Some(id), ..rpc.result(&result) })

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use super::{Revision, RpcError};
 use crate::crypto::{Purpose, TokenCipher, TokenError};
 use crate::route::McpLogLevel;
-use crate::upstream::ClientIdentity;
+use crate::upstream::{ClientIdentity, OnDrop};
 
 /// Lifetime of a session id.
 const SESSION_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -33,7 +33,7 @@ const STORED_CAPABILITIES: [&str; 3] = ["elicitation", "roots", "sampling"];
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
 /// The content of a session id: the parameters of `initialize`, and the client.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) revision: String,
     pub(super) capabilities: Map<String, Value>,
@@ -58,23 +58,24 @@ pub(super) struct DeclaredLists {
 }
 
 impl Session {
-    pub(super) fn new(revision: Revision, mut capabilities: Map<String, Value>) -> Self {
+    /// A session of this client, which has declared these capabilities.
+    pub(super) fn new(
+        revision: Revision,
+        mut capabilities: Map<String, Value>,
+        client: &ClientIdentity,
+    ) -> Self {
         capabilities.retain(|name, value| STORED_CAPABILITIES.contains(&name.as_str()) && value.is_object());
         for value in capabilities.values_mut() {
             if value.to_string().len() > CAPABILITY_LIMIT_BYTES {
                 *value = Value::Object(Map::new());
             }
         }
-        Self { revision: revision.as_str().to_owned(), capabilities, ..Self::default() }
-    }
-
-    /// Records the client that began the session.
-    pub(super) fn with_client(self, client: &ClientIdentity) -> Self {
         let address = match client {
             ClientIdentity::Address(address) => Some(address.to_string()),
             ClientIdentity::Only | ClientIdentity::Client(_) | ClientIdentity::Unknown => None,
         };
-        Self { owner: client.owner().map(str::to_owned), address, ..self }
+        let (revision, owner) = (revision.as_str().to_owned(), client.owner().map(str::to_owned));
+        Self { revision, capabilities, owner, address, declared: None }
     }
 
     /// Encrypts the session into its id.
@@ -248,19 +249,10 @@ type Key = (Box<str>, Box<str>);
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests(Mutex<HashMap<Key, Arc<Notify>>>);
 
-/// A request in flight, removed on drop.
-#[derive(Debug)]
-pub(super) struct CancellableRequest<'a> {
-    all: &'a InFlightRequests,
-    key: Key,
-    /// Notified when the request is cancelled.
-    pub(super) cancelled: Arc<Notify>,
-}
-
 impl InFlightRequests {
-    /// Adds a request. `None` if its id is too long, or in flight already: the two could not be
-    /// distinguished.
-    pub(super) fn add(&self, session: &str, id: &str) -> Option<CancellableRequest<'_>> {
+    /// Adds a request until the guard is dropped, and returns what is notified when it is cancelled. `None`
+    /// if its id is too long, or in flight already: the two could not be distinguished.
+    pub(super) fn add(&self, session: &str, id: &str) -> Option<(Arc<Notify>, OnDrop<impl FnOnce()>)> {
         if id.len() > ID_LIMIT_BYTES {
             return None;
         }
@@ -271,19 +263,13 @@ impl InFlightRequests {
             return None;
         }
         requests.insert(key.clone(), Arc::clone(&cancelled));
-        Some(CancellableRequest { all: self, key, cancelled })
+        Some((cancelled, OnDrop::new(move || drop(self.0.lock().remove(&key)))))
     }
 
     /// Cancels a request. Returns whether it was in flight here.
     pub(super) fn cancel(&self, session: &str, id: &str) -> bool {
         let request = self.0.lock().get(&(session.into(), canonical(id).into())).cloned();
         request.inspect(|request| request.notify_one()).is_some()
-    }
-}
-
-impl Drop for CancellableRequest<'_> {
-    fn drop(&mut self) {
-        self.all.0.lock().remove(&self.key);
     }
 }
 
@@ -303,13 +289,15 @@ mod tests {
         let (cipher, now) = (TokenCipher::random(), SystemTime::UNIX_EPOCH);
         let declared =
             json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
-        let session = Session::new(Revision::R2025_11_25, declared.as_object().unwrap().clone());
+        let session =
+            Session::new(Revision::R2025_11_25, declared.as_object().unwrap().clone(), &ClientIdentity::Only);
         let opened = NamedSession::open(&cipher, &session.encrypt(&cipher, now), now).content.unwrap();
         assert_eq!(opened, session);
         assert_eq!(opened.revision, "2025-11-25");
         assert_eq!(Value::Object(opened.capabilities), json!({"sampling": {}, "elicitation": {"form": {}}}));
         let endless = json!({"sampling": {"x": "y".repeat(9999)}});
-        let session = Session::new(Revision::R2025_11_25, endless.as_object().unwrap().clone());
+        let session =
+            Session::new(Revision::R2025_11_25, endless.as_object().unwrap().clone(), &ClientIdentity::Only);
         assert_eq!(Value::Object(session.capabilities), json!({"sampling": {}}));
     }
 }
@@ -326,11 +314,12 @@ mod sessions_tests {
     };
 
     fn id(cipher: &TokenCipher) -> String {
-        Session::new(Revision::R2025_11_25, Map::new()).encrypt(cipher, SystemTime::now())
+        Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Only)
+            .encrypt(cipher, SystemTime::now())
     }
 
     fn id_of(cipher: &TokenCipher, client: &ClientIdentity) -> String {
-        Session::new(Revision::R2025_11_25, Map::new()).with_client(client).encrypt(cipher, SystemTime::now())
+        Session::new(Revision::R2025_11_25, Map::new(), client).encrypt(cipher, SystemTime::now())
     }
 
     fn client(name: &str) -> ClientIdentity {
@@ -347,8 +336,8 @@ mod sessions_tests {
         assert_eq!(sessions.check(&sessions.open(&one), None).unwrap_err(), RpcError::no_session());
         assert_eq!(sessions.end(&sessions.open(&one), None).unwrap_err(), RpcError::no_session());
         sessions.check(&sessions.open(&other), None).unwrap();
-        let expired =
-            Session::new(Revision::R2025_11_25, Map::new()).encrypt(&cipher, SystemTime::UNIX_EPOCH);
+        let expired = Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Only)
+            .encrypt(&cipher, SystemTime::UNIX_EPOCH);
         assert_eq!(sessions.check(&sessions.open(&expired), None).unwrap_err(), RpcError::no_session());
     }
 
@@ -366,8 +355,7 @@ mod sessions_tests {
     #[test]
     fn a_session_is_nobodys_but_its_owners() {
         let cipher = TokenCipher::random();
-        let owned = Session::new(Revision::R2025_11_25, Map::new())
-            .with_client(&client("me"))
+        let owned = Session::new(Revision::R2025_11_25, Map::new(), &client("me"))
             .encrypt(&cipher, SystemTime::now());
         for unknown_sessions in [UnknownSessions::Accept, UnknownSessions::Reject] {
             let sessions = Sessions::new(cipher.clone(), unknown_sessions);
@@ -448,7 +436,7 @@ mod in_flight_tests {
         assert!(all.add("mine", r#""\u0061""#).is_none(), "the same id");
         assert!(all.add("mine", "1").is_some());
         assert!(all.cancel("mine", r#""\u0061""#));
-        mine.cancelled.notified().await;
+        mine.0.notified().await;
         drop(mine);
         assert!(!all.cancel("mine", r#""a""#));
         assert!(all.add("mine", &format!("{:0300}", 1)).is_none());
