@@ -18,7 +18,7 @@ use super::message::{self, ClientMessage, RejectedMessage};
 use super::resumable::ResumableStreams;
 use super::rpc_error::ErrorCounts;
 use super::session_subscriptions::SessionSubscriptions;
-use super::sessions::{InFlightRequests, LogLevels, Sessions, UnknownSessions};
+use super::sessions::{InFlightRequests, Sessions, UnknownSessions};
 use super::subscriptions::OpenStreams;
 use super::task_elicitation::ElicitingTasks;
 use super::{
@@ -41,7 +41,6 @@ pub(super) struct MessageDispatcher {
     pub(super) cipher: TokenCipher,
     pub(super) open_requests: OpenRequests,
     pub(super) eliciting_tasks: Arc<ElicitingTasks>,
-    pub(super) levels: LogLevels,
     pub(super) sessions: Sessions,
     pub(super) streams: OpenStreams,
     pub(super) resumables: Arc<ResumableStreams>,
@@ -67,7 +66,6 @@ impl MessageDispatcher {
             cipher,
             open_requests: OpenRequests::new(replicas),
             eliciting_tasks: Arc::default(),
-            levels: LogLevels::default(),
             in_flight: InFlightRequests::default(),
             sessions,
             streams,

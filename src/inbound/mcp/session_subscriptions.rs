@@ -1,9 +1,12 @@
-//! The streams of sessions up to 2025-11-25, and the resources that they subscribe to.
+//! The streams of sessions up to 2025-11-25, the resources that they subscribe to, and their log levels.
 //!
 //! A session gets notifications on its stream, which may be at another replica than the one that received
 //! `resources/subscribe`. With shared state, subscriptions are stored there, too, and each replica reads them
 //! again when another has changed them. Without it, or while it can't be reached, a replica knows only those
 //! that it received itself. Resources are polled only for sessions that have a stream.
+//!
+//! Log levels (`logging/setLevel`) are in the replica that got the request and in those that it notifies.
+//! Another replica sends no log lines.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,7 +24,8 @@ use crate::route::McpLogLevel;
 use crate::shared_state::{ReplicaMessage, SharedStore};
 use crate::telemetry::Untrusted;
 
-/// Limit of the sessions with subscriptions; beyond it, the oldest without a stream is evicted.
+/// Limit of the sessions with subscriptions or a log level; beyond it, the oldest without a stream is
+/// evicted.
 const SESSION_LIMIT: usize = 10_000;
 
 /// Limit of the open streams of one session; the oldest is closed for another one. Clients have one, and two
@@ -34,7 +38,7 @@ pub(super) const SUBSCRIPTION_LIMIT: usize = 100;
 /// Limit of their URIs together, in bytes.
 const SUBSCRIBED_LIMIT_BYTES: usize = 32 << 10;
 
-/// The subscriptions of all sessions.
+/// The subscriptions and log levels of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct SessionSubscriptions(Mutex<SubscribedSessions>);
 
@@ -55,6 +59,7 @@ struct SubscribedSession {
     streams: Vec<Arc<Notify>>,
     /// The resources that it has subscribed to.
     resources: BTreeMap<Box<str>, WatchedResource>,
+    level: Option<McpLogLevel>,
 }
 
 /// A resource that a session subscribes to.
@@ -123,6 +128,16 @@ impl SessionSubscriptions {
             let watching = if found.has_stream() { gateway.watch(uri).ok() } else { None };
             found.resources.insert(uri.as_str().into(), WatchedResource { watching, is_known: true });
         }
+    }
+
+    /// Stores the log level that a client has set.
+    pub(super) fn set_level(&self, session: &str, level: McpLogLevel) {
+        self.0.lock().session(session).level = Some(level);
+    }
+
+    /// The log level of a session, if this replica has stored it.
+    pub(super) fn level(&self, session: &str) -> Option<McpLogLevel> {
+        self.0.lock().by_id.get(session)?.level
     }
 
     /// Whether a session has a stream here.
@@ -214,8 +229,10 @@ impl SubscribedSessions {
     }
 
     fn remove_if_idle(&mut self, id: &str) {
-        let idle = |session: &SubscribedSession| !session.has_stream() && session.resources.is_empty();
-        if self.by_id.get(id).is_some_and(idle) {
+        let is_idle = |session: &SubscribedSession| {
+            !session.has_stream() && session.resources.is_empty() && session.level.is_none()
+        };
+        if self.by_id.get(id).is_some_and(is_idle) {
             self.by_id.remove(id);
         }
     }
@@ -304,7 +321,7 @@ impl MessageDispatcher {
 
     /// Sets the log level of a session, at every replica.
     pub(super) fn set_level(&self, session: &str, level: McpLogLevel) {
-        self.levels.set(session, level);
+        self.subscribed.set_level(session, level);
         if let Some(shared) = self.gateway.shared() {
             shared.publish(&ReplicaMessage::Level { session: session.into(), level: level.as_str().into() });
         }
@@ -337,7 +354,7 @@ impl McpEndpoint {
     pub fn on_log_level(&self, session: &str, level: &str) {
         // An unknown level may come from another version.
         if let Ok(level) = level.parse() {
-            self.dispatcher.levels.set(session, level);
+            self.dispatcher.subscribed.set_level(session, level);
         }
     }
 
@@ -467,6 +484,22 @@ routes:
         assert_eq!(subscribed.0.lock().by_id.len(), SESSION_LIMIT);
         assert!(listening.wants("t://1"), "who listens is not forgotten");
         assert!(!subscribed.0.lock().by_id.contains_key("s0"), "the oldest is");
+    }
+
+    #[test]
+    fn log_levels_are_stored_for_the_last_sessions() {
+        let subscribed = SessionSubscriptions::default();
+        subscribed.set_level("first", McpLogLevel::Debug);
+        subscribed.set_level("first", McpLogLevel::Error);
+        assert_eq!(subscribed.level("first"), Some(McpLogLevel::Error));
+        for number in 0..SESSION_LIMIT {
+            subscribed.set_level(&format!("s{number}"), McpLogLevel::Info);
+        }
+        assert_eq!((subscribed.level("first"), subscribed.level("s0")), (None, Some(McpLogLevel::Info)));
+        subscribed.remove("s0", "t://a");
+        assert_eq!(subscribed.level("s0"), Some(McpLogLevel::Info));
+        subscribed.remove_session("s0");
+        assert_eq!(subscribed.level("s0"), None);
     }
 
     fn is_closed(stream: &SessionStream) -> bool {

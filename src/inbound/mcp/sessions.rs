@@ -3,14 +3,12 @@
 //! - [`Session`]: an encrypted session id with the parameters of `initialize`, so that every
 //!   replica can read it and none needs a table of sessions.
 //! - [`Sessions`]: ids of ended sessions, in the replica that got the `DELETE`.
-//! - [`LogLevels`]: log levels (`logging/setLevel`), in the replica that got the request and in those that it
-//!   notifies. Another replica sends no log lines.
 //! - [`InFlightRequests`]: running requests that `notifications/cancelled` can end.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use parking_lot::Mutex;
@@ -20,7 +18,6 @@ use tokio::sync::Notify;
 
 use super::{Revision, RpcError};
 use crate::crypto::{Purpose, TokenCipher, TokenError};
-use crate::route::McpLogLevel;
 use crate::upstream::{ClientIdentity, OnDrop};
 
 /// Lifetime of a session id.
@@ -208,37 +205,6 @@ impl Sessions {
     }
 }
 
-/// Limit of the sessions whose log level is stored; the oldest is evicted.
-const LEVELS_LIMIT: usize = 10_000;
-
-/// Length of the unique prefix of a session id: its salt.
-const KEY_LENGTH: usize = 32;
-
-/// The log levels of sessions, each with the time when it was set.
-#[derive(Debug, Default)]
-pub(super) struct LogLevels(Mutex<HashMap<Box<str>, (Instant, McpLogLevel)>>);
-
-impl LogLevels {
-    /// Stores the log level that a client has set.
-    pub(super) fn set(&self, session: &str, level: McpLogLevel) {
-        let mut levels = self.0.lock();
-        levels.insert(key(session).into(), (Instant::now(), level));
-        if levels.len() > LEVELS_LIMIT {
-            let oldest = levels.iter().min_by_key(|(_, (set, _))| *set).map(|(key, _)| key.clone());
-            oldest.map(|oldest| levels.remove(&oldest));
-        }
-    }
-
-    /// The level of a session, if this replica has stored it.
-    pub(super) fn get(&self, session: &str) -> Option<McpLogLevel> {
-        self.0.lock().get(key(session)).map(|(_, level)| *level)
-    }
-}
-
-fn key(session: &str) -> &str {
-    session.get(..KEY_LENGTH).unwrap_or(session)
-}
-
 /// Limit of the id of a request that can be cancelled, in bytes.
 const ID_LIMIT_BYTES: usize = 256;
 
@@ -405,23 +371,6 @@ mod sessions_tests {
             );
             assert_eq!(sessions.ended.lock().ids.len(), ENDED_LIMIT);
         }
-    }
-}
-
-#[cfg(test)]
-mod levels_tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_session_is_evicted() {
-        let levels = LogLevels::default();
-        levels.set("first", McpLogLevel::Debug);
-        levels.set("first", McpLogLevel::Error);
-        assert_eq!(levels.get("first"), Some(McpLogLevel::Error));
-        for number in 0..LEVELS_LIMIT {
-            levels.set(&format!("session {number}"), McpLogLevel::Info);
-        }
-        assert_eq!((levels.get("first"), levels.get("session 0")), (None, Some(McpLogLevel::Info)));
     }
 }
 

@@ -69,7 +69,7 @@ impl<'a> CallSubscriber<'a> {
     pub(super) fn new(rpc: &'a RpcContext<'_>) -> Result<Self, RpcError> {
         let meta = &rpc.request.meta;
         let level = match rpc.revision.has_handshake() {
-            true => rpc.message.session().and_then(|session| rpc.dispatcher.levels.get(session)),
+            true => rpc.message.session().and_then(|session| rpc.dispatcher.subscribed.level(session)),
             false => meta.log_level()?,
         };
         Ok(Self { outbox: rpc.outbox, token: meta.progress_token(), level })
