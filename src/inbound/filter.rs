@@ -434,11 +434,9 @@ impl Filter {
 
 /// Whether the end of an HTTP/1 request is ambiguous: `chunked` occurs more than once.
 pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
-    let codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let is_chunked = |coding: &&[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
-    let chunked =
-        |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b',').filter(is_chunked).count();
-    codings.map(chunked).sum::<usize>() > 1
+    let values = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    codings.filter(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked")).count() > 1
 }
 
 /// Rejects such a request (RFC 9112, section 6.1): nothing more is read from its connection.
@@ -471,19 +469,14 @@ fn is_trusted(peer: IpAddr, trusted: &[IpNet]) -> bool {
 /// Each proxy appends its own peer to `X-Forwarded-For`. So the list is read from the end, as far as its
 /// writers are trusted; earlier entries may be forged.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
-    let is_trusted = |address: IpAddr| is_trusted(address, trusted);
     let mut client = peer.to_canonical();
-    if !is_trusted(client) {
-        return client;
-    }
-    let lines: Vec<&str> =
-        headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default()).collect();
-    for written in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
-        let Some(address) = address(written.trim()) else { break };
+    let values = headers.get_all(FORWARDED_FOR).iter().rev();
+    let written = values.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
+    let mut earlier = written.map_while(|written| address(written.trim()));
+    while is_trusted(client, trusted)
+        && let Some(address) = earlier.next()
+    {
         client = address;
-        if !is_trusted(client) {
-            break;
-        }
     }
     client
 }
