@@ -170,31 +170,31 @@ impl<'a> RouteSchemas<'a> {
     }
 
     fn responses(&self) -> Value {
-        let response = |description: &str, schema: &Value| json!({ "description": description, "content": { JSON: { "schema": schema } } });
         let is_mapped = self.route.error_status == ErrorStatus::Mapped;
-        // The statuses of the errors that rules define.
-        let rules = self.route.translator.rules.iter().filter(|_| is_mapped);
-        let reported = rules.filter_map(|rule| match &rule.action {
-            RuleAction::Error(error) => Some(error.status.unwrap_or(422).to_string()),
-            RuleAction::Success(_) => None,
-        });
-        let of_service = if is_mapped { &CALL_FAILURES[..] } else { &CALL_FAILURES[..1] };
-        let as_text = |(status, description): &(&str, &'static str)| ((*status).to_owned(), *description);
         // The last description of a status counts.
-        let descriptions: BTreeMap<String, &str> = of_service
-            .iter()
-            .map(as_text)
-            .chain(reported.map(|status| (status, "The service reported an error.")))
-            .chain(CLIENT_FAILURES.iter().map(as_text))
-            .collect();
+        let mut responses = BTreeMap::new();
+        let mut add = |status: String, text: &str, schema: &Value| {
+            let content = json!({ JSON: { "schema": schema } });
+            responses.insert(status, json!({ "description": text, "content": content }));
+        };
+        for (status, text) in if is_mapped { &CALL_FAILURES[..] } else { &CALL_FAILURES[..1] } {
+            add((*status).to_owned(), text, &self.failure);
+        }
+        for rule in self.route.translator.rules.iter().filter(|_| is_mapped) {
+            if let RuleAction::Error(error) = &rule.action {
+                let status = error.status.unwrap_or(422).to_string();
+                add(status, "The service reported an error.", &self.failure);
+            }
+        }
+        for (status, text) in CLIENT_FAILURES {
+            add(status.to_owned(), text, &self.failure);
+        }
         let success = match is_mapped {
             true => self.success.clone(),
             false => json!({ "anyOf": [self.success, self.failure] }),
         };
-        let failures =
-            descriptions.iter().map(|(status, text)| (status.clone(), response(text, &self.failure)));
-        let success = ("200".to_owned(), response("The result of the tool.", &success));
-        json!(failures.chain([success]).collect::<BTreeMap<_, _>>())
+        add("200".to_owned(), "The result of the tool.", &success);
+        json!(responses)
     }
 }
 

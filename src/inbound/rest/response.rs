@@ -28,24 +28,18 @@ pub(super) const SHAPES: StructuredContentSupport = StructuredContentSupport::An
 
 const JSON: &str = "application/json";
 
-/// The envelope that `Accept` names with the greater weight; the first of two equal ones.
-fn accepted_envelope(headers: &HeaderMap) -> Option<Envelope> {
-    let weights = media_ranges(headers).filter_map(|range| match range {
-        range if range.is_exactly(MCP_ENVELOPE) => Some((Envelope::Mcp, range.weight)),
-        range if range.is_exactly(PLAIN_ENVELOPE) => Some((Envelope::Plain, range.weight)),
-        _ => None,
+/// The envelope that `Accept` names with the greater weight, and its media type; the first of two equal ones.
+fn accepted_envelope(headers: &HeaderMap) -> Option<(Envelope, &'static str)> {
+    let accepted = media_ranges(headers).filter(|range| range.weight > 0.0).filter_map(|range| {
+        let known = [(Envelope::Mcp, MCP_ENVELOPE), (Envelope::Plain, PLAIN_ENVELOPE)];
+        Some((known.into_iter().find(|(_, media_type)| range.is_exactly(media_type))?, range.weight))
     });
-    let accepted = weights.filter(|(_, weight)| *weight > 0.0);
     accepted.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(envelope, _)| envelope)
 }
 
 /// The response to a call, in the envelope that the `Accept` header selects, else in that of the route.
 pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) -> Response<Body> {
-    let (envelope, media_type) = match accepted_envelope(headers) {
-        Some(Envelope::Mcp) => (Envelope::Mcp, MCP_ENVELOPE),
-        Some(Envelope::Plain) => (Envelope::Plain, PLAIN_ENVELOPE),
-        None => (route.envelope, JSON),
-    };
+    let (envelope, media_type) = accepted_envelope(headers).unwrap_or((route.envelope, JSON));
     let mut out = Vec::new();
     match envelope {
         Envelope::Mcp => write_result(result, SHAPES, &mut out),
@@ -95,10 +89,10 @@ pub(super) fn manifest(
     mount: &str,
 ) -> Response<Body> {
     let list = manifest_json(snapshot, client, mount);
-    let (body, media_type) = match accepted_envelope(headers) {
-        Some(Envelope::Mcp) => (format!("{{\"tools\":{list}}}"), MCP_ENVELOPE),
-        Some(Envelope::Plain) => (list, PLAIN_ENVELOPE),
-        None => (list, JSON),
+    let (envelope, media_type) = accepted_envelope(headers).unwrap_or((Envelope::Plain, JSON));
+    let body = match envelope {
+        Envelope::Mcp => format!("{{\"tools\":{list}}}"),
+        Envelope::Plain => list,
     };
     ([(header::VARY, "accept")], typed(StatusCode::OK, body.into(), media_type)).into_response()
 }
@@ -285,7 +279,8 @@ mod tests {
     #[test]
     fn the_client_may_choose_the_envelope() {
         let envelope_for = |accept: &str| {
-            accepted_envelope(&[(header::ACCEPT, accept.parse().unwrap())].into_iter().collect())
+            let headers = [(header::ACCEPT, accept.parse().unwrap())].into_iter().collect();
+            accepted_envelope(&headers).map(|(envelope, _)| envelope)
         };
         assert_eq!(envelope_for("application/json, */*"), None);
         assert_eq!(envelope_for("application/vnd.glossator.plain+json"), Some(Envelope::Plain));
