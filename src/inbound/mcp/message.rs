@@ -120,37 +120,29 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 
 /// The members of a message that JSON-RPC 2.0 defines; others are ignored.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Envelope<'a> {
-    #[serde(borrow)]
     jsonrpc: Member<'a>,
-    #[serde(borrow)]
     id: Member<'a>,
-    #[serde(borrow)]
     method: Member<'a>,
-    #[serde(borrow)]
     params: Member<'a>,
-    #[serde(borrow)]
     result: Member<'a>,
-    #[serde(borrow)]
     error: Member<'a>,
 }
 
 /// `_meta` of a request.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct RequestMeta<'a> {
-    #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
     protocol_version: Member<'a>,
-    #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
+    #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
     client_capabilities: Member<'a>,
-    #[serde(borrow, rename = "io.modelcontextprotocol/logLevel")]
+    #[serde(rename = "io.modelcontextprotocol/logLevel")]
     log_level: Member<'a>,
-    #[serde(borrow, rename = "progressToken")]
+    #[serde(rename = "progressToken")]
     progress_token: Member<'a>,
-    #[serde(borrow)]
     traceparent: Member<'a>,
-    #[serde(borrow)]
     tracestate: Member<'a>,
 }
 
