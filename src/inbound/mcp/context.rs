@@ -20,7 +20,7 @@ use super::sessions::NamedSession;
 use super::tasks::milliseconds;
 use super::{
     ErrorKind, LoggedRequest, MessageDispatcher, Outbox, RequestContext, Revision, RpcError, RpcRequest,
-    RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, WithHints, truncated,
+    RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, truncated,
 };
 use crate::model::{
     PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header, is_exact_in_header,
@@ -198,12 +198,16 @@ pub(super) struct RpcContext<'a> {
     pub(super) outbox: &'a Outbox,
 }
 
-/// Cache hints of a result (since 2026-07-28).
+/// A result with cache hints (since 2026-07-28).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct CacheHints {
-    ttl_ms: u64,
-    cache_scope: &'static str,
+struct WithHints<T: Serialize> {
+    #[serde(flatten)]
+    members: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_scope: Option<&'static str>,
 }
 
 impl RpcContext<'_> {
@@ -245,10 +249,20 @@ impl RpcContext<'_> {
         if self.message.owner().is_some() { "private" } else { "public" }
     }
 
-    /// Cache hints of the result; `None` before 2026-07-28.
-    pub(super) fn cache_hints(&self, ttl: Duration, cache_scope: &'static str) -> Option<CacheHints> {
-        let hints = CacheHints { ttl_ms: milliseconds(ttl), cache_scope };
-        Some(hints).filter(|_| !self.revision.has_handshake())
+    /// Members of a result with cache hints, which are omitted before 2026-07-28.
+    fn with_hints<T: Serialize>(&self, members: T, hints: Option<(u64, &'static str)>) -> WithHints<T> {
+        let (ttl_ms, cache_scope) = hints.filter(|_| !self.revision.has_handshake()).unzip();
+        WithHints { members, ttl_ms, cache_scope }
+    }
+
+    /// The result of the request, which clients may cache for `ttl`.
+    pub(super) fn cacheable_result(
+        &self,
+        members: impl Serialize,
+        ttl: Duration,
+        scope: &'static str,
+    ) -> RpcResponse {
+        self.result(&self.with_hints(members, Some((milliseconds(ttl), scope))))
     }
 
     /// `_meta` of every result.
@@ -285,20 +299,19 @@ impl RpcContext<'_> {
     /// upstream's, or `ttlMs: 0`.
     pub(super) fn forwarded(&self, mut members: Members, resource: Option<&ProxiedEntry>) -> RpcResponse {
         let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
-        let hints = resource.and_then(|resource| {
-            let ttl: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let hints = resource.map(|resource| {
+            let ttl_ms: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
             // The content may depend on forwarded headers.
             let is_private = resource.route.request.forwards_headers();
             let is_public = of("cacheScope") == Some("\"public\"") && !is_private;
-            let scope = if is_public { self.cache_scope() } else { "private" };
-            self.cache_hints(Duration::from_millis(ttl), scope)
+            (ttl_ms, if is_public { self.cache_scope() } else { "private" })
         });
         let meta = of("_meta").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
         let mut meta = meta.unwrap_or_default();
         meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
         meta.extend(self.meta().clone());
         members.retain(|name, _| !CONNECTION_MEMBERS.contains(&name.as_str()));
-        self.result_with(&WithHints { members, hints }, &meta)
+        self.result_with(&self.with_hints(members, hints), &meta)
     }
 
     /// A call with these arguments on behalf of the request.

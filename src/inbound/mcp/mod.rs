@@ -47,7 +47,11 @@ mod task_elicitation;
 mod tasks;
 mod tools;
 
-use std::{future::ready, sync::Arc, time::Duration};
+use std::{
+    future::ready,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
@@ -64,7 +68,7 @@ use self::replicas::Replicas;
 use self::response::{PendingResponse, ResponseForm, RpcResponse, RpcResult};
 use self::revision::Revision;
 use self::rpc_error::{ErrorKind, RpcError, truncated};
-use self::server_info::{ServerInfo, WithHints};
+use self::server_info::ServerInfo;
 use self::sessions::NamedSession;
 use super::{
     AuthenticatedClient, Filter, LoggedRequest, Rejection, RequestContext, SHUTTING_DOWN, Shutdown,
@@ -159,7 +163,9 @@ impl McpEndpoint {
         mut body: RequestBody,
     ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
         let authenticator = &self.filter.authenticator;
-        if let Some(identity) = self.dispatcher.open_requests.replicas.forwarded_identity(head) {
+        if let Some(identity) =
+            self.dispatcher.open_requests.replicas.forwarded_identity(head, SystemTime::now())
+        {
             let whole = Box::pin(self.read(&head.headers, body)).await?;
             let client = identity.sender_of(head, &whole);
             body = RequestBody::Whole(whole);

@@ -207,11 +207,17 @@ impl Replicas {
         Some(headers)
     }
 
-    /// The client that another replica names as the sender of a forwarded request. No client can forge it: it
-    /// is encrypted.
-    pub(super) fn forwarded_identity(&self, head: &Parts) -> Option<ForwardedIdentity> {
+    /// The client that another replica names as the sender of a forwarded request. `None` if there is none,
+    /// if it is not from a replica, or if it has expired. No client can forge it: it is encrypted. This is
+    /// checked before the body is read.
+    pub(super) fn forwarded_identity(&self, head: &Parts, now: SystemTime) -> Option<ForwardedIdentity> {
         head.headers.get(FORWARDED)?;
-        read_forwarded_identity(&self.cipher, head, SystemTime::now())
+        let token = head.headers.get(IDENTITY)?.to_str().ok()?;
+        let content = self.cipher.open(Purpose::ClientIdentity, token, now).ok()?;
+        let (request, id, name, scopes): (String, String, String, Vec<String>) =
+            serde_json::from_slice(&content).ok()?;
+        let client = Client::new(&id, &name, Scopes::from_client(scopes.iter().map(String::as_str)));
+        Some(ForwardedIdentity { request, client: ClientIdentity::Client(Arc::new(client)) })
     }
 
     fn upstream(&self, peer: ReplicaUrl) -> HttpUpstream {
@@ -275,21 +281,6 @@ fn sign_identity(
 pub(super) struct ForwardedIdentity {
     request: String,
     client: ClientIdentity,
-}
-
-/// Decrypts the identity that another replica has signed. `None` if there is none, if it is not from a
-/// replica, or if it has expired. This is checked before the body is read.
-pub(super) fn read_forwarded_identity(
-    cipher: &TokenCipher,
-    head: &Parts,
-    now: SystemTime,
-) -> Option<ForwardedIdentity> {
-    let token = head.headers.get(IDENTITY)?.to_str().ok()?;
-    let content = cipher.open(Purpose::ClientIdentity, token, now).ok()?;
-    let (request, id, name, scopes): (String, String, String, Vec<String>) =
-        serde_json::from_slice(&content).ok()?;
-    let client = Client::new(&id, &name, Scopes::from_client(scopes.iter().map(String::as_str)));
-    Some(ForwardedIdentity { request, client: ClientIdentity::Client(Arc::new(client)) })
 }
 
 impl ForwardedIdentity {
@@ -426,9 +417,11 @@ mod signed_identity_tests {
         let client = Client::new("client a", "a", Scopes::new(["use"]).unwrap());
         let token = sign_identity(&cipher, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
+        let replicas = |cipher: &TokenCipher| Replicas::new(cipher.clone(), None, None);
         let check = |mut head: Parts, body: &[u8], cipher: &TokenCipher, now| {
+            head.headers.insert(FORWARDED, HeaderValue::from_static("1"));
             head.headers.insert(IDENTITY, token.clone());
-            read_forwarded_identity(cipher, &head, now)?.sender_of(&head, body)
+            replicas(cipher).forwarded_identity(&head, now)?.sender_of(&head, body)
         };
         let found = check(sent.clone(), BODY, &cipher, now).unwrap();
         assert_eq!(found.owner(), Some("client a"));
@@ -449,6 +442,8 @@ mod signed_identity_tests {
         ] {
             assert_eq!(check(other.clone(), BODY, &cipher, now), None, "{other:?}");
         }
-        assert!(read_forwarded_identity(&cipher, &sent, now).is_none(), "nobody has said anything");
+        let mut marked = sent;
+        marked.headers.insert(FORWARDED, HeaderValue::from_static("1"));
+        assert!(replicas(&cipher).forwarded_identity(&marked, now).is_none(), "nobody has said anything");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, json};
 
 use super::tools::CallSubscriber;
-use super::{ErrorKind, RpcContext, RpcError, RpcResult, WithHints};
+use super::{ErrorKind, RpcContext, RpcError, RpcResult};
 use crate::pipeline::{
     CacheScope, Call, ForwardError, REQUEST_ID_META, ResourceReadError, Snapshot, WatchError,
 };
@@ -43,8 +43,8 @@ pub(super) async fn read(rpc: &RpcContext<'_>) -> RpcResult {
         CacheScope::Public => rpc.cache_scope(),
         CacheScope::Private => "private",
     };
-    let hints = rpc.cache_hints(read.freshness.ttl, scope);
-    Ok(rpc.result(&WithHints { members: BTreeMap::from([("contents", &read.contents)]), hints }))
+    let members = BTreeMap::from([("contents", &read.contents)]);
+    Ok(rpc.cacheable_result(members, read.freshness.ttl, scope))
 }
 
 fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &ResourceReadError) -> RpcError {

@@ -9,7 +9,6 @@ use rmcp::model::Implementation;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::context::CacheHints;
 use super::sessions::{DeclaredLists, Session};
 use super::{ErrorKind, McpServerSettings, Revision, RpcContext, RpcResponse, RpcResult, tasks};
 use crate::pipeline::{DefinitionList, Snapshot};
@@ -73,17 +72,7 @@ pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
     if let Some(instructions) = instructions {
         result["instructions"] = instructions.as_str().into();
     }
-    let hints = rpc.cache_hints(*list_ttl, rpc.cache_scope());
-    Ok(rpc.result(&WithHints { members: result, hints }))
-}
-
-/// A result with cache hints (MCP 2026-07-28).
-#[derive(Debug, Serialize)]
-pub(super) struct WithHints<T: Serialize> {
-    #[serde(flatten)]
-    pub(super) members: T,
-    #[serde(flatten)]
-    pub(super) hints: Option<CacheHints>,
+    Ok(rpc.cacheable_result(result, *list_ttl, rpc.cache_scope()))
 }
 
 /// The lists that a client is offered: those with entries, or that may have some later.
@@ -118,29 +107,20 @@ fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -
     capabilities
 }
 
-/// One page of `tools/list`.
-pub(super) async fn list_tools(rpc: &RpcContext<'_>) -> RpcResult {
-    list_page(rpc, |snapshot| (&snapshot.lists.tools, snapshot.awaited.tools.is_empty())).await
+/// The list that a method returns, and whether it is complete.
+fn list_in<'s>(snapshot: &'s Snapshot, method: &str) -> (&'s DefinitionList, bool) {
+    let (lists, awaited) = (&snapshot.lists, &snapshot.awaited);
+    match method {
+        "tools/list" => (&lists.tools, awaited.tools.is_empty()),
+        "prompts/list" => (&lists.prompts, awaited.prompts.is_empty()),
+        "resources/list" => (&lists.resources, !awaited.resources),
+        _ => (&lists.resource_templates, !awaited.resources),
+    }
 }
 
-/// One page of `prompts/list`.
-pub(super) async fn list_prompts(rpc: &RpcContext<'_>) -> RpcResult {
-    list_page(rpc, |snapshot| (&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty())).await
-}
-
-/// One page of `resources/list`.
-pub(super) async fn list_resources(rpc: &RpcContext<'_>) -> RpcResult {
-    list_page(rpc, |snapshot| (&snapshot.lists.resources, !snapshot.awaited.resources)).await
-}
-
-/// One page of `resources/templates/list`.
-pub(super) async fn list_templates(rpc: &RpcContext<'_>) -> RpcResult {
-    list_page(rpc, |snapshot| (&snapshot.lists.resource_templates, !snapshot.awaited.resources)).await
-}
-
-/// One page of the list that `list_in` finds, with whether it is complete. It is not cacheable while entries
-/// of an upstream are missing.
-async fn list_page(rpc: &RpcContext<'_>, list_in: fn(&Snapshot) -> (&DefinitionList, bool)) -> RpcResult {
+/// One page of `tools/list`, `prompts/list`, `resources/list` or `resources/templates/list`. It is not
+/// cacheable while entries of an upstream are missing.
+pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct ListResult<'a> {
@@ -150,8 +130,9 @@ async fn list_page(rpc: &RpcContext<'_>, list_in: fn(&Snapshot) -> (&DefinitionL
         next_cursor: Option<String>,
     }
     let server_info = &rpc.dispatcher.server_info;
-    let snapshot = rpc.dispatcher.gateway.complete_snapshot(|snapshot| list_in(snapshot).1).await;
-    let (list, is_complete) = list_in(&snapshot);
+    let method = &rpc.request.method;
+    let snapshot = rpc.dispatcher.gateway.complete_snapshot(|snapshot| list_in(snapshot, method).1).await;
+    let (list, is_complete) = list_in(&snapshot, method);
     let cursor = rpc.request.param("cursor").unless_null().optional_text("params.cursor")?;
     let page = list.page(cursor.as_deref(), server_info.page_size, rpc.message.client());
     let text = "unknown cursor; request the list again without one";
@@ -160,6 +141,5 @@ async fn list_page(rpc: &RpcContext<'_>, list_in: fn(&Snapshot) -> (&DefinitionL
     let entries = BTreeMap::from([(list.name, entries)]);
     let members = ListResult { entries, next_cursor: page.next_cursor };
     let ttl = if is_complete { server_info.list_ttl } else { Duration::ZERO };
-    let hints = rpc.cache_hints(ttl, rpc.cache_scope());
-    Ok(rpc.result(&WithHints { members, hints }))
+    Ok(rpc.cacheable_result(members, ttl, rpc.cache_scope()))
 }
