@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error as _, MapAccess, SeqAccess, Visitor},
+    de::{Error as _, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::{Map, Value, value::RawValue};
 
@@ -203,39 +203,14 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return None;
     }
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let messages = deserializer.deserialize_seq(BatchVisitor);
-    let messages = messages.and_then(|messages| deserializer.end().map(|()| messages));
-    Some(match messages {
-        Ok(messages) if messages.is_empty() => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
-        Ok(messages) => Ok(messages),
-        Err(error) if error.is_data() => {
-            Err(ErrorKind::NOT_A_MESSAGE.error(format!("a batch has at most {BATCH_LIMIT} messages")))
-        }
+    // They are counted first, so that too many need no memory.
+    let count = serde_json::from_slice(body).map(|messages: Vec<IgnoredAny>| messages.len());
+    Some(match count {
+        Ok(0) => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
+        Ok(1..=BATCH_LIMIT) => serde_json::from_slice(body).map_err(not_json),
+        Ok(_) => Err(ErrorKind::NOT_A_MESSAGE.error(format!("a batch has at most {BATCH_LIMIT} messages"))),
         Err(error) => Err(not_json(error)),
     })
-}
-
-/// Stops at the first message beyond the limit.
-struct BatchVisitor;
-
-impl<'de> Visitor<'de> for BatchVisitor {
-    type Value = Vec<&'de RawValue>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a batch")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let mut messages = Vec::new();
-        while let Some(message) = members.next_element()? {
-            if messages.len() == BATCH_LIMIT {
-                return Err(A::Error::custom("too many messages"));
-            }
-            messages.push(message);
-        }
-        Ok(messages)
-    }
 }
 
 impl<'a> RpcRequest<'a> {
