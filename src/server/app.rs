@@ -33,7 +33,7 @@ use crate::pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotPart
 use crate::policy::{CacheStore, Passthrough, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
 use crate::prompt::PromptTable;
 use crate::route::{Conflict, UpstreamName};
-use crate::shared_state::{ReplicaEvent, ReplicaMessage, SharedStore};
+use crate::shared_state::{ReplicaEvent, SharedStore};
 use crate::telemetry::{Meters, MetricsSnapshot, Tracer};
 use crate::tls::ServerTls;
 use crate::upstream::mcp::{McpUpstream, WantedLists};
@@ -170,7 +170,7 @@ impl App {
     /// no longer than one response may take.
     pub async fn join_replicas(&mut self) {
         let Some(shared) = &self.shared else { return };
-        let events = handle_replica_events(shared, self.gateway.clone(), self.mcp.clone());
+        let events = handle_replica_events(shared, self.mcp.clone());
         self.replica_events = Some(AbortOnDropHandle::new(tokio::spawn(events)));
         shared.begin().await;
     }
@@ -331,27 +331,12 @@ fn access(loaded: &Loaded) -> Option<Arc<Access>> {
 }
 
 /// Handles the events that other replicas publish in the shared state.
-fn handle_replica_events(
-    shared: &SharedStore,
-    gateway: Gateway,
-    mcp: McpEndpoint,
-) -> impl Future<Output = ()> + Send + use<> {
+fn handle_replica_events(shared: &SharedStore, mcp: McpEndpoint) -> impl Future<Output = ()> + Send + use<> {
     let mut events = shared.subscribe();
     async move {
         loop {
             match events.recv().await {
-                Ok(ReplicaEvent::Message(ReplicaMessage::Changed { uri, fingerprint })) => {
-                    gateway.on_remote_change(&uri, fingerprint);
-                }
-                Ok(ReplicaEvent::Message(ReplicaMessage::Subscribed { session })) => {
-                    mcp.on_subscriptions_changed(&session).await
-                }
-                Ok(ReplicaEvent::Message(ReplicaMessage::Level { session, level })) => {
-                    mcp.on_log_level(&session, &level)
-                }
-                Ok(ReplicaEvent::Message(ReplicaMessage::Ended { session })) => {
-                    mcp.on_session_ended(&session)
-                }
+                Ok(ReplicaEvent::Message(message)) => mcp.on_replica_message(message).await,
                 // Missed changes are seen here as well, only later; the subscriptions of sessions are read
                 // again.
                 Ok(ReplicaEvent::Reconnected) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
@@ -503,7 +488,7 @@ mod tests {
         config::{self, Sources},
         inbound::mcp::McpApiSettings,
         pipeline::ChangeEvent,
-        shared_state::MemoryStore,
+        shared_state::{MemoryStore, ReplicaMessage},
     };
 
     /// One of several replicas. Nothing reads its notifications, or responds to its requests.
@@ -516,7 +501,7 @@ routes:
         let shared = SharedStore::in_memory(memory);
         let gateway = App::new(&loaded).unwrap().gateway.sharing(Some(shared.clone()));
         let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), Filter::new(&loaded.filter));
-        let events = tokio::spawn(handle_replica_events(&shared, gateway.clone(), mcp));
+        let events = tokio::spawn(handle_replica_events(&shared, mcp));
         (gateway, shared, AbortOnDropHandle::new(events))
     }
 

@@ -141,7 +141,7 @@ impl SessionSubscriptions {
     }
 
     /// Whether a session has a stream here.
-    pub(super) fn listens(&self, session: &str) -> bool {
+    fn has_stream(&self, session: &str) -> bool {
         self.0.lock().by_id.get(session).is_some_and(SubscribedSession::has_stream)
     }
 
@@ -343,26 +343,28 @@ impl MessageDispatcher {
 }
 
 impl McpEndpoint {
-    /// Handles a change of a session's subscriptions at another replica.
-    pub async fn on_subscriptions_changed(&self, session: &str) {
-        if self.dispatcher.subscribed.listens(session) {
-            self.dispatcher.read_subscriptions(session).await;
-        }
-    }
-
-    /// Handles a log level that was set at another replica.
-    pub fn on_log_level(&self, session: &str, level: &str) {
-        // An unknown level may come from another version.
-        if let Ok(level) = level.parse() {
-            self.dispatcher.subscribed.set_level(session, level);
-        }
-    }
-
-    /// Handles the end of a session at another replica.
-    pub fn on_session_ended(&self, session: &str) {
-        // It may have been ended here as well, or have expired meanwhile.
-        if self.dispatcher.sessions.end_remotely(&self.dispatcher.sessions.open(session)) {
-            self.dispatcher.remove_session(session);
+    /// Handles a message of another replica.
+    pub async fn on_replica_message(&self, message: ReplicaMessage) {
+        let MessageDispatcher { gateway, sessions, subscribed, .. } = &*self.dispatcher;
+        match message {
+            ReplicaMessage::Changed { uri, fingerprint } => gateway.on_remote_change(&uri, fingerprint),
+            ReplicaMessage::Subscribed { session } => {
+                if subscribed.has_stream(&session) {
+                    self.dispatcher.read_subscriptions(&session).await;
+                }
+            }
+            ReplicaMessage::Level { session, level } => {
+                // An unknown level may come from another version.
+                if let Ok(level) = level.parse() {
+                    subscribed.set_level(&session, level);
+                }
+            }
+            ReplicaMessage::Ended { session } => {
+                // It may have been ended here as well, or have expired meanwhile.
+                if sessions.end_remotely(&sessions.open(&session)) {
+                    self.dispatcher.remove_session(&session);
+                }
+            }
         }
     }
 
