@@ -16,10 +16,8 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, CONTENT_TYPE, HOST},
-    request::Parts,
-    uri::PathAndQuery,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header::ACCEPT,
+    request::Parts, uri::PathAndQuery,
 };
 use http_body_util::{BodyExt, Empty};
 use tokio::time::timeout;
@@ -41,17 +39,11 @@ const ID_TTL: Duration = Duration::from_secs(60 * 60);
 /// Timeout of a request to another replica.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Limit of its response to a forwarded input response, in bytes.
-const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
-
 /// Limit of its response to a forwarded request, in bytes: a result with its envelope.
-const RESULT_LIMIT_BYTES: usize = 256 << 20;
+const RESPONSE_LIMIT_BYTES: usize = 256 << 20;
 
 /// Marks a forwarded message, so that it is not forwarded again.
 const FORWARDED: HeaderName = HeaderName::from_static("glossator-forwarded");
-
-/// The headers that are forwarded with an input response.
-const FORWARDED_HEADERS: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
 
 /// The other replicas: forwards messages to them, and issues names that lead them back to this one.
 #[derive(Debug)]
@@ -124,10 +116,7 @@ impl Replicas {
     /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
     pub(super) async fn forward_response(&self, id: &str, message: &MessageContext, body: &[u8]) -> bool {
         let Some(issuer) = self.issuer(id) else { return false };
-        let headers = message.headers();
-        let carried =
-            FORWARDED_HEADERS.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
-        let response = self.send(issuer, message, carried.collect(), body, RESPONSE_LIMIT_BYTES).await;
+        let response = self.send(issuer, message, body).await;
         response.is_some_and(|response| response.status == StatusCode::ACCEPTED)
     }
 
@@ -157,10 +146,7 @@ impl Replicas {
         body: &[u8],
     ) -> Option<UpstreamResponse> {
         let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
-        let mut headers = message.headers().clone();
-        remove_hop_by_hop(&mut headers);
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        self.send(peer, message, headers, body, RESULT_LIMIT_BYTES).await
+        self.send(peer, message, body).await
     }
 
     /// Sends a message to another replica, unless it was forwarded before.
@@ -168,11 +154,11 @@ impl Replicas {
         &self,
         peer: ReplicaUrl,
         message: &MessageContext,
-        headers: HeaderMap,
         body: &[u8],
-        response_limit_bytes: usize,
     ) -> Option<UpstreamResponse> {
-        let method = Method::POST;
+        let (method, mut headers) = (Method::POST, message.headers().clone());
+        remove_hop_by_hop(&mut headers);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         let headers = self.forwarded_headers(message, &method, headers, body)?;
         let request = HttpRequest {
             under: PathBase::UpstreamUrl,
@@ -182,7 +168,7 @@ impl Replicas {
             body: Bytes::copy_from_slice(body),
         };
         let (deadline, request) = (Deadline::after(REQUEST_TIMEOUT), request.into());
-        let call = UpstreamCall::new(request, response_limit_bytes, deadline, false);
+        let call = UpstreamCall::new(request, RESPONSE_LIMIT_BYTES, deadline, false);
         let written = peer.written.clone();
         within_timeout(&written, self.upstream(peer).send(&call)).await
     }
@@ -300,6 +286,8 @@ fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> St
 
 #[cfg(test)]
 mod tests {
+    use http::header::{CONTENT_TYPE, HOST};
+
     use super::*;
     use crate::{
         crypto::SecretKey,
