@@ -95,22 +95,18 @@ impl<'a> RequestElicitor<'a> {
     ///
     /// When the client lacks a capability, or an input response is invalid.
     pub(super) fn end(self) -> Result<Option<RpcResponse>, RpcError> {
-        match self.round.outcome {
-            RoundOutcome::Complete => Ok(None),
-            RoundOutcome::Invalid(why) => Err(ErrorKind::PARAMS.error(why)),
-            RoundOutcome::Unsupported(missing) => Err(RpcError::capability(&missing)),
-            RoundOutcome::InputRequired(input_requests) => {
-                let requested = input_requests.iter().map(|request| request.name.clone()).collect();
-                let input_responses = self.round.input_responses;
-                let state = RequestState { subject: self.subject, input_responses, requested };
-                let state = serde_json::to_vec(&state).expect("its keys are strings");
-                let expires = SystemTime::now() + self.input_requests.input_timeout;
-                let state = self.rpc.dispatcher.cipher.issue(Purpose::State, &state, expires);
-                let requests = requests(&input_requests, self.rpc.revision);
-                let members = json!({ "inputRequests": requests, "requestState": state });
-                Ok(Some(self.rpc.result_of_type("input_required", &members)))
-            }
+        let open = self.round.outcome?;
+        if open.is_empty() {
+            return Ok(None);
         }
+        let requested = open.iter().map(|request| request.name.clone()).collect();
+        let input_responses = self.round.input_responses;
+        let state = RequestState { subject: self.subject, input_responses, requested };
+        let state = serde_json::to_vec(&state).expect("its keys are strings");
+        let expires = SystemTime::now() + self.input_requests.input_timeout;
+        let state = self.rpc.dispatcher.cipher.issue(Purpose::State, &state, expires);
+        let members = json!({ "inputRequests": requests(&open, self.rpc.revision), "requestState": state });
+        Ok(Some(self.rpc.result_of_type("input_required", &members)))
     }
 }
 
@@ -178,22 +174,11 @@ pub(super) struct ElicitationRound<'a> {
     pub(super) input_responses: Map<String, Value>,
     /// The input responses of this request, until they are matched.
     responses: Option<Map<String, Value>>,
-    pub(super) outcome: RoundOutcome,
+    /// The open input requests; none if no input is missing, as far as is known. An error if an input response
+    /// is invalid ([`ErrorKind::PARAMS`]), or if the client lacks a capability.
+    pub(super) outcome: Result<Vec<InputRequest>, RpcError>,
     /// The request of a legacy client, which gets input requests at once, and their timeout.
     legacy_client: Option<(&'a RpcContext<'a>, Duration)>,
-}
-
-/// The outcome of a round.
-#[derive(Debug)]
-pub(super) enum RoundOutcome {
-    /// No input is missing, as far as is known.
-    Complete,
-    /// These input requests are open.
-    InputRequired(Vec<InputRequest>),
-    /// An input response is invalid.
-    Invalid(String),
-    /// The client lacks these capabilities.
-    Unsupported(Vec<MissingCapability>),
 }
 
 impl ElicitationRound<'_> {
@@ -202,8 +187,8 @@ impl ElicitationRound<'_> {
         input_responses: Map<String, Value>,
         responses: Map<String, Value>,
     ) -> Self {
-        let outcome = RoundOutcome::Complete;
-        Self { capabilities, input_responses, responses: Some(responses), outcome, legacy_client: None }
+        let (responses, outcome) = (Some(responses), Ok(Vec::new()));
+        Self { capabilities, input_responses, responses, outcome, legacy_client: None }
     }
 
     fn accept(&mut self, input_requests: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
@@ -224,7 +209,7 @@ impl ElicitationRound<'_> {
                 }
                 Err(InvalidInput::Declined(sentence)) => return Err(sentence),
                 Err(InvalidInput::Wrong(why)) => {
-                    self.outcome = RoundOutcome::Invalid(why);
+                    self.outcome = Err(ErrorKind::PARAMS.error(why));
                     return Err(PENDING.to_owned());
                 }
             }
@@ -233,7 +218,7 @@ impl ElicitationRound<'_> {
         if open.is_empty() {
             return Ok(accepted);
         }
-        self.outcome = RoundOutcome::InputRequired(open);
+        self.outcome = Ok(open);
         Err(PENDING.to_owned())
     }
 }
@@ -257,7 +242,7 @@ impl Elicitor for ElicitationRound<'_> {
     fn report_unsupported(&mut self, missing: Vec<MissingCapability>) {
         // The model of a legacy client reads a tool error instead.
         if self.legacy_client.is_none() {
-            self.outcome = RoundOutcome::Unsupported(missing);
+            self.outcome = Err(RpcError::capability(&missing));
         }
     }
 }

@@ -13,9 +13,9 @@ use tokio::{
     time::Instant,
 };
 
-use super::elicitation::{ElicitationRound, RoundOutcome};
+use super::elicitation::ElicitationRound;
 use super::tasks::written_result;
-use super::{Revision, RpcContext};
+use super::{ErrorKind, Revision, RpcContext};
 use crate::crypto::random_id;
 use crate::model::ToolResult;
 use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
@@ -123,9 +123,9 @@ impl ElicitingTask {
         let (mut round, declined) = run(round, snapshot, route, arguments).await;
         let written = serde_json::to_vec(&round.input_responses);
         if !written.is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
-            round.outcome = RoundOutcome::Invalid(format!(
+            round.outcome = Err(ErrorKind::PARAMS.error(format!(
                 "the input responses of a task may have at most {RESPONSES_LIMIT_BYTES} bytes together"
-            ));
+            )));
         }
         (round, declined)
     }
@@ -184,10 +184,8 @@ pub(super) async fn first_input_requests(
     capabilities: ClientCapabilities,
 ) -> Option<Vec<InputRequest>> {
     let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
-    match run(round, snapshot, route, arguments).await.0.outcome {
-        RoundOutcome::InputRequired(input_requests) => Some(input_requests),
-        RoundOutcome::Complete | RoundOutcome::Invalid(_) | RoundOutcome::Unsupported(_) => None,
-    }
+    let (round, _) = run(round, snapshot, route, arguments).await;
+    round.outcome.ok().filter(|open| !open.is_empty())
 }
 
 async fn run(
@@ -201,7 +199,7 @@ async fn run(
         Ok(arguments) => {
             declined = elicit_first(&route.input_requests, arguments, &mut round).await.err();
         }
-        Err(sentence) => round.outcome = RoundOutcome::Invalid(sentence),
+        Err(sentence) => round.outcome = Err(ErrorKind::PARAMS.error(sentence)),
     }
     (round, declined)
 }

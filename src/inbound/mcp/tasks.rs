@@ -16,7 +16,6 @@ use rmcp::model::{self, ErrorData, JsonObject, TaskStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::elicitation::RoundOutcome;
 use super::response::{raw_json, write_tool_result};
 use super::task_elicitation::{self, ElicitingState, ElicitingTask};
 use super::{ErrorKind, Revision, RpcContext, RpcError, RpcResponse, RpcResult, elicitation};
@@ -127,12 +126,10 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
     let ElicitingState::InputRequired(earlier) = &mut *state else { return acknowledged() };
     let (round, declined) = task.round(&snapshot, &route, &arguments, earlier, responses).await;
     match (round.outcome, declined) {
-        (RoundOutcome::InputRequired(_), _) => *earlier = round.input_responses,
-        (RoundOutcome::Invalid(why), _) => return Err(ErrorKind::PARAMS.error(why)),
-        (RoundOutcome::Complete | RoundOutcome::Unsupported(_), Some(result)) => {
-            *state = tasks.store(*result, rpc.revision);
-        }
-        (RoundOutcome::Complete | RoundOutcome::Unsupported(_), None) => {
+        (Ok(open), _) if !open.is_empty() => *earlier = round.input_responses,
+        (Err(error), _) if error.kind == ErrorKind::PARAMS => return Err(error),
+        (_, Some(result)) => *state = tasks.store(*result, rpc.revision),
+        (_, None) => {
             *state = Arc::clone(&task).begin(rpc, snapshot, route, arguments, round.input_responses);
         }
     }
@@ -325,14 +322,16 @@ impl TaskRequest {
                 let round = task.round(snapshot, &self.route, arguments, responses, Map::new());
                 let (round, declined) = round.await;
                 match (round.outcome, declined) {
-                    (RoundOutcome::InputRequired(input_requests), _) => {
-                        let input_requests = Some(elicitation::requests(&input_requests, rpc.revision));
+                    (Ok(open), _) if !open.is_empty() => {
+                        let input_requests = Some(elicitation::requests(&open, rpc.revision));
                         return TaskResult {
                             input_requests,
                             ..self.task.result(TaskStatus::InputRequired, None)
                         };
                     }
-                    (RoundOutcome::Invalid(reason), _) => OperationState::Lost { reason },
+                    (Err(error), _) if error.kind == ErrorKind::PARAMS => {
+                        OperationState::Lost { reason: error.text.into_owned() }
+                    }
                     (_, Some(result)) => OperationState::Done(*result),
                     // The route requires less input than before: the next `tasks/update`, with any content,
                     // starts the work.
