@@ -54,21 +54,19 @@ impl MessageDispatcher {
         let cipher = settings.secret_key.as_ref().map_or_else(TokenCipher::random, TokenCipher::new);
         let unknown_sessions =
             if settings.secret_key.is_some() { UnknownSessions::Reject } else { UnknownSessions::Accept };
-        let sessions = Sessions::new(cipher.clone(), unknown_sessions);
-        let streams = OpenStreams::new(settings.max_streams, settings.max_streams_per_client);
-        let (url, tls) = (settings.advertise_url, settings.peer_tls);
-        let replicas = Arc::new(Replicas::new(cipher.clone(), url, tls));
+        let replicas = Replicas::new(cipher.clone(), settings.advertise_url, settings.peer_tls);
+        let replicas = Arc::new(replicas);
         Self {
             gateway,
             authenticator,
             resumables: Arc::new(ResumableStreams::new(settings.resume, Arc::clone(&replicas))),
             server_info: ServerInfo::new(settings.server),
+            sessions: Sessions::new(cipher.clone(), unknown_sessions),
             cipher,
             open_requests: OpenRequests::new(replicas),
             eliciting_tasks: Arc::default(),
             in_flight: InFlightRequests::default(),
-            sessions,
-            streams,
+            streams: OpenStreams::new(settings.max_streams, settings.max_streams_per_client),
             subscribed: Arc::default(),
             errors: ErrorCounts::default(),
         }
@@ -85,66 +83,56 @@ impl MessageDispatcher {
 
 type Handler = for<'a> fn(&'a RpcContext<'a>) -> Pin<Box<dyn Future<Output = RpcResult> + Send + 'a>>;
 
-/// One row of the table of methods.
-pub(super) struct MethodRow {
-    /// The name in messages.
-    pub(super) name: &'static str,
-    /// Whether a revision has it.
-    is_in: fn(Revision) -> bool,
-    /// The capability that it needs; a method of an undeclared one is not found.
-    needs: Option<fn(&Snapshot) -> bool>,
-    handler: Handler,
-}
+/// Whether a revision has a method.
+type IsIn = fn(Revision) -> bool;
 
-const ALL: fn(Revision) -> bool = |_| true;
-const HANDSHAKE: fn(Revision) -> bool = Revision::has_handshake;
-const PER_REQUEST: fn(Revision) -> bool = |revision| !revision.has_handshake();
-const PROMPTS: Option<fn(&Snapshot) -> bool> = Some(Snapshot::has_prompts);
-const RESOURCES: Option<fn(&Snapshot) -> bool> = Some(Snapshot::has_resources);
-const WATCHES: Option<fn(&Snapshot) -> bool> = Some(Snapshot::watches_resources);
-const TASKS: Option<fn(&Snapshot) -> bool> = Some(tasks::any_offered);
+/// The capability that a method needs; a method of an undeclared one is not found.
+type Needs = Option<fn(&Snapshot) -> bool>;
+
+/// A row of the table of methods, with the name in messages.
+pub(super) struct MethodRow(pub(super) &'static str, IsIn, Needs, Handler);
+
+const ALL: IsIn = |_| true;
+const HANDSHAKE: IsIn = Revision::has_handshake;
+const PER_REQUEST: IsIn = |revision| !revision.has_handshake();
+const PROMPTS: Needs = Some(Snapshot::has_prompts);
+const RESOURCES: Needs = Some(Snapshot::has_resources);
+const WATCHES: Needs = Some(Snapshot::watches_resources);
+const TASKS: Needs = Some(tasks::any_offered);
 
 const METHODS: [MethodRow; 18] = [
-    row("initialize", HANDSHAKE, None, |rpc| Box::pin(server_info::initialize(rpc))),
-    row("ping", HANDSHAKE, None, |rpc| Box::pin(ready(Ok(rpc.result(&json!({})))))),
-    row("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
-    row("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
-    row("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
-    row("tools/call", ALL, None, |rpc| Box::pin(tools::call(rpc))),
-    row("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
-    row("prompts/get", ALL, PROMPTS, |rpc| Box::pin(prompts::get(rpc))),
-    row("completion/complete", ALL, Some(Snapshot::completes), |rpc| Box::pin(prompts::complete(rpc))),
-    row("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
-    row("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
-    row("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
-    row("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
-    row("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
-    row("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
-    row("resources/read", ALL, RESOURCES, |rpc| Box::pin(resources::read(rpc))),
-    row("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(resources::subscribe(rpc))),
-    row("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(resources::unsubscribe(rpc))),
+    MethodRow("initialize", HANDSHAKE, None, |rpc| Box::pin(server_info::initialize(rpc))),
+    MethodRow("ping", HANDSHAKE, None, |rpc| Box::pin(ready(Ok(rpc.result(&json!({})))))),
+    MethodRow("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
+    MethodRow("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
+    MethodRow("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
+    MethodRow("tools/call", ALL, None, |rpc| Box::pin(tools::call(rpc))),
+    MethodRow("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
+    MethodRow("prompts/get", ALL, PROMPTS, |rpc| Box::pin(prompts::get(rpc))),
+    MethodRow("completion/complete", ALL, Some(Snapshot::completes), |rpc| Box::pin(prompts::complete(rpc))),
+    MethodRow("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
+    MethodRow("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
+    MethodRow("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
+    MethodRow("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
+    MethodRow("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
+    MethodRow("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
+    MethodRow("resources/read", ALL, RESOURCES, |rpc| Box::pin(resources::read(rpc))),
+    MethodRow("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(resources::subscribe(rpc))),
+    MethodRow("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(resources::unsubscribe(rpc))),
 ];
-
-const fn row(
-    name: &'static str,
-    is_in: fn(Revision) -> bool,
-    needs: Option<fn(&Snapshot) -> bool>,
-    handler: Handler,
-) -> MethodRow {
-    MethodRow { name, is_in, needs, handler }
-}
 
 impl MethodRow {
     /// The method of that name, in any revision.
     pub(super) fn by_name(name: &str) -> Option<&'static Self> {
-        METHODS.iter().find(|row| row.name == name)
+        METHODS.iter().find(|row| row.0 == name)
     }
 
-    /// Whether the server has what the method needs.
-    async fn is_available(&self, dispatcher: &MessageDispatcher) -> bool {
-        match self.needs {
-            None => true,
+    /// Whether the method is in a revision, and the server has what it needs.
+    async fn is_available(&self, revision: Revision, dispatcher: &MessageDispatcher) -> bool {
+        let &Self(_, is_in, needs, _) = self;
+        match needs.filter(|_| is_in(revision)) {
             Some(needs) => needs(&*dispatcher.snapshot_for_capabilities().await),
+            None => is_in(revision),
         }
     }
 }
@@ -330,8 +318,8 @@ impl RpcContext<'_> {
             request.meta.check_capabilities()?;
             message.check_method(&request.method)?;
         }
-        let method = match MethodRow::by_name(&request.method).filter(|row| (row.is_in)(revision)) {
-            Some(row) if row.is_available(self.dispatcher).await => row,
+        let MethodRow(name, .., handler) = match MethodRow::by_name(&request.method) {
+            Some(row) if row.is_available(revision, self.dispatcher).await => row,
             Some(_) | None => {
                 let method = truncated(&request.method);
                 let revision = revision.as_str();
@@ -344,10 +332,10 @@ impl RpcContext<'_> {
             request.meta.log_level()?;
         }
         // A client whose session has ended may still name it while it begins another.
-        if method.name != "initialize" {
+        if *name != "initialize" {
             message.check_session(revision)?;
         }
-        (method.handler)(self).await
+        handler(self).await
     }
 }
 
