@@ -17,6 +17,7 @@ pub mod rest;
 use axum::body::Body;
 use http::Response;
 use http_body::Body as _;
+use serde_json::Value;
 
 use self::authenticate::{AuthenticatedClient, Authenticator};
 use self::context::{LoggedRequest, Rejection, RequestContext};
@@ -35,6 +36,12 @@ const CUT_OFF_BY_SHUTDOWN: &str = "the server is shutting down and did not finis
 /// The text for a client whose request is not served because of a shutdown.
 const SHUTTING_DOWN: &str = "the server is shutting down and does not serve this request; retry in a few \
                              seconds";
+
+/// A JSON object without the members that are `null`.
+fn without_nulls(mut object: Value) -> Value {
+    object.as_object_mut().into_iter().for_each(|members| members.retain(|_, value| !value.is_null()));
+    object
+}
 
 /// Marks a long response that is streamed from an upstream: only the part of it in transit is in memory.
 #[derive(Debug, Clone, Copy)]

@@ -11,15 +11,14 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use super::sessions::{DeclaredLists, Session};
 use super::{ErrorKind, McpServerSettings, Revision, RpcContext, RpcResponse, RpcResult, tasks};
+use crate::inbound::without_nulls;
 use crate::pipeline::{DefinitionList, Snapshot};
 
 /// The parts of results that are the same for all requests.
 #[derive(Debug)]
 pub(super) struct ServerInfo {
     server: Implementation,
-    instructions: Option<String>,
-    pub(super) page_size: usize,
-    pub(super) list_ttl: Duration,
+    settings: McpServerSettings,
     /// `_meta` of every result since 2026-07-28.
     pub(super) meta: Map<String, Value>,
     pub(super) no_meta: Map<String, Value>,
@@ -27,30 +26,26 @@ pub(super) struct ServerInfo {
 
 impl ServerInfo {
     pub(super) fn new(settings: McpServerSettings) -> Self {
-        let mut server = Implementation::new(settings.name, settings.version);
-        server.title = settings.title;
+        let mut server = Implementation::new(settings.name.clone(), settings.version.clone());
+        server.title = settings.title.clone();
         let info = serde_json::to_value(&server).expect("a name and a version have string keys only");
         let meta = Map::from_iter([("io.modelcontextprotocol/serverInfo".to_owned(), info)]);
-        let page_size = settings.page_size.max(1);
-        let (instructions, list_ttl) = (settings.instructions, settings.list_ttl);
-        Self { server, instructions, page_size, list_ttl, meta, no_meta: Map::new() }
+        Self { server, settings, meta, no_meta: Map::new() }
     }
 }
 
 /// `initialize`. No state is stored: each later request declares its revision.
 pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
-    let ServerInfo { server, instructions, .. } = &rpc.dispatcher.server_info;
+    let ServerInfo { server, settings, .. } = &rpc.dispatcher.server_info;
     let requested = rpc.request.param("protocolVersion").required_text("params.protocolVersion")?;
     let negotiated = Revision::negotiated(&requested);
     let snapshot = rpc.dispatcher.snapshot_for_capabilities().await;
-    let mut result = json!({
+    let result = without_nulls(json!({
         "protocolVersion": negotiated.as_str(),
         "capabilities": capabilities(&snapshot, rpc, negotiated),
         "serverInfo": server,
-    });
-    if let Some(instructions) = instructions {
-        result["instructions"] = instructions.as_str().into();
-    }
+        "instructions": settings.instructions,
+    }));
     // Anything but an object counts as none: no client depends on it.
     let capabilities = rpc.request.param("capabilities").object_or_empty();
     let session = Session::new(negotiated, capabilities, rpc.message.client());
@@ -61,18 +56,18 @@ pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
 
 /// `server/discover`.
 pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
-    let ServerInfo { instructions, list_ttl, .. } = &rpc.dispatcher.server_info;
+    let settings = &rpc.dispatcher.server_info.settings;
     let snapshot = rpc.dispatcher.snapshot_for_capabilities().await;
-    let capabilities = capabilities(&snapshot, rpc, Revision::R2026_07_28);
-    let versions = Revision::ALL.map(Revision::as_str);
-    let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
+    let mut capabilities = capabilities(&snapshot, rpc, Revision::R2026_07_28);
     if tasks::any_offered(&snapshot) {
-        result["capabilities"]["extensions"] = json!({ tasks::EXTENSION: {} });
+        capabilities["extensions"] = json!({ tasks::EXTENSION: {} });
     }
-    if let Some(instructions) = instructions {
-        result["instructions"] = instructions.as_str().into();
-    }
-    Ok(rpc.cacheable_result(result, *list_ttl, rpc.cache_scope()))
+    let result = without_nulls(json!({
+        "supportedVersions": Revision::ALL.map(Revision::as_str),
+        "capabilities": capabilities,
+        "instructions": settings.instructions,
+    }));
+    Ok(rpc.cacheable_result(result, settings.list_ttl, rpc.cache_scope()))
 }
 
 /// The lists that a client is offered: those with entries, or that may have some later.
@@ -89,22 +84,17 @@ fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
 /// every list.
 fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -> Value {
     let declared = declared_lists(snapshot, rpc);
-    let mut capabilities = json!({ "logging": {} });
     // The first revision has the method, but no capability for it.
-    if snapshot.completes() && revision > Revision::R2024_11_05 {
-        capabilities["completions"] = json!({});
-    }
-    if declared.prompts {
-        capabilities["prompts"] = json!({ "listChanged": true });
-    }
-    if declared.resources {
-        capabilities["resources"] = match snapshot.watches_resources() {
-            true => json!({ "subscribe": true, "listChanged": true }),
-            false => json!({ "listChanged": true }),
-        };
-    }
-    capabilities["tools"] = json!({ "listChanged": true });
-    capabilities
+    let completes = snapshot.completes() && revision > Revision::R2024_11_05;
+    let subscribe = snapshot.watches_resources().then_some(true);
+    let resources = || without_nulls(json!({ "subscribe": subscribe, "listChanged": true }));
+    without_nulls(json!({
+        "logging": {},
+        "completions": completes.then(|| json!({})),
+        "prompts": declared.prompts.then(|| json!({ "listChanged": true })),
+        "resources": declared.resources.then(resources),
+        "tools": { "listChanged": true },
+    }))
 }
 
 /// The list that a method returns, and whether it is complete.
@@ -129,17 +119,17 @@ pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<String>,
     }
-    let server_info = &rpc.dispatcher.server_info;
+    let settings = &rpc.dispatcher.server_info.settings;
     let method = &rpc.request.method;
     let snapshot = rpc.dispatcher.gateway.complete_snapshot(|snapshot| list_in(snapshot, method).1).await;
     let (list, is_complete) = list_in(&snapshot, method);
     let cursor = rpc.request.param("cursor").unless_null().optional_text("params.cursor")?;
-    let page = list.page(cursor.as_deref(), server_info.page_size, rpc.message.client());
+    let page = list.page(cursor.as_deref(), settings.page_size.max(1), rpc.message.client());
     let text = "unknown cursor; request the list again without one";
     let page = page.map_err(|_| ErrorKind::UNKNOWN_CURSOR.error(text))?;
     let entries = page.entries.iter().map(|entry| entry.json(rpc.revision.shapes())).collect();
     let entries = BTreeMap::from([(list.name, entries)]);
     let members = ListResult { entries, next_cursor: page.next_cursor };
-    let ttl = if is_complete { server_info.list_ttl } else { Duration::ZERO };
+    let ttl = if is_complete { settings.list_ttl } else { Duration::ZERO };
     Ok(rpc.cacheable_result(members, ttl, rpc.cache_scope()))
 }

@@ -17,6 +17,7 @@ use super::sessions::NamedSession;
 use super::{
     ClientRequestError, ErrorKind, Mailbox, MessageDispatcher, Outbox, RpcContext, RpcError, RpcResult, tasks,
 };
+use crate::inbound::without_nulls;
 use crate::pipeline::{ChangeEvent, Gateway, ResourceWatch};
 use crate::policy::PerClientLimit;
 use crate::upstream::ClientIdentity;
@@ -135,13 +136,7 @@ async fn notify(
             if uri.as_deref().is_some_and(|uri| !may_read(&subscription.gateway, &subscription.client, uri)) {
                 continue;
             }
-            let mut params = json!({});
-            if let Some(meta) = meta {
-                params["_meta"] = meta.clone();
-            }
-            if let Some(uri) = uri {
-                params["uri"] = (*uri).into();
-            }
+            let params = without_nulls(json!({ "_meta": meta, "uri": uri.as_deref() }));
             outbox.send(method, &params).await?;
         }
     }

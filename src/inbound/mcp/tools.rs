@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::elicitation::RequestElicitor;
 use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, tasks};
+use crate::inbound::without_nulls;
 use crate::pipeline::{Call, CallOutcome, Progress, Snapshot, Subscriber};
 use crate::route::McpLogLevel;
 
@@ -87,13 +88,12 @@ impl Subscriber for CallSubscriber<'_> {
 
     fn progress(&self, progress: Progress<'_>) {
         let Some(token) = &self.token else { return };
-        let mut params = json!({ "progressToken": token, "progress": number(progress.done) });
-        if let Some(total) = progress.total {
-            params["total"] = number(total);
-        }
-        if let Some(message) = progress.message {
-            params["message"] = message.into();
-        }
+        let params = without_nulls(json!({
+            "progressToken": token,
+            "progress": number(progress.done),
+            "total": progress.total.map(number),
+            "message": progress.message,
+        }));
         self.outbox.notify("notifications/progress", &params);
     }
 

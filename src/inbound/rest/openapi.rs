@@ -10,6 +10,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::response::SHAPES;
+use crate::inbound::without_nulls;
 use crate::pipeline::Snapshot;
 use crate::route::{Envelope, ErrorStatus, RestEndpoint, Route};
 use crate::translate::RuleAction;
@@ -104,16 +105,14 @@ impl<'a> RouteSchemas<'a> {
         let in_path = path_arguments(&endpoint.path);
         let takes_body = !matches!(endpoint.method, Method::GET | Method::DELETE);
         let parameters = self.parameters(&in_path, !takes_body);
-        let mut operation = json!({
+        without_nulls(json!({
             "operationId": id,
             "summary": definition.title,
             "description": definition.description,
             "parameters": (!parameters.is_empty()).then_some(parameters),
             "requestBody": takes_body.then(|| self.body(&in_path, schemas)),
             "responses": self.responses(),
-        });
-        operation.as_object_mut().into_iter().for_each(|members| members.retain(|_, value| !value.is_null()));
-        operation
+        }))
     }
 
     /// The arguments in the path, and all others in the query if there is no body.
