@@ -80,23 +80,6 @@ enum Target<'a> {
     NotFound,
 }
 
-impl Target<'_> {
-    /// Whether it needs lists that MCP servers have not sent yet.
-    fn awaits_lists(&self, snapshot: &Snapshot) -> bool {
-        match self {
-            Self::Manifest | Self::OpenApi => !snapshot.awaited.tools.is_empty(),
-            Self::Tool { route, .. } => snapshot.awaits_lists_for(route),
-            Self::UnknownTool(name) => snapshot.may_list_tool(name),
-            Self::Health
-            | Self::Metadata(_)
-            | Self::Status
-            | Self::WrongMethod(_)
-            | Self::Passthrough(_)
-            | Self::NotFound => false,
-        }
-    }
-}
-
 impl RestApi {
     /// Creates the API.
     pub fn new(gateway: Gateway, filter: Filter) -> Self {
@@ -107,7 +90,13 @@ impl RestApi {
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut unauthenticated = UnauthenticatedRequest::take(&mut head, ApiKind::Rest);
-        let is_complete = |snapshot: &Snapshot| !self.find(snapshot, &head).awaits_lists(snapshot);
+        // Whether MCP servers have sent the lists that the target needs.
+        let is_complete = |snapshot: &Snapshot| match self.find(snapshot, &head) {
+            Target::Manifest | Target::OpenApi => snapshot.awaited.tools.is_empty(),
+            Target::Tool { route, .. } => !snapshot.awaits_lists_for(route),
+            Target::UnknownTool(name) => !snapshot.may_list_tool(&name),
+            _ => true,
+        };
         let snapshot = self.gateway.complete_snapshot(is_complete).await;
         let target = self.find(&snapshot, &head);
         if matches!(target, Target::Health) {
