@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ClientRequestError, ErrorKind, Revision, RpcContext, RpcError, RpcResponse};
 use crate::crypto::{Purpose, fingerprint, random_id};
+use crate::inbound::without_nulls;
 use crate::pipeline::{Elicitor, InputResponsesFuture};
 use crate::route::{
     ClientCapabilities, FormSupport, InputRequest, InputRequestKind, InputRequests,
@@ -60,23 +61,18 @@ impl<'a> RequestElicitor<'a> {
             true => ClientCapabilities::default(),
             false => capabilities(rpc.revision, &rpc.capabilities()),
         };
-        let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
-        let mut elicitor = Self { rpc, input_requests, subject: String::new(), round };
-        match is_legacy {
-            true => elicitor.round.legacy_client = Some((rpc, input_requests.input_timeout)),
-            false => elicitor.read_responses(name, arguments)?,
+        if is_legacy {
+            let legacy_client = Some((rpc, input_requests.input_timeout));
+            let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
+            let round = ElicitationRound { legacy_client, ..round };
+            return Ok(Self { rpc, input_requests, subject: String::new(), round });
         }
-        Ok(elicitor)
-    }
-
-    /// Reads the input responses that came with the request, and its state.
-    fn read_responses(&mut self, name: &str, arguments: &Map<String, Value>) -> Result<(), RpcError> {
-        let (rpc, input_requests) = (self.rpc, self.input_requests);
         let state = rpc.request.param("requestState").optional_text("params.requestState")?;
-        if !input_requests.is_empty() || state.is_some() {
-            self.subject = subject((&rpc.request.method, rpc.message.owner()), name, arguments);
-        }
-        let state = state.map(|token| decrypt_state(rpc, &token, &self.subject)).transpose()?;
+        let subject = match input_requests.is_empty() && state.is_none() {
+            true => String::new(),
+            false => subject((&rpc.request.method, rpc.message.owner()), name, arguments),
+        };
+        let state = state.map(|token| decrypt_state(rpc, &token, &subject)).transpose()?;
         let RequestState { input_responses, requested, .. } = state.unwrap_or_default();
         let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
         let mut responses: Map<String, Value> = responses.unwrap_or_default();
@@ -85,8 +81,8 @@ impl<'a> RequestElicitor<'a> {
         // accepted unrequested: the client may set them in the request as well, and they are checked in the
         // same way.
         responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
-        self.round = ElicitationRound::new(self.round.capabilities, input_responses, responses);
-        Ok(())
+        let round = ElicitationRound::new(capabilities, input_responses, responses);
+        Ok(Self { rpc, input_requests, subject, round })
     }
 
     /// The response in place of a result, while input is missing.
@@ -295,16 +291,14 @@ fn sample_params(sample: &SamplingRequest) -> Value {
         .map(|(speaker, text)| json!({ "role": speaker.word(), "content": message(text) }))
         .collect();
     let hints: Vec<Value> = sample.models.iter().map(|name| json!({ "name": name })).collect();
-    let mut params = json!({
+    without_nulls(json!({
         "messages": messages,
         "maxTokens": sample.max_tokens,
         "systemPrompt": sample.system,
         "temperature": sample.temperature,
         "stopSequences": Some(&sample.stop_sequences).filter(|sequences| !sequences.is_empty()),
         "modelPreferences": (!hints.is_empty()).then(|| json!({ "hints": hints })),
-    });
-    params.as_object_mut().into_iter().for_each(|params| params.retain(|_, value| !value.is_null()));
-    params
+    }))
 }
 
 /// A form in the format of a revision. Before 2025-11-25, the titles of choices are in a separate list, and
