@@ -222,18 +222,15 @@ impl MessageContext {
         // For errors before the revision of a request is known.
         let assumed = declared.as_ref().copied().unwrap_or(Revision::R2026_07_28);
         let reject = |error: &RpcError| Some(self.error_response(None, None, assumed, error));
-        let message = match message {
-            Ok(message) => message,
-            Err(RejectedMessage { id, method, error }) => {
-                return Some(self.error_response(id, method.as_deref(), assumed, &error));
+        match (message, declared.and_then(|revision| self.check_session(revision))) {
+            (Err(RejectedMessage { id, method, error }), _) => {
+                Some(self.error_response(id, method.as_deref(), assumed, &error))
             }
-        };
-        if let Err(error) = declared.and_then(|revision| self.check_session(revision)) {
-            return reject(&error);
-        }
-        match message {
-            ClientMessage::Request(request) => unreachable!("handled elsewhere: {}", request.method),
-            ClientMessage::Notification(notification) => {
+            (Ok(_), Err(error)) => reject(&error),
+            (Ok(ClientMessage::Request(request)), Ok(())) => {
+                unreachable!("handled elsewhere: {}", request.method)
+            }
+            (Ok(ClientMessage::Notification(notification)), Ok(())) => {
                 if let (Some(session), Some((id, reason))) =
                     (self.cancelling_session(), notification.cancelled())
                 {
@@ -253,15 +250,12 @@ impl MessageContext {
                 let method = method.filter(|_| self.headers().contains_key("mcp-method"))?;
                 self.check_method(method).err().and_then(|error| reject(&error))
             }
-            ClientMessage::Response { id, result } => {
+            (Ok(ClientMessage::Response { id, result }), Ok(())) => {
                 let open_requests = &self.dispatcher.open_requests;
-                let is_accepted = match serde_json::from_str::<String>(id.as_json()) {
-                    Ok(id) => {
-                        open_requests.complete(&id, self.owner(), client_result(result))
-                            || open_requests.replicas.forward_response(&id, self, body).await
-                    }
-                    Err(_) => false,
-                };
+                // Ours are strings, and not empty.
+                let id: String = serde_json::from_str(id.as_json()).unwrap_or_default();
+                let is_accepted = open_requests.complete(&id, self.owner(), client_result(result))
+                    || open_requests.replicas.forward_response(&id, self, body).await;
                 // Over stdio it can only be late, and needs no response.
                 if is_accepted || self.is_stdio() {
                     return None;

@@ -284,20 +284,27 @@ impl MessageDispatcher {
     /// [`WatchError`] if the resource can't be watched, or a limit is reached.
     pub(super) async fn subscribe(&self, session: &str, uri: &str) -> Result<(), WatchError> {
         self.subscribed.add(&self.gateway, session, uri)?;
-        let Some(shared) = self.gateway.shared() else { return Ok(()) };
-        match save(shared, session, uri).await {
-            // Not in the shared state yet: `catch_up` adds it when the store is back.
-            None => Ok(()),
-            Some(true) => {
-                self.subscribed.mark_stored(session, uri);
-                shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
-                Ok(())
-            }
+        match self.store(session, uri).await {
             Some(false) => {
                 self.subscribed.remove(session, uri);
                 Err(WatchError::Enough)
             }
+            // Without an answer it is not in the shared state yet: `catch_up` adds it when the store is back.
+            Some(true) | None => Ok(()),
         }
+    }
+
+    /// Stores a subscription in the shared state. Returns whether the limit allowed it; `None` if there is no
+    /// shared state, or it can't be reached.
+    async fn store(&self, session: &str, uri: &str) -> Option<bool> {
+        let shared = self.gateway.shared()?;
+        let group = group(shared, session);
+        let added = shared.add(&group, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_TTL).await.ok()?;
+        if added {
+            self.subscribed.mark_stored(session, uri);
+            shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
+        }
+        Some(added)
     }
 
     /// Removes a subscription.
@@ -371,23 +378,13 @@ impl McpEndpoint {
     /// Synchronizes when the store can be reached again: adds what only this replica knows, and reads what
     /// others do.
     pub async fn catch_up(&self) {
-        let Some(shared) = self.dispatcher.gateway.shared() else { return };
         for (session, uri) in self.dispatcher.subscribed.mark_unstored() {
-            if save(shared, &session, &uri).await == Some(true) {
-                self.dispatcher.subscribed.mark_stored(&session, &uri);
-                shared.publish(&ReplicaMessage::Subscribed { session });
-            }
+            self.dispatcher.store(&session, &uri).await;
         }
         for session in self.dispatcher.subscribed.listening() {
             self.dispatcher.read_subscriptions(&session).await;
         }
     }
-}
-
-/// Stores a subscription. Returns whether the limit allowed it; `None` if the store can't be reached.
-async fn save(shared: &SharedStore, session: &str, uri: &str) -> Option<bool> {
-    let group = group(shared, session);
-    shared.add(&group, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_TTL).await.ok()
 }
 
 fn group(shared: &SharedStore, session: &str) -> String {
