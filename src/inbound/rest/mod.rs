@@ -186,13 +186,9 @@ impl RestApi {
             }
             Target::WrongMethod(allowed) => response::wrong_method(&head.method, &allowed),
             Target::UnknownTool(name) => {
-                return Err(match snapshot.not_ready(&name) {
-                    Some(result) => response::not_ready(&result),
-                    None => {
-                        let text = format!("unknown tool `{name}`; `GET /tools` lists all tools");
-                        Rejection::new(StatusCode::NOT_FOUND, "unknown tool", text)
-                    }
-                });
+                let text = format!("unknown tool `{name}`; `GET /tools` lists all tools");
+                let unknown = || Rejection::new(StatusCode::NOT_FOUND, "unknown tool", text);
+                return Err(snapshot.not_ready(&name).as_ref().map_or_else(unknown, response::not_ready));
             }
             // `handle` has responded to the others.
             Target::NotFound | Target::Health | Target::Metadata(_) => {
@@ -308,23 +304,23 @@ fn arguments(
         check_media_type(&parts.headers)?;
         object(body)?
     };
-    let twice = |name: &str, first: &str, second: &str| {
-        let text = format!("argument `{name}` is present more than once: in the {first} and in the {second}");
-        Rejection::new(StatusCode::BAD_REQUEST, "argument present more than once", text)
-    };
+    let in_query = query(parts.uri.query().unwrap_or_default())?;
+    let in_query = in_query.into_iter().map(|(name, values)| ("query", name, values));
+    let in_path = in_path.into_iter().map(|(name, value)| ("path", name, vec![value]));
     let mut of_path = Vec::new();
-    for (name, value) in in_path {
-        let value = route.input.coerce_texts(&name, vec![value]);
-        if arguments.insert(name.clone(), value).is_some() {
-            return Err(twice(&name, "path", "body"));
-        }
-        of_path.push(name);
-    }
-    for (name, values) in query(parts.uri.query().unwrap_or_default())? {
+    for (place, name, values) in in_path.chain(in_query) {
         let value = route.input.coerce_texts(&name, values);
         if arguments.insert(name.clone(), value).is_some() {
-            let first = if of_path.contains(&name) { "path" } else { "body" };
-            return Err(twice(&name, first, "query"));
+            let places = match (place, of_path.contains(&name)) {
+                ("query", true) => "path and in the query",
+                ("query", false) => "body and in the query",
+                _ => "path and in the body",
+            };
+            let text = format!("argument `{name}` is present more than once: in the {places}");
+            return Err(Rejection::new(StatusCode::BAD_REQUEST, "argument present more than once", text));
+        }
+        if place == "path" {
+            of_path.push(name);
         }
     }
     Ok(arguments)

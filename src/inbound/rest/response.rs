@@ -147,10 +147,7 @@ fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
 /// /tools`. A result with neither structure nor text (such as an image) has its content blocks as `result`.
 fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     let key = match (result.outcome, &result.structured) {
-        (ToolOutcome::Success, Some(structured)) => {
-            write_structured(structured, out);
-            return;
-        }
+        (ToolOutcome::Success, Some(structured)) => return write_structured(structured, out),
         (ToolOutcome::Success, None) => "result",
         (ToolOutcome::Error(_), _) => "error",
     };
