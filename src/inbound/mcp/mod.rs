@@ -124,7 +124,11 @@ impl McpEndpoint {
 
     /// Responds to one HTTP request, on any path.
     ///
-    /// Dropping the future, or the body of the response, cancels the call and its upstream request.
+    /// Dropping the future, or the body of the response, cancels the call and its upstream request. In
+    /// revisions up to 2025-11-25 the loss of a stream "SHOULD NOT be interpreted as the client cancelling its
+    /// request" (Transports, "Sending Messages to the Server"), so a call whose stream can be resumed
+    /// continues for a while. The result of any other call could not be fetched any more: its client has no
+    /// event to resume from, or no session, by which it could also cancel the call.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let body = RequestBody::Unread(body);
