@@ -69,7 +69,7 @@ pub(super) async fn forward(
     let span = context.request.span.child(SpanKind::Client, "passthrough");
     add_trace_context(&span, &mut parts, upstream);
     let body = body.map_err(Into::into).boxed_unsync();
-    let (response, status) = match upstream.stream(Request::from_parts(parts, body), client).await {
+    let response = match upstream.stream(Request::from_parts(parts, body), client).await {
         Ok(upstream_response) => {
             let mut response = upstream_response.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
@@ -83,7 +83,7 @@ pub(super) async fn forward(
             if status.is_client_error() || status.is_server_error() {
                 span.failed(status.as_str().to_owned());
             }
-            (response, status)
+            response
         }
         Err(error) => {
             span.failed(error.properties().label);
@@ -95,10 +95,10 @@ pub(super) async fn forward(
                 );
             }
             let (status, message) = failure(&error);
-            (response::upstream_failed(status, message, error.properties().retry_after), status)
+            response::upstream_failed(status, message, error.properties().retry_after)
         }
     };
-    line.status = Some(status);
+    line.status = Some(response.status());
     response.map(|body| {
         Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, _: &mut Context<'_>| {
             // The closure must capture the whole line, which is logged when it is dropped.
