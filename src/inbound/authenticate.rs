@@ -76,15 +76,12 @@ impl Authenticator {
         let Some(access) = self.access() else {
             return Ok(AuthenticatedClient::from_address(unauthenticated));
         };
-        let found = async {
-            let credential = credential_in(&head.headers, unauthenticated)?;
-            let request_id_of = || unauthenticated.request_id.clone();
-            let found = access.identify(&credential, SystemTime::now(), &request_id_of).await?;
-            Ok((found.client, credential))
-        };
-        let (client, credential) = found.await.map_err(|denied| rejection(&denied, &access))?;
+        let reject = |denied: AuthError| rejection(&denied, &access);
+        let credential = credential_in(&head.headers, unauthenticated).map_err(reject)?;
+        let request_id_of = || unauthenticated.request_id.clone();
+        let found = access.identify(&credential, SystemTime::now(), &request_id_of).await.map_err(reject)?;
         remove_credentials(&mut head.headers);
-        let client = ClientIdentity::Client(client);
+        let client = ClientIdentity::Client(found.client);
         Ok(AuthenticatedClient { client, credential: Some(credential), access: Some(access) })
     }
 
@@ -241,17 +238,13 @@ fn remove_credentials(headers: &mut HeaderMap) {
 }
 
 fn rejection(denied: &AuthError, access: &Access) -> Rejection {
-    let reason = match denied {
-        AuthError::Missing => "no credential",
-        AuthError::Malformed(why) | AuthError::Invalid(why) => why,
-        AuthError::KeysUnavailable => "tokens can't be checked",
-    };
-    let rejection = Rejection::new(denied.status(), reason, denied.to_string());
+    let new = |reason| Rejection::new(denied.status(), reason, denied.to_string());
+    let challenge =
+        |reason| new(reason).with_header(header::WWW_AUTHENTICATE, Some(access.challenge(denied)));
     match denied {
-        AuthError::KeysUnavailable => rejection.with_retry_after(AGAIN_AFTER_SECONDS),
-        AuthError::Missing | AuthError::Malformed(_) | AuthError::Invalid(_) => {
-            rejection.with_header(header::WWW_AUTHENTICATE, Some(access.challenge(denied)))
-        }
+        AuthError::Missing => challenge("no credential"),
+        AuthError::Malformed(why) | AuthError::Invalid(why) => challenge(why),
+        AuthError::KeysUnavailable => new("tokens can't be checked").with_retry_after(AGAIN_AFTER_SECONDS),
     }
 }
 
