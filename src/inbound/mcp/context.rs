@@ -198,18 +198,6 @@ pub(super) struct RpcContext<'a> {
     pub(super) outbox: &'a Outbox,
 }
 
-/// A result with cache hints (since 2026-07-28).
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct WithHints<T: Serialize> {
-    #[serde(flatten)]
-    members: T,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_scope: Option<&'static str>,
-}
-
 impl RpcContext<'_> {
     /// The capabilities of the client, declared with each request or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
@@ -249,20 +237,24 @@ impl RpcContext<'_> {
         if self.message.owner().is_some() { "private" } else { "public" }
     }
 
-    /// Members of a result with cache hints, which are omitted before 2026-07-28.
-    fn with_hints<T: Serialize>(&self, members: T, hints: Option<(u64, &'static str)>) -> WithHints<T> {
-        let (ttl_ms, cache_scope) = hints.filter(|_| !self.revision.has_handshake()).unzip();
-        WithHints { members, ttl_ms, cache_scope }
-    }
-
-    /// The result of the request, which clients may cache for `ttl`.
-    pub(super) fn cacheable_result(
+    /// Members of a result with cache hints: the TTL and the scope. Before 2026-07-28 there are none.
+    pub(super) fn with_hints<T: Serialize>(
         &self,
-        members: impl Serialize,
-        ttl: Duration,
-        scope: &'static str,
-    ) -> RpcResponse {
-        self.result(&self.with_hints(members, Some((milliseconds(ttl), scope))))
+        members: T,
+        hints: Option<(Duration, &'static str)>,
+    ) -> impl Serialize + use<T> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct WithHints<T: Serialize> {
+            #[serde(flatten)]
+            members: T,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            ttl_ms: Option<u64>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            cache_scope: Option<&'static str>,
+        }
+        let (ttl, cache_scope) = hints.filter(|_| !self.revision.has_handshake()).unzip();
+        WithHints { members, ttl_ms: ttl.map(milliseconds), cache_scope }
     }
 
     /// `_meta` of every result.
@@ -304,7 +296,7 @@ impl RpcContext<'_> {
             // The content may depend on forwarded headers.
             let is_private = resource.route.request.forwards_headers();
             let is_public = of("cacheScope") == Some("\"public\"") && !is_private;
-            (ttl_ms, if is_public { self.cache_scope() } else { "private" })
+            (Duration::from_millis(ttl_ms), if is_public { self.cache_scope() } else { "private" })
         });
         let meta = of("_meta").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
         let mut meta = meta.unwrap_or_default();

@@ -44,7 +44,7 @@ pub(super) async fn read(rpc: &RpcContext<'_>) -> RpcResult {
         CacheScope::Private => "private",
     };
     let members = BTreeMap::from([("contents", &read.contents)]);
-    Ok(rpc.cacheable_result(members, read.freshness.ttl, scope))
+    Ok(rpc.result(&rpc.with_hints(members, Some((read.freshness.ttl, scope)))))
 }
 
 fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &ResourceReadError) -> RpcError {

@@ -67,7 +67,7 @@ pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
         "capabilities": capabilities,
         "instructions": settings.instructions,
     }));
-    Ok(rpc.cacheable_result(result, settings.list_ttl, rpc.cache_scope()))
+    Ok(rpc.result(&rpc.with_hints(result, Some((settings.list_ttl, rpc.cache_scope())))))
 }
 
 /// The lists that a client is offered: those with entries, or that may have some later.
@@ -131,5 +131,5 @@ pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     let entries = BTreeMap::from([(list.name, entries)]);
     let members = ListResult { entries, next_cursor: page.next_cursor };
     let ttl = if is_complete { settings.list_ttl } else { Duration::ZERO };
-    Ok(rpc.cacheable_result(members, ttl, rpc.cache_scope()))
+    Ok(rpc.result(&rpc.with_hints(members, Some((ttl, rpc.cache_scope())))))
 }
