@@ -125,8 +125,7 @@ impl Replicas {
         let issuer = self.issuer(name)?;
         let mut request = Request::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
         *request.uri_mut() = Uri::from_static(PATH);
-        let headers = message.headers().clone();
-        *request.headers_mut() = self.forwarded_headers(message, request.method(), headers, b"")?;
+        *request.headers_mut() = self.forwarded_headers(message, request.method(), b"")?;
         let written = issuer.written.clone();
         let deadline = Deadline::after(REQUEST_TIMEOUT).at;
         let upstream = self.upstream(issuer);
@@ -156,10 +155,8 @@ impl Replicas {
         message: &MessageContext,
         body: &[u8],
     ) -> Option<UpstreamResponse> {
-        let (method, mut headers) = (Method::POST, message.headers().clone());
-        remove_hop_by_hop(&mut headers);
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        let headers = self.forwarded_headers(message, &method, headers, body)?;
+        let method = Method::POST;
+        let headers = self.forwarded_headers(message, &method, body)?;
         let request = HttpRequest {
             under: PathBase::UpstreamUrl,
             method,
@@ -174,17 +171,13 @@ impl Replicas {
     }
 
     /// The headers of a forwarded message; `None` if it was forwarded before.
-    fn forwarded_headers(
-        &self,
-        message: &MessageContext,
-        method: &Method,
-        mut headers: HeaderMap,
-        body: &[u8],
-    ) -> Option<HeaderMap> {
-        if message.headers().contains_key(FORWARDED) {
+    fn forwarded_headers(&self, message: &MessageContext, method: &Method, body: &[u8]) -> Option<HeaderMap> {
+        let mut headers = message.headers().clone();
+        remove_hop_by_hop(&mut headers);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        if headers.insert(FORWARDED, HeaderValue::from_static("1")).is_some() {
             return None;
         }
-        headers.insert(FORWARDED, HeaderValue::from_static("1"));
         headers.remove(IDENTITY);
         if let Some(client) = message.client().client() {
             let token = sign_identity(&self.cipher, client, method, &headers, body)?;

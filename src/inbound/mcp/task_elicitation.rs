@@ -194,12 +194,12 @@ async fn run(
     route: &Arc<BoundRoute>,
     arguments: &Map<String, Value>,
 ) -> (ElicitationRound<'static>, Option<Box<ToolResult>>) {
-    let mut declined = None;
-    match snapshot.check_arguments(route, arguments.clone().into()).await {
-        Ok(arguments) => {
-            declined = elicit_first(&route.input_requests, arguments, &mut round).await.err();
+    let declined = match snapshot.check_arguments(route, arguments.clone().into()).await {
+        Ok(arguments) => elicit_first(&route.input_requests, arguments, &mut round).await.err(),
+        Err(sentence) => {
+            round.outcome = Err(ErrorKind::PARAMS.error(sentence));
+            None
         }
-        Err(sentence) => round.outcome = Err(ErrorKind::PARAMS.error(sentence)),
-    }
+    };
     (round, declined)
 }
