@@ -5,7 +5,7 @@
 //!
 //! - [`ResumableStreams`]: the streams of this replica.
 //! - [`EventLog`]: the events of one stream.
-//! - [`Reader`]: one connection that reads a stream.
+//! - [`read`]: one connection that reads a stream.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -30,6 +30,7 @@ use tokio::{
 
 use super::response::KEEP_ALIVE;
 use super::{Mailbox, PendingResponse, Replicas, Revision, response};
+use crate::upstream::OnDrop;
 
 /// Limit of the streams that can be resumed; further ones end with their connection.
 const STREAMS_LIMIT: usize = 1024;
@@ -241,6 +242,21 @@ impl ResumableStream {
         });
     }
 
+    /// The next event for a reader, and the number of the one after it. `None` at the end, or when another
+    /// connection has taken over.
+    async fn event(&self, reader: u64, next: u64, expiry: Option<Instant>) -> Option<(Bytes, u64)> {
+        let mut log = self.log.subscribe();
+        let changed = log.wait_for(|log| {
+            log.readers != reader || log.is_closed || log.is_over || log.next_number() > next
+        });
+        tokio::select! {
+            biased;
+            log = changed => log.ok().filter(|log| log.readers == reader && !log.is_closed)?.event(next),
+            () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => None,
+            () = sleep(KEEP_ALIVE.0) => Some((Bytes::from_static(KEEP_ALIVE.1), next)),
+        }
+    }
+
     /// Completes when nobody has read for `resume_timeout`, or when the session has ended.
     async fn abandoned(&self, resume_timeout: Duration) {
         let mut log = self.log.subscribe();
@@ -267,52 +283,28 @@ impl EventLog {
     }
 }
 
-/// A connection that reads a stream. When it is dropped, another connection of the client may read on.
-struct Reader {
-    resumable: Arc<ResumableStream>,
-    number: u64,
-}
-
-/// The events of a stream from `next` on, as the response on one connection, until `expiry`.
+/// The events of a stream from `next` on, as the response on one connection, until `expiry`. When it is
+/// dropped, another connection of the client may read on.
 fn read(resumable: Arc<ResumableStream>, next: u64, expiry: Option<Instant>) -> Response<Body> {
-    let mut number = 0;
+    let mut reader = 0;
     resumable.log.send_modify(|log| {
         log.readers += 1;
         log.is_read = true;
-        number = log.readers;
+        reader = log.readers;
     });
-    let events = unfold((Reader { resumable, number }, next), move |(reader, next)| async move {
-        let (event, next) = reader.event(next, expiry).await?;
-        Some((Ok::<_, Infallible>(event), (reader, next)))
-    });
-    response::as_stream(Body::from_stream(events))
-}
-
-impl Reader {
-    /// The next event, and the number of the one after it. `None` at the end, or when another connection has
-    /// taken over.
-    async fn event(&self, next: u64, expiry: Option<Instant>) -> Option<(Bytes, u64)> {
-        let mut log = self.resumable.log.subscribe();
-        let changed = log.wait_for(|log| {
-            log.readers != self.number || log.is_closed || log.is_over || log.next_number() > next
-        });
-        tokio::select! {
-            biased;
-            log = changed => log.ok().filter(|log| log.readers == self.number && !log.is_closed)?.event(next),
-            () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => None,
-            () = sleep(KEEP_ALIVE.0) => Some((Bytes::from_static(KEEP_ALIVE.1), next)),
-        }
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.resumable.log.send_if_modified(|log| {
-            let was_last = log.readers == self.number;
+    let stream = Arc::clone(&resumable);
+    let leaving = OnDrop::new(move || {
+        stream.log.send_if_modified(|log| {
+            let was_last = log.readers == reader;
             log.is_read &= !was_last;
             was_last
         });
-    }
+    });
+    let events = unfold((resumable, leaving, next), move |(resumable, leaving, next)| async move {
+        let (event, next) = resumable.event(reader, next, expiry).await?;
+        Some((Ok::<_, Infallible>(event), (resumable, leaving, next)))
+    });
+    response::as_stream(Body::from_stream(events))
 }
 
 #[cfg(test)]
