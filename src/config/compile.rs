@@ -176,7 +176,7 @@ pub(in crate::config) fn compile(
     let passthrough = passthrough.map(|(name, settings, _)| {
         let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
         let timeout = upstream.map_or(defaults.limits, |file| file.limits).timeout;
-        let body_timeout = body_timeout.unwrap_or(FilterSettings::BODY_TIMEOUT_DEFAULT);
+        let body_timeout = body_timeout.unwrap_or_else(|_| FilterSettings::default().body_timeout);
         (name, PassthroughSettings { timeout, body_timeout, ..settings })
     });
     lint::clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));

@@ -59,7 +59,7 @@ pub struct FilterSettings {
     #[key(name = "request_buffer_limit", size = 1..=1 << 40, default = 64 << 20, live)]
     pub request_buffer_limit_bytes: usize,
     /// Timeout of a request body. Long passthrough bodies get 1 s more for each KiB received.
-    #[key(range = 1..=HOUR, default = FilterSettings::BODY_TIMEOUT_DEFAULT, live)]
+    #[key(range = 1..=3_600_000, default = Duration::from_secs(30), live)]
     pub body_timeout: Duration,
     /// Addresses of reverse proxies, such as `10.0.0.0/8`, whose `X-Forwarded-For`, `X-Forwarded-Proto` and
     /// `X-Forwarded-Host` are trusted.
@@ -118,11 +118,6 @@ fn is_set_by_proxies(name: &str) -> bool {
 /// (CVE-2016-5385) and `X_Forwarded_For` as `X-Forwarded-For`, and proxies pass both on unchecked.
 fn is_always_removed(name: &str) -> bool {
     name == "proxy" || (name.contains('_') && is_set_by_proxies(&name.replace('_', "-")))
-}
-
-impl FilterSettings {
-    /// Default of [`body_timeout`](Self::body_timeout).
-    pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 }
 
 impl Setting for IpNet {
@@ -191,9 +186,6 @@ fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
 /// The reasons for rejected bodies, in the log and in metrics.
 const BODY_REASONS: [&str; 5] =
     ["body_too_long", "body_slow", "request_buffer_full", "transfer_encoding", "body_cut_off"];
-
-/// The maximum of `body_timeout`, in milliseconds.
-const HOUR: u64 = 3_600_000;
 
 /// The request filter. Clones share its settings and counts.
 #[derive(Debug, Clone)]
@@ -452,7 +444,7 @@ pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     response
 }
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(super) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Parses a network such as `10.0.0.0/8`, or a single address.
 pub fn parse_network(text: &str) -> Option<IpNet> {
@@ -640,7 +632,7 @@ mod tests {
             };
             assert_eq!(after(Duration::from_secs(1)).await.unwrap(), "a whole");
             let late =
-                after(FilterSettings::BODY_TIMEOUT_DEFAULT + Duration::from_secs(1)).await.unwrap_err();
+                after(FilterSettings::default().body_timeout + Duration::from_secs(1)).await.unwrap_err();
             assert_eq!(late.status, StatusCode::REQUEST_TIMEOUT);
         }
     }

@@ -10,8 +10,6 @@ use super::{CrossOriginPage, ProtectedPort, Rejection};
 /// Header with the relation of a page to the target of its request. Browsers send it with or without an
 /// `Origin` (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The compiled settings of a request filter.
 #[derive(Debug)]
@@ -153,14 +151,16 @@ impl HostAndOriginRules {
         if !matches!(site, b"cross-site" | b"same-site") {
             return Ok(CrossOriginPage::default());
         }
-        let is = |name, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
+        let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
         let referrer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let origin = parse_origin(origin_part(referrer));
+        // Scheme, nothing, and authority; the path and the query are not part of an origin.
+        let parts: Vec<&str> = referrer.split(['/', '?', '#']).take(3).collect();
+        let origin = parse_origin(&parts.join("/"));
         if matches_any(&self.origins, referrer, origin.as_ref())
             || matches_any(&self.tolerated, referrer, origin.as_ref())
         {
             Ok(CrossOriginPage::default())
-        } else if is(SEC_FETCH_MODE, b"navigate") && is(SEC_FETCH_DEST, b"document") {
+        } else if is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document") {
             // A person follows a link, for example to a page of `passthrough`.
             Ok(CrossOriginPage { reader: None, has_link: true })
         } else {
@@ -212,13 +212,6 @@ fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
     };
     let any_port = named.port.is_none() && LOOPBACK.contains(&named.host.as_str());
     named.host == found.host && (any_port || named.port.or(usual) == found.port.or(usual))
-}
-
-/// The origin at the beginning of a URL.
-fn origin_part(url: &str) -> &str {
-    let from = url.find("://").map_or(0, |found| found + 3);
-    let end = url[from..].find(['/', '?', '#']).map_or(url.len(), |found| from + found);
-    &url[..end]
 }
 
 /// Parses `scheme://host[:port]` with nothing after it.

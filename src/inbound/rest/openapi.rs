@@ -9,14 +9,12 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::response::SHAPES;
+use super::response::{JSON, SHAPES};
 use crate::inbound::without_nulls;
 use crate::pipeline::Snapshot;
 use crate::route::{Envelope, ErrorStatus, RestEndpoint, Route};
 use crate::translate::RuleAction;
 use crate::upstream::ClientIdentity;
-
-const JSON: &str = "application/json";
 
 /// The document without routes.
 const TEMPLATE: &str = include_str!("openapi.json");

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 use super::response;
 use crate::inbound::authenticate::revocable;
-use crate::inbound::filter::check_transfer_encoding;
+use crate::inbound::filter::{FORWARDED_FOR, check_transfer_encoding};
 use crate::inbound::{Authenticator, Rejection, RequestContext, StreamedPassthrough, UnauthenticatedRequest};
 use crate::policy::Passthrough;
 use crate::route::{TraceContext, UpstreamName, leads_out};
@@ -37,9 +37,6 @@ use crate::upstream::http::remove_hop_by_hop;
 use crate::upstream::{ClientIdentity, Failure, UpstreamError};
 use crate::wire::{MapPoll, PolledFrame};
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 
 /// Proxies a request that [`check`] has accepted.
@@ -203,10 +200,10 @@ fn add_forwarded_headers(parts: &mut Parts, unauthenticated: &UnauthenticatedReq
         }
     }
     if let Some(host) = headers.get(header::HOST).cloned() {
-        headers.entry(FORWARDED_HOST).or_insert(host);
+        headers.entry("x-forwarded-host").or_insert(host);
     }
     let scheme = if connection.is_tls { "https" } else { "http" };
-    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static(scheme));
+    headers.entry("x-forwarded-proto").or_insert(HeaderValue::from_static(scheme));
     headers.append(header::VIA, VIA);
 }
 

@@ -26,7 +26,7 @@ pub(super) const PLAIN_ENVELOPE: &str = "application/vnd.glossator.plain+json";
 /// manifest declares.
 pub(super) const SHAPES: StructuredContentSupport = StructuredContentSupport::Any;
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// The envelope that `Accept` names with the greater weight, and its media type; the first of two equal ones.
 fn accepted_envelope(headers: &HeaderMap) -> Option<(Envelope, &'static str)> {
@@ -81,25 +81,14 @@ fn seconds(time: Duration) -> HeaderValue {
 }
 
 /// Response to `GET /tools`: a list, or the object of `tools/list` for a client that accepts the MCP
-/// envelope.
+/// envelope. The list is `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` is
+/// the prefix of every endpoint.
 pub(super) fn manifest(
     headers: &HeaderMap,
     snapshot: &Snapshot,
     client: &ClientIdentity,
     mount: &str,
 ) -> Response<Body> {
-    let list = manifest_json(snapshot, client, mount);
-    let (envelope, media_type) = accepted_envelope(headers).unwrap_or((Envelope::Plain, JSON));
-    let body = match envelope {
-        Envelope::Mcp => format!("{{\"tools\":{list}}}"),
-        Envelope::Plain => list,
-    };
-    ([(header::VARY, "accept")], typed(StatusCode::OK, body.into(), media_type)).into_response()
-}
-
-/// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name. `mount` is the prefix of every
-/// endpoint.
-fn manifest_json(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> String {
     let entries = snapshot.lists.tools.seen_by(client).map(|entry| {
         let definition = entry.json(SHAPES).get();
         let route = snapshot.table.by_tool(&entry.key);
@@ -110,7 +99,13 @@ fn manifest_json(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> S
         let (path, method) = (json!(format!("{mount}{}", endpoint.path)), json!(endpoint.method.as_str()));
         format!("{members},\"endpoint\":{path},\"method\":{method}}}")
     });
-    format!("[{}]", entries.collect::<Vec<_>>().join(","))
+    let list = format!("[{}]", entries.collect::<Vec<_>>().join(","));
+    let (envelope, media_type) = accepted_envelope(headers).unwrap_or((Envelope::Plain, JSON));
+    let body = match envelope {
+        Envelope::Mcp => format!("{{\"tools\":{list}}}"),
+        Envelope::Plain => list,
+    };
+    ([(header::VARY, "accept")], typed(StatusCode::OK, body.into(), media_type)).into_response()
 }
 
 /// The HTTP status of a result.
