@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
 use tracing::info;
 
-use super::{Rejection, RequestContext, UnauthenticatedRequest};
+use super::{Connection, Rejection, RequestContext, UnauthenticatedRequest};
 use crate::auth::{Access, AuthError, METADATA_PATH, PresentedCredential};
 use crate::route::Scopes;
 use crate::telemetry::RequestId;
@@ -77,7 +77,7 @@ impl Authenticator {
             return Ok(AuthenticatedClient::from_address(unauthenticated));
         };
         let reject = |denied: AuthError| rejection(&denied, &access);
-        let credential = credential_in(&head.headers, unauthenticated).map_err(reject)?;
+        let credential = credential_in(&head.headers, &unauthenticated.connection).map_err(reject)?;
         let request_id_of = || unauthenticated.request_id.clone();
         let found = access.identify(&credential, SystemTime::now(), &request_id_of).await.map_err(reject)?;
         remove_credentials(&mut head.headers);
@@ -98,9 +98,9 @@ impl Authenticator {
     }
 
     /// Whether clients are configured and this request has no credential.
-    pub(super) fn has_no_credential(&self, head: &Parts, unauthenticated: &UnauthenticatedRequest) -> bool {
+    pub(super) fn has_no_credential(&self, headers: &HeaderMap, connection: &Connection) -> bool {
         self.0.borrow().is_some()
-            && matches!(credential_in(&head.headers, unauthenticated), Ok(PresentedCredential::Nothing))
+            && matches!(credential_in(headers, connection), Ok(PresentedCredential::Nothing))
     }
 
     /// OAuth metadata at a path, by which clients find the authorization server.
@@ -119,7 +119,11 @@ impl Authenticator {
             let mut changed = authenticator.0.subscribe();
             let revocation = loop {
                 match authenticator.authorize_again(&identity, &request_id, SystemTime::now()).await {
-                    Ok(remaining) => wait_until_due(&mut changed, remaining).await,
+                    // Until the rules change, which they always can: the authenticator has their sender.
+                    Ok(remaining) => tokio::select! {
+                        _ = changed.changed() => {}
+                        () = sleep(remaining.unwrap_or_default()), if remaining.is_some() => {}
+                    },
                     Err(revocation) => break revocation,
                 }
             };
@@ -158,17 +162,6 @@ impl Authenticator {
     }
 }
 
-/// Waits until the rules change, or this time is over.
-async fn wait_until_due<T>(changed: &mut watch::Receiver<T>, remaining: Option<Duration>) {
-    tokio::select! {
-        changed = changed.changed() => if changed.is_err() {
-            // The sender is dropped, so the rules can't change any more.
-            std::future::pending().await
-        },
-        () = sleep(remaining.unwrap_or_default()), if remaining.is_some() => {}
-    }
-}
-
 impl AuthenticatedClient {
     /// The local process that uses our stdio: it has all rights.
     pub(super) fn local() -> Self {
@@ -178,7 +171,8 @@ impl AuthenticatedClient {
     /// Identity by the address of the request, without configured clients. An unknown address has no rights.
     fn from_address(unauthenticated: &UnauthenticatedRequest) -> Self {
         let client = unauthenticated.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
-        Self { client, credential: Some(credential_of_connection(unauthenticated)), access: None }
+        let credential = Some(credential_of_connection(&unauthenticated.connection));
+        Self { client, credential, access: None }
     }
 
     /// The `WWW-Authenticate` challenge for a request without the needed scopes; `all` has all scopes of the
@@ -190,10 +184,7 @@ impl AuthenticatedClient {
 }
 
 /// Reads the credential of a request; more than one is an error.
-fn credential_in(
-    headers: &HeaderMap,
-    request: &UnauthenticatedRequest,
-) -> Result<PresentedCredential, AuthError> {
+fn credential_in(headers: &HeaderMap, connection: &Connection) -> Result<PresentedCredential, AuthError> {
     let single = |name: &HeaderName| {
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {
@@ -208,12 +199,12 @@ fn credential_in(
             Err(AuthError::Malformed("send `Authorization: Bearer …` or `X-API-Key`, not both"))
         }
         (Some(secret), None) | (None, Some(secret)) => Ok(PresentedCredential::Secret(secret.into())),
-        (None, None) => Ok(credential_of_connection(request)),
+        (None, None) => Ok(credential_of_connection(connection)),
     }
 }
 
-fn credential_of_connection(request: &UnauthenticatedRequest) -> PresentedCredential {
-    let certificate = request.connection.certificate.clone();
+fn credential_of_connection(connection: &Connection) -> PresentedCredential {
+    let certificate = connection.certificate.clone();
     certificate.map_or(PresentedCredential::Nothing, PresentedCredential::Certificate)
 }
 
@@ -281,7 +272,7 @@ mod tests {
     fn check(pairs: &[(&'static str, &str)], expected: Result<Option<&str>, StatusCode>) {
         let headers = head(pairs).headers;
         let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &headers);
-        let credential = credential_in(&headers, &unauthenticated);
+        let credential = credential_in(&headers, &unauthenticated.connection);
         let found = match &credential {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
             Ok(PresentedCredential::Secret(text)) => Ok(Some(&**text)),

@@ -115,7 +115,7 @@ impl RestApi {
             // Preflight requests have no credentials. Every path has the same response, or it would reveal
             // which tools exist.
             _ if head.method == Method::OPTIONS
-                && authenticator.has_no_credential(&head, &unauthenticated) =>
+                && authenticator.has_no_credential(&head.headers, &unauthenticated.connection) =>
             {
                 let response = page.options(&head.headers, METHODS);
                 return page.allow_read(response);
