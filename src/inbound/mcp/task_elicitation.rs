@@ -19,7 +19,7 @@ use super::{ErrorKind, Revision, RpcContext};
 use crate::crypto::random_id;
 use crate::model::ToolResult;
 use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
-use crate::route::{ClientCapabilities, InputRequest};
+use crate::route::ClientCapabilities;
 
 /// Limit of such tasks. A call beyond it elicits input itself.
 const TASKS_LIMIT: usize = 1024;
@@ -72,7 +72,7 @@ pub(super) enum ElicitingState {
 impl ElicitingTasks {
     /// Stores a new task that waits for its first input responses, and returns its name at this replica.
     /// `None` when there are too many.
-    pub(super) fn begin(&self, capabilities: ClientCapabilities, ttl: Duration) -> Option<String> {
+    pub(super) fn begin(&self, task: ElicitingTask, ttl: Duration) -> Option<String> {
         let now = Instant::now();
         let mut tasks = self.tasks.lock();
         if tasks.len() >= TASKS_LIMIT {
@@ -82,8 +82,7 @@ impl ElicitingTasks {
             return None;
         }
         let name = random_id();
-        let state = tokio::sync::Mutex::new(ElicitingState::InputRequired(Map::new()));
-        tasks.insert(name.clone(), (now + ttl, Arc::new(ElicitingTask { capabilities, state })));
+        tasks.insert(name.clone(), (now + ttl, Arc::new(task)));
         Some(name)
     }
 
@@ -109,6 +108,11 @@ impl ElicitingTasks {
 }
 
 impl ElicitingTask {
+    /// A task that waits for its first input responses, for a client with these capabilities.
+    pub(super) fn new(capabilities: ClientCapabilities) -> Self {
+        Self { capabilities, state: tokio::sync::Mutex::new(ElicitingState::InputRequired(Map::new())) }
+    }
+
     /// Matches these responses, and the earlier ones, to the input requests of this task. If one was
     /// declined, the task ends with the result beside the round.
     pub(super) async fn round(
@@ -119,8 +123,14 @@ impl ElicitingTask {
         earlier_responses: &Map<String, Value>,
         responses: Map<String, Value>,
     ) -> (ElicitationRound<'static>, Option<Box<ToolResult>>) {
-        let round = ElicitationRound::new(self.capabilities, earlier_responses.clone(), responses);
-        let (mut round, declined) = run(round, snapshot, route, arguments).await;
+        let mut round = ElicitationRound::new(self.capabilities, earlier_responses.clone(), responses);
+        let declined = match snapshot.check_arguments(route, arguments.clone().into()).await {
+            Ok(arguments) => elicit_first(&route.input_requests, arguments, &mut round).await.err(),
+            Err(sentence) => {
+                round.outcome = Err(ErrorKind::PARAMS.error(sentence));
+                None
+            }
+        };
         let written = serde_json::to_vec(&round.input_responses);
         if !written.is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
             round.outcome = Err(ErrorKind::PARAMS.error(format!(
@@ -174,32 +184,4 @@ impl ElicitingTask {
         });
         ElicitingState::Starting { _ends: ends }
     }
-}
-
-/// The first input requests for a client with these abilities; `None` for a call without any.
-pub(super) async fn first_input_requests(
-    snapshot: &Snapshot,
-    route: &Arc<BoundRoute>,
-    arguments: &Map<String, Value>,
-    capabilities: ClientCapabilities,
-) -> Option<Vec<InputRequest>> {
-    let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
-    let (round, _) = run(round, snapshot, route, arguments).await;
-    round.outcome.ok().filter(|open| !open.is_empty())
-}
-
-async fn run(
-    mut round: ElicitationRound<'static>,
-    snapshot: &Snapshot,
-    route: &Arc<BoundRoute>,
-    arguments: &Map<String, Value>,
-) -> (ElicitationRound<'static>, Option<Box<ToolResult>>) {
-    let declined = match snapshot.check_arguments(route, arguments.clone().into()).await {
-        Ok(arguments) => elicit_first(&route.input_requests, arguments, &mut round).await.err(),
-        Err(sentence) => {
-            round.outcome = Err(ErrorKind::PARAMS.error(sentence));
-            None
-        }
-    };
-    (round, declined)
 }

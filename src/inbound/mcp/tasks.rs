@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::response::{raw_json, write_tool_result};
-use super::task_elicitation::{self, ElicitingState, ElicitingTask};
+use super::task_elicitation::{ElicitingState, ElicitingTask};
 use super::{ErrorKind, Revision, RpcContext, RpcError, RpcResponse, RpcResult, elicitation};
 use crate::crypto::Purpose;
 use crate::model::ToolResult;
@@ -79,15 +79,15 @@ pub(super) async fn create_with_input(
     arguments: &Map<String, Value>,
 ) -> Option<RpcResponse> {
     let rule = route.async_operation.as_ref().filter(|rule| rule.task.requests_input)?;
-    let capabilities = elicitation::capabilities(rpc.revision, &rpc.capabilities());
-    let input_requests =
-        task_elicitation::first_input_requests(snapshot, route, arguments, capabilities).await?;
-    let name = rpc.dispatcher.eliciting_tasks.begin(capabilities, rule.task.ttl)?;
+    let task = ElicitingTask::new(elicitation::capabilities(rpc.revision, &rpc.capabilities()));
+    let (round, _) = task.round(snapshot, route, arguments, &Map::new(), Map::new()).await;
+    let open = round.outcome.ok().filter(|open| !open.is_empty())?;
+    let name = rpc.dispatcher.eliciting_tasks.begin(task, rule.task.ttl)?;
     let address = rpc.dispatcher.open_requests.replicas.own.as_ref().map(|own| own.written.clone());
     let (tool, location) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
     let task = Task::new(rpc, tool, arguments.clone(), location, rule.task.ttl);
     let result = TaskResult {
-        input_requests: Some(elicitation::requests(&input_requests, rpc.revision)),
+        input_requests: Some(elicitation::requests(&open, rpc.revision)),
         poll_interval_ms: Some(milliseconds(rule.poll_interval)),
         ..task.result(TaskStatus::InputRequired, None)
     };
