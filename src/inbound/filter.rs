@@ -234,17 +234,16 @@ impl Filter {
         let page = rules.check_origin(&head.headers, host.as_ref());
         let page = page.inspect_err(|_| self.rejected.add("origin"))?;
         let peer = unauthenticated.connection.peer;
-        let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), &rules.settings.trusted_proxies));
+        let trusted = &rules.settings.trusted_proxies;
+        let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), trusted));
         let is_removed = |name: &&HeaderName| {
             let name = name.as_str();
             is_always_removed(name) || (!is_trusted && is_set_by_proxies(name))
         };
         let removed: Vec<HeaderName> = head.headers.keys().filter(is_removed).cloned().collect();
         removed.iter().for_each(|name| drop(head.headers.remove(name)));
-        if let Some(peer) = peer {
-            unauthenticated.address =
-                Some(client_address(peer.ip(), &head.headers, &rules.settings.trusted_proxies));
-        }
+        let address = |peer: SocketAddr| client_address(peer.ip(), &head.headers, trusted);
+        unauthenticated.address = peer.map(address);
         Ok(page)
     }
 

@@ -170,8 +170,8 @@ pub(super) struct ElicitationRound<'a> {
     pub(super) input_responses: Map<String, Value>,
     /// The input responses of this request, until they are matched.
     responses: Option<Map<String, Value>>,
-    /// The open input requests; none if no input is missing, as far as is known. An error if an input response
-    /// is invalid ([`ErrorKind::PARAMS`]), or if the client lacks a capability.
+    /// The open input requests; none if no input is missing, as far as is known. An error if an input
+    /// response is invalid ([`ErrorKind::PARAMS`]), or if the client lacks a capability.
     pub(super) outcome: Result<Vec<InputRequest>, RpcError>,
     /// The request of a legacy client, which gets input requests at once, and their timeout.
     legacy_client: Option<(&'a RpcContext<'a>, Duration)>,

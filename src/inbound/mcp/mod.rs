@@ -125,8 +125,8 @@ impl McpEndpoint {
     /// Responds to one HTTP request, on any path.
     ///
     /// Dropping the future, or the body of the response, cancels the call and its upstream request. In
-    /// revisions up to 2025-11-25 the loss of a stream "SHOULD NOT be interpreted as the client cancelling its
-    /// request" (Transports, "Sending Messages to the Server"), so a call whose stream can be resumed
+    /// revisions up to 2025-11-25 the loss of a stream "SHOULD NOT be interpreted as the client cancelling
+    /// its request" (Transports, "Sending Messages to the Server"), so a call whose stream can be resumed
     /// continues for a while. The result of any other call could not be fetched any more: its client has no
     /// event to resume from, or no session, by which it could also cancel the call.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
@@ -201,18 +201,21 @@ impl McpEndpoint {
         if !revision.has_handshake() {
             return Ok(response::wrong_method(METHODS_PER_REQUEST));
         }
-        if method == Method::GET { self.get(message, session).await } else { self.delete(message, session) }
+        match (method == Method::GET, session) {
+            (true, Some(session)) => self.get(message, session).await,
+            // It can't be notified: it may come from a person with a browser.
+            (true, None) => Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
+            (false, Some(session)) => self.delete(message, session),
+            (false, None) => {
+                let missing = "header `Mcp-Session-Id` is missing: it names the session to end";
+                Err(ErrorKind::NOT_A_MESSAGE.error(missing))
+            }
+        }
     }
 
-    /// Opens a stream of notifications, for a session up to 2025-11-25. A request without a session can't be
-    /// notified: it may come from a person with a browser.
-    async fn get(
-        &self,
-        message: &MessageContext,
-        session: Option<&NamedSession>,
-    ) -> RpcResult<Response<Body>> {
+    /// Opens a stream of notifications, for a session up to 2025-11-25.
+    async fn get(&self, message: &MessageContext, session: &NamedSession) -> RpcResult<Response<Body>> {
         let headers = message.headers();
-        let Some(session) = session else { return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)) };
         let shutdown = message.context.request.connection.ending.clone();
         match shutdown.stage() {
             Shutdown::Serving => {}
@@ -229,7 +232,11 @@ impl McpEndpoint {
         let dispatcher = &self.dispatcher;
         dispatcher.sessions.check(session, message.owner())?;
         if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
-            let stream = message.resume(&session.id, id).await;
+            // At this replica, or at another.
+            let mut stream = dispatcher.resumables.resume(&session.id, id);
+            if let (None, Some((name, _))) = (&stream, id.rsplit_once('.')) {
+                stream = dispatcher.open_requests.replicas.resume(name, message).await;
+            }
             return stream.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(EVENTS_EXPIRED));
         }
         let client = message.client();
@@ -248,9 +255,7 @@ impl McpEndpoint {
     }
 
     /// Ends a session of a client up to 2025-11-25.
-    fn delete(&self, message: &MessageContext, session: Option<&NamedSession>) -> RpcResult<Response<Body>> {
-        let missing = "header `Mcp-Session-Id` is missing: it names the session to end";
-        let session = session.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(missing))?;
+    fn delete(&self, message: &MessageContext, session: &NamedSession) -> RpcResult<Response<Body>> {
         self.dispatcher.sessions.end(session, message.owner())?;
         self.dispatcher.remove_session(&session.id);
         self.dispatcher.publish_ended(&session.id);
@@ -264,9 +269,8 @@ impl McpEndpoint {
             Ok(received) => received,
             Err(rejection) => return response::rejected(message.logged(), &rejection),
         };
-        let resumables = &self.dispatcher.resumables;
-        let legacy_session = || Some((message.cancelling_session()?.to_owned(), message.revision().ok()?));
-        let session = resumables.is_enabled().then(legacy_session).flatten();
+        let session = message.cancelling_session();
+        let session = session.and_then(|session| Some((session.to_owned(), message.revision().ok()?)));
         let (outbox, mut mailbox) = Outbox::new();
         let outbox = if form == ResponseForm::Json { Outbox(None) } else { outbox };
         let mut pending: PendingResponse = Box::pin(async move { message.handle(&body, &outbox).await });
@@ -286,7 +290,9 @@ impl McpEndpoint {
                     () = sleep(STREAM_AFTER) => None,
                 }
             } => match session {
-                Some((session, revision)) => resumables.respond(&session, revision, first, mailbox, pending),
+                Some((session, revision)) => {
+                    self.dispatcher.resumables.respond(&session, revision, first, mailbox, pending)
+                }
                 None => response::event_stream(first, mailbox, pending),
             },
         }

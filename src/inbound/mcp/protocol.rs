@@ -6,9 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use axum::body::Body;
 use futures_util::future::join_all;
-use http::Response;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{json, value::RawValue};
 use tracing::debug;
@@ -138,14 +136,6 @@ impl MethodRow {
 }
 
 impl MessageContext {
-    /// Completes when the sender of the message may no longer have an open stream; never over stdio.
-    pub(super) async fn revoked(&self) {
-        match self.is_stdio() {
-            true => std::future::pending().await,
-            false => self.dispatcher.authenticator.revoked(&self.context).await,
-        }
-    }
-
     /// Responds to the message with a JSON-RPC error, which is logged and counted. `method` is `None` if it
     /// could not be read.
     pub(super) fn error_response(
@@ -277,15 +267,6 @@ impl MessageContext {
             Some(session) => self.dispatcher.sessions.check(session, self.owner()),
             None => Ok(()),
         }
-    }
-
-    /// Resumes a stream after the event with this id, at this replica or another.
-    pub(super) async fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
-        if let Some(response) = self.dispatcher.resumables.resume(session, id) {
-            return Some(response);
-        }
-        let (name, _) = id.rsplit_once('.')?;
-        self.dispatcher.open_requests.replicas.resume(name, self).await
     }
 
     async fn request(&self, request: &RpcRequest<'_>, outbox: &Outbox) -> RpcResponse {

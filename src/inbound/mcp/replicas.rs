@@ -30,7 +30,7 @@ use crate::route::{HttpRequest, PathBase, Scopes};
 use crate::settings::{FromText, Invalid, text_settings};
 use crate::telemetry::ErrorChain;
 use crate::tls::ClientTls;
-use crate::upstream::http::{Address, HttpSettings, HttpUpstream, HttpVersion, remove_hop_by_hop};
+use crate::upstream::http::{Address, HttpSettings, HttpUpstream, HttpVersion};
 use crate::upstream::{Client, ClientIdentity, Deadline, UpstreamCall, UpstreamError};
 
 /// Lifetime of the id of a request from us to a client.
@@ -173,7 +173,6 @@ impl Replicas {
     /// The headers of a forwarded message; `None` if it was forwarded before.
     fn forwarded_headers(&self, message: &MessageContext, method: &Method, body: &[u8]) -> Option<HeaderMap> {
         let mut headers = message.headers().clone();
-        remove_hop_by_hop(&mut headers);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         if headers.insert(FORWARDED, HeaderValue::from_static("1")).is_some() {
             return None;

@@ -129,14 +129,10 @@ impl ResumableStreams {
         });
     }
 
-    /// Whether streams can be resumed at all.
-    pub(super) fn is_enabled(&self) -> bool {
-        self.settings.stream_resume_timeout > Duration::ZERO
-    }
-
+    /// Creates a stream, if any can be resumed, and the limit allows it.
     fn create_stream(&self, session: &str) -> Option<Arc<ResumableStream>> {
         let mut streams = self.streams.lock();
-        if streams.len() >= STREAMS_LIMIT {
+        if self.settings.stream_resume_timeout.is_zero() || streams.len() >= STREAMS_LIMIT {
             return None;
         }
         // Other replicas read from the name which replica has the stream.

@@ -140,11 +140,6 @@ impl SessionSubscriptions {
         self.0.lock().by_id.get(session)?.level
     }
 
-    /// Whether a session has a stream here.
-    fn has_stream(&self, session: &str) -> bool {
-        self.0.lock().by_id.get(session).is_some_and(SubscribedSession::has_stream)
-    }
-
     /// The sessions that have a stream here.
     pub(super) fn listening(&self) -> Vec<Box<str>> {
         let sessions = self.0.lock();
@@ -356,7 +351,9 @@ impl McpEndpoint {
         match message {
             ReplicaMessage::Changed { uri, fingerprint } => gateway.on_remote_change(&uri, fingerprint),
             ReplicaMessage::Subscribed { session } => {
-                if subscribed.has_stream(&session) {
+                let found =
+                    subscribed.0.lock().by_id.get(&session).is_some_and(SubscribedSession::has_stream);
+                if found {
                     self.dispatcher.read_subscriptions(&session).await;
                 }
             }

@@ -67,6 +67,8 @@ impl McpEndpoint {
         });
         let mut connection = StdioConnection::new(Arc::clone(&self.dispatcher), out);
         loop {
+            // The next line may depend on a handshake that is not complete.
+            let is_ready = connection.slow_handshake.as_ref().is_none_or(AbortHandle::is_finished);
             let line = tokio::select! {
                 biased;
                 () = &mut cancelled => return 0,
@@ -75,7 +77,7 @@ impl McpEndpoint {
                     connection.notify_changes();
                     continue;
                 }
-                line = lines.recv(), if !connection.awaits_handshake() => line,
+                line = lines.recv(), if is_ready => line,
             };
             match line {
                 None => break,
@@ -163,11 +165,6 @@ impl StdioConnection {
                 self.slow_handshake = Some(task);
             }
         }
-    }
-
-    /// Whether a handshake is not complete, on which the next line may depend.
-    fn awaits_handshake(&self) -> bool {
-        self.slow_handshake.as_ref().is_some_and(|handshake| !handshake.is_finished())
     }
 
     /// Context of a message from the client, which is the process that started us.

@@ -72,7 +72,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     })?;
     tokio::select! {
         _ = notify(listener, rpc.outbox, Some(&meta), &subscription) => {}
-        () = message.revoked() => {}
+        () = dispatcher.authenticator.revoked(&message.context), if !message.is_stdio() => {}
         () = message.context.request.connection.ending.begun() => {}
     }
     if message.is_stdio() {

@@ -83,8 +83,7 @@ impl<'a> RouteSchemas<'a> {
         let output = definition.remove("outputSchema").map(|schema| add("output", schema));
         let (success, failure) = match route.envelope {
             Envelope::Mcp => {
-                let failure = json!({ "anyOf": [reference("ToolError"), reference("Error")] });
-                (result_schema(output), failure)
+                (result_schema(output), json!({ "anyOf": [reference("ToolError"), reference("Error")] }))
             }
             // Without an output schema, any value is possible. The schema of an error is inline: it is short,
             // and readable without a reference.

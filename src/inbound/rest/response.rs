@@ -81,8 +81,8 @@ fn seconds(time: Duration) -> HeaderValue {
 }
 
 /// Response to `GET /tools`: a list, or the object of `tools/list` for a client that accepts the MCP
-/// envelope. The list is `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` is
-/// the prefix of every endpoint.
+/// envelope. The list is `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount`
+/// is the prefix of every endpoint.
 pub(super) fn manifest(
     headers: &HeaderMap,
     snapshot: &Snapshot,
