@@ -62,8 +62,8 @@ impl Authenticator {
         self.0.borrow().clone()
     }
 
-    /// Identifies the client of a request, and removes its credential from the headers, so that it is not
-    /// forwarded.
+    /// Identifies the client of a request, if another replica has not done so (`forwarded`), and removes its
+    /// credential from the headers, so that it is not forwarded.
     ///
     /// # Errors
     ///
@@ -72,29 +72,23 @@ impl Authenticator {
         &self,
         head: &mut Parts,
         unauthenticated: &UnauthenticatedRequest,
+        forwarded: Option<ClientIdentity>,
     ) -> Result<AuthenticatedClient, Rejection> {
         let Some(access) = self.access() else {
             return Ok(AuthenticatedClient::from_address(unauthenticated));
         };
-        let reject = |denied: AuthError| rejection(&denied, &access);
-        let credential = credential_in(&head.headers, &unauthenticated.connection).map_err(reject)?;
-        let request_id_of = || unauthenticated.request_id.clone();
-        let found = access.identify(&credential, SystemTime::now(), &request_id_of).await.map_err(reject)?;
+        let (client, credential) = match forwarded {
+            Some(client) => (client, None),
+            None => {
+                let reject = |denied: AuthError| rejection(&denied, &access);
+                let credential = credential_in(&head.headers, &unauthenticated.connection).map_err(reject)?;
+                let (now, request_id_of) = (SystemTime::now(), || unauthenticated.request_id.clone());
+                let found = access.identify(&credential, now, &request_id_of).await.map_err(reject)?;
+                (ClientIdentity::Client(found.client), Some(credential))
+            }
+        };
         remove_credentials(&mut head.headers);
-        let client = ClientIdentity::Client(found.client);
-        Ok(AuthenticatedClient { client, credential: Some(credential), access: Some(access) })
-    }
-
-    /// Identifies the client of a request that another replica has authenticated.
-    pub(super) fn identify_forwarded(
-        &self,
-        head: &mut Parts,
-        unauthenticated: &UnauthenticatedRequest,
-        client: ClientIdentity,
-    ) -> AuthenticatedClient {
-        let Some(access) = self.access() else { return AuthenticatedClient::from_address(unauthenticated) };
-        remove_credentials(&mut head.headers);
-        AuthenticatedClient { client, credential: None, access: Some(access) }
+        Ok(AuthenticatedClient { client, credential, access: Some(access) })
     }
 
     /// Whether clients are configured and this request has no credential.
@@ -313,7 +307,7 @@ mod tests {
         let write = Scopes::new(["write"]).unwrap();
         let mut head = head(&[]);
         let unknown = UnauthenticatedRequest::take(&mut head, crate::pipeline::ApiKind::Rest);
-        let found = Authenticator::default().identify(&mut head, &unknown).await.unwrap();
+        let found = Authenticator::default().identify(&mut head, &unknown, None).await.unwrap();
         assert!(!found.client.may(&write) && found.client.may(&Scopes::default()));
         assert!(
             AuthenticatedClient::local().client.may(&write),

@@ -166,18 +166,14 @@ impl McpEndpoint {
         unauthenticated: &UnauthenticatedRequest,
         mut body: RequestBody,
     ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
-        let authenticator = &self.filter.authenticator;
-        if let Some(identity) =
-            self.dispatcher.open_requests.replicas.forwarded_identity(head, SystemTime::now())
-        {
+        let mut forwarded = None;
+        let replicas = &self.dispatcher.open_requests.replicas;
+        if let Some(identity) = replicas.forwarded_identity(head, SystemTime::now()) {
             let whole = Box::pin(self.read(&head.headers, body)).await?;
-            let client = identity.sender_of(head, &whole);
+            forwarded = identity.sender_of(head, &whole);
             body = RequestBody::Whole(whole);
-            if let Some(client) = client {
-                return Ok((authenticator.identify_forwarded(head, unauthenticated, client), body));
-            }
         }
-        Ok((authenticator.identify(head, unauthenticated).await?, body))
+        Ok((self.filter.authenticator.identify(head, unauthenticated, forwarded).await?, body))
     }
 
     async fn read(&self, headers: &HeaderMap, body: RequestBody) -> Result<Bytes, Rejection> {
@@ -256,7 +252,8 @@ impl McpEndpoint {
 
     /// Ends a session of a client up to 2025-11-25.
     fn delete(&self, message: &MessageContext, session: &NamedSession) -> RpcResult<Response<Body>> {
-        self.dispatcher.sessions.end(session, message.owner())?;
+        self.dispatcher.sessions.check(session, message.owner())?;
+        self.dispatcher.sessions.end(session);
         self.dispatcher.remove_session(&session.id);
         self.dispatcher.publish_ended(&session.id);
         Ok(StatusCode::NO_CONTENT.into_response())

@@ -231,13 +231,10 @@ impl MessageContext {
                     }
                     return None;
                 }
-                if assumed.has_handshake() {
-                    return None;
-                }
                 // The header may be missing, but a gateway that decides by it must not read another method
                 // than we do.
-                let method = notification.method.as_deref();
-                let method = method.filter(|_| self.headers().contains_key("mcp-method"))?;
+                let is_repeated = !assumed.has_handshake() && self.headers().contains_key("mcp-method");
+                let method = notification.method.as_deref().filter(|_| is_repeated)?;
                 self.check_method(method).err().and_then(|error| reject(&error))
             }
             (Ok(ClientMessage::Response { id, result }), Ok(())) => {

@@ -365,7 +365,7 @@ impl McpEndpoint {
             }
             ReplicaMessage::Ended { session } => {
                 // It may have been ended here as well, or have expired meanwhile.
-                if sessions.end_remotely(&sessions.open(&session)) {
+                if sessions.end(&sessions.open(&session)) {
                     self.dispatcher.remove_session(&session);
                 }
             }

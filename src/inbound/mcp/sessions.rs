@@ -91,12 +91,6 @@ pub(super) struct NamedSession {
 }
 
 impl NamedSession {
-    pub(super) fn open(cipher: &TokenCipher, id: &str, now: SystemTime) -> Self {
-        let content = cipher.open(Purpose::Session, id, now);
-        let session = |content: Vec<u8>| serde_json::from_slice(&content).map_err(|_| TokenError::Invalid);
-        Self { id: id.into(), content: content.and_then(session) }
-    }
-
     /// The revision that it has negotiated.
     pub(super) fn revision(&self) -> Option<Revision> {
         self.content.as_ref().ok()?.revision.parse().ok()
@@ -180,23 +174,14 @@ impl Sessions {
 
     /// The session with this id.
     pub(super) fn open(&self, id: &str) -> NamedSession {
-        NamedSession::open(&self.cipher, id, SystemTime::now())
+        let content = self.cipher.open(Purpose::Session, id, SystemTime::now());
+        let session = |content: Vec<u8>| serde_json::from_slice(&content).map_err(|_| TokenError::Invalid);
+        NamedSession { id: id.into(), content: content.and_then(session) }
     }
 
-    /// Ends a session, whose requests are rejected from now on.
-    ///
-    /// # Errors
-    ///
-    /// [`RpcError::no_session()`] when no session was removed.
-    pub(super) fn end(&self, session: &NamedSession, owner: Option<&str>) -> Result<(), RpcError> {
-        self.check(session, owner)?;
-        self.end_remotely(session);
-        Ok(())
-    }
-
-    /// Ends a session that another replica has ended, and whose owner that replica has checked. Returns
-    /// whether there was one.
-    pub(super) fn end_remotely(&self, session: &NamedSession) -> bool {
+    /// Ends a session, whose requests are rejected from now on, and whose owner was checked here or at another
+    /// replica. Returns whether there was one.
+    pub(super) fn end(&self, session: &NamedSession) -> bool {
         // If an id that is not ours were stored, anybody could fill the list.
         let Ok(Session { owner, address, .. }) = &session.content else { return false };
         let client = owner.as_deref().or(address.as_deref()).unwrap_or_default();
@@ -252,12 +237,13 @@ mod tests {
 
     #[test]
     fn a_session_is_its_id() {
-        let (cipher, now) = (TokenCipher::random(), SystemTime::UNIX_EPOCH);
+        let cipher = TokenCipher::random();
+        let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
         let declared =
             json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
         let session =
             Session::new(Revision::R2025_11_25, declared.as_object().unwrap().clone(), &ClientIdentity::Only);
-        let opened = NamedSession::open(&cipher, &session.encrypt(&cipher, now), now).content.unwrap();
+        let opened = sessions.open(&session.encrypt(&cipher, SystemTime::now())).content.unwrap();
         assert_eq!(opened, session);
         assert_eq!(opened.revision, "2025-11-25");
         assert_eq!(Value::Object(opened.capabilities), json!({"sampling": {}, "elicitation": {"form": {}}}));
@@ -292,15 +278,22 @@ mod sessions_tests {
         ClientIdentity::Client(Arc::new(Client::new(name, name, Scopes::default())))
     }
 
+    fn end(sessions: &Sessions, id: &str, owner: Option<&str>) -> Result<(), RpcError> {
+        let session = sessions.open(id);
+        sessions.check(&session, owner)?;
+        sessions.end(&session);
+        Ok(())
+    }
+
     #[test]
     fn an_id_is_taken_until_it_is_ended() {
         let cipher = TokenCipher::random();
         let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
         let (one, other) = (id(&cipher), id(&cipher));
         sessions.check(&sessions.open(&one), None).unwrap();
-        sessions.end(&sessions.open(&one), None).unwrap();
+        end(&sessions, &one, None).unwrap();
         assert_eq!(sessions.check(&sessions.open(&one), None).unwrap_err(), RpcError::no_session());
-        assert_eq!(sessions.end(&sessions.open(&one), None).unwrap_err(), RpcError::no_session());
+        assert_eq!(end(&sessions, &one, None).unwrap_err(), RpcError::no_session());
         sessions.check(&sessions.open(&other), None).unwrap();
         let expired = Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Only)
             .encrypt(&cipher, SystemTime::UNIX_EPOCH);
@@ -314,7 +307,7 @@ mod sessions_tests {
         assert_eq!(refused.check(&refused.open(&foreign), None).unwrap_err(), RpcError::no_session());
         let taken = Sessions::new(TokenCipher::random(), UnknownSessions::Accept);
         taken.check(&taken.open(&foreign), None).unwrap();
-        taken.end(&taken.open(&foreign), None).unwrap();
+        end(&taken, &foreign, None).unwrap();
         assert_eq!(taken.ended.lock().ids.len(), 0);
     }
 
@@ -330,7 +323,7 @@ mod sessions_tests {
             assert!(!check(&owned, Some("you")) && !check(&owned, None));
             assert!(!check(&id(&cipher), Some("me")), "it was begun by nobody");
             assert!(!check(&id(&TokenCipher::random()), Some("me")), "nobody knows whose it is");
-            assert_eq!(sessions.end(&sessions.open(&owned), Some("you")), Err(RpcError::no_session()));
+            assert_eq!(end(&sessions, &owned, Some("you")), Err(RpcError::no_session()));
             assert!(check(&owned, Some("me")));
         }
     }
@@ -340,9 +333,9 @@ mod sessions_tests {
         let cipher = TokenCipher::random();
         let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
         let first = id(&cipher);
-        sessions.end(&sessions.open(&first), None).unwrap();
+        end(&sessions, &first, None).unwrap();
         for _ in 0..ENDED_LIMIT {
-            sessions.end(&sessions.open(&id(&cipher)), None).unwrap();
+            end(&sessions, &id(&cipher), None).unwrap();
         }
         assert_eq!(sessions.ended.lock().ids.len(), ENDED_LIMIT);
         sessions.check(&sessions.open(&first), None).unwrap();
@@ -358,10 +351,10 @@ mod sessions_tests {
         for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
             let forged = id_of(&cipher, victim);
             let first = id_of(&cipher, attacker);
-            sessions.end(&sessions.open(&forged), victim.owner()).unwrap();
-            sessions.end(&sessions.open(&first), attacker.owner()).unwrap();
+            end(&sessions, &forged, victim.owner()).unwrap();
+            end(&sessions, &first, attacker.owner()).unwrap();
             for _ in 0..ENDED_LIMIT {
-                sessions.end(&sessions.open(&id_of(&cipher, attacker)), attacker.owner()).unwrap();
+                end(&sessions, &id_of(&cipher, attacker), attacker.owner()).unwrap();
             }
             assert_eq!(sessions.check(&sessions.open(&forged), victim.owner()), Err(RpcError::no_session()));
             assert_eq!(

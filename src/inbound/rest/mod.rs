@@ -126,7 +126,7 @@ impl RestApi {
                 return page.allow_read(response::value(StatusCode::OK, metadata));
             }
             _ => {
-                let identify = pin!(authenticator.identify(&mut head, &unauthenticated));
+                let identify = pin!(authenticator.identify(&mut head, &unauthenticated, None));
                 let identified = ending.unless_overdue(identify).await;
                 identified.unwrap_or_else(|| Err(Rejection::for_shutdown(SHUTTING_DOWN)))
             }
