@@ -13,25 +13,26 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use axum::body::Body;
+use axum::{BoxError, body::Body};
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header::ACCEPT,
-    request::Parts, uri::PathAndQuery,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, HOST},
+    request::Parts,
 };
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full, Limited};
 use tokio::time::timeout;
 use tracing::warn;
 
 use super::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, SESSION_ID};
 use crate::crypto::{Purpose, TokenCipher, fingerprint, random_id};
-use crate::model::UpstreamResponse;
-use crate::route::{HttpRequest, PathBase, Scopes};
+use crate::inbound::host_origin::request_host;
+use crate::route::Scopes;
 use crate::settings::{FromText, Invalid, text_settings};
 use crate::telemetry::ErrorChain;
 use crate::tls::ClientTls;
-use crate::upstream::http::{Address, HttpSettings, HttpUpstream, HttpVersion};
-use crate::upstream::{Client, ClientIdentity, Deadline, UpstreamCall, UpstreamError};
+use crate::upstream::http::{Address, HttpSettings, HttpUpstream, HttpVersion, StreamedBody};
+use crate::upstream::{Client, ClientIdentity, Deadline};
 
 /// Lifetime of the id of a request from us to a client.
 const ID_TTL: Duration = Duration::from_secs(60 * 60);
@@ -116,58 +117,60 @@ impl Replicas {
     /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
     pub(super) async fn forward_response(&self, id: &str, message: &MessageContext, body: &[u8]) -> bool {
         let Some(issuer) = self.issuer(id) else { return false };
-        let response = self.send(issuer, message, body).await;
-        response.is_some_and(|response| response.status == StatusCode::ACCEPTED)
+        let response = self.send(issuer, Method::POST, message, body).await;
+        response.is_some_and(|response| response.status() == StatusCode::ACCEPTED)
     }
 
     /// Requests the rest of a stream from the replica that has it. `None` if that is this one, or it fails.
     pub(super) async fn resume(&self, name: &str, message: &MessageContext) -> Option<Response<Body>> {
-        let issuer = self.issuer(name)?;
-        let mut request = Request::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
-        *request.uri_mut() = Uri::from_static(PATH);
-        *request.headers_mut() = self.forwarded_headers(message, request.method(), b"")?;
-        let written = issuer.written.clone();
-        let deadline = Deadline::after(REQUEST_TIMEOUT).at;
-        let upstream = self.upstream(issuer);
-        let sent = async {
-            upstream.stream(request, deadline).await.map_err(|failure| failure.into_error(upstream.name()))
-        };
-        let response = within_timeout(&written, sent).await?;
+        let response = self.send(self.issuer(name)?, Method::GET, message, b"").await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
-    /// Forwards a request to the replica at this address, and returns its response. `None` if that is this
-    /// one, or it does not respond.
+    /// Forwards a request to the replica at this address, and returns the status and the body of its
+    /// response. `None` if that is this one, or it does not respond.
     pub(super) async fn forward_request(
         &self,
         address: &str,
         message: &MessageContext,
         body: &[u8],
-    ) -> Option<UpstreamResponse> {
+    ) -> Option<(StatusCode, Bytes)> {
         let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
-        self.send(peer, message, body).await
+        let (head, body) = self.send(peer, Method::POST, message, body).await?.into_parts();
+        let body = within_timeout(address, Limited::new(body, RESPONSE_LIMIT_BYTES).collect()).await?;
+        Some((head.status, body.to_bytes()))
     }
 
-    /// Sends a message to another replica, unless it was forwarded before.
+    /// Sends a message to another replica, unless it was forwarded before. The host remains the client's:
+    /// every replica allows that, and its own address perhaps not.
     async fn send(
         &self,
         peer: ReplicaUrl,
+        method: Method,
         message: &MessageContext,
         body: &[u8],
-    ) -> Option<UpstreamResponse> {
-        let method = Method::POST;
-        let headers = self.forwarded_headers(message, &method, body)?;
-        let request = HttpRequest {
-            under: PathBase::UpstreamUrl,
-            method,
-            path_and_query: PathAndQuery::from_static(PATH),
-            headers,
-            body: Bytes::copy_from_slice(body),
-        };
-        let (deadline, request) = (Deadline::after(REQUEST_TIMEOUT), request.into());
-        let call = UpstreamCall::new(request, RESPONSE_LIMIT_BYTES, deadline, false);
+    ) -> Option<Response<StreamedBody>> {
+        let (_, host) = request_host(message.head.as_ref()?).ok()?;
+        let host = host.and_then(|host| HeaderValue::from_bytes(host).ok());
+        let whole = Full::<Bytes>::from(body.to_vec()).map_err(|never| match never {});
+        let mut request = Request::new(whole.boxed_unsync());
+        *request.headers_mut() = self.forwarded_headers(message, &method, body)?;
+        (*request.method_mut(), *request.uri_mut()) = (method, Uri::from_static(PATH));
         let written = peer.written.clone();
-        within_timeout(&written, self.upstream(peer).send(&call)).await
+        let upstream = HttpUpstream::new(HttpSettings {
+            protocol: HttpVersion::Http1,
+            tls: self.tls.clone().filter(|_| peer.is_tls()),
+            headers: host.map(|host| (HOST, host)).into_iter().collect(),
+            connect_timeout: REQUEST_TIMEOUT,
+            // Requests are rare, and each may be to another replica.
+            idle_connections: 0,
+            ..HttpSettings::new("peer".parse().expect("a word is a name"), peer.address)
+        });
+        let deadline = Deadline::after(REQUEST_TIMEOUT).at;
+        let sent = async {
+            upstream.stream(request, deadline).await.map_err(|failure| failure.into_error(upstream.name()))
+        };
+        within_timeout(&written, sent).await
     }
 
     /// The headers of a forwarded message; `None` if it was forwarded before.
@@ -197,26 +200,18 @@ impl Replicas {
         let client = Client::new(&id, &name, Scopes::from_client(scopes.iter().map(String::as_str)));
         Some(ForwardedIdentity { request, client: ClientIdentity::Client(Arc::new(client)) })
     }
-
-    fn upstream(&self, peer: ReplicaUrl) -> HttpUpstream {
-        let name = "peer".parse().expect("a word is a name");
-        HttpUpstream::new(HttpSettings {
-            protocol: HttpVersion::Http1,
-            tls: self.tls.clone().filter(|_| peer.is_tls()),
-            connect_timeout: REQUEST_TIMEOUT,
-            // Requests are rare, and each may be to another replica.
-            idle_connections: 0,
-            ..HttpSettings::new(name, peer.address)
-        })
-    }
 }
 
 /// The response of another replica; failures are logged.
-async fn within_timeout<T>(peer: &str, request: impl Future<Output = Result<T, UpstreamError>>) -> Option<T> {
+async fn within_timeout<T, E: Into<BoxError>>(
+    peer: &str,
+    request: impl Future<Output = Result<T, E>>,
+) -> Option<T> {
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(response)) => Some(response),
         Ok(Err(error)) => {
-            warn!(peer, error = %ErrorChain(&error), "forwarding to another replica failed");
+            let error: BoxError = error.into();
+            warn!(peer, error = %ErrorChain(&*error), "forwarding to another replica failed");
             None
         }
         Err(_) => {
@@ -278,7 +273,7 @@ fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> St
 
 #[cfg(test)]
 mod tests {
-    use http::header::{CONTENT_TYPE, HOST};
+    use http::header::CONTENT_TYPE;
 
     use super::*;
     use crate::{

@@ -171,8 +171,8 @@ async fn forward(rpc: &RpcContext<'_>, address: Option<&str>) -> RpcResult {
     if let Some(address) = address
         && let Some(response) = replicas.forward_request(address, rpc.message, rpc.request.message).await
     {
-        let body = Vec::from(response.body);
-        return Ok(RpcResponse { status: response.status, body, ..RpcResponse::default() });
+        let (status, body) = response;
+        return Ok(RpcResponse { status, body: body.into(), ..RpcResponse::default() });
     }
     Err(ErrorKind::PARAMS.error(TASK_NOT_FOUND))
 }

@@ -26,8 +26,9 @@ impl HttpUpstream {
     /// Method, path, query, body and end-to-end headers are unchanged, with these exceptions:
     ///
     /// - Hop-by-hop headers are removed, and `Expect`, which glossator has handled itself.
-    /// - `Host` becomes the upstream's, as a legacy server may know no other name.
-    /// - The upstream's own `headers` are not added: credentials of routes are not for every client.
+    /// - `Host` becomes the upstream's, as a legacy server may know no other name; or the one in its
+    ///   `headers`, which only requests between replicas have.
+    /// - The upstream's other `headers` are not added: credentials of routes are not for every client.
     ///
     /// If an endpoint can't be reached, another is tried. A future that is dropped after `deadline` counts as
     /// a failure of the endpoint.
@@ -50,8 +51,11 @@ impl HttpUpstream {
         loop {
             let address = &in_flight.endpoint.address;
             *request.uri_mut() = address.join(&path).map_err(|error| Failure::Unsendable(error.into()))?;
-            let host = HeaderValue::from_str(address.authority().as_str())
-                .expect("an authority has visible ASCII characters only");
+            let own = || {
+                HeaderValue::from_str(address.authority().as_str())
+                    .expect("an authority has visible ASCII characters only")
+            };
+            let host = self.settings.headers.get(header::HOST).cloned().unwrap_or_else(own);
             request.headers_mut().insert(header::HOST, host);
             let (failure, unsent) = match send_to(&in_flight, request).await {
                 Ok(mut response) => {
