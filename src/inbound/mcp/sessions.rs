@@ -179,8 +179,8 @@ impl Sessions {
         NamedSession { id: id.into(), content: content.and_then(session) }
     }
 
-    /// Ends a session, whose requests are rejected from now on, and whose owner was checked here or at another
-    /// replica. Returns whether there was one.
+    /// Ends a session, whose requests are rejected from now on, and whose owner was checked here or at
+    /// another replica. Returns whether there was one.
     pub(super) fn end(&self, session: &NamedSession) -> bool {
         // If an id that is not ours were stored, anybody could fill the list.
         let Ok(Session { owner, address, .. }) = &session.content else { return false };
