@@ -57,8 +57,8 @@ pub use error::{
     CODE_META_KEY, CodeTemplate, EXIT_META_KEY, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY,
 };
 pub use fields::{
-    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, KiloBase,
-    NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, TimeZoneSetting,
+    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
+    OnMissing, ShortClock, SizeForm, TimeForm, TimeFormat, TimeZoneSetting,
 };
 pub(crate) use fields::{FieldSetting, type_names};
 pub use jq::{

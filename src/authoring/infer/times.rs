@@ -51,7 +51,7 @@ fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
 /// Format of times with these directives, in a known time zone if there is one.
 fn form(format: &str, zone: Option<&str>) -> TimeForm {
     let zone = zone.and_then(|zone| zone.parse().ok());
-    TimeForm { format: TimeFormat::Directives(format.to_owned()), zone }
+    TimeForm { formats: vec![TimeFormat::Directives(format.to_owned())], zone }
 }
 
 /// Infers timestamps or dates.
@@ -96,7 +96,7 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
 /// Infers timestamps without an offset, which stay strings: with a wrong time zone, they would look right.
 fn local(texts: &[&str]) -> Option<Guess> {
     let in_utc = |format: &str| form(format, Some("UTC"));
-    let usual = TimeForm { format: TimeFormat::Standard, ..in_utc("") };
+    let usual = TimeForm { zone: in_utc("").zone, ..TimeForm::default() };
     let options = if parses_all(FieldKind::DateTime(usual), texts) {
         String::new()
     } else {

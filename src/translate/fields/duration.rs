@@ -9,17 +9,22 @@ use crate::translate::convert::scaled;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurationForm {
     /// Unit of a number without a unit.
-    pub unit: TimeUnit,
+    pub unit_nanos: i128,
     /// Meaning of `4:05`, if nothing else decides it.
     pub clock: Option<ShortClock>,
-    /// Unit of the result: seconds or milliseconds.
-    pub gives: TimeUnit,
+    /// Unit of the result.
+    pub output_unit: ResultUnit,
 }
 
-/// Unit of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeUnit {
-    pub(super) nanos: i128,
+/// Unit of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+pub enum ResultUnit {
+    /// Seconds.
+    #[word("s")]
+    Seconds,
+    /// Milliseconds.
+    #[word("ms")]
+    Milliseconds,
 }
 
 /// Meaning of the two numbers of `4:05`.
@@ -35,7 +40,7 @@ pub enum ShortClock {
 
 impl Default for DurationForm {
     fn default() -> Self {
-        Self { unit: TimeUnit::SECOND, clock: None, gives: TimeUnit::SECOND }
+        Self { unit_nanos: SECOND, clock: None, output_unit: ResultUnit::Seconds }
     }
 }
 
@@ -43,29 +48,22 @@ const WEEK: i128 = 7 * DAY;
 const DAY: i128 = 24 * HOUR;
 const HOUR: i128 = 60 * MINUTE;
 const MINUTE: i128 = 60 * SECOND;
-const SECOND: i128 = 1_000_000_000;
+pub(super) const SECOND: i128 = 1_000_000_000;
+pub(super) const MILLISECOND: i128 = 1_000_000;
 
-impl TimeUnit {
-    /// One second.
-    pub const SECOND: Self = Self { nanos: SECOND };
-
-    /// Unit by name: `ms`, `s`, `sec`, `minutes`. A bare `M` is rejected, because it may mean months.
-    pub fn named(name: &str) -> Option<Self> {
-        if name == "M" {
-            return None;
-        }
-        let nanos = match name.to_lowercase().as_str() {
-            "ns" | "nsec" | "nanosecond" | "nanoseconds" => 1,
-            "us" | "µs" | "μs" | "usec" | "microsecond" | "microseconds" => 1_000,
-            "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
-            "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
-            "m" | "min" | "mins" | "minute" | "minutes" => MINUTE,
-            "h" | "hr" | "hrs" | "hour" | "hours" => HOUR,
-            "d" | "day" | "days" => DAY,
-            "w" | "week" | "weeks" => WEEK,
-            _ => return None,
-        };
-        Some(Self { nanos })
+/// Nanoseconds of a unit: `ms`, `s`, `sec`, `minutes`. A bare `M` is rejected, because it may mean months.
+pub(super) fn time_unit(name: &str) -> Option<i128> {
+    match name.to_lowercase().as_str() {
+        _ if name == "M" => None,
+        "ns" | "nsec" | "nanosecond" | "nanoseconds" => Some(1),
+        "us" | "µs" | "μs" | "usec" | "microsecond" | "microseconds" => Some(1_000),
+        "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => Some(MILLISECOND),
+        "s" | "sec" | "secs" | "second" | "seconds" => Some(SECOND),
+        "m" | "min" | "mins" | "minute" | "minutes" => Some(MINUTE),
+        "h" | "hr" | "hrs" | "hour" | "hours" => Some(HOUR),
+        "d" | "day" | "days" => Some(DAY),
+        "w" | "week" | "weeks" => Some(WEEK),
+        _ => None,
     }
 }
 
@@ -83,7 +81,11 @@ impl DurationForm {
             Some(iso) => iso_8601(iso).ok_or(EXPECTED)?,
             None => self.parts(rest)?,
         };
-        decimal(sign * nanos, self.gives.nanos).ok_or(EXPECTED)
+        let unit = match self.output_unit {
+            ResultUnit::Seconds => SECOND,
+            ResultUnit::Milliseconds => MILLISECOND,
+        };
+        decimal(sign * nanos, unit).ok_or(EXPECTED)
     }
 
     fn parts(&self, text: &str) -> Result<i128, &'static str> {
@@ -101,8 +103,8 @@ impl DurationForm {
             let letters = spaced.find(|c: char| !c.is_alphabetic()).unwrap_or(spaced.len());
             let (name, after) = spaced.split_at(letters);
             let unit = match name {
-                "" if rest == text && spaced.is_empty() => self.unit.nanos,
-                _ => TimeUnit::named(name).ok_or(EXPECTED)?.nanos,
+                "" if rest == text && spaced.is_empty() => self.unit_nanos,
+                _ => time_unit(name).ok_or(EXPECTED)?,
             };
             // Units must decrease: the meaning of `5m 3m` or `3s 5m` is unclear.
             if unit >= last_unit {
@@ -267,8 +269,8 @@ mod tests {
 
     #[test]
     fn the_units_of_a_bare_number_and_of_the_result_can_be_named() {
-        let millis = TimeUnit::named("ms").unwrap();
-        let form = DurationForm { unit: TimeUnit::named("min").unwrap(), gives: millis, clock: None };
+        let output_unit = ResultUnit::Milliseconds;
+        let form = DurationForm { unit_nanos: time_unit("min").unwrap(), output_unit, clock: None };
         check(form, "2", Some("120000"));
         check(form, "2us", Some("0.002"));
         check(form, "-0.5", Some("-30000"));

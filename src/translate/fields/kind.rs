@@ -4,9 +4,8 @@ use std::{collections::HashMap, fmt};
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, TimeUnit, TypeError, each_record,
-};
+use super::duration::ResultUnit;
+use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, TypeError, each_record};
 use crate::model::{cut_characters, type_of};
 use crate::settings::suggest::quoted;
 use crate::settings::{Checked, Code, Cursor, Entry, Kind, Node, Setting, ValueKind};
@@ -193,7 +192,7 @@ impl FieldKind {
     /// Unit of the number, for a field without a description.
     fn unit(&self) -> Option<&'static str> {
         match self {
-            Self::Duration(form) if form.gives == TimeUnit::SECOND => Some("In seconds."),
+            Self::Duration(DurationForm { output_unit: ResultUnit::Seconds, .. }) => Some("In seconds."),
             Self::Duration(_) => Some("In milliseconds."),
             Self::Size(_) => Some("In bytes."),
             _ => None,

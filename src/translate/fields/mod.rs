@@ -24,9 +24,9 @@ use self::kind::admit_null;
 pub(in crate::translate) use self::kind::{list_of, object_of};
 pub(crate) use self::settings::{FieldSetting, type_names};
 pub use self::{
-    duration::{DurationForm, ShortClock, TimeUnit},
+    duration::{DurationForm, ShortClock},
     kind::{Cardinality, Enumeration, FieldKind, FieldType},
-    number::{KiloBase, NumberForm, SizeForm, SizeUnit},
+    number::{NumberForm, SizeForm},
     time::{TimeForm, TimeFormat, TimeZoneSetting},
 };
 use super::read_error::ReadError;

@@ -3,29 +3,65 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use settings_derive::Section;
 
+use super::settings::TEXTS;
+use crate::settings::{
+    Checked, Code, Cursor, OpenSection, Setting, ValueKind, read_each, read_one_of, text_of,
+};
 use crate::translate::convert::{scaled, without_exponent};
 
-/// Format of a number.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Format of a number. The first prefix and the first suffix that matches is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(default, check = Self::check)]
 pub struct NumberForm {
-    /// Optional prefixes; the first that matches is removed.
+    /// Optional text before the number, such as `$`, for `number` and `integer`.
+    #[key(kind = TEXTS, with = read_affixes)]
     pub prefix: Vec<String>,
-    /// Optional suffixes.
+    /// Optional text after the number, such as `%`, for `number` and `integer`.
+    #[key(kind = TEXTS, with = read_affixes)]
     pub suffix: Vec<String>,
-    /// Decimal separator, `.` or `,`.
+    /// Decimal separator, for `number`, `integer` and `size`.
+    #[key(name = "decimal_separator", kind = ValueKind::Word(&[".", ","]), default = '.')]
     pub decimal: char,
-    /// Thousands separator; never the same as `decimal`.
+    /// Thousands separator, for `number` and `integer`.
+    #[key(name = "thousands_separator", kind = ValueKind::Word(&[",", ".", " ", "'", "_"]))]
     pub thousands: Option<char>,
 }
 
-impl Default for NumberForm {
-    fn default() -> Self {
-        Self { prefix: Vec::new(), suffix: Vec::new(), decimal: '.', thousands: None }
+/// A character: one of the words of its key.
+impl Setting for char {
+    const KIND: ValueKind = ValueKind::Word(&[]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let ValueKind::Word(words) = value.kind else { return value.reject_kind("a character", None) };
+        read_one_of(value, words.iter().filter_map(|word| Some((*word, word.chars().next()?))))
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        Some(format!("`{self}`"))
     }
 }
 
+fn read_affixes(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    let text = |item| text_of(&value.part(item, value.name, ValueKind::Text));
+    let texts: Vec<&str> = read_each(value.node.one_or_more().iter().map(text))?;
+    Ok(texts.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
+}
+
 impl NumberForm {
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        if self.thousands == Some(self.decimal)
+            && let Some(entry) = section.entry("thousands_separator")
+        {
+            let message =
+                format!("`{}` is both the thousands separator and the decimal separator", self.decimal);
+            let help = "write `thousands_separator: \".\"` with `decimal_separator: \",\"`, or the reverse";
+            return Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), &message, help));
+        }
+        Ok(self)
+    }
+
     /// Normalizes a number to plain notation with a decimal point; `None` if it does not have this format.
     /// The digits must be checked by the calling function.
     pub(crate) fn plain<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
@@ -87,51 +123,34 @@ pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeForm {
     /// Unit of a number without a unit.
-    pub unit: SizeUnit,
-    /// Base of `K` and `kB`.
-    pub kilo: KiloBase,
+    pub unit_bytes: i128,
+    /// Base of `K`, `M` and `kB`, `MB`. Without it, `K` is 1024 and `kB` is 1000, as in `ls`, `df` and `du`.
+    pub kilo_base: Option<u64>,
     /// Decimal separator, `.` or `,`; the other of the two may separate thousands.
     pub decimal: char,
 }
 
-/// Unit of size, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SizeUnit(i128);
-
-/// Base of `K`, `M` and `kB`, `MB`. `KiB` and `Ki` are always multiples of 1024.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum KiloBase {
-    /// `K` is 1024 and `kB` is 1000, as in `ls`, `df` and `du`.
-    #[default]
-    Mixed,
-    /// Both are 1000.
-    Decimal,
-    /// Both are 1024.
-    Binary,
-}
-
 impl Default for SizeForm {
     fn default() -> Self {
-        Self { unit: SizeUnit(1), kilo: KiloBase::Mixed, decimal: '.' }
+        Self { unit_bytes: 1, kilo_base: None, decimal: '.' }
     }
 }
 
-impl SizeUnit {
-    /// Unit by name: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected, because it may
-    /// mean bits.
-    pub fn named(name: &str, kilo: KiloBase) -> Option<Self> {
-        if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
-            return Some(Self(1));
-        }
-        let first = name.chars().next()?.to_ascii_uppercase();
-        let power = u32::try_from("KMGTPE".find(first)?).ok()? + 1;
-        let base: i128 = match (&name[1..], kilo) {
-            ("iB" | "i", _) | ("" | "B", KiloBase::Binary) | ("", KiloBase::Mixed) => 1024,
-            ("B", KiloBase::Mixed) | ("" | "B", KiloBase::Decimal) => 1000,
-            _ => return None,
-        };
-        Some(Self(base.pow(power)))
+/// Bytes of a unit: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected, because it may
+/// mean bits. `KiB` and `Ki` are always multiples of 1024.
+pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
+    if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
+        return Some(1);
     }
+    let first = name.chars().next()?.to_ascii_uppercase();
+    let power = u32::try_from("KMGTPE".find(first)?).ok()? + 1;
+    let base = match &name[1..] {
+        "iB" | "i" => 1024,
+        "" => kilo_base.unwrap_or(1024),
+        "B" => kilo_base.unwrap_or(1000),
+        _ => return None,
+    };
+    Some(i128::from(base).pow(power))
 }
 
 impl SizeForm {
@@ -151,8 +170,8 @@ impl SizeForm {
         let exponent = if number.ends_with(char::is_whitespace) { 0 } else { exponent_length(name) };
         let (exponent, name) = name.split_at(exponent);
         let unit = match name.trim_start() {
-            "" => self.unit,
-            name => SizeUnit::named(name, self.kilo)?,
+            "" => self.unit_bytes,
+            name => size_unit(name, self.kilo_base)?,
         };
         let (whole, fraction) =
             number.trim_end().split_once(self.decimal).unwrap_or_else(|| (number.trim_end(), "0"));
@@ -165,7 +184,7 @@ impl SizeForm {
             return None;
         }
         // Half a byte is rounded up.
-        Some((scaled(&number, 2 * unit.0)? + 1) / 2)
+        Some((scaled(&number, 2 * unit)? + 1) / 2)
     }
 }
 
@@ -301,10 +320,9 @@ mod size_tests {
 
     #[test]
     fn kilo_base_and_input_unit_are_configurable() {
-        check(SizeForm { kilo: KiloBase::Decimal, ..SizeForm::default() }, "512K", Some(512_000));
-        check(SizeForm { kilo: KiloBase::Binary, ..SizeForm::default() }, "512 kB", Some(524_288));
-        let pages =
-            SizeForm { unit: SizeUnit::named("KiB", KiloBase::Mixed).unwrap(), ..SizeForm::default() };
+        check(SizeForm { kilo_base: Some(1000), ..SizeForm::default() }, "512K", Some(512_000));
+        check(SizeForm { kilo_base: Some(1024), ..SizeForm::default() }, "512 kB", Some(524_288));
+        let pages = SizeForm { unit_bytes: size_unit("KiB", None).unwrap(), ..SizeForm::default() };
         check(pages, "4", Some(4096));
         check(SizeForm { decimal: ',', ..SizeForm::default() }, "1.234,5 K", Some(1_264_128));
     }

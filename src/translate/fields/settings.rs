@@ -3,14 +3,16 @@
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
+use super::duration::{ResultUnit, time_unit};
+use super::number::size_unit;
 use super::{
-    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, KiloBase,
-    NumberForm, OnMissing, ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, TimeZoneSetting,
+    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
+    OnMissing, ShortClock, SizeForm, TimeForm,
 };
 use crate::model::Schema;
 use crate::settings::{
     Checked, Code, Cursor, FromText, Invalid, Kind, Node, OpenSection, Setting, SourceSpan, ValueKind,
-    Word as _, read_each, suggest, text_of, text_settings,
+    Word as _, suggest, text_settings,
 };
 use crate::translate::convert::Booleans;
 
@@ -60,23 +62,12 @@ struct FieldSettings {
     /// Whether `values` ignores case, so that `OK` matches `ok`.
     #[key(default = false)]
     ignore_case: bool,
-    /// Optional text before the number, such as `$`, for `number` and `integer`.
-    #[key(kind = TEXTS, with = read_affixes)]
-    prefix: Vec<String>,
-    /// Optional text after the number, such as `%`, for `number` and `integer`.
-    #[key(kind = TEXTS, with = read_affixes)]
-    suffix: Vec<String>,
-    /// Decimal separator, for `number`, `integer` and `size`.
-    #[key(default = DecimalSeparator::Point)]
-    decimal_separator: DecimalSeparator,
-    /// Thousands separator, for `number` and `integer`.
-    thousands_separator: Option<ThousandsSeparator>,
-    /// Format of timestamps, for `date-time` and `date`: `strftime` directives, `unix`,
-    /// `unix-ms`, `unix-us`, `unix-ns` or `iso` (the default). Of a list, the first format that matches
-    /// applies.
-    format: TimeFormat,
-    /// Time zone of timestamps without an offset, for `date-time` and `date`: `Europe/Oslo` or `+01:00`.
-    timezone: Option<TimeZoneSetting>,
+    /// Format of numbers, and the decimal separator of sizes.
+    #[key(part)]
+    number: NumberForm,
+    /// Format of timestamps and dates.
+    #[key(part)]
+    time: TimeForm,
     /// Unit of numbers without a unit, such as `ms` or `KiB`, for `duration` and `size`. Default `s`, `B`.
     input_unit: Option<String>,
     /// Unit of the result, for `duration`.
@@ -86,8 +77,12 @@ struct FieldSettings {
     /// seconds.
     clock_format: Option<ShortClock>,
     /// Bytes in a `K` or `kB`, 1000 or 1024, for `size`.
-    #[key(default = KiloBase::Mixed, shown = "1024 for `K` and 1000 for `kB`")]
-    kilo_base: KiloBase,
+    #[key(
+        kind = ValueKind::Count(1000, 1024),
+        with = read_kilo_base,
+        shown = "1024 for `K` and 1000 for `kB`"
+    )]
+    kilo_base: Option<u64>,
     /// Fields of the nested object, for `object`.
     fields: Option<Fields>,
 }
@@ -175,36 +170,6 @@ impl Setting for TypeWord {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
-enum DecimalSeparator {
-    #[word(".")]
-    Point,
-    #[word(",")]
-    Comma,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
-enum ThousandsSeparator {
-    #[word(",")]
-    Comma,
-    #[word(".")]
-    Point,
-    #[word(" ")]
-    Space,
-    #[word("'")]
-    Apostrophe,
-    #[word("_")]
-    Underscore,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
-enum ResultUnit {
-    #[word("s")]
-    Seconds,
-    #[word("ms")]
-    Milliseconds,
-}
-
 impl FieldSettings {
     /// Reports options that do not belong to the type.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
@@ -242,27 +207,21 @@ impl FieldSettings {
     fn field(self, value: &Cursor<'_>) -> Checked<FieldSetting> {
         let TypeWord { name, count, optional } = self.written.unwrap_or_default();
         let is_optional = optional || self.optional;
-        let reject_key = |name, message: &str, help: &str| {
-            let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
-            value.reject_coded(Code::ConflictingKeys.at_span(place), message, help)
-        };
-        let decimal = if self.decimal_separator == DecimalSeparator::Comma { ',' } else { '.' };
-        let thousands = self.thousands_separator.and_then(|separator| separator.word().chars().next());
-        if thousands == Some(decimal) {
-            let message = format!("`{decimal}` is both the thousands separator and the decimal separator");
-            let help = "write `thousands_separator: \".\"` with `decimal_separator: \",\"`, or the reverse";
-            return reject_key("thousands_separator", &message, help);
-        }
-        let number = NumberForm { prefix: self.prefix, suffix: self.suffix, decimal, thousands };
-        let time = TimeForm { format: self.format, zone: self.timezone };
         if let Some(values) = &self.values {
             warn_of_null_words(value, values, &self.null_values);
         }
+        // The unit of numbers without a unit.
+        let unit = |default: &str, read: &dyn Fn(&str) -> Option<i128>, help: &str| {
+            let name = self.input_unit.as_deref().unwrap_or(default);
+            let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
+            let at = Code::UnknownWord.at_span(place);
+            read(name).map_or_else(|| value.reject_coded(at, format!("unknown unit `{name}`"), help), Ok)
+        };
         let kind = match (self.values, name) {
             (Some(values), _) => FieldKind::Values(values.into()),
             (None, TypeName::String) => FieldKind::String,
-            (None, TypeName::Number) => FieldKind::Number(number),
-            (None, TypeName::Integer) => FieldKind::Integer(number),
+            (None, TypeName::Number) => FieldKind::Number(self.number),
+            (None, TypeName::Integer) => FieldKind::Integer(self.number),
             (None, TypeName::Boolean) => {
                 let (yes, no) = (self.true_values, self.false_values);
                 let is_no = |word: &&String| no.iter().any(|no| no.eq_ignore_ascii_case(word));
@@ -273,20 +232,18 @@ impl FieldSettings {
                 }
                 FieldKind::Boolean(Booleans { yes, no })
             }
-            (None, TypeName::DateTime) => FieldKind::DateTime(time),
-            (None, TypeName::Date) => FieldKind::Date(time),
+            (None, TypeName::DateTime) => FieldKind::DateTime(self.time),
+            (None, TypeName::Date) => FieldKind::Date(self.time),
             (None, TypeName::Duration) => {
-                let unit = self.input_unit.as_deref().unwrap_or("s");
-                let help = "write `ms`, `s`, `min`, `h` or `d`";
-                let unit = unit_of(value, unit, TimeUnit::named(unit), help)?;
-                let gives = TimeUnit::named(self.output_unit.word()).unwrap_or(TimeUnit::SECOND);
-                FieldKind::Duration(DurationForm { unit, clock: self.clock_format, gives })
+                let (clock, output_unit) = (self.clock_format, self.output_unit);
+                let unit_nanos = unit("s", &time_unit, "write `ms`, `s`, `min`, `h` or `d`")?;
+                FieldKind::Duration(DurationForm { unit_nanos, clock, output_unit })
             }
             (None, TypeName::Size) => {
-                let (kilo, unit) = (self.kilo_base, self.input_unit.as_deref().unwrap_or("B"));
-                let help = "write `B`, `K`, `kB`, `KiB`, `MiB`, …";
-                let unit = unit_of(value, unit, SizeUnit::named(unit, kilo), help)?;
-                FieldKind::Size(SizeForm { kilo, decimal, unit })
+                let (kilo_base, decimal) = (self.kilo_base, self.number.decimal);
+                let read = |name: &str| size_unit(name, kilo_base);
+                let unit_bytes = unit("B", &read, "write `B`, `K`, `kB`, `KiB`, `MiB`, …")?;
+                FieldKind::Size(SizeForm { kilo_base, decimal, unit_bytes })
             }
             (None, TypeName::Object) => FieldKind::Object(self.fields),
             (None, TypeName::Any) => FieldKind::Any,
@@ -295,8 +252,13 @@ impl FieldSettings {
         let kind = FieldType { kind, count, nulls, title, description };
         let missing = match self.default {
             Some(_) if is_optional => {
-                let message = "a field with a `default` is never missing";
-                return reject_key("default", message, "remove `optional`");
+                let place = value.node.entry("default").map_or(value.place, |entry| entry.key.span);
+                let at = Code::ConflictingKeys.at_span(place);
+                return value.reject_coded(
+                    at,
+                    "a field with a `default` is never missing",
+                    "remove `optional`",
+                );
             }
             Some(default) => {
                 check_default(value, &kind, &default)?;
@@ -328,14 +290,6 @@ fn warn_of_null_words(value: &Cursor<'_>, values: &Enumeration, nulls: &[String]
         let at = Code::DuplicateValue.at_span(place);
         value.context.report.warning(at, message, "remove one of the two");
     }
-}
-
-/// The configured unit of numbers without a unit.
-fn unit_of<T>(value: &Cursor<'_>, name: &str, unit: Option<T>, help: &str) -> Checked<T> {
-    let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
-    let unknown =
-        || value.reject_coded(Code::UnknownWord.at_span(place), format!("unknown unit `{name}`"), help);
-    unit.map_or_else(unknown, Ok)
 }
 
 fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Checked<()> {
@@ -401,20 +355,14 @@ impl FromText for FieldPath {
     }
 }
 
-impl Setting for KiloBase {
-    const KIND: ValueKind = ValueKind::Count(1000, 1024);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match u64::read(value)? {
-            1000 => Ok(Self::Decimal),
-            1024 => Ok(Self::Binary),
-            _ => {
-                let message = format!("`kilo_base` must be 1000 or 1024, found {}", value.node.found());
-                let at = Code::UnknownWord.at_span(value.node.span);
-                value.reject_coded(at, message, "write `kilo_base: 1024`")
-            }
-        }
+fn read_kilo_base(value: &Cursor<'_>) -> Checked<Option<u64>> {
+    let base = u64::read(value)?;
+    if base != 1000 && base != 1024 {
+        let message = format!("`kilo_base` must be 1000 or 1024, found {}", value.node.found());
+        let at = Code::UnknownWord.at_span(value.node.span);
+        return value.reject_coded(at, message, "write `kilo_base: 1024`");
     }
+    Ok(Some(base))
 }
 
 fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
@@ -441,10 +389,4 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
         value.reject_coded(Code::WrongType.at_span(item.span), message, help)
     };
     items.iter().map(word).collect()
-}
-
-fn read_affixes(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    let text = |item| text_of(&value.part(item, value.name, ValueKind::Text));
-    let texts: Vec<&str> = read_each(value.node.one_or_more().iter().map(text))?;
-    Ok(texts.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
 }

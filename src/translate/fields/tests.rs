@@ -9,9 +9,9 @@ use crate::translate::Booleans;
 
 fn kinds() -> Vec<FieldKind> {
     let zone: TimeZoneSetting = "Europe/Oslo".parse().unwrap();
-    let local = TimeForm { format: TimeFormat::Standard, zone: Some(zone) };
+    let local = TimeForm { zone: Some(zone), ..TimeForm::default() };
     let logged = TimeForm {
-        format: TimeFormat::directives("%d/%b/%y %H:%M", true).unwrap(),
+        formats: vec![TimeFormat::directives("%d/%b/%y %H:%M", true).unwrap()],
         zone: local.zone.clone(),
     };
     let money =
@@ -24,8 +24,8 @@ fn kinds() -> Vec<FieldKind> {
         FieldKind::Date(TimeForm::default()),
         FieldKind::DateTime(local),
         FieldKind::DateTime(logged),
-        FieldKind::DateTime(TimeForm { format: TimeFormat::Unix(TimeUnit::SECOND), zone: None }),
-        FieldKind::Date(TimeForm { format: TimeFormat::Unix(TimeUnit::named("ms").unwrap()), zone: None }),
+        FieldKind::DateTime(TimeForm { formats: vec![TimeFormat::Unix(1_000_000_000)], zone: None }),
+        FieldKind::Date(TimeForm { formats: vec![TimeFormat::Unix(1_000_000)], zone: None }),
         FieldKind::Duration(DurationForm::default()),
         FieldKind::Integer(NumberForm::default()),
         FieldKind::Integer(money.clone()),

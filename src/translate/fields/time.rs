@@ -7,40 +7,44 @@ use jiff::{
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
 
-use super::TimeUnit;
+use settings_derive::Section;
+
+use super::duration::{MILLISECOND, SECOND};
 use super::settings::{TEXTS, TypeName, TypeWord};
 use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, parsed_settings, suggest, text_of};
 use crate::translate::convert::{scaled, without_exponent};
 
-/// Format of a date or timestamp.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Format of a date or timestamp. If it has several, a date alone is the midnight of a timestamp.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(default)]
 pub struct TimeForm {
-    /// Format of the text.
-    pub format: TimeFormat,
-    /// Time zone of timestamps without an offset.
+    /// Format of timestamps, for `date-time` and `date`: `strftime` directives, `unix`,
+    /// `unix-ms`, `unix-us`, `unix-ns` or `iso` (the default). Of a list, the first format that matches
+    /// applies.
+    #[key(name = "format", kind = TEXTS, with = read_formats, default = vec![TimeFormat::Standard])]
+    pub formats: Vec<TimeFormat>,
+    /// Time zone of timestamps without an offset, for `date-time` and `date`: `Europe/Oslo` or `+01:00`.
+    #[key(name = "timezone")]
     pub zone: Option<TimeZoneSetting>,
 }
 
 /// Format of a date or timestamp.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimeFormat {
     /// ISO 8601 and RFC 3339, or RFC 2822 and HTTP dates.
-    #[default]
     Standard,
     /// `strftime` directives.
     Directives(String),
-    /// A number of these units since 1970, with or without a fraction.
-    Unix(TimeUnit),
-    /// The first of these formats that matches. For a timestamp, a date alone is its midnight.
-    OneOf(Vec<Self>),
+    /// A number of units of so many nanoseconds since 1970, with or without a fraction.
+    Unix(i128),
 }
 
-/// Units of time since 1970: the word for the format, the name in messages, and the unit.
-const UNIX_UNITS: [(&str, &str, TimeUnit); 4] = [
-    ("unix", "seconds", TimeUnit::SECOND),
-    ("unix-ms", "milliseconds", TimeUnit { nanos: 1_000_000 }),
-    ("unix-us", "microseconds", TimeUnit { nanos: 1_000 }),
-    ("unix-ns", "nanoseconds", TimeUnit { nanos: 1 }),
+/// Units of time since 1970: the word for the format, the name in messages, and the nanoseconds.
+const UNIX_UNITS: [(&str, &str, i128); 4] = [
+    ("unix", "seconds", SECOND),
+    ("unix-ms", "milliseconds", MILLISECOND),
+    ("unix-us", "microseconds", 1_000),
+    ("unix-ns", "nanoseconds", 1),
 ];
 
 /// Time zone, or fixed offset from UTC.
@@ -86,7 +90,6 @@ impl TimeFormat {
     pub fn may_have_an_offset(&self) -> bool {
         let directives = match self {
             Self::Directives(directives) => directives,
-            Self::OneOf(forms) => return forms.iter().all(Self::may_have_an_offset),
             Self::Standard | Self::Unix(_) => return true,
         };
         read_back(directives, TimeZone::UTC).is_ok_and(|read| {
@@ -95,7 +98,7 @@ impl TimeFormat {
     }
 
     /// Description of the format, to follow the expected type.
-    fn format_names(&self) -> String {
+    fn name(&self) -> String {
         match self {
             Self::Standard => "such as `2026-11-21T09:30:00Z`".to_owned(),
             Self::Directives(directives) => format!("of the form `{directives}`"),
@@ -103,7 +106,6 @@ impl TimeFormat {
                 let names = UNIX_UNITS.iter().filter(|(_, _, known)| known == unit).map(|(_, name, _)| *name);
                 format!("as {} since 1970", names.collect::<String>())
             }
-            Self::OneOf(forms) => forms.iter().map(Self::format_names).collect::<Vec<_>>().join(", or "),
         }
     }
 }
@@ -135,7 +137,7 @@ impl TimeForm {
         let found = self.find(text.trim(), NO_TIME)?;
         let (instant, offset) = match (found.instant, found.time, &self.zone) {
             (Some(instant), ..) => instant,
-            (None, None, Some(TimeZoneSetting(zone))) if matches!(self.format, TimeFormat::OneOf(_)) => {
+            (None, None, Some(TimeZoneSetting(zone))) if self.formats.len() > 1 => {
                 let day = found.date.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
                 (day.timestamp(), day.offset())
             }
@@ -182,7 +184,8 @@ impl TimeForm {
     }
 
     fn expected(&self, what: &str) -> String {
-        format!("{what} {}", self.format.format_names())
+        let names: Vec<_> = self.formats.iter().map(TimeFormat::name).collect();
+        format!("{what} {}", names.join(", or "))
     }
 
     /// Parses a text; `what` is the expected type, for messages.
@@ -192,11 +195,7 @@ impl TimeForm {
             let year = found.date.year();
             (0..100).contains(&year) && !text.contains(&format!("{year:04}"))
         };
-        let forms = match &self.format {
-            TimeFormat::OneOf(forms) => forms.as_slice(),
-            one => std::slice::from_ref(one),
-        };
-        let mut found = forms.iter().filter_map(|form| self.read(form, text)).peekable();
+        let mut found = self.formats.iter().filter_map(|form| self.read(form, text)).peekable();
         let is_any = found.peek().is_some();
         found.find(|found| !is_short(found)).ok_or_else(|| match is_any {
             true => format!("{what} whose year has four digits (a year of two is `%y` in `format`)"),
@@ -209,17 +208,16 @@ impl TimeForm {
             TimeFormat::Standard => usual(text),
             TimeFormat::Directives(directives) => parse_with_directives(directives, text),
             TimeFormat::Unix(unit) => self.epoch(text, *unit),
-            TimeFormat::OneOf(forms) => forms.iter().find_map(|form| self.read(form, text)),
         }
     }
 
     /// Parses a decimal number of units since 1970, truncated to nanoseconds.
-    fn epoch(&self, text: &str, unit: TimeUnit) -> Option<ParsedTime> {
+    fn epoch(&self, text: &str, unit_nanos: i128) -> Option<ParsedTime> {
         // Metrics exporters write `1.7e+09`.
         let text = without_exponent(text)?;
         let (sign, number) = text.strip_prefix('-').map_or((1, text.as_str()), |number| (-1, number));
         let number = number.strip_suffix('.').unwrap_or(number);
-        let instant = Timestamp::from_nanosecond(sign * scaled(number, unit.nanos)?).ok()?;
+        let instant = Timestamp::from_nanosecond(sign * scaled(number, unit_nanos)?).ok()?;
         let offset = self.zone.as_ref().map_or(Offset::UTC, |TimeZoneSetting(zone)| zone.to_offset(instant));
         Some(ParsedTime::from_timestamp(instant, offset))
     }
@@ -271,63 +269,62 @@ parsed_settings! {
     TimeZoneSetting = Text, "write `Europe/Oslo`, `UTC` or `+01:00`";
 }
 
-impl Setting for TimeFormat {
-    const KIND: ValueKind = TEXTS;
-    const ABSENT: Option<fn() -> Self> = Some(|| Self::Standard);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let written = value.node.one_or_more();
-        if written.is_empty() {
-            let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
-            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`format` is empty", help);
-        }
-        let type_word = value.sibling("type").and_then(TypeWord::parse);
-        let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
-        // In a list of formats, one without a time is intentional.
-        let needs_time = is_time && written.len() < 2;
-        let form = |node| one_format(&value.part(node, value.name, ValueKind::Text), needs_time);
-        let mut forms = written.iter().map(form).collect::<Checked<Vec<_>>>()?;
-        let mut without = written.iter().zip(&forms).filter(|(_, form)| !form.may_have_an_offset());
-        if is_time
-            && value.sibling("timezone").is_none()
-            && let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
-        {
-            let message =
-                format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
-            let help = "add the time zone of the upstream, such as `timezone: Europe/Oslo` or `timezone: UTC`; or use `type: date`";
-            return value.reject_coded(Code::TimeWithoutOffset.at_span(node.span), message, help);
-        }
-        Ok(if forms.len() == 1 { forms.remove(0) } else { Self::OneOf(forms) })
+fn read_formats(value: &Cursor<'_>) -> Checked<Vec<TimeFormat>> {
+    let written = value.node.one_or_more();
+    if written.is_empty() {
+        let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
+        return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`format` is empty", help);
     }
+    let form = |node| TimeFormat::read(&value.part(node, value.name, ValueKind::Text));
+    let forms = written.iter().map(form).collect::<Checked<Vec<_>>>()?;
+    let mut without = written.iter().zip(&forms).filter(|(_, form)| !form.may_have_an_offset());
+    if is_date_time(value)
+        && value.sibling("timezone").is_none()
+        && let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
+    {
+        let message = format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
+        let help = "add the time zone of the upstream, such as `timezone: Europe/Oslo` or `timezone: UTC`; or use `type: date`";
+        return value.reject_coded(Code::TimeWithoutOffset.at_span(node.span), message, help);
+    }
+    Ok(forms)
 }
 
-/// One format of a date or timestamp.
-fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
-    let text = text_of(value)?;
-    if text == "iso" {
-        return Ok(TimeFormat::Standard);
-    }
-    if let Some((_, _, unit)) = UNIX_UNITS.iter().find(|(word, ..)| *word == text) {
-        return Ok(TimeFormat::Unix(*unit));
-    }
-    let error = match TimeFormat::directives(text, needs_time) {
-        Ok(format) => return Ok(format),
-        Err(error) => error,
-    };
-    let (at, message) =
-        (Code::InvalidFormat.at_span(value.node.span), format!("`format` is invalid: {error}"));
-    let words = std::iter::once("iso").chain(UNIX_UNITS.map(|(word, ..)| word));
-    if let Some(name) = suggest::nearest(text, words).filter(|_| !text.contains('%')) {
-        return value.reject_coded(at, message, format!("did you mean `{name}`?"));
-    }
-    let help = match text.contains("%Z") {
-        true => {
-            "names of zones such as `CET` are not unique: write its letters in place of `%Z`, \
-             `\"%H:%M CET\"`, and `timezone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
+fn is_date_time(format: &Cursor<'_>) -> bool {
+    format.sibling("type").and_then(TypeWord::parse).is_some_and(|word| word.name == TypeName::DateTime)
+}
+
+impl Setting for TimeFormat {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?;
+        if text == "iso" {
+            return Ok(Self::Standard);
         }
-        false => "write a `strftime` format such as `%Y-%m-%d %H:%M:%S`, or `unix`",
-    };
-    value.reject_coded(at, message, help)
+        if let Some((_, _, unit_nanos)) = UNIX_UNITS.iter().find(|(word, ..)| *word == text) {
+            return Ok(Self::Unix(*unit_nanos));
+        }
+        // In a list of formats, one without a time is intentional.
+        let is_only = value.sibling("format").is_none_or(|formats| formats.one_or_more().len() < 2);
+        let error = match Self::directives(text, is_only && is_date_time(value)) {
+            Ok(format) => return Ok(format),
+            Err(error) => error,
+        };
+        let (at, message) =
+            (Code::InvalidFormat.at_span(value.node.span), format!("`format` is invalid: {error}"));
+        let words = std::iter::once("iso").chain(UNIX_UNITS.map(|(word, ..)| word));
+        if let Some(name) = suggest::nearest(text, words).filter(|_| !text.contains('%')) {
+            return value.reject_coded(at, message, format!("did you mean `{name}`?"));
+        }
+        let help = match text.contains("%Z") {
+            true => {
+                "names of zones such as `CET` are not unique: write its letters in place of `%Z`, \
+                 `\"%H:%M CET\"`, and `timezone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
+            }
+            false => "write a `strftime` format such as `%Y-%m-%d %H:%M:%S`, or `unix`",
+        };
+        value.reject_coded(at, message, help)
+    }
 }
 
 #[cfg(test)]
@@ -343,7 +340,7 @@ mod tests {
             "unix-ns" => TimeFormat::Unix(UNIX_UNITS[3].2),
             text => TimeFormat::directives(text, false).unwrap(),
         };
-        TimeForm { format, zone: (!zone.is_empty()).then(|| zone.parse().unwrap()) }
+        TimeForm { formats: vec![format], zone: (!zone.is_empty()).then(|| zone.parse().unwrap()) }
     }
 
     #[track_caller]
@@ -403,8 +400,8 @@ mod tests {
     fn the_first_of_several_formats_that_reads_it_counts() {
         let several = |zone: &str| {
             let forms = ["%Y%m%dT%H%M%S", "%Y%m%d"].map(|form| TimeFormat::directives(form, false).unwrap());
-            let forms = [TimeFormat::Standard].into_iter().chain(forms).collect();
-            TimeForm { format: TimeFormat::OneOf(forms), zone: Some(zone.parse().unwrap()) }
+            let formats = [TimeFormat::Standard].into_iter().chain(forms).collect();
+            TimeForm { formats, zone: Some(zone.parse().unwrap()) }
         };
         let oslo = several("Europe/Oslo");
         assert_eq!(oslo.date_time("20261121T093000Z").unwrap(), "2026-11-21T09:30:00Z");
@@ -464,7 +461,7 @@ mod tests {
             ("%Y-%m-%dT%H:%M:%SZ", false),
             ("%d.%m.%Y %H:%M", false),
         ] {
-            assert_eq!(form(format, "").format.may_have_an_offset(), expected, "{format}");
+            assert_eq!(form(format, "").formats[0].may_have_an_offset(), expected, "{format}");
         }
     }
 
