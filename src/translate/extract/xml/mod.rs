@@ -4,6 +4,9 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
@@ -13,7 +16,7 @@ pub use self::path::{ElementPath, Prefixes};
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::model::cut_characters;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, OpenSection, Setting, ValueKind, read_each, text_of,
+    Checked, Code, Cursor, Entry, OpenSection, Setting, ValueKind, fixed_regex, read_each, text_of,
 };
 use crate::translate::fields::TEXT_KEY;
 use crate::translate::read_error::ReadError;
@@ -89,13 +92,9 @@ impl Setting for ElementPath {
         let text = text_of(value)?;
         let namespaces = value.sibling("namespaces").and_then(|node| node.as_map()).unwrap_or_default();
         let prefix = |entry: &Entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned()));
-        Self::parse(text, &namespaces.iter().filter_map(prefix).collect()).or_else(|error| {
-            let place = value.context.report.character_in(value.node, text, error.at);
-            let help =
-                "write names of elements from the root on: `report/item`, `Envelope/Body/*`, `//item/@id`";
-            let invalid = Invalid::new(format!("{} is not a path: {error}", value.name), help);
-            value.reject_at(place, invalid.with_code(Code::InvalidPath))
-        })
+        let help = "write names of elements from the root on: `report/item`, `Envelope/Body/*`, `//item/@id`";
+        Self::parse(text, &namespaces.iter().filter_map(prefix).collect())
+            .or_else(|error| error.reject(value, Code::InvalidPath, "path", help))
     }
 }
 
@@ -344,10 +343,18 @@ const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 /// attributes.
 const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
-/// Begin and end of the parts without tags: comments, literal text, and processing instructions.
-const SKIPPED: [(&str, &str); 3] = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")];
+/// Comments, literal text, processing instructions, and tags. What is not closed is the rest of the text.
+static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
+    fixed_regex(
+        r#"(?xs) <!--(?:.*?-->|.*) | <!\[CDATA\[(?:.*?\]\]>|.*) | <\?(?:.*?\?>|.*)
+        | </[^>]*>? | <(?:[^"'>]|"[^"]*"?|'[^']*'?)*>?"#,
+    )
+});
 
-/// Checks the limits of every tag. At malformed XML it stops; the parser then reports the error.
+/// Quoted values of a tag.
+static QUOTED: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#""[^"]*"?|'[^']*'?"#));
+
+/// Checks the limits of every tag. The parser reports malformed XML.
 ///
 /// # Errors
 ///
@@ -360,102 +367,52 @@ pub(super) fn check(text: &str) -> Result<(), (usize, String)> {
     let (mut elements, mut namespace_work) = (0, 0);
     // Number of namespaces that each open element declares.
     let mut open: Vec<usize> = Vec::new();
-    let mut position = 0;
-    while let Some(found) = text[position..].find('<') {
-        let start = position + found;
-        let rest = &text[start..];
-        let length = if let Some((begin, end)) = SKIPPED.iter().find(|(begin, _)| rest.starts_with(begin)) {
-            rest[begin.len()..].find(end).map(|at| begin.len() + at + end.len())
-        } else if rest.starts_with("<!") {
-            Some(document_type(rest).map_err(|message| (start, message))?)
-        } else if rest.starts_with("</") {
+    for found in MARKUP.find_iter(text) {
+        let tag = found.as_str();
+        let reject = |message: &str| Err((found.start(), message.to_owned()));
+        if tag.starts_with("</") {
             open.pop();
-            rest.find('>').map(|at| at + 1)
-        } else {
-            elements += 1;
-            if elements > ELEMENT_LIMIT {
-                return Err((start, format!("expected at most {ELEMENT_LIMIT} elements, found more")));
+            continue;
+        }
+        if ["<!--", "<![CDATA[", "<?"].iter().any(|begin| tag.starts_with(begin)) {
+            continue;
+        }
+        let bare = QUOTED.replace_all(tag, "\"");
+        if tag.starts_with("<!") {
+            // It may name an external file, which is never read.
+            if bare.contains('[') {
+                return reject(
+                    "expected a document without a DTD, found a `<!DOCTYPE` with declarations: entities are \
+                     not expanded",
+                );
             }
-            let tag = tag(rest).map_err(|message| (start, message))?;
-            if tag.namespaces > 0 {
-                let in_scope = open.iter().sum::<usize>() + tag.namespaces;
-                namespace_work += in_scope * in_scope;
-                if namespace_work > NAMESPACE_WORK_LIMIT {
-                    let message = "expected fewer namespace declarations, found too many";
-                    return Err((start, message.to_owned()));
-                }
+            continue;
+        }
+        elements += 1;
+        if elements > ELEMENT_LIMIT {
+            return reject(&format!("expected at most {ELEMENT_LIMIT} elements, found more"));
+        }
+        if bare.matches('=').count() > ATTRIBUTE_LIMIT {
+            return reject(&format!(
+                "expected at most {ATTRIBUTE_LIMIT} attributes in an element, found more"
+            ));
+        }
+        let is_between = |c: char| c.is_ascii_whitespace() || c == '"';
+        let names = bare.split('=').map(|before| before.trim_end().rsplit(is_between).next());
+        let namespaces = names.filter(|name| name.is_some_and(|name| name.starts_with("xmlns"))).count();
+        if namespaces > 0 {
+            let in_scope = open.iter().sum::<usize>() + namespaces;
+            namespace_work += in_scope * in_scope;
+            if namespace_work > NAMESPACE_WORK_LIMIT {
+                return reject("expected fewer namespace declarations, found too many");
             }
-            if !tag.is_empty {
-                open.push(tag.namespaces);
-                if open.len() > DEPTH_LIMIT {
-                    let message = format!("expected elements nested at most {DEPTH_LIMIT} deep, found more");
-                    return Err((start, message));
-                }
+        }
+        if !tag.ends_with("/>") {
+            open.push(namespaces);
+            if open.len() > DEPTH_LIMIT {
+                return reject(&format!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
             }
-            Some(tag.length)
-        };
-        let Some(length) = length else { break };
-        position = start + length;
+        }
     }
     Ok(())
-}
-
-struct Tag {
-    /// Length in bytes.
-    length: usize,
-    namespaces: usize,
-    /// Whether it is self-closing: `<a/>`.
-    is_empty: bool,
-}
-
-fn tag(text: &str) -> Result<Tag, String> {
-    let (mut attributes, mut namespaces) = (0, 0);
-    let is_between = |c: char| c.is_ascii_whitespace() || matches!(c, '"' | '\'' | '=');
-    for (index, byte) in outside_of_quotes(text) {
-        match byte {
-            b'=' => {
-                let name = text[..index].trim_end().rsplit(is_between).next();
-                namespaces += usize::from(name.is_some_and(|name| name.starts_with("xmlns")));
-                attributes += 1;
-                if attributes > ATTRIBUTE_LIMIT {
-                    return Err(format!(
-                        "expected at most {ATTRIBUTE_LIMIT} attributes in an element, found more"
-                    ));
-                }
-            }
-            b'>' => {
-                let is_empty = text[..index].ends_with('/');
-                return Ok(Tag { length: index + 1, namespaces, is_empty });
-            }
-            _ => {}
-        }
-    }
-    Ok(Tag { length: text.len(), namespaces, is_empty: true })
-}
-
-/// The length of `<!DOCTYPE …>`. It may name an external file, which is never read; it must not contain
-/// declarations.
-fn document_type(text: &str) -> Result<usize, String> {
-    match outside_of_quotes(text).find(|(_, byte)| matches!(byte, b'[' | b'>')) {
-        Some((_, b'[')) => Err("expected a document without a DTD, found a `<!DOCTYPE` with \
-                                declarations: entities are not expanded"
-            .to_owned()),
-        Some((index, _)) => Ok(index + 1),
-        None => Ok(text.len()),
-    }
-}
-
-/// The bytes outside of quoted values, with their positions; without the quotes.
-fn outside_of_quotes(text: &str) -> impl Iterator<Item = (usize, u8)> {
-    let mut quote = None;
-    text.bytes().enumerate().filter(move |(_, byte)| match quote {
-        Some(open) => {
-            quote = quote.filter(|_| *byte != open);
-            false
-        }
-        None => {
-            quote = Some(*byte).filter(|byte| matches!(byte, b'"' | b'\''));
-            quote.is_none()
-        }
-    })
 }

@@ -66,19 +66,18 @@ impl ElementPath {
     ///
     /// [`SyntaxError`], with the position.
     pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, SyntaxError> {
-        let mut reader = Reader { source, position: 0, prefixes };
+        let mut reader = Reader { source, rest: source, prefixes };
         let (mut steps, mut attribute) = (Vec::new(), None);
         loop {
-            let slashes = reader.rest().len() - reader.rest().trim_start_matches('/').len();
-            match slashes {
-                0 if steps.is_empty() => {}
-                1 | 2 => reader.position += slashes,
-                _ => return Err(reader.error("`/` or `//` and a name")),
+            let start = reader.rest.trim_start_matches('/');
+            let slashes = reader.rest.len() - start.len();
+            if slashes > 2 || slashes == 0 && !steps.is_empty() {
+                return Err(reader.error("`/` or `//` and a name"));
             }
-            let start = reader.position;
+            reader.rest = start;
             if reader.take("@") && !steps.is_empty() {
                 attribute = Some(reader.name()?);
-                if !reader.rest().is_empty() {
+                if !reader.rest.is_empty() {
                     return Err(reader.error("nothing behind the attribute"));
                 }
                 break;
@@ -88,12 +87,12 @@ impl ElementPath {
             while reader.take("[") {
                 conditions.push(reader.condition()?);
             }
-            let source = source[start..reader.position].to_owned();
+            let source = start[..start.len() - reader.rest.len()].to_owned();
             steps.push(Step { source, anywhere: slashes == 2, name, conditions });
             if steps.len() > STEP_LIMIT {
                 return Err(reader.error(&format!("at most {STEP_LIMIT} steps")));
             }
-            if reader.rest().is_empty() {
+            if reader.rest.is_empty() {
                 break;
             }
         }
@@ -243,56 +242,44 @@ const CONDITION_LIMIT: usize = 8;
 
 struct Reader<'a> {
     source: &'a str,
-    /// Position in bytes.
-    position: usize,
+    rest: &'a str,
     prefixes: &'a Prefixes,
 }
 
 impl<'a> Reader<'a> {
-    fn rest(&self) -> &'a str {
-        &self.source[self.position..]
-    }
-
     fn take(&mut self, mark: &str) -> bool {
-        let is_there = self.rest().starts_with(mark);
-        if is_there {
-            self.position += mark.len();
-        }
-        is_there
+        let after = self.rest.strip_prefix(mark);
+        self.rest = after.unwrap_or(self.rest);
+        after.is_some()
     }
 
     fn word(&mut self) -> Option<&'a str> {
-        let rest = self.rest();
-        let end =
-            rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))).unwrap_or(rest.len());
-        self.position += end;
-        (end > 0).then_some(&rest[..end])
+        let is_end = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        let (word, rest) = self.rest.split_at(self.rest.find(is_end).unwrap_or(self.rest.len()));
+        self.rest = rest;
+        Some(word).filter(|word| !word.is_empty())
     }
 
     fn name(&mut self) -> Result<Name, SyntaxError> {
-        let start = self.position;
+        let start = self.position();
         let first = self.word().ok_or_else(|| self.error("the name of an element or attribute"))?;
         if !self.take(":") {
             return Ok(Name { namespace: None, local: first.to_owned() });
         }
         let Some(uri) = self.prefixes.get(first) else {
             let message = format!("`namespaces` has no prefix `{first}`");
-            return Err(SyntaxError { message, at: self.source[..start].chars().count() });
+            return Err(SyntaxError { message, at: start });
         };
         let local = self.word().ok_or_else(|| self.error("a name behind the prefix"))?;
         Ok(Name { namespace: Some(uri.clone()), local: local.to_owned() })
     }
 
     fn condition(&mut self) -> Result<Condition, SyntaxError> {
-        let condition = if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
-            let start = self.position;
-            match self.word().and_then(|word| word.parse::<usize>().ok()).filter(|position| *position > 0) {
-                Some(position) => Condition::Position(position),
-                None => {
-                    self.position = start;
-                    return Err(self.error("a position from 1"));
-                }
-            }
+        let start = self.rest;
+        let condition = if start.starts_with(|c: char| c.is_ascii_digit()) {
+            let position = self.word().and_then(|word| word.parse().ok()).filter(|position| *position > 0);
+            let wrong = || Reader { rest: start, ..*self }.error("a position from 1");
+            Condition::Position(position.ok_or_else(wrong)?)
         } else if self.take("@") {
             let name = self.name()?;
             let value = if self.take("=") { Some(self.quoted()?) } else { None };
@@ -307,30 +294,34 @@ impl<'a> Reader<'a> {
         if !self.take("]") {
             return Err(self.error("`]`"));
         }
-        if self.source[..self.position].matches('[').count() > CONDITION_LIMIT {
+        if self.source[..self.source.len() - self.rest.len()].matches('[').count() > CONDITION_LIMIT {
             return Err(self.error(&format!("at most {CONDITION_LIMIT} conditions")));
         }
         Ok(condition)
     }
 
+    /// Position in characters.
+    fn position(&self) -> usize {
+        self.source.chars().count() - self.rest.chars().count()
+    }
+
     fn quoted(&mut self) -> Result<String, SyntaxError> {
         for quote in ["'", "\""] {
             if self.take(quote) {
-                let Some(end) = self.rest().find(quote) else { return Err(self.error("a closing quote")) };
-                let value = self.rest()[..end].to_owned();
-                self.position += end + 1;
-                return Ok(value);
+                let closed = self.rest.split_once(quote);
+                let (value, rest) = closed.ok_or_else(|| self.error("a closing quote"))?;
+                self.rest = rest;
+                return Ok(value.to_owned());
             }
         }
         Err(self.error("a value in quotes"))
     }
 
     fn error(&self, expected: &str) -> SyntaxError {
-        let found = match self.rest().chars().next() {
+        let found = match self.rest.chars().next() {
             Some(character) => format!("`{character}`"),
             None => "the end".to_owned(),
         };
-        let at = self.source[..self.position].chars().count();
-        SyntaxError { message: format!("expected {expected}, found {found}"), at }
+        SyntaxError { message: format!("expected {expected}, found {found}"), at: self.position() }
     }
 }
