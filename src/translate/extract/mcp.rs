@@ -57,14 +57,6 @@ struct Message<'a> {
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     #[serde(borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow, rename = "structuredContent")]
-    structured: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ToolResult<'a> {
-    #[serde(borrow)]
     content: Option<Vec<&'a RawValue>>,
     #[serde(borrow, rename = "structuredContent")]
     structured: Option<&'a RawValue>,
@@ -133,19 +125,17 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
     if !message.is_object() {
         return Err("expected an MCP tool result, found JSON that is not an object".into());
     }
-    let Message { result, error, content, structured } = read(message.as_str())?;
-    let result = match (content.or(structured), result, error) {
-        (Some(_), _, _) => message.as_str(),
-        (None, Some(result), _) if result.get() != "null" => result.get(),
-        (None, _, Some(error)) => return protocol_error(message, error),
-        (None, _, None) => {
+    let whole: Message<'_> = read(message.as_str())?;
+    let Message { content, structured, is_error, .. } = match whole {
+        Message { content: Some(_), .. } | Message { structured: Some(_), .. } => whole,
+        Message { result: Some(result), .. } => read(result.get())?,
+        Message { error: Some(error), .. } => return protocol_error(message, error),
+        Message { error: None, .. } => {
             return Err(
                 "expected an MCP tool result, found JSON without `content`, `result` or `error`".into()
             );
         }
     };
-    let ToolResult { content, structured, is_error } = read(result)?;
-    let structured = structured.filter(|value| value.get() != "null");
     // Every revision requires `content`; a server that sends only `structuredContent` is accepted all the
     // same.
     let content = content.or_else(|| structured.map(|_| Vec::new()));

@@ -40,6 +40,7 @@ pub(crate) use self::{
 use super::read_error::ReadError;
 use super::response_view::ResponseView;
 use crate::model::{Content, JsonText, kind_of};
+use crate::settings::{Checked, Code, Cursor};
 
 /// Limit of the records or keys of one response. Without it, a response of many short lines could take a
 /// hundred times its size in memory.
@@ -53,6 +54,16 @@ pub struct SyntaxError {
     pub message: String,
     /// Position of the mistake in characters, from 0, or shortly before it.
     pub at: usize,
+}
+
+impl SyntaxError {
+    /// Reports the text of a setting, which is not a `what`, at the position of the mistake.
+    fn reject<T>(&self, value: &Cursor<'_>, code: Code, what: &str, help: &str) -> Checked<T> {
+        let text = value.node.as_text().unwrap_or_default();
+        let place = value.context.report.character_in(value.node, text, self.at);
+        let message = format!("{} is not a {what}: {self}", value.name);
+        value.reject_coded(code.at_span(place), message, help)
+    }
 }
 
 /// Extractor with its source and the types of its result.

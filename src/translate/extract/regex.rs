@@ -155,11 +155,11 @@ impl CapturePattern {
     ) -> Result<(), ReadError> {
         for Capture { group, name, kind } in &self.captures {
             let Some(captured) = found.name(group) else { continue };
-            let value = kind.read(captured.as_str()).ok_or_else(|| {
-                let (line, kind) = (block.line_of(captured.start()), kind.describe());
-                ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                    format!("line {line}: `{name}` must be {kind}; found {}", quoted(captured.as_str()))
-                })
+            let (kind, read) = kind.name_and_parser();
+            let value = read(captured.as_str()).ok_or_else(|| {
+                let line = block.line_of(captured.start());
+                let expected = format!("line {line}: `{name}` must be {kind}; found ");
+                ReadError::with_quote(MAX_SHOWN, &expected, captured.as_str())
             })?;
             add(record, name, value);
         }
@@ -168,21 +168,12 @@ impl CapturePattern {
 }
 
 impl CaptureKind {
-    fn read(self, text: &str) -> Option<Value> {
+    fn name_and_parser(self) -> (&'static str, fn(&str) -> Option<Value>) {
         match self {
-            Self::Text => Some(text.into()),
-            Self::Integer => to_integer(text),
-            Self::Number => to_number(text),
-            Self::Boolean => to_boolean(text, &Booleans::default()),
-        }
-    }
-
-    fn describe(self) -> &'static str {
-        match self {
-            Self::Text => "a string",
-            Self::Integer => "an integer",
-            Self::Number => "a number",
-            Self::Boolean => "`true` or `false`",
+            Self::Text => ("a string", |text| Some(text.into())),
+            Self::Integer => ("an integer", to_integer),
+            Self::Number => ("a number", to_number),
+            Self::Boolean => ("`true` or `false`", |text| to_boolean(text, &Booleans::default())),
         }
     }
 }

@@ -371,12 +371,17 @@ pub(super) struct Frame {
 }
 
 /// Cells between the bars of a line, as in `psql`, `mysql`, SQLite boxes and Markdown.
-#[derive(Default)]
-pub(super) struct Cells {
-    /// Texts without surrounding white space.
-    pub(super) texts: Vec<String>,
-    /// Texts of cells that continue in the next line, without the continuation mark.
-    continued: Vec<Option<String>>,
+pub(super) struct Cell {
+    /// Text without surrounding white space.
+    pub(super) text: String,
+    /// Text without the continuation mark, if the cell continues in the next line.
+    continued: Option<String>,
+}
+
+impl AsRef<str> for Cell {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
 }
 
 impl Frame {
@@ -408,7 +413,7 @@ impl Frame {
             lines.iter().enumerate().find_map(|(at, line)| Some((at, Self::parse(line.text)?)))?;
         let fits = |at: usize| {
             let cells = lines.get(at).and_then(|line| frame.cells(line.text));
-            cells.is_some_and(|cells| cells.texts.len() == frame.width())
+            cells.is_some_and(|cells| cells.len() == frame.width())
         };
         let is_drawn = |at: usize| {
             let below = lines.get(at).and_then(|line| Self::parse(line.text));
@@ -431,7 +436,7 @@ impl Frame {
     ///
     /// Cuts at the bars of the frame, so that a cell may contain bars. Cuts at the line's own bars if these
     /// are elsewhere: in unaligned Markdown, and with characters that are two columns wide.
-    pub(super) fn cells(&self, line: &str) -> Option<Cells> {
+    pub(super) fn cells(&self, line: &str) -> Option<Vec<Cell>> {
         let row = expand_tabs(line);
         if !row.iter().any(|&c| is_bar(c)) {
             return None;
@@ -453,19 +458,16 @@ impl Frame {
             }
             _ => row.len().max(from),
         };
-        let mut cells = Cells::default();
         let mut start = from;
-        for end in bars.into_iter().chain([to]) {
+        let cells = bars.into_iter().chain([to]).map(|end| {
             let cell = &row[start..end.max(start)];
-            let is_full = is_aligned && (end < row.len() || row.len() == self.end);
-            cells.texts.push(self.text(cell));
-            cells.continued.push(cell.split_last().and_then(|(mark, rest)| {
-                let continued = is_full && !self.is_markdown && matches!(mark, '+' | '↵');
-                continued.then(|| self.text(rest))
-            }));
             start = end + 1;
-        }
-        Some(cells)
+            let is_full = is_aligned && (end < row.len() || row.len() == self.end);
+            let (_, begun) = cell.split_last().filter(|(mark, _)| matches!(mark, '+' | '↵')).unzip();
+            let continued = begun.filter(|_| is_full && !self.is_markdown).map(|begun| self.text(begun));
+            Cell { text: self.text(cell), continued }
+        });
+        Some(cells.collect())
     }
 
     fn text(&self, cell: &[char]) -> String {
@@ -475,26 +477,21 @@ impl Frame {
     }
 }
 
-impl Cells {
-    /// Merges the next line into these cells, if some of them continue and the others have no text in it;
-    /// otherwise returns it as a row of its own.
-    pub(super) fn merge(&mut self, next: Self) -> Option<Self> {
-        let belongs = self.continued.iter().any(Option::is_some)
-            && self.texts.len() == next.texts.len()
-            && next.texts.iter().zip(&self.continued).all(|(text, begun)| begun.is_some() || text.is_empty());
-        if !belongs {
-            return Some(next);
-        }
-        let more = next.texts.into_iter().zip(next.continued);
-        for ((text, continued), (added, added_continued)) in
-            self.texts.iter_mut().zip(&mut self.continued).zip(more)
-        {
-            let Some(begun) = continued.take() else { continue };
-            *text = format!("{begun}\n{added}");
-            *continued = added_continued.map(|added| format!("{begun}\n{added}"));
-        }
-        None
+/// Merges the next line into a row, if some of its cells continue and the others have no text in it; otherwise
+/// returns it as a row of its own.
+pub(super) fn merge(row: &mut [Cell], next: Vec<Cell>) -> Option<Vec<Cell>> {
+    let belongs = row.iter().any(|cell| cell.continued.is_some())
+        && row.len() == next.len()
+        && row.iter().zip(&next).all(|(cell, added)| cell.continued.is_some() || added.text.is_empty());
+    if !belongs {
+        return Some(next);
     }
+    for (cell, added) in row.iter_mut().zip(next) {
+        let Some(begun) = cell.continued.take() else { continue };
+        cell.text = format!("{begun}\n{}", added.text);
+        cell.continued = added.continued.map(|added| format!("{begun}\n{added}"));
+    }
+    None
 }
 
 /// Whether a line ends a table with its number of rows: `(3 rows)`, `3 rows in set (0.00 sec)`.

@@ -9,7 +9,9 @@ use std::cell::LazyCell;
 use serde_json::Value;
 use settings_derive::Section;
 
-use self::layout::{CellError, Cells, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, words};
+use self::layout::{
+    Cell, CellError, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, merge, words,
+};
 use super::records::{ColumnNames, Heading, LineBlock, RaggedRows, Rows, after_lines};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, Node, OpenSection, Setting, ValueKind, read_each};
@@ -218,16 +220,17 @@ impl Columns {
 
     fn under_header(&self, lines: &[LineBlock<'_>], text: &str, typing: &Typing) -> Result<Value, ReadError> {
         if let Some((frame, at, rows_at)) = Frame::around(lines)
-            && let Some(mut names) = frame.cells(lines[at].text)
+            && let Some(cells) = frame.cells(lines[at].text)
         {
-            if let (Some(first), Some(name)) = (&self.first_column, names.texts.first_mut()) {
+            let mut names: Vec<String> = cells.into_iter().map(|cell| cell.text).collect();
+            if let (Some(first), Some(name)) = (&self.first_column, names.first_mut()) {
                 if !name.is_empty() {
                     return Err(first_is_named(lines[at].line, name));
                 }
                 name.clone_from(first);
             }
             let heading = Heading { line: lines[at].line, is_prose: false, is_certain: true };
-            let mut rows = Rows::under(heading, names.texts, self.ragged_rows, text)?;
+            let mut rows = Rows::under(heading, names, self.ragged_rows, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
         }
@@ -310,7 +313,7 @@ impl Columns {
 /// Adds the rows of a framed table. In `psql`, a cell of several lines continues in the next line, with a
 /// mark at its end.
 fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut Rows) -> Result<(), ReadError> {
-    let mut begun: Option<(Cells, &LineBlock<'_>)> = None;
+    let mut begun: Option<(Vec<Cell>, &LineBlock<'_>)> = None;
     for line in lines.iter().filter(|line| Frame::parse(line.text).is_none()) {
         let Some(cells) = frame.cells(line.text) else {
             if is_count(line.text) {
@@ -323,16 +326,16 @@ fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut Rows) -> Resu
             ));
         };
         let next = match &mut begun {
-            Some((row, _)) => row.merge(cells),
+            Some((row, _)) => merge(row, cells),
             None => Some(cells),
         };
         if let Some(next) = next
             && let Some((row, line)) = begun.replace((next, line))
         {
-            rows.add(&row.texts, || line.line)?;
+            rows.add(&row, || line.line)?;
         }
     }
-    begun.map_or(Ok(()), |(row, line)| rows.add(&row.texts, || line.line))
+    begun.map_or(Ok(()), |(row, line)| rows.add(&row, || line.line))
 }
 
 /// Whether a line is the last of several rows, and so may be a total below the table.

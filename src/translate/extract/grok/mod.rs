@@ -12,9 +12,7 @@ use crate::translate::pattern::Pattern;
 
 /// Named patterns available in a rule: its own and those of the library. Its own override the library's.
 #[derive(Debug, Clone, Default)]
-pub struct GrokPatterns {
-    own: Vec<(String, String)>,
-}
+pub struct GrokPatterns(pub Vec<(String, String)>);
 
 /// Reason why a text is not a valid grok pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,16 +40,8 @@ impl GrokPatterns {
     /// Limit of an expanded pattern, in bytes.
     pub const LENGTH_LIMIT_BYTES: usize = 64 << 10;
 
-    /// Types of a capture: `%{NUMBER:bytes:int}`.
-    pub const TYPES: [&str; 4] = ["int", "float", "boolean", "string"];
-
     /// Limit of nested references.
     const DEPTH_LIMIT: usize = 64;
-
-    /// Custom patterns of a rule: name and text.
-    pub fn new(own: Vec<(String, String)>) -> Self {
-        Self { own }
-    }
 
     /// Compiles a pattern in which `^` and `$` match at line ends.
     ///
@@ -82,7 +72,7 @@ impl GrokPatterns {
 
     /// Names and texts of all patterns, those of the rule first.
     fn all(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
-        let own = self.own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let own = self.0.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         own.chain(LIBRARY.iter().copied())
     }
 }
@@ -167,7 +157,8 @@ impl<'p> Expansion<'p> {
             Some("boolean" | "bool") => CaptureKind::Boolean,
             Some(other) => {
                 let message = format!("`{other}` is not a type of capture");
-                let help = suggest::help(other, "known types", GrokPatterns::TYPES).unwrap_or_default();
+                let known = ["int", "float", "boolean", "string"];
+                let help = suggest::help(other, "known types", known).unwrap_or_default();
                 return Err(GrokError::new(message, Some(format!(":{other}}}")), help));
             }
         };

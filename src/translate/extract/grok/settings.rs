@@ -33,8 +33,8 @@ impl From<Grok> for Regex {
 fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
     let own = value.sibling("patterns").and_then(|node| node.as_map()).unwrap_or_default();
     let own = own.iter().map(|entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned())));
-    let known = own.collect::<Option<_>>().map(GrokPatterns::new);
-    let is_right = |known: &GrokPatterns| known.own.iter().all(|(_, text)| known.compile(text).is_ok());
+    let known = own.collect::<Option<_>>().map(GrokPatterns);
+    let is_right = |known: &GrokPatterns| known.0.iter().all(|(_, text)| known.compile(text).is_ok());
     let Some(known) = known.filter(is_right) else {
         // `patterns` reports the invalid pattern; a pattern that refers to it is not a second problem.
         return Ok(CapturePatterns(Vec::new()));
@@ -64,8 +64,8 @@ impl Setting for GrokPatterns {
             }
             Ok((name.clone(), text?.to_owned()))
         });
-        let patterns = Self::new(read_each(own)?);
-        let compiled = entries.iter().zip(&patterns.own).map(|(entry, (name, text))| {
+        let patterns = Self(read_each(own)?);
+        let compiled = entries.iter().zip(&patterns.0).map(|(entry, (name, text))| {
             let value = value.member(entry, name, ValueKind::Text);
             patterns.compile(text).or_else(|error| reject(&value, text, &error)).map(|_| ())
         });
@@ -78,6 +78,6 @@ fn reject(value: &Cursor<'_>, text: &str, error: &GrokError) -> Checked<CaptureP
     // The mistake may be in a pattern to which this one refers.
     let at = error.found.as_ref().and_then(|found| text.find(found)).map(|at| text[..at].chars().count());
     let place = at.map(|at| value.context.report.character_in(value.node, text, at));
-    let invalid = Invalid::new(error.to_string(), &error.help).with_code(Code::InvalidPattern);
-    value.reject_at(place.unwrap_or(value.node.span), invalid)
+    let at = Code::InvalidPattern.at_span(place.unwrap_or(value.node.span));
+    value.reject_coded(at, error.to_string(), &error.help)
 }

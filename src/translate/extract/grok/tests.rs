@@ -142,7 +142,7 @@ fn the_page_lists_the_library() {
 #[track_caller]
 fn check(own: &[(&str, &str)], written: &str, text: &str, expected: &str) {
     let own = own.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    let pattern = GrokPatterns::new(own).compile(written).unwrap();
+    let pattern = GrokPatterns(own).compile(written).unwrap();
     let patterns = CapturePatterns(vec![pattern]);
     let found = Regex { patterns, each: SearchScope::First, records: Records::default() }.extract(text, None);
     match found {
@@ -196,7 +196,7 @@ fn one_name_may_be_captured_several_times_or_as_a_named_group() {
 fn errors_name_the_mistake() {
     let wrong = |own: &[(&str, &str)], written: &str| {
         let own = own.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        GrokPatterns::new(own).compile(written).unwrap_err()
+        GrokPatterns(own).compile(written).unwrap_err()
     };
     let expected = "expected `%{NAME}`, `%{NAME:capture}` or `%{NAME:capture:type}`, found";
     for (written, message) in [

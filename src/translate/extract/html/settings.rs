@@ -4,7 +4,7 @@ use settings_derive::{Section, Word};
 
 use super::{CssSelector, Html};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Setting, ValueKind, read_each, text_of,
+    Checked, Code, Cursor, Entry, Kind, OpenSection, Setting, ValueKind, read_each, text_of,
 };
 
 /// Shape of an extracted table.
@@ -36,13 +36,9 @@ impl Setting for CssSelector {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let text = text_of(value)?;
-        Self::parse(text).or_else(|error| {
-            let place = value.context.report.character_in(value.node, text, error.at);
-            let help = "write `h1`, `#state`, `table.report td:nth-child(2)`, `a[href^=\"/host\"]`";
-            let invalid = Invalid::new(format!("{} is not a CSS selector: {error}", value.name), help);
-            value.reject_at(place, invalid.with_code(Code::InvalidSelector))
-        })
+        let help = "write `h1`, `#state`, `table.report td:nth-child(2)`, `a[href^=\"/host\"]`";
+        Self::parse(text_of(value)?)
+            .or_else(|error| error.reject(value, Code::InvalidSelector, "CSS selector", help))
     }
 }
 

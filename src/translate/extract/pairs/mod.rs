@@ -283,8 +283,9 @@ struct Builder<'p, 't> {
     count: usize,
     /// Number of the current line.
     line: usize,
+    /// The pairs of the innermost open section; of the text if there is none.
     found: Map<String, Value>,
-    /// Open sections, outermost first.
+    /// Open sections, outermost first: the name of each, and the pairs of what is around it.
     sections: Vec<(String, Map<String, Value>)>,
     /// Lines that may have continuations or members, each indented more than the one before.
     open: Vec<Open<'t>>,
@@ -457,16 +458,15 @@ impl<'t> Builder<'_, 't> {
                     own.into_iter().chain(more).collect()
                 }
             };
-            let members = match (self.open.last_mut(), self.sections.last_mut()) {
-                (Some(parent), _) => {
+            let members = match self.open.last_mut() {
+                Some(parent) => {
                     let own = parent.value.as_ref().map(|value| self.pairs.plain(value));
                     if let Some(own) = own.filter(|own| parent.members.is_empty() && !own.is_empty()) {
                         add(&mut parent.members, "value", own.into());
                     }
                     &mut parent.members
                 }
-                (None, Some((_, members))) => members,
-                (None, None) => &mut self.found,
+                None => &mut self.found,
             };
             values.into_iter().for_each(|value| add(members, line.key, value));
         }
@@ -482,17 +482,16 @@ impl<'t> Builder<'_, 't> {
             Some(_) => self.close(0),
             None => self.close_section(),
         }
-        self.sections.push((name.to_owned(), Map::new()));
+        self.sections.push((name.to_owned(), std::mem::take(&mut self.found)));
     }
 
     fn close_section(&mut self) {
         self.close(0);
-        if let Some((name, members)) = self.sections.pop() {
-            if self.sections.is_empty() && !self.wants(&name) {
-                return;
+        if let Some((name, outer)) = self.sections.pop() {
+            let members = std::mem::replace(&mut self.found, outer);
+            if !self.sections.is_empty() || self.wants(&name) {
+                add(&mut self.found, name, Value::Object(members));
             }
-            let outer = self.sections.last_mut().map_or(&mut self.found, |(_, members)| members);
-            add(outer, name, Value::Object(members));
         }
     }
 }
