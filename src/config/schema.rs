@@ -8,7 +8,7 @@ use super::compile::FileSettings;
 use super::extract;
 use super::extract::ExtractSettings;
 use crate::settings::{KeyTable, Section as _, ShortForm, ValueKind};
-use crate::translate::type_names;
+use crate::translate::TYPE_NAMES;
 
 /// Generates the JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
@@ -72,7 +72,7 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Value {
         ValueKind::Word(words) => json!({ "enum": words }),
         ValueKind::Boolean => json!({ "type": "boolean" }),
         ValueKind::FieldType => {
-            let with = |ending| type_names().map(move |word| format!("{word}{ending}"));
+            let with = |ending| TYPE_NAMES.into_iter().map(move |word| format!("{word}{ending}"));
             let words: Vec<_> = ["", "?", "[]", "[]?"].into_iter().flat_map(with).collect();
             json!({ "enum": words })
         }

@@ -60,7 +60,7 @@ pub use fields::{
     Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
     OnMissing, ShortClock, SizeForm, TimeForm, TimeFormat, TimeZoneSetting,
 };
-pub(crate) use fields::{FieldSetting, type_names};
+pub(crate) use fields::{FieldSetting, TYPE_NAMES};
 pub use jq::{
     JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT, Jq, JqError, JqNames,
     with_deep_stack,

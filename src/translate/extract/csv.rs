@@ -92,12 +92,8 @@ fn read_header(value: &Cursor<'_>) -> Checked<Option<String>> {
 }
 
 impl Extraction for Csv {
-    fn value_count(&self) -> ValueCount {
-        ValueCount::Many
-    }
-
-    fn finds(&self) -> MemberNames<'_> {
-        ColumnNames::members(self.columns.as_ref())
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        (ValueCount::Many, ColumnNames::members(self.columns.as_ref()))
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError> {

@@ -39,8 +39,8 @@ pub struct NdJson {
 }
 
 impl Extraction for NdJson {
-    fn value_count(&self) -> ValueCount {
-        ValueCount::Many
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        (ValueCount::Many, MemberNames::AnyNames)
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
@@ -77,8 +77,8 @@ pub struct Text {
 }
 
 impl Extraction for Text {
-    fn finds(&self) -> MemberNames<'_> {
-        MemberNames::NoFields
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        (ValueCount::One, MemberNames::NoFields)
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
@@ -132,12 +132,8 @@ pub enum BinaryKind {
 }
 
 impl Extraction for Binary {
-    fn value_count(&self) -> ValueCount {
-        ValueCount::Block
-    }
-
-    fn finds(&self) -> MemberNames<'_> {
-        MemberNames::NoFields
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        (ValueCount::Block, MemberNames::NoFields)
     }
 
     fn reads_text(&self) -> bool {
@@ -252,11 +248,12 @@ pub enum HeaderShape {
 }
 
 impl Extraction for Header {
-    fn finds(&self) -> MemberNames<'_> {
-        match self.shape {
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        let names = match self.shape {
             HeaderShape::Value => MemberNames::NoFields,
             HeaderShape::Object => MemberNames::Names(self.names.0.iter().map(String::as_str).collect()),
-        }
+        };
+        (ValueCount::One, names)
     }
 
     fn reads_text(&self) -> bool {

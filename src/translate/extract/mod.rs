@@ -79,14 +79,9 @@ pub struct Extractor {
 
 /// Parser of one kind, with the options of a rule.
 pub(crate) trait Extraction {
-    /// Number of values per response.
-    fn value_count(&self) -> ValueCount {
-        ValueCount::One
-    }
-
-    /// Names that fields may use.
-    fn finds(&self) -> MemberNames<'_> {
-        MemberNames::AnyNames
+    /// Number of values per response, and the names that fields may use.
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        (ValueCount::One, MemberNames::AnyNames)
     }
 
     /// Whether it reads the response as text, so that the charset matters.
@@ -164,12 +159,12 @@ extractors! {
 impl ExtractorKind {
     /// Number of values per response.
     pub fn value_count(&self) -> ValueCount {
-        self.extraction().value_count()
+        self.extraction().finds().0
     }
 
     /// Names that fields may use.
     pub fn finds(&self) -> MemberNames<'_> {
-        self.extraction().finds()
+        self.extraction().finds().1
     }
 }
 

@@ -179,15 +179,12 @@ impl CaptureKind {
 }
 
 impl Extraction for Regex {
-    fn value_count(&self) -> ValueCount {
-        match self.each {
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        let count = match self.each {
             SearchScope::First => ValueCount::One,
             SearchScope::Match | SearchScope::Line | SearchScope::Block => ValueCount::Many,
-        }
-    }
-
-    fn finds(&self) -> MemberNames<'_> {
-        MemberNames::Names(self.patterns.0.iter().flat_map(CapturePattern::names).collect())
+        };
+        (count, MemberNames::Names(self.patterns.0.iter().flat_map(CapturePattern::names).collect()))
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use self::kind::admit_null;
 pub(in crate::translate) use self::kind::{list_of, object_of};
-pub(crate) use self::settings::{FieldSetting, type_names};
+pub(crate) use self::settings::{FieldSetting, TYPE_NAMES};
 pub use self::{
     duration::{DurationForm, ShortClock},
     kind::{Cardinality, Enumeration, FieldKind, FieldType},

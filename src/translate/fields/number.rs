@@ -67,8 +67,9 @@ impl NumberForm {
     pub(crate) fn plain<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
         let text = text.trim();
         let (sign, rest) = sign_of(text);
-        let before = strip(rest, &self.prefix, |text, word| text.strip_prefix(word));
-        let number = strip(before, &self.suffix, |text, word| text.strip_suffix(word));
+        let bare = self.prefix.iter().find_map(|word| rest.strip_prefix(word.trim())).map_or(rest, str::trim);
+        let number =
+            self.suffix.iter().find_map(|word| bare.strip_suffix(word.trim())).map_or(bare, str::trim);
         if number == rest && self.decimal == '.' && self.thousands.is_none() {
             return Some(Cow::Borrowed(text));
         }
@@ -93,14 +94,6 @@ fn sign_of(text: &str) -> (&str, &str) {
     let end = usize::from(text.starts_with(['-', '+']));
     let (sign, rest) = text.split_at(end);
     (sign, rest.trim_start())
-}
-
-fn strip<'t>(
-    text: &'t str,
-    words: &[String],
-    without: impl for<'w> Fn(&'t str, &'w str) -> Option<&'t str>,
-) -> &'t str {
-    words.iter().find_map(|word| without(text, word.trim())).map_or(text, str::trim)
 }
 
 /// Removes the thousands separators of an integer. The last group must have three digits, and groups before

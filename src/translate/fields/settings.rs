@@ -1,7 +1,7 @@
 //! Configuration of fields: a type name, or a map with the options of all types.
 
 use serde_json::Value;
-use settings_derive::{Section, Word};
+use settings_derive::Section;
 
 use super::duration::{ResultUnit, time_unit};
 use super::number::size_unit;
@@ -12,7 +12,7 @@ use super::{
 use crate::model::Schema;
 use crate::settings::{
     Checked, Code, Cursor, FromText, Invalid, Kind, Node, OpenSection, Setting, SourceSpan, ValueKind,
-    Word as _, suggest, text_settings,
+    suggest, text_settings,
 };
 use crate::translate::convert::Booleans;
 
@@ -105,50 +105,26 @@ const OPTIONS_OF_TYPES: [(&str, &[&str]); 14] = [
     ("fields", &["object"]),
 ];
 
-/// Type names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
-pub(super) enum TypeName {
-    #[default]
-    String,
-    Number,
-    Integer,
-    Boolean,
-    #[word("date-time")]
-    DateTime,
-    Date,
-    Duration,
-    Size,
-    Object,
-    Any,
-}
-
 /// Type names. A `[]` suffix makes a list, a `?` suffix an optional field.
-pub(crate) fn type_names() -> impl Iterator<Item = &'static str> + Clone {
-    TypeName::WORDS.iter().map(|(word, _)| *word)
-}
+pub(crate) const TYPE_NAMES: [&str; 10] =
+    ["string", "number", "integer", "boolean", "date-time", "date", "duration", "size", "object", "any"];
 
 /// Type name with its suffixes: `number`, `number?`, `number[]`, `number[]?`.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct TypeWord {
-    pub(super) name: TypeName,
+    pub(super) name: &'static str,
     count: Cardinality,
     optional: bool,
 }
 
 impl TypeWord {
     pub(super) fn parse(node: &Node) -> Option<Self> {
-        let (text, optional, count) = Self::parts(node);
-        let (_, name) = TypeName::WORDS.iter().find(|(word, _)| *word == text)?;
-        Some(Self { name: *name, count, optional })
-    }
-
-    fn parts(node: &Node) -> (String, bool, Cardinality) {
-        let text = node.scalar().unwrap_or_default();
+        let text = node.scalar()?;
         let word = text.strip_suffix('?').unwrap_or(&text);
-        match word.strip_suffix("[]") {
-            Some(item) => (item.to_owned(), word != text, Cardinality::List),
-            None => (word.to_owned(), word != text, Cardinality::One),
-        }
+        let (item, count) =
+            word.strip_suffix("[]").map_or((word, Cardinality::One), |item| (item, Cardinality::List));
+        let name = TYPE_NAMES.into_iter().find(|name| *name == item)?;
+        Some(Self { name, count, optional: word != text })
     }
 }
 
@@ -159,10 +135,10 @@ impl Setting for TypeWord {
         if let Some(word) = Self::parse(value.node) {
             return Ok(word);
         }
-        let listed = suggest::quoted_list(type_names());
+        let listed = suggest::quoted_list(TYPE_NAMES);
         let message = format!("the type of a field must be one of {listed}; found {}", value.node.found());
-        let (word, ..) = Self::parts(value.node);
-        let help = suggest::nearest(&word, type_names()).map_or_else(
+        let word = value.node.scalar().unwrap_or_default();
+        let help = suggest::nearest(word.trim_end_matches(['[', ']', '?']), TYPE_NAMES).map_or_else(
             || "add `[]` for a list, `?` for an optional field".to_owned(),
             |word| format!("did you mean `{word}`?"),
         );
@@ -179,13 +155,13 @@ impl FieldSettings {
                 return Err(section.missing("a field has no `type`".to_owned(), "write `type: number`"));
             }
             (Some(None), _) => return Ok(()),
-            (Some(Some(TypeWord { name, .. })), Some(entry)) if name != TypeName::String => {
-                let message = format!("`values` defines the type, so `type: {}` has no effect", name.word());
+            (Some(Some(TypeWord { name, .. })), Some(entry)) if name != "string" => {
+                let message = format!("`values` defines the type, so `type: {name}` has no effect");
                 let at = Code::ConflictingKeys.at_span(entry.key.span);
                 return Err(section.reject_at(at, &message, "remove `type`"));
             }
             (_, Some(_)) => "values",
-            (Some(Some(TypeWord { name, .. })), None) => name.word(),
+            (Some(Some(TypeWord { name, .. })), None) => name,
         };
         let mut checked = Ok(());
         for (name, kinds) in OPTIONS_OF_TYPES {
@@ -205,7 +181,8 @@ impl FieldSettings {
     }
 
     fn field(self, value: &Cursor<'_>) -> Checked<FieldSetting> {
-        let TypeWord { name, count, optional } = self.written.unwrap_or_default();
+        let of_values = TypeWord { name: "values", count: Cardinality::One, optional: false };
+        let TypeWord { name, count, optional } = self.written.unwrap_or(of_values);
         let is_optional = optional || self.optional;
         if let Some(values) = &self.values {
             warn_of_null_words(value, values, &self.null_values);
@@ -219,10 +196,10 @@ impl FieldSettings {
         };
         let kind = match (self.values, name) {
             (Some(values), _) => FieldKind::Values(values.into()),
-            (None, TypeName::String) => FieldKind::String,
-            (None, TypeName::Number) => FieldKind::Number(self.number),
-            (None, TypeName::Integer) => FieldKind::Integer(self.number),
-            (None, TypeName::Boolean) => {
+            (None, "string") => FieldKind::String,
+            (None, "number") => FieldKind::Number(self.number),
+            (None, "integer") => FieldKind::Integer(self.number),
+            (None, "boolean") => {
                 let (yes, no) = (self.true_values, self.false_values);
                 let is_no = |word: &&String| no.iter().any(|no| no.eq_ignore_ascii_case(word));
                 if let Some(both) = yes.iter().find(is_no) {
@@ -232,21 +209,21 @@ impl FieldSettings {
                 }
                 FieldKind::Boolean(Booleans { yes, no })
             }
-            (None, TypeName::DateTime) => FieldKind::DateTime(self.time),
-            (None, TypeName::Date) => FieldKind::Date(self.time),
-            (None, TypeName::Duration) => {
+            (None, "date-time") => FieldKind::DateTime(self.time),
+            (None, "date") => FieldKind::Date(self.time),
+            (None, "duration") => {
                 let (clock, output_unit) = (self.clock_format, self.output_unit);
                 let unit_nanos = unit("s", &time_unit, "write `ms`, `s`, `min`, `h` or `d`")?;
                 FieldKind::Duration(DurationForm { unit_nanos, clock, output_unit })
             }
-            (None, TypeName::Size) => {
+            (None, "size") => {
                 let (kilo_base, decimal) = (self.kilo_base, self.number.decimal);
                 let read = |name: &str| size_unit(name, kilo_base);
                 let unit_bytes = unit("B", &read, "write `B`, `K`, `kB`, `KiB`, `MiB`, …")?;
                 FieldKind::Size(SizeForm { kilo_base, decimal, unit_bytes })
             }
-            (None, TypeName::Object) => FieldKind::Object(self.fields),
-            (None, TypeName::Any) => FieldKind::Any,
+            (None, "object") => FieldKind::Object(self.fields),
+            (None, _) => FieldKind::Any,
         };
         let (nulls, title, description) = (self.null_values, self.title, self.description);
         let kind = FieldType { kind, count, nulls, title, description };

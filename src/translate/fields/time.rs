@@ -10,7 +10,7 @@ use jiff::{
 use settings_derive::Section;
 
 use super::duration::{MILLISECOND, SECOND};
-use super::settings::{TEXTS, TypeName, TypeWord};
+use super::settings::{TEXTS, TypeWord};
 use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, parsed_settings, suggest, text_of};
 use crate::translate::convert::{scaled, without_exponent};
 
@@ -120,7 +120,7 @@ fn read_back(directives: &str, zone: TimeZone) -> Result<strtime::BrokenDownTime
 struct ParsedTime {
     date: Date,
     time: Option<DateTime>,
-    instant: Option<(Timestamp, Offset)>,
+    offset: Option<Offset>,
 }
 
 /// Expected types, for messages.
@@ -135,14 +135,16 @@ impl TimeForm {
     /// The expected form.
     pub(super) fn date_time(&self, text: &str) -> Result<String, String> {
         let found = self.find(text.trim(), NO_TIME)?;
-        let (instant, offset) = match (found.instant, found.time, &self.zone) {
-            (Some(instant), ..) => instant,
-            (None, None, Some(TimeZoneSetting(zone))) if self.formats.len() > 1 => {
+        let (instant, offset) = match (found.time, found.offset, &self.zone) {
+            (Some(time), Some(offset), _) => {
+                (offset.to_timestamp(time).map_err(|_| self.expected(NO_TIME))?, offset)
+            }
+            (None, _, Some(TimeZoneSetting(zone))) if self.formats.len() > 1 => {
                 let day = found.date.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
                 (day.timestamp(), day.offset())
             }
-            (None, None, _) => return Err("a date with a time".to_owned()),
-            (None, Some(time), Some(TimeZoneSetting(zone))) => {
+            (None, ..) => return Err("a date with a time".to_owned()),
+            (Some(time), None, Some(TimeZoneSetting(zone))) => {
                 let zoned_time = zone.to_ambiguous_zoned(time);
                 if matches!(zoned_time.offset(), AmbiguousOffset::Gap { .. }) {
                     return Err(
@@ -153,7 +155,7 @@ impl TimeForm {
                 let zoned = zoned_time.earlier().map_err(|_| self.expected(NO_TIME))?;
                 (zoned.timestamp(), zoned.offset())
             }
-            (None, Some(_), None) => {
+            (Some(_), None, None) => {
                 return Err("a date and time with its offset from UTC (or name its `timezone`)".to_owned());
             }
         };
@@ -226,28 +228,17 @@ impl TimeForm {
 impl ParsedTime {
     fn from_timestamp(instant: Timestamp, offset: Offset) -> Self {
         let time = offset.to_datetime(instant);
-        Self { date: time.date(), time: Some(time), instant: Some((instant, offset)) }
-    }
-
-    fn from_parts(date: Date, time: Option<DateTime>, offset: Option<Offset>) -> Option<Self> {
-        match (time, offset) {
-            (Some(time), Some(offset)) => Some(Self::from_timestamp(offset.to_timestamp(time).ok()?, offset)),
-            (time, _) => Some(Self { date, time, instant: None }),
-        }
+        Self { date: time.date(), time: Some(time), offset: Some(offset) }
     }
 }
 
 fn usual(text: &str) -> Option<ParsedTime> {
-    match DateTimeParser::new().parse_pieces(text) {
-        Ok(pieces) => {
-            let time = pieces.time().map(|time| pieces.date().to_datetime(time));
-            ParsedTime::from_parts(pieces.date(), time, pieces.to_numeric_offset())
-        }
-        Err(_) => {
-            let zoned = rfc2822::parse(text).ok()?;
-            Some(ParsedTime::from_timestamp(zoned.timestamp(), zoned.offset()))
-        }
+    if let Ok(pieces) = DateTimeParser::new().parse_pieces(text) {
+        let time = pieces.time().map(|time| pieces.date().to_datetime(time));
+        return Some(ParsedTime { date: pieces.date(), time, offset: pieces.to_numeric_offset() });
     }
+    let zoned = rfc2822::parse(text).ok()?;
+    Some(ParsedTime::from_timestamp(zoned.timestamp(), zoned.offset()))
 }
 
 fn parse_with_directives(directives: &str, text: &str) -> Option<ParsedTime> {
@@ -262,7 +253,7 @@ fn parse_with_directives(directives: &str, text: &str) -> Option<ParsedTime> {
         return exists.then(|| ParsedTime::from_timestamp(zoned.timestamp(), zoned.offset()));
     }
     let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
-    ParsedTime::from_parts(read.to_date().ok()?, time, read.offset())
+    Some(ParsedTime { date: read.to_date().ok()?, time, offset: read.offset() })
 }
 
 parsed_settings! {
@@ -290,7 +281,7 @@ fn read_formats(value: &Cursor<'_>) -> Checked<Vec<TimeFormat>> {
 }
 
 fn is_date_time(format: &Cursor<'_>) -> bool {
-    format.sibling("type").and_then(TypeWord::parse).is_some_and(|word| word.name == TypeName::DateTime)
+    format.sibling("type").and_then(TypeWord::parse).is_some_and(|word| word.name == "date-time")
 }
 
 impl Setting for TimeFormat {

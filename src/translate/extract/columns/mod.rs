@@ -85,12 +85,8 @@ impl Setting for Widths {
 }
 
 impl Extraction for Columns {
-    fn value_count(&self) -> ValueCount {
-        ValueCount::Many
-    }
-
-    fn finds(&self) -> MemberNames<'_> {
-        ColumnNames::members(self.columns.as_ref())
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        (ValueCount::Many, ColumnNames::members(self.columns.as_ref()))
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError> {

@@ -1,7 +1,6 @@
 //! `html`: HTML parser, with CSS selectors, tables, or text without markup as the result.
 
 mod page;
-mod settings;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -11,15 +10,15 @@ use std::collections::HashSet;
 
 use scraper::{Element, ElementRef, Html as Page};
 use serde_json::{Map, Value, json};
-use settings_derive::Section;
+use settings_derive::{Section, Word};
 
+pub use self::page::CssSelector;
 use self::page::{NodeId, PageBudget};
 pub(in crate::translate) use self::text::error_page_message;
-pub use self::{
-    page::CssSelector,
-    settings::{Selected, SelectedElements, TableForm, TableSelector},
-};
 use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Kind, OpenSection, Setting, ValueKind, read_each, text_of,
+};
 use crate::translate::fields::{list_of, object_of};
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -55,18 +54,99 @@ pub struct Html {
     pub without: Option<CssSelector>,
 }
 
-impl Extraction for Html {
-    fn value_count(&self) -> ValueCount {
-        let is_rows = self.table.is_some() && self.form == TableForm::Rows;
-        if is_rows || self.items.is_some() { ValueCount::Many } else { ValueCount::One }
-    }
+/// Shape of an extracted table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+pub enum TableForm {
+    /// List of objects, by the names of the columns.
+    Rows,
+    /// An object of names and values.
+    Pairs,
+}
 
-    fn finds(&self) -> MemberNames<'_> {
-        match (&self.select, &self.table) {
+impl Setting for CssSelector {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let help = "write `h1`, `#state`, `table.report td:nth-child(2)`, `a[href^=\"/host\"]`";
+        Self::parse(text_of(value)?)
+            .or_else(|error| error.reject(value, Code::InvalidSelector, "CSS selector", help))
+    }
+}
+
+/// Selector of the table; the first table of the page if there is none.
+#[derive(Debug, Clone)]
+pub struct TableSelector(pub Option<CssSelector>);
+
+impl Setting for TableSelector {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::Boolean]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match value.node.kind {
+            Kind::Boolean(true) => Ok(Self(None)),
+            Kind::Text(_) => CssSelector::read(value).map(|css| Self(Some(css))),
+            Kind::Null | Kind::Boolean(false) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
+                let help = "write `table: true` for the first table of the page".to_owned();
+                value.reject_kind("a CSS selector or `true`", Some(help))
+            }
+        }
+    }
+}
+
+/// Members to extract from a page, by name; at least one.
+#[derive(Debug, Clone)]
+pub struct SelectedElements(pub Vec<(String, Selected)>);
+
+impl Setting for SelectedElements {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Either(&[ValueKind::Text, Selected::KIND]));
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Some(entries) = value.node.as_map().filter(|entries| !entries.is_empty()) else {
+            let help = "write `select: { title: h1 }`".to_owned();
+            return value.reject_kind("a map of names and selectors", Some(help));
+        };
+        read_each(entries.iter().map(|entry| selected(value, entry))).map(Self)
+    }
+}
+
+fn selected(select: &Cursor<'_>, entry: &Entry) -> Checked<(String, Selected)> {
+    let name = entry.key.text.clone();
+    let shown = format!("`{name}`");
+    let value = select.member(entry, &shown, Selected::KIND);
+    if value.node.as_text().is_some() {
+        let css = Some(CssSelector::read(&value)?);
+        return Ok((name, Selected { css, attribute: None, all: false, optional: false }));
+    }
+    let mut selected = Selected::read(&value)?;
+    selected.attribute.iter_mut().for_each(|name| name.make_ascii_lowercase());
+    Ok((name, selected))
+}
+
+/// A member of `select`.
+#[derive(Debug, Clone, Section)]
+#[section(name = "a name of `select`", id = "selected", check_keys = Self::check_keys)]
+pub struct Selected {
+    /// CSS selector. With `items` it is optional and defaults to the element itself.
+    pub css: Option<CssSelector>,
+    /// Attribute to read. Elements without it are skipped.
+    #[key(shown = "the text")]
+    pub attribute: Option<String>,
+    /// Whether to return a list of all matches, which may be empty.
+    #[key(default = false, shown = "`false`, the first match")]
+    pub all: bool,
+    /// Whether the element may be missing from a page.
+    #[key(default = false)]
+    pub optional: bool,
+}
+
+impl Extraction for Html {
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        let names = match (&self.select, &self.table) {
             (Some(select), _) => MemberNames::Names(select.0.iter().map(|(name, _)| name.as_str()).collect()),
             (None, Some(_)) => ColumnNames::members(self.columns.as_ref()),
             (None, None) => MemberNames::NoFields,
-        }
+        };
+        let is_list = self.table.is_some() && self.form == TableForm::Rows || self.items.is_some();
+        (if is_list { ValueCount::Many } else { ValueCount::One }, names)
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
@@ -75,6 +155,20 @@ impl Extraction for Html {
 }
 
 impl Html {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let mut checked = Ok(());
+        let form = section.get("as").and_then(|node| node.as_text());
+        if form == Some("pairs") && section.entry("table").is_some() && section.entry("columns").is_some() {
+            checked = Err(section.conflict("columns", "as: pairs"));
+        }
+        if section.entry("items").is_some() && section.entry("select").is_none() {
+            let help =
+                "write the parts of each item: `select: { name: h2, link: { css: a, attribute: href } }`";
+            checked = Err(section.missing("`items` has no `select`".to_owned(), help));
+        }
+        checked
+    }
+
     /// JSON Schema of the selected members, which are strings; `None` if the page decides the names.
     pub(super) fn schema(&self) -> Option<Map<String, Value>> {
         let select = &self.select.as_ref()?.0;
@@ -149,11 +243,9 @@ impl TableSelector {
     }
 }
 
-/// A selected element, with the elements of the page that its selector matches.
-type Matches<'a> = (&'a (String, Selected), Option<HashSet<NodeId>>);
-
-/// Matches of each selector in the page. Each selector runs once, regardless of the number of records.
-struct Finder<'a>(Vec<Matches<'a>>);
+/// Selected elements, each with the elements of the page that its selector matches. Each selector runs once,
+/// regardless of the number of records.
+struct Finder<'a>(Vec<(&'a (String, Selected), Option<HashSet<NodeId>>)>);
 
 impl<'a> Finder<'a> {
     fn all(select: &'a SelectedElements, page: &Page, work: &mut PageBudget) -> Result<Self, ReadError> {
@@ -184,6 +276,20 @@ impl<'a> Finder<'a> {
 }
 
 impl Selected {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let mut checked = Ok(());
+        if section.entry("css").is_none() && section.value.sibling("items").is_none() {
+            let message = format!("{} has no `css`", section.value.name);
+            checked = Err(section.missing(message, "write a CSS selector: `css: \"a[href]\"`"));
+        }
+        let takes_all =
+            section.entry("all").is_some_and(|entry| matches!(entry.value.kind, Kind::Boolean(true)));
+        if takes_all && section.entry("optional").is_some() {
+            checked = Err(section.conflict("optional", "all"));
+        }
+        checked
+    }
+
     /// The value; `None` if nothing is found and the member is optional.
     fn value<'a>(
         &self,

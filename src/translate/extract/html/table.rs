@@ -135,7 +135,7 @@ type SpanningCell = (Rc<str>, usize);
 /// All rows with one text per column; a spanning cell is repeated in each row and column.
 fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadError> {
     let mut found = Vec::new();
-    let mut hanging: Vec<Option<SpanningCell>> = Vec::new();
+    let mut hanging: Vec<SpanningCell> = Vec::new();
     let mut cell_count = 0;
     for element in row_elements(table) {
         work.take(1)?;
@@ -152,7 +152,7 @@ fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadEr
 
 fn read_row(
     element: ElementRef<'_>,
-    hanging: &mut Vec<Option<SpanningCell>>,
+    hanging: &mut Vec<SpanningCell>,
     work: &mut PageBudget,
 ) -> Result<Vec<Option<Rc<str>>>, ReadError> {
     let mut row = Vec::new();
@@ -171,8 +171,8 @@ fn read_row(
             };
             at_most(COLUMN_LIMIT, row.len() + columns, "columns")?;
             if rows > 1 {
-                hanging.resize(hanging.len().max(row.len() + columns), None);
-                hanging[row.len()..row.len() + columns].fill(Some((Rc::clone(&text), rows - 1)));
+                hanging.resize(hanging.len().max(row.len() + columns), (Rc::default(), 0));
+                hanging[row.len()..row.len() + columns].fill((Rc::clone(&text), rows - 1));
             }
             work.take(columns * text.len())?;
             row.extend(iter::repeat_n(Some(text), columns));
@@ -185,16 +185,11 @@ fn read_row(
 }
 
 /// The text of a cell above that spans into this column of the next row.
-fn take_hanging(hanging: &mut Vec<Option<SpanningCell>>, column: usize) -> Option<Rc<str>> {
-    let cell = hanging.get_mut(column)?;
-    let (text, rows_left) = cell.as_mut()?;
+fn take_hanging(hanging: &mut Vec<SpanningCell>, column: usize) -> Option<Rc<str>> {
+    let (text, rows_left) = hanging.get_mut(column).filter(|(_, rows_left)| *rows_left > 0)?;
     let text = Rc::clone(text);
     *rows_left -= 1;
-    if *rows_left == 0 {
-        *cell = None;
-        let used = hanging.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-        hanging.truncate(used);
-    }
+    while hanging.pop_if(|(_, rows_left)| *rows_left == 0).is_some() {}
     Some(text)
 }
 

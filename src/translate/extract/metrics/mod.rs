@@ -128,20 +128,14 @@ struct Sample {
 }
 
 impl Extraction for Metrics {
-    fn value_count(&self) -> ValueCount {
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
         match self.shape {
-            MetricsShape::Object => ValueCount::One,
-            MetricsShape::Samples | MetricsShape::Rows => ValueCount::Many,
-        }
-    }
-
-    fn finds(&self) -> MemberNames<'_> {
-        match self.shape {
-            MetricsShape::Samples => MemberNames::Names(Self::MEMBERS.to_vec()),
-            MetricsShape::Rows => MemberNames::AnyNames,
+            MetricsShape::Samples => (ValueCount::Many, MemberNames::Names(Self::MEMBERS.to_vec())),
+            MetricsShape::Rows => (ValueCount::Many, MemberNames::AnyNames),
             MetricsShape::Object => {
                 let exact = self.names.iter().map(NamePattern::exact).collect::<Option<Vec<_>>>();
-                exact.filter(|names| !names.is_empty()).map_or(MemberNames::AnyNames, MemberNames::Names)
+                let exact = exact.filter(|names| !names.is_empty());
+                (ValueCount::One, exact.map_or(MemberNames::AnyNames, MemberNames::Names))
             }
         }
     }

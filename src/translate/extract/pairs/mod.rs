@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 use super::records::{Records, add, gather, quoted_length, texts, unescaped};
-use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, OpenSection, Setting};
 use crate::translate::fields::Fields;
 use crate::translate::pattern::Pattern;
@@ -141,10 +141,10 @@ fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
 }
 
 impl Extraction for Pairs {
-    fn value_count(&self) -> ValueCount {
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
         match self.each {
-            EachPairs::Text => ValueCount::One,
-            EachPairs::Block => ValueCount::Many,
+            EachPairs::Text => (ValueCount::One, MemberNames::AnyNames),
+            EachPairs::Block => (ValueCount::Many, MemberNames::AnyNames),
         }
     }
 

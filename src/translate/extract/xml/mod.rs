@@ -13,7 +13,7 @@ use settings_derive::{Section, Word};
 
 use self::path::MinMatches;
 pub use self::path::{ElementPath, Prefixes};
-use super::{Extracted, Extraction, RECORD_LIMIT, Typing, ValueCount, records};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::model::cut_characters;
 use crate::settings::{
     Checked, Code, Cursor, Entry, OpenSection, Setting, ValueKind, fixed_regex, read_each, text_of,
@@ -122,8 +122,8 @@ const MACHINERY: [&str; 5] = [
 ];
 
 impl Extraction for Xml {
-    fn value_count(&self) -> ValueCount {
-        if self.items.is_some() { ValueCount::Many } else { ValueCount::One }
+    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+        (if self.items.is_some() { ValueCount::Many } else { ValueCount::One }, MemberNames::AnyNames)
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
