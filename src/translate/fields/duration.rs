@@ -1,19 +1,24 @@
 //! Parser of durations, as people and programs write them, to a number of seconds or milliseconds.
 
 use serde_json::Value;
-use settings_derive::Word;
+use settings_derive::{Section, Word};
 
 use crate::translate::convert::scaled;
 
 /// Format of a duration, and unit of the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(default)]
 pub struct DurationForm {
     /// Unit of a number without a unit.
+    #[key(skip = SECOND)]
     pub unit_nanos: i128,
-    /// Meaning of `4:05`, if nothing else decides it.
-    pub clock: Option<ShortClock>,
-    /// Unit of the result.
+    /// Unit of the result, for `duration`.
+    #[key(default = ResultUnit::Seconds)]
     pub output_unit: ResultUnit,
+    /// Meaning of a clock with two numbers such as `4:05`, for `duration`: hours and minutes, or minutes and
+    /// seconds.
+    #[key(name = "clock_format")]
+    pub clock: Option<ShortClock>,
 }
 
 /// Unit of the result.
@@ -36,12 +41,6 @@ pub enum ShortClock {
     /// Minutes and seconds.
     #[word("m:ss")]
     Minutes,
-}
-
-impl Default for DurationForm {
-    fn default() -> Self {
-        Self { unit_nanos: SECOND, clock: None, output_unit: ResultUnit::Seconds }
-    }
 }
 
 const WEEK: i128 = 7 * DAY;

@@ -76,9 +76,9 @@ impl FieldType {
     /// JSON Schema of the converted value.
     pub fn schema(&self) -> Map<String, Value> {
         let mut schema = object(self.kind.name_and_schema().1);
-        // A number alone does not show its unit.
-        if let Some(unit) = self.kind.unit().filter(|_| self.description.is_none()) {
-            schema.insert("description".into(), unit.into());
+        // The unit of a number, which it alone does not show.
+        if self.description.is_some() {
+            schema.shift_remove("description");
         }
         if !self.nulls.is_empty() {
             admit_null(&mut schema);
@@ -189,16 +189,6 @@ pub(super) fn admit_null(schema: &mut Map<String, Value>) {
 }
 
 impl FieldKind {
-    /// Unit of the number, for a field without a description.
-    fn unit(&self) -> Option<&'static str> {
-        match self {
-            Self::Duration(DurationForm { output_unit: ResultUnit::Seconds, .. }) => Some("In seconds."),
-            Self::Duration(_) => Some("In milliseconds."),
-            Self::Size(_) => Some("In bytes."),
-            _ => None,
-        }
-    }
-
     fn apply(&self, value: &Value) -> Result<Value, TypeError> {
         let name = || self.name_and_schema().0;
         let text = match (self, value) {
@@ -250,12 +240,18 @@ impl FieldKind {
             Self::Boolean(words) => return (words.to_string(), json!({ "type": "boolean" })),
             Self::Date(_) => ("a date", json!({ "type": "string", "format": "date" })),
             Self::DateTime(_) => ("a date and time", json!({ "type": "string", "format": "date-time" })),
-            Self::Duration(_) => ("a duration", json!({ "type": "number" })),
+            Self::Duration(form) => {
+                let unit =
+                    if form.output_unit == ResultUnit::Seconds { "In seconds." } else { "In milliseconds." };
+                ("a duration", json!({ "type": "number", "description": unit }))
+            }
             Self::Integer(_) => ("an integer", json!({ "type": "integer" })),
             Self::Number(_) => ("a number", json!({ "type": "number" })),
             Self::Object(None) => ("an object", json!({ "type": "object" })),
             Self::Object(Some(fields)) => ("an object", fields.schema().into()),
-            Self::Size(_) => ("a size", json!({ "type": "integer", "minimum": 0 })),
+            Self::Size(_) => {
+                ("a size", json!({ "type": "integer", "minimum": 0, "description": "In bytes." }))
+            }
             Self::String => ("a string", json!({ "type": "string" })),
             Self::Values(values) => return (values.to_string(), values.schema()),
         };

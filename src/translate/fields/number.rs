@@ -113,24 +113,37 @@ pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
 }
 
 /// Format of a size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(default)]
 pub struct SizeForm {
     /// Unit of a number without a unit.
+    #[key(skip = 1)]
     pub unit_bytes: i128,
-    /// Base of `K`, `M` and `kB`, `MB`. Without it, `K` is 1024 and `kB` is 1000, as in `ls`, `df` and `du`.
+    /// Bytes in a `K` or `kB`, 1000 or 1024, for `size`.
+    #[key(
+        kind = ValueKind::Count(1000, 1024),
+        with = read_kilo_base,
+        shown = "1024 for `K` and 1000 for `kB`"
+    )]
     pub kilo_base: Option<u64>,
     /// Decimal separator, `.` or `,`; the other of the two may separate thousands.
+    #[key(skip = '.')]
     pub decimal: char,
 }
 
-impl Default for SizeForm {
-    fn default() -> Self {
-        Self { unit_bytes: 1, kilo_base: None, decimal: '.' }
+fn read_kilo_base(value: &Cursor<'_>) -> Checked<Option<u64>> {
+    let base = u64::read(value)?;
+    if base != 1000 && base != 1024 {
+        let message = format!("`kilo_base` must be 1000 or 1024, found {}", value.node.found());
+        let at = Code::UnknownWord.at_span(value.node.span);
+        return value.reject_coded(at, message, "write `kilo_base: 1024`");
     }
+    Ok(Some(base))
 }
 
 /// Bytes of a unit: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected, because it may
-/// mean bits. `KiB` and `Ki` are always multiples of 1024.
+/// mean bits. `KiB` and `Ki` are always multiples of 1024. Without a base, `K` is 1024 and `kB` is 1000, as in
+/// `ls`, `df` and `du`.
 pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
     if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
         return Some(1);

@@ -3,11 +3,11 @@
 use serde_json::Value;
 use settings_derive::Section;
 
-use super::duration::{ResultUnit, time_unit};
+use super::duration::time_unit;
 use super::number::size_unit;
 use super::{
     Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
-    OnMissing, ShortClock, SizeForm, TimeForm,
+    OnMissing, SizeForm, TimeForm,
 };
 use crate::model::Schema;
 use crate::settings::{
@@ -70,39 +70,27 @@ struct FieldSettings {
     time: TimeForm,
     /// Unit of numbers without a unit, such as `ms` or `KiB`, for `duration` and `size`. Default `s`, `B`.
     input_unit: Option<String>,
-    /// Unit of the result, for `duration`.
-    #[key(default = ResultUnit::Seconds)]
-    output_unit: ResultUnit,
-    /// Meaning of a clock with two numbers such as `4:05`, for `duration`: hours and minutes, or minutes and
-    /// seconds.
-    clock_format: Option<ShortClock>,
-    /// Bytes in a `K` or `kB`, 1000 or 1024, for `size`.
-    #[key(
-        kind = ValueKind::Count(1000, 1024),
-        with = read_kilo_base,
-        shown = "1024 for `K` and 1000 for `kB`"
-    )]
-    kilo_base: Option<u64>,
+    /// Format of durations.
+    #[key(part)]
+    duration: DurationForm,
+    /// Format of sizes.
+    #[key(part)]
+    size: SizeForm,
     /// Fields of the nested object, for `object`.
     fields: Option<Fields>,
 }
 
 /// Options that only some types have.
-const OPTIONS_OF_TYPES: [(&str, &[&str]); 14] = [
-    ("true_values", &["boolean"]),
-    ("false_values", &["boolean"]),
-    ("ignore_case", &["values"]),
-    ("prefix", &["number", "integer"]),
-    ("suffix", &["number", "integer"]),
-    ("decimal_separator", &["number", "integer", "size"]),
-    ("thousands_separator", &["number", "integer"]),
-    ("format", &["date-time", "date"]),
-    ("timezone", &["date-time", "date"]),
-    ("input_unit", &["duration", "size"]),
-    ("output_unit", &["duration"]),
-    ("clock_format", &["duration"]),
-    ("kilo_base", &["size"]),
-    ("fields", &["object"]),
+const OPTIONS_OF_TYPES: [(&[&str], &[&str]); 9] = [
+    (&["boolean"], &["true_values", "false_values"]),
+    (&["values"], &["ignore_case"]),
+    (&["number", "integer"], &["prefix", "suffix", "thousands_separator"]),
+    (&["number", "integer", "size"], &["decimal_separator"]),
+    (&["date-time", "date"], &["format", "timezone"]),
+    (&["duration", "size"], &["input_unit"]),
+    (&["duration"], &["output_unit", "clock_format"]),
+    (&["size"], &["kilo_base"]),
+    (&["object"], &["fields"]),
 ];
 
 /// Type names. A `[]` suffix makes a list, a `?` suffix an optional field.
@@ -164,8 +152,9 @@ impl FieldSettings {
             (Some(Some(TypeWord { name, .. })), None) => name,
         };
         let mut checked = Ok(());
-        for (name, kinds) in OPTIONS_OF_TYPES {
-            let Some(entry) = section.entry(name).filter(|_| !kinds.contains(&word)) else { continue };
+        let options = OPTIONS_OF_TYPES.into_iter().filter(|(kinds, _)| !kinds.contains(&word));
+        for (kinds, name) in options.flat_map(|(kinds, names)| names.iter().map(move |name| (kinds, name))) {
+            let Some(entry) = section.entry(name) else { continue };
             let message = match (kinds, word) {
                 (["values"], _) => format!("`{name}` has no effect without `values`"),
                 (_, "values") => format!("`{name}` has no effect beside `values`"),
@@ -212,15 +201,13 @@ impl FieldSettings {
             (None, "date-time") => FieldKind::DateTime(self.time),
             (None, "date") => FieldKind::Date(self.time),
             (None, "duration") => {
-                let (clock, output_unit) = (self.clock_format, self.output_unit);
                 let unit_nanos = unit("s", &time_unit, "write `ms`, `s`, `min`, `h` or `d`")?;
-                FieldKind::Duration(DurationForm { unit_nanos, clock, output_unit })
+                FieldKind::Duration(DurationForm { unit_nanos, ..self.duration })
             }
             (None, "size") => {
-                let (kilo_base, decimal) = (self.kilo_base, self.number.decimal);
-                let read = |name: &str| size_unit(name, kilo_base);
+                let read = |name: &str| size_unit(name, self.size.kilo_base);
                 let unit_bytes = unit("B", &read, "write `B`, `K`, `kB`, `KiB`, `MiB`, …")?;
-                FieldKind::Size(SizeForm { kilo_base, decimal, unit_bytes })
+                FieldKind::Size(SizeForm { unit_bytes, decimal: self.number.decimal, ..self.size })
             }
             (None, "object") => FieldKind::Object(self.fields),
             (None, _) => FieldKind::Any,
@@ -330,16 +317,6 @@ impl FromText for FieldPath {
             Invalid::new(format!("`from` is not a path: {error}"), help).with_code(Code::InvalidPath)
         })
     }
-}
-
-fn read_kilo_base(value: &Cursor<'_>) -> Checked<Option<u64>> {
-    let base = u64::read(value)?;
-    if base != 1000 && base != 1024 {
-        let message = format!("`kilo_base` must be 1000 or 1024, found {}", value.node.found());
-        let at = Code::UnknownWord.at_span(value.node.span);
-        return value.reject_coded(at, message, "write `kilo_base: 1024`");
-    }
-    Ok(Some(base))
 }
 
 fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
