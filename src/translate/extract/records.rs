@@ -76,19 +76,19 @@ impl Records {
         let each = section.entry("each").and_then(|entry| entry.value.as_text()).unwrap_or("first");
         let (is_one, is_many) = (matches!(each, "first" | "text"), matches!(each, "match" | "line"));
         let mut checked = Ok(self);
-        let mut reject = |name: &str, message: &str| {
+        for name in ["block_delimiter", "block_separator", "block_start", "allow_empty"] {
+            let message = match name {
+                "allow_empty" if is_one => {
+                    "`allow_empty` applies only to lists, and `each` selects one object"
+                }
+                "allow_empty" => continue,
+                _ if is_one || is_many => &format!("`{name}` has no effect without `each: block`"),
+                _ => continue,
+            };
             if let Some(entry) = section.entry(name) {
-                let help = "add `each: block`, or remove it";
-                checked = Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
+                let at = Code::RequiresKey.at_span(entry.key.span);
+                checked = Err(section.reject_at(at, message, "add `each: block`, or remove it"));
             }
-        };
-        for name in ["block_delimiter", "block_separator", "block_start"] {
-            if is_one || is_many {
-                reject(name, &format!("`{name}` has no effect without `each: block`"));
-            }
-        }
-        if is_one {
-            reject("allow_empty", "`allow_empty` applies only to lists, and `each` selects one object");
         }
         checked
     }
@@ -415,7 +415,9 @@ fn is_markup(names: &[String]) -> bool {
     let Some(first) = names.first() else { return false };
     let in_brackets =
         names.len() > 1 && names.iter().all(|name| name.starts_with('<') && name.ends_with('>'));
-    begins_page(first) || is_tag(first) && !in_brackets
+    let is_name_of_tag = |c: char| c.is_ascii_alphabetic() || matches!(c, '!' | '?' | '/');
+    let is_tag = first.strip_prefix('<').is_some_and(|rest| rest.starts_with(is_name_of_tag));
+    begins_page(first) || is_tag && !in_brackets
 }
 
 /// Whether a column name is more likely part of a sentence. Names of three words are common in headers with
@@ -423,11 +425,6 @@ fn is_markup(names: &[String]) -> bool {
 fn is_sentence(name: &str) -> bool {
     name.split_whitespace().count() > 3
         || name.contains(char::is_whitespace) && name.ends_with(['.', '!', '?'])
-}
-
-fn is_tag(line: &str) -> bool {
-    let after = line.strip_prefix('<').and_then(|rest| rest.chars().next());
-    after.is_some_and(|first| first.is_ascii_alphabetic() || matches!(first, '!' | '?' | '/'))
 }
 
 /// Whether a cell begins an HTML page; rows may begin with other tags (`<none>`).

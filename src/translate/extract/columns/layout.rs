@@ -102,7 +102,7 @@ impl HeaderLine {
     ) -> Self {
         let words = words(header);
         let boundaries = boundaries(header, &words, wanted);
-        if !boundaries.contains(&NameBoundary::Inside) && is_prose(&words, rows.clone(), first.is_some()) {
+        if !boundaries.contains(&None) && is_prose(&words, rows.clone(), first.is_some()) {
             let mut names: Vec<String> =
                 words.iter().map(|word| header[word.clone()].iter().collect()).collect();
             names.splice(0..0, first.map(str::to_owned));
@@ -128,12 +128,12 @@ impl HeaderLine {
         for (index, word) in words.iter().enumerate() {
             let joined = close.binary_search(&index).is_ok()
                 && match boundaries[index] {
-                    NameBoundary::Unknown => apart[index] <= 0,
-                    NameBoundary::Inside => true,
+                    None => true,
+                    Some(0) => apart[index] <= 0,
                     // The wanted name may also be the first word of a longer one (`Mounted` for
                     // `Mounted on`).
-                    NameBoundary::OneSide => apart[index] == -count && count > 0,
-                    NameBoundary::BothSides => false,
+                    Some(1) => apart[index] == -count && count > 0,
+                    Some(_) => false,
                 };
             match spans.last_mut() {
                 Some(last) if joined => last.end = word.end,
@@ -239,51 +239,27 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
     counts.into_iter().map(|count| count * 2 > all).collect()
 }
 
-/// Whether a column name ends between a header word and the word before it, by the names that fields use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NameBoundary {
-    /// No wanted name has both words, or one of them at its edge.
-    Unknown,
-    /// No: both words are in one wanted name.
-    Inside,
-    /// Possibly: one of the words begins or ends a wanted name.
-    OneSide,
-    /// Yes: the first word ends a wanted name, and the second begins one.
-    BothSides,
-}
-
-fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<NameBoundary> {
+/// For each word of a header, the number of wanted names that begin or end before it: with two of them, a column
+/// name ends there. `None` if the word and the one before it are in one wanted name.
+fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Option<usize>> {
     let mut names: Vec<Vec<char>> = wanted.iter().map(|name| name.chars().collect()).collect();
     names.retain(|name| !name.is_empty());
     names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
-    let mut boundaries = vec![NameBoundary::Unknown; words.len()];
-    let mut add = |index: usize| {
-        if let Some(boundary) = boundaries.get_mut(index) {
-            let is_first = *boundary == NameBoundary::Unknown;
-            *boundary = if is_first { NameBoundary::OneSide } else { NameBoundary::BothSides };
-        }
-    };
-    let mut within = Vec::new();
+    let mut boundaries = vec![Some(0); words.len() + 1];
     let mut index = 0;
     while let Some(word) = words.get(index) {
         let fits = |name: &&Vec<char>| {
             header[word.start..].starts_with(name) && is_blank(header, word.start + name.len())
         };
-        let Some(name) = names.iter().find(fits) else {
-            index += 1;
-            continue;
-        };
-        add(index);
-        let end = word.start + name.len();
+        let name = names.iter().find(fits);
+        boundaries[index] = boundaries[index].map(|count| count + usize::from(name.is_some()));
         index += 1;
-        while words.get(index).is_some_and(|word| word.start < end) {
-            within.push(index);
+        let Some(name) = name else { continue };
+        while words.get(index).is_some_and(|next| next.start < word.start + name.len()) {
+            boundaries[index] = None;
             index += 1;
         }
-        add(index);
-    }
-    for index in within {
-        boundaries[index] = NameBoundary::Inside;
+        boundaries[index] = Some(1);
     }
     boundaries
 }

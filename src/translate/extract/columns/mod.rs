@@ -234,8 +234,10 @@ impl Columns {
         let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
         let header = expand_tabs(lines[at].text);
         let number = lines[at].line;
-        if let Some(drawn) = words(&header).into_iter().find(|word| is_drawn(&header[word.clone()])) {
-            let drawn: String = header[drawn].iter().collect();
+        // A heading over several columns, as in `vmstat`: `---swap--`.
+        let is_drawn = |word: &&[char]| word.starts_with(&['-', '-']) && word.ends_with(&['-', '-']);
+        if let Some(drawn) = words(&header).into_iter().map(|word| &header[word]).find(is_drawn) {
+            let drawn: String = drawn.iter().collect();
             let expected = format!("line {number}: expected names of columns, found ");
             let error = ReadError::with_quote(usize::MAX, &expected, &drawn);
             return Err(error.with_suffix(", which spans several; `skip` skips the line"));
@@ -345,11 +347,6 @@ fn with_hint(error: ReadError, lines: &[LineBlock<'_>], line: &LineBlock<'_>) ->
         true => error.with_suffix("; if it is below the table, `stop_before` ends the table there"),
         false => error,
     }
-}
-
-/// Whether a word of a header is a heading over several columns, as in `vmstat`: `---swap--`.
-fn is_drawn(word: &[char]) -> bool {
-    word.starts_with(&['-', '-']) && word.ends_with(&['-', '-'])
 }
 
 fn first_is_named(line: usize, name: &str) -> ReadError {

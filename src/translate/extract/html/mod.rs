@@ -259,15 +259,12 @@ impl<'a> Finder<'a> {
     fn object(&self, within: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
         let mut object = Map::new();
         for ((name, selected), found) in &self.0 {
-            let value = match found {
-                None => selected.value(name, [within].into_iter(), work)?,
-                Some(found) => {
-                    // Within a record, exclude the record's own element; within the page, include the root.
-                    let below =
-                        within.descendent_elements().skip(usize::from(within.parent_element().is_some()));
-                    selected.value(name, below.filter(|element| found.contains(&element.id())), work)?
-                }
-            };
+            let itself = found.is_none().then_some(within);
+            // Within a record, exclude the record's own element; within the page, include the root.
+            let below = || within.descendent_elements().skip(usize::from(within.parent_element().is_some()));
+            let matches =
+                found.iter().flat_map(|found| below().filter(|element| found.contains(&element.id())));
+            let value = selected.value(name, itself.into_iter().chain(matches), work)?;
             work.count_visit(within)?;
             object.extend(value.map(|value| (name.clone(), value)));
         }

@@ -113,19 +113,7 @@ struct Family<'t> {
     help: Option<&'t str>,
 }
 
-/// Parsed line with a value.
-struct Sample {
-    /// Full name: in a histogram, with `_bucket`, `_sum` or `_count`.
-    name: String,
-    labels: Map<String, Value>,
-    value: Value,
-    /// Text of a value that is not a JSON number.
-    not_a_number: Option<&'static str>,
-    /// Timestamp since 1970 as a number, as in the line: milliseconds (Prometheus) or seconds (OpenMetrics).
-    time: Option<Value>,
-    /// Object with `labels`, `value` and an optional `timestamp` (OpenMetrics).
-    exemplar: Option<Value>,
-}
+type NameAndLabels = (String, Map<String, Value>);
 
 impl Extraction for Metrics {
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
@@ -177,11 +165,11 @@ impl Metrics {
         gathered.finish(self)
     }
 
-    /// Parses the sample of a line; `None` if the rule does not select it.
-    fn sample(&self, line: &str) -> Result<Option<Sample>, ReadError> {
-        let mut rest = Scanner(line);
+    /// Takes the full name of a sample (in a histogram, with `_bucket`, `_sum` or `_count`) and its labels;
+    /// `None` if the rule does not select it.
+    fn name_and_labels(&self, rest: &mut Scanner<'_>) -> Result<Option<NameAndLabels>, ReadError> {
         let mut name = rest.take_name().to_owned();
-        if name.is_empty() && !line.starts_with('{') {
+        if name.is_empty() && !rest.0.starts_with('{') {
             return Err(rest.error("the name of a metric"));
         }
         if !name.is_empty() && !self.wants(&name) {
@@ -204,13 +192,7 @@ impl Metrics {
                 return Ok(None);
             }
         }
-        let (value, not_a_number) = rest.number(Some(&name))?;
-        let time = rest.time()?;
-        let exemplar = rest.exemplar()?;
-        if !rest.0.is_empty() {
-            return Err(rest.error("the end of the line"));
-        }
-        Ok(Some(Sample { name, labels, value, not_a_number, time, exemplar }))
+        Ok(Some((name, labels)))
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -247,53 +229,53 @@ impl<'t> ResultBuilder<'t> {
             return at_most(RECORD_LIMIT, self.families.len(), "metrics");
         }
         self.seen += 1;
-        let Some(sample) = metrics.sample(line)? else { return Ok(()) };
+        let mut rest = Scanner(line);
+        let Some((name, labels)) = metrics.name_and_labels(&mut rest)? else { return Ok(()) };
+        let (value, not_a_number) = rest.number(Some(&name))?;
+        let (time, exemplar) = (rest.time()?, rest.exemplar()?);
+        if !rest.0.is_empty() {
+            return Err(rest.error("the end of the line"));
+        }
         self.taken += 1;
-        self.labels += sample.labels.len();
+        self.labels += labels.len();
         at_most(RECORD_LIMIT, self.taken, "samples")?;
         at_most(Metrics::LABELS_LIMIT, self.labels, "labels")?;
-        self.add(metrics, sample)
-    }
-
-    fn add(&mut self, metrics: &Metrics, sample: Sample) -> Result<(), ReadError> {
         match metrics.shape {
             MetricsShape::Samples => {
-                let family = family_of(&sample.name, &self.families);
+                let family = family_of(&name, &self.families);
                 let help = family.help.filter(|_| metrics.help);
                 self.repeated_bytes += family.kind.map_or(0, str::len) + help.map_or(0, str::len);
                 let what = "bytes of types and help in all samples";
                 at_most(Metrics::REPEATED_LIMIT_BYTES, self.repeated_bytes, what)?;
                 self.rows.push(Value::Object(object_without_nones([
-                    ("name", Some(sample.name.into())),
+                    ("name", Some(name.into())),
                     ("type", Some(family.kind.unwrap_or(Metrics::UNTYPED).into())),
                     ("help", help.map(|help| unescaped(help, ESCAPES).into())),
-                    ("labels", Some(Value::Object(sample.labels))),
-                    ("value", Some(sample.value)),
-                    ("not_a_number", sample.not_a_number.map(Value::from)),
-                    ("timestamp", sample.time),
-                    ("exemplar", sample.exemplar),
+                    ("labels", Some(Value::Object(labels))),
+                    ("value", Some(value)),
+                    ("not_a_number", not_a_number.map(Value::from)),
+                    ("timestamp", time),
+                    ("exemplar", exemplar),
                 ])));
             }
             MetricsShape::Rows => {
-                if let Some(label) =
-                    ["metric", "value"].iter().find(|name| sample.labels.contains_key(**name))
-                {
+                if let Some(label) = ["metric", "value"].iter().find(|name| labels.contains_key(**name)) {
                     let expected = format!("expected no label `{label}` beside a row's own, found one of ");
-                    let error = ReadError::with_quote(MAX_SHOWN, &expected, &sample.name);
+                    let error = ReadError::with_quote(MAX_SHOWN, &expected, &name);
                     return Err(error.with_suffix("; `as: samples` keeps them apart"));
                 }
                 let mut members = Map::new();
-                members.insert("metric".into(), sample.name.into());
-                members.extend(sample.labels);
-                members.insert("value".into(), sample.value);
+                members.insert("metric".into(), name.into());
+                members.extend(labels);
+                members.insert("value".into(), value);
                 self.rows.push(Value::Object(members));
             }
-            MetricsShape::Object if sample.labels.is_empty() => {
-                if self.object.contains_key(&sample.name) {
-                    let error = ReadError::with_quote(MAX_SHOWN, "expected ", &sample.name);
+            MetricsShape::Object if labels.is_empty() => {
+                if self.object.contains_key(&name) {
+                    let error = ReadError::with_quote(MAX_SHOWN, "expected ", &name);
                     return Err(error.with_suffix(" once, found it again"));
                 }
-                self.object.insert(sample.name, sample.value);
+                self.object.insert(name, value);
             }
             MetricsShape::Object => {}
         }

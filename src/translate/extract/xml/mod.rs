@@ -141,14 +141,12 @@ impl Xml {
         }
         let place = |offset: usize| position(document, offset, lines_before);
         if !document.starts_with('<') {
-            let start: String = document.chars().take(20).collect();
-            let more = if start.len() < document.len() { "…" } else { "" };
-            let expected = format!("{}: expected an XML document", place(0));
             let found = format!("text of {} bytes that does not begin with `<`", document.len());
-            return Err(ReadError::new(
-                format!("{expected}, found {:?}", start + more),
-                format!("{expected}, found {found}"),
-            ));
+            let error = ReadError::new(
+                format!("expected an XML document, found {:?}", cut_characters(document, 20)),
+                format!("expected an XML document, found {found}"),
+            );
+            return Err(error.in_part(&place(0)));
         }
         check(document).map_err(|(offset, message)| ReadError::unquoted(message).in_part(&place(offset)))?;
         let options = ParsingOptions {
@@ -302,8 +300,8 @@ fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError
             "expected characters that XML allows, found another",
         ),
         Error::UnclosedRootNode | Error::UnexpectedEndOfStream => {
-            let why = ReadError::from("expected the end tag of every element, found the end of the response");
-            return why.in_part(&end());
+            return ReadError::from("expected the end tag of every element, found the end of the response")
+                .in_part(&end());
         }
         Error::NoRootNode => {
             return ReadError::from("expected an element, found the end of the response").in_part(&end());
