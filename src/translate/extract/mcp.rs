@@ -12,6 +12,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 use settings_derive::Section;
 
+use super::records::with_plain_line_ends;
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::model::{Content, ContentBlock, ForeignBlock, JsonText};
 use crate::translate::read_error::{ReadError, at_most};
@@ -248,8 +249,8 @@ fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, ReadError> {
 /// The first result or error in an event stream. Notifications may come before it.
 fn response_in_events(text: &str) -> Result<JsonText, ReadError> {
     let mut data = String::new();
-    // A blank line ends an event; the end of the stream ends the last one.
-    for line in text.lines().chain([""]) {
+    // Lines may end in CR alone. A blank line ends an event; the end of the stream ends the last one.
+    for line in with_plain_line_ends(text).split(['\n', '\r']).chain([""]) {
         if line.is_empty() {
             if let Ok(json) = JsonText::check(&Bytes::from(std::mem::take(&mut data)))
                 && let Ok(Message { result, error, .. }) = serde_json::from_str(json.as_str())
@@ -377,6 +378,8 @@ mod tests {
                       : comment\r\nid: 7\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\r\ndata: \"result\":{\"content\":[]}}";
         let expected = "{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":{\"content\":[]}}";
         assert_eq!(response_in_events(stream).unwrap().as_str(), expected);
+        let stream = stream.replace("\r\n", "\r");
+        assert_eq!(response_in_events(&stream).unwrap().as_str(), expected);
         assert!(response_in_events("data: [DONE]\n\n").unwrap_err().to_string().contains("found none"));
         assert!(response_in_events("").is_err());
     }

@@ -334,6 +334,11 @@ impl<'t> Builder<'_, 't> {
             return Ok(());
         }
         if pairs.comments.iter().any(|prefix| bare.starts_with(prefix)) {
+            // A comment may be folded, too (RFC 2849): the lines that continue it belong to no key.
+            if pairs.indented == Indented::Fold {
+                self.close(0);
+                self.open.push(Open::new(0, "", Some(""), None));
+            }
             return Ok(());
         }
         if pairs.section_end.as_ref().is_some_and(|pattern| pattern.regex().is_match(bare)) {
@@ -436,7 +441,7 @@ impl<'t> Builder<'_, 't> {
                 self.open.clear();
                 return;
             }
-            let Some(mut line) = self.open.pop() else { return };
+            let Some(mut line) = self.open.pop().filter(|line| !line.key.is_empty()) else { continue };
             let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
             let values = match line.value {
                 _ if !line.members.is_empty() => {
