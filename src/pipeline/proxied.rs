@@ -12,6 +12,7 @@ use super::{Call, NoElicitor, Snapshot};
 use crate::model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse};
 use crate::prompt::PromptTable;
 use crate::route::{McpMethod, Route, RouteTable, UpstreamRequest, UriTemplate};
+use crate::translate::extract::matches_wildcard;
 use crate::upstream::Deadline;
 
 /// Prompt, resource or resource template of an MCP upstream.
@@ -105,13 +106,9 @@ impl UriPattern {
     fn matches(&self, uri: &str) -> bool {
         let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
         self.regex.is_match(uri.as_bytes())
-            && !matches_uri(&self.except, uri)
-            && !matches_uri(&self.except, &decoded)
+            && !matches_wildcard(&self.except, uri)
+            && !matches_wildcard(&self.except, &decoded)
     }
-}
-
-fn matches_uri(patterns: &[String], uri: &str) -> bool {
-    patterns.iter().any(|pattern| crate::translate::extract::NamePattern::new(pattern).matches(uri))
 }
 
 impl ProxiedTable {

@@ -12,7 +12,7 @@ use crate::route::Scopes;
 use crate::settings::{
     Checked, Code, Cursor, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
 };
-use crate::translate::extract::NamePattern;
+use crate::translate::extract::matches_wildcard;
 
 /// Selection and renaming for one list of an MCP server, by the server's names or URIs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Section)]
@@ -161,9 +161,8 @@ impl ToolRules {
 impl NameRules {
     /// Whether an entry is offered to clients.
     pub(in crate::config) fn offers(&self, name: &str) -> bool {
-        let matches =
-            |patterns: &[String]| patterns.iter().any(|pattern| NamePattern::new(pattern).matches(name));
-        self.only.as_ref().is_none_or(|only| matches(only)) && !matches(&self.except)
+        self.only.as_ref().is_none_or(|only| matches_wildcard(only, name))
+            && !matches_wildcard(&self.except, name)
     }
 
     /// Name for clients, with `_` in place of characters that some clients reject.

@@ -26,7 +26,7 @@ pub use self::{
     grok::{Grok, GrokError, GrokPatterns},
     html::{CssSelector, Html, Selected, SelectedElements, TableForm, TableSelector},
     mcp::{MCP_MEDIA_TYPE, Mcp},
-    metrics::{Metrics, MetricsShape, NamePattern},
+    metrics::{Metrics, MetricsShape, matches_wildcard},
     pairs::{EachPairs, Indented, Pairs},
     parts::{Extract, ExtractPart, Typing},
     records::{ColumnNames, RaggedRows, Records},

@@ -141,11 +141,6 @@ impl CapturePattern {
         Ok(self)
     }
 
-    /// Names that the result may have.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.captures.iter().map(|capture| capture.name.as_str())
-    }
-
     /// Adds the captures of one match in a block to a record.
     fn read(
         &self,
@@ -184,7 +179,8 @@ impl Extraction for Regex {
             SearchScope::First => ValueCount::One,
             SearchScope::Match | SearchScope::Line | SearchScope::Block => ValueCount::Many,
         };
-        (count, MemberNames::Names(self.patterns.0.iter().flat_map(CapturePattern::names).collect()))
+        let captures = self.patterns.0.iter().flat_map(|pattern| &pattern.captures);
+        (count, MemberNames::Names(captures.map(|capture| capture.name.as_str()).collect()))
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {

@@ -199,7 +199,7 @@ impl Html {
         if let Some(css) = &self.text {
             return match css.all(&page, &mut work)?.first() {
                 Some(first) => text::rendered_text(*first, &mut work).map(Value::from),
-                None => Err(read_error!("expected an element `{}`, found none", css.source())),
+                None => Err(read_error!("expected an element `{}`, found none", css.source)),
             };
         }
         if let Some(table) = &self.table {
@@ -216,7 +216,7 @@ impl Html {
             (Some(select), Some(items)) => {
                 let elements = items.all(&page, &mut work)?;
                 let finder = Finder::all(select, &page, &mut work)?;
-                let source = items.source();
+                let source = &items.source;
                 at_most(RECORD_LIMIT, elements.len(), &format!("of `{source}`"))?;
                 if elements.is_empty() && !self.allow_empty {
                     return Err(read_error!("expected elements `{source}`, found none"));
@@ -235,7 +235,7 @@ impl TableSelector {
     fn find<'a>(&self, page: &'a Page, work: &mut PageBudget) -> Result<ElementRef<'a>, ReadError> {
         let (place, words) = match &self.0 {
             None => (Some(page.root_element()), "a table".to_owned()),
-            Some(css) => (css.all(page, work)?.first().copied(), format!("a table `{}`", css.source())),
+            Some(css) => (css.all(page, work)?.first().copied(), format!("a table `{}`", css.source)),
         };
         place
             .and_then(|place| place.descendent_elements().find(|element| element.value().name() == "table"))
@@ -312,7 +312,7 @@ impl Selected {
         match values.pop() {
             value if self.all => Ok(Some(values.into_iter().chain(value).collect())),
             None if !self.optional => {
-                let element = self.css.as_ref().map_or(String::new(), |css| format!(" `{}`", css.source()));
+                let element = self.css.as_ref().map_or(String::new(), |css| format!(" `{}`", css.source));
                 let with = self.attribute.as_ref().map_or(String::new(), |name| format!(" with `{name}`"));
                 Err(read_error!("`{name}`: expected an element{element}{with}, found none"))
             }

@@ -214,7 +214,8 @@ impl PageBudget {
 /// CSS selector of bounded cost.
 #[derive(Debug, Clone)]
 pub struct CssSelector {
-    source: String,
+    /// The selector as configured.
+    pub(super) source: String,
     selector: Selector,
     /// Whether it visits the descendants of an element (`:has()`): each is visited once per ancestor.
     visits_descendants: bool,
@@ -245,11 +246,6 @@ impl CssSelector {
                 .iter()
                 .any(|name| bare.contains(name)),
         })
-    }
-
-    /// The selector as configured.
-    pub fn source(&self) -> &str {
-        &self.source
     }
 
     /// All matching elements of a page, in document order.

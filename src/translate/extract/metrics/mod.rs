@@ -11,7 +11,7 @@ use settings_derive::{Section, Word};
 use super::records::{quoted_length, reject_empty, unescaped};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::object_without_nones;
-use crate::settings::{Checked, Cursor, Invalid, OpenSection, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Cursor, Invalid, OpenSection, Setting};
 use crate::translate::convert::to_number;
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -26,7 +26,7 @@ use crate::translate::response_view::ResponseView;
 pub struct Metrics {
     /// Names of samples to read; `*` matches any characters.
     #[key(with = read_names, shown = "all of them")]
-    pub names: Vec<NamePattern>,
+    pub names: Vec<String>,
     /// Shape of the result: `samples` gives a list of samples, `rows` a list of rows with the labels as
     /// members, `object` one object of values by name for samples without labels.
     #[key(name = "as", default = MetricsShape::Samples)]
@@ -51,47 +51,26 @@ pub enum MetricsShape {
     Object,
 }
 
-/// Pattern of metric names; each `*` matches any characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamePattern(String);
-
-impl Setting for NamePattern {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match text_of(value)? {
-            name if name.is_empty() || name.contains(['{', ' ']) => {
-                let message = format!("expected the name of a metric, found {}", value.node.found());
-                let help = "write a name, with `*` for any characters; use `structured` to select by labels";
-                value.reject(Invalid::new(message, help))
-            }
-            name => Ok(Self::new(name)),
-        }
-    }
-}
-
-fn read_names(value: &Cursor<'_>) -> Checked<Vec<NamePattern>> {
-    let names = Vec::read(value)?;
+fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    let names = Vec::<String>::read(value)?;
     if names.is_empty() {
         return reject_empty(value, "write `names: [node_load1, \"node_memory_*\"]`");
     }
-    Ok(names)
+    let mut checked = Ok(());
+    for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
+        if name.is_empty() || name.contains(['{', ' ']) {
+            let message = format!("expected the name of a metric, found {}", node.found());
+            let help = "write a name, with `*` for any characters; use `structured` to select by labels";
+            checked = value.reject_at(node.span, Invalid::new(message, help));
+        }
+    }
+    checked.map(|()| names)
 }
 
-impl NamePattern {
-    /// Pattern from a name with or without `*`.
-    pub fn new(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-
-    /// The name, if there is no `*`.
-    pub fn exact(&self) -> Option<&str> {
-        (!self.0.contains('*')).then_some(&self.0)
-    }
-
-    /// Whether it matches a name.
-    pub fn matches(&self, name: &str) -> bool {
-        let Some((first, rest)) = self.0.split_once('*') else { return self.0 == name };
+/// Whether a name matches one of the patterns, in which each `*` matches any characters.
+pub fn matches_wildcard(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| {
+        let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
         let Some(mut left) = name.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
         for part in middle.split('*') {
@@ -101,7 +80,7 @@ impl NamePattern {
             }
         }
         left.ends_with(last)
-    }
+    })
 }
 
 /// Metadata of a metric from its comments.
@@ -121,9 +100,9 @@ impl Extraction for Metrics {
             MetricsShape::Samples => (ValueCount::Many, MemberNames::Names(Self::MEMBERS.to_vec())),
             MetricsShape::Rows => (ValueCount::Many, MemberNames::AnyNames),
             MetricsShape::Object => {
-                let exact = self.names.iter().map(NamePattern::exact).collect::<Option<Vec<_>>>();
-                let exact = exact.filter(|names| !names.is_empty());
-                (ValueCount::One, exact.map_or(MemberNames::AnyNames, MemberNames::Names))
+                let names: Vec<_> = self.names.iter().map(String::as_str).collect();
+                let is_exact = !names.is_empty() && names.iter().all(|name| !name.contains('*'));
+                (ValueCount::One, if is_exact { MemberNames::Names(names) } else { MemberNames::AnyNames })
             }
         }
     }
@@ -196,7 +175,7 @@ impl Metrics {
     }
 
     fn wants(&self, name: &str) -> bool {
-        self.names.is_empty() || self.names.iter().any(|pattern| pattern.matches(name))
+        self.names.is_empty() || matches_wildcard(&self.names, name)
     }
 }
 
@@ -285,7 +264,7 @@ impl<'t> ResultBuilder<'t> {
     fn finish(self, metrics: &Metrics) -> Result<Value, ReadError> {
         let is_object = metrics.shape == MetricsShape::Object;
         if self.rows.is_empty() && self.object.is_empty() && !metrics.allow_empty {
-            let names: Vec<_> = metrics.names.iter().map(|name| format!("`{}`", name.0)).collect();
+            let names: Vec<_> = metrics.names.iter().map(|name| format!("`{name}`")).collect();
             let named = if names.is_empty() { String::new() } else { format!(" of {}", names.join(" or ")) };
             let plain = if is_object { " without labels" } else { "" };
             let among = if self.seen == 0 { String::new() } else { format!(" among {}", self.seen) };

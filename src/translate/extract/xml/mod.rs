@@ -163,10 +163,10 @@ impl Xml {
                 let mut found = self.values(path, &parsed, MinMatches::One)?;
                 match found.len() {
                     1 => Ok(found.remove(0)),
-                    0 => Err(read_error!("expected the attribute of `{}`, found none", path.source())),
+                    0 => Err(read_error!("expected the attribute of `{}`, found none", path.source)),
                     count => Err(read_error!(
                         "expected one `{}`, found {count}; `items` gives a list, and `[1]` behind a name the first",
-                        path.source()
+                        path.source
                     )),
                 }
             }
@@ -183,7 +183,7 @@ impl Xml {
         let found = path.find(document, least)?;
         let count = found.len();
         if count > RECORD_LIMIT {
-            return Err(read_error!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source()));
+            return Err(read_error!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source));
         }
         let values = found.into_iter().map(|element| match &path.attribute {
             None => self.value(element),

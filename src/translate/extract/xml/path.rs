@@ -14,7 +14,8 @@ use crate::translate::read_error::ReadError;
 /// `[@type]`, `[@type='x']`, `[name='x']`. The last step may be an attribute, `@name`.
 #[derive(Debug, Clone)]
 pub struct ElementPath {
-    source: String,
+    /// The path as configured.
+    pub(super) source: String,
     steps: Vec<Step>,
     /// Attribute to read of each element.
     pub(super) attribute: Option<Name>,
@@ -97,11 +98,6 @@ impl ElementPath {
             }
         }
         Ok(Self { source: source.to_owned(), steps, attribute })
-    }
-
-    /// The path as configured.
-    pub fn source(&self) -> &str {
-        &self.source
     }
 
     /// All matching elements, in document order; those with the attribute if the path names one.
