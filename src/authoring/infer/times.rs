@@ -45,7 +45,7 @@ const DATE_FORMATS: [&str; 8] =
 /// Whether a field of this type parses all texts.
 fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
     let kind = FieldType::from(kind);
-    !texts.is_empty() && texts.iter().all(|text| kind.apply_at_path(&Value::from(*text)).is_ok())
+    !texts.is_empty() && texts.iter().all(|text| kind.apply(&Value::from(*text)).is_ok())
 }
 
 /// Format of times with these directives, in a known time zone if there is one.

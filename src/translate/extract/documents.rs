@@ -52,10 +52,8 @@ impl Extraction for NdJson {
                 continue;
             }
             at_most(RECORD_LIMIT, documents.len() + 1, "documents")?;
-            JsonText::check_text(&whole.slice_ref(line)).map_err(|error| {
-                let (line, message) = (index + 1, error.message);
-                read_error!("line {line}: invalid JSON: {message}")
-            })?;
+            JsonText::check_text(&whole.slice_ref(line))
+                .map_err(|error| read_error!("line {}: invalid JSON: {}", index + 1, error.message))?;
             documents.push(line);
         }
         if documents.is_empty() && !self.allow_empty {

@@ -99,14 +99,9 @@ impl FieldType {
     /// A sentence with the expected and the found form.
     pub(crate) fn apply_to_records(&self, found: &Value) -> Result<Value, ReadError> {
         match self.count {
-            Cardinality::List => self.apply_at_path(found),
-            Cardinality::One => each_record(found, |found| self.apply_at_path(found)),
+            Cardinality::List => Ok(self.apply(found)?),
+            Cardinality::One => each_record(found, |found| Ok(self.apply(found)?)),
         }
-    }
-
-    /// Converts the value at a path, or the list of values there.
-    pub(crate) fn apply_at_path(&self, found: &Value) -> Result<Value, ReadError> {
-        Ok(self.apply(found)?)
     }
 
     /// Whether a value counts as missing: null, or an empty string for types other than strings. Words in
@@ -126,7 +121,8 @@ impl FieldType {
         }
     }
 
-    pub(super) fn apply(&self, value: &Value) -> Result<Value, TypeError> {
+    /// Converts one value, or the list of values of one field.
+    pub(crate) fn apply(&self, value: &Value) -> Result<Value, TypeError> {
         match (self.count, value) {
             (Cardinality::One, value) => self.apply_to_one(value),
             (Cardinality::List, Value::Array(items)) => {

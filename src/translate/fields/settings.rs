@@ -37,7 +37,7 @@ struct FieldSettings {
     written: Option<TypeWord>,
     /// Path to the value in the extracted object: a name, or names with dots between them.
     #[key(shown = "the field's own name")]
-    from: Option<FieldPath>,
+    from: Option<(FieldPath, SourceSpan)>,
     /// Whether the field may be missing from a response.
     #[key(default = false)]
     optional: bool,
@@ -231,8 +231,7 @@ impl FieldSettings {
             None if is_optional => OnMissing::Omit,
             None => OnMissing::Error,
         };
-        let from = self.from.zip(value.node.get("from").map(|node| node.span));
-        Ok(FieldSetting { kind, from, missing })
+        Ok(FieldSetting { kind, from: self.from, missing })
     }
 }
 

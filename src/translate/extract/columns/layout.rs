@@ -102,15 +102,9 @@ impl HeaderLine {
     ) -> Self {
         let words = words(header);
         let boundaries = boundaries(header, &words, wanted);
-        if !boundaries.contains(&None) && is_prose(&words, rows.clone(), first.is_some()) {
-            let mut names: Vec<String> =
-                words.iter().map(|word| header[word.clone()].iter().collect()).collect();
-            names.splice(0..0, first.map(str::to_owned));
-            let first_is_given = first.is_some();
-            return Self { names, spans: words, first_is_given, by_words: true, ..Self::default() };
-        }
-        let close: Vec<usize> =
-            (1..words.len()).filter(|&second| words[second].start - words[second - 1].end == 1).collect();
+        let by_words = !boundaries.contains(&None) && is_prose(&words, rows.clone(), first.is_some());
+        let is_close = |&second: &usize| words[second].start - words[second - 1].end == 1;
+        let close: Vec<usize> = (1..words.len()).filter(|index| !by_words && is_close(index)).collect();
         // Number of rows with a separate cell under the word, minus the number of other rows.
         let mut apart = vec![0_i64; words.len()];
         let mut count = 0;
@@ -145,8 +139,8 @@ impl HeaderLine {
             names.insert(0, first.to_owned());
             spans.insert(0, 0..0);
         }
-        let filled = filled(&spans, rows);
-        Self { names, spans, filled, first_is_given: first.is_some(), ..Self::default() }
+        let filled = if by_words { Vec::new() } else { filled(&spans, rows) };
+        Self { names, spans, filled, first_is_given: first.is_some(), by_words, fixed: false }
     }
 
     /// The header's own name of a first column that the rule also names: a word at the beginning of the line.

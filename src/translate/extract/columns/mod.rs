@@ -148,7 +148,7 @@ impl Columns {
             Some(ColumnNames(names)) => Rows::named(names.clone(), self.ragged_rows, text),
             None if starts.is_none() => return self.under_header(&lines, text, typing),
             None => {
-                let header = table.next().ok_or_else(no_header)?;
+                let header = table.next().ok_or(NO_HEADER)?;
                 let heading = self.heading(header, lines.iter().any(|line| is_rule(line.text)));
                 Rows::under(heading, cells(header), self.ragged_rows, text)?
             }
@@ -230,7 +230,7 @@ impl Columns {
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
         }
-        let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
+        let at = lines.iter().position(|line| !is_rule(line.text)).ok_or(NO_HEADER)?;
         let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
         let header = expand_tabs(lines[at].text);
         let number = lines[at].line;
@@ -354,9 +354,7 @@ fn first_is_named(line: usize, name: &str) -> ReadError {
     ReadError::with_quote(usize::MAX, &format!("line {line}: {expected}, found "), name)
 }
 
-fn no_header() -> ReadError {
-    "expected a line with the names of the columns, found none".into()
-}
+const NO_HEADER: &str = "expected a line with the names of the columns, found none";
 
 /// Splits a line into at most `count` cells at white space; the last cell is the rest of the line.
 fn split_words(line: &str, count: usize) -> Vec<String> {
