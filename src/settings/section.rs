@@ -264,6 +264,11 @@ impl<'a> Cursor<'a> {
         if self.key.is_some_and(is_renamed) { Err(Reported(())) } else { Ok(()) }
     }
 
+    /// Reports an empty value.
+    pub(crate) fn reject_empty<T>(&self, help: &str) -> Checked<T> {
+        self.reject(Invalid::new(format!("{} is empty", self.name), help).with_code(Code::EmptyValue))
+    }
+
     /// Reports a value of the wrong kind.
     pub(crate) fn reject_kind<T>(&self, expected: &str, help: Option<String>) -> Checked<T> {
         let message = format!("{} must be {expected}, found {}", self.name, self.node.found());

@@ -32,15 +32,10 @@ fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<String>> {
     not_empty(value, "write the text between two blocks: `block_delimiter: \"\\x1e\"`").map(Some)
 }
 
-/// Reports an empty string or list.
-pub(super) fn reject_empty<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
-    value.reject(Invalid::new(format!("{} is empty", value.name), help).with_code(Code::EmptyValue))
-}
-
 /// Reads a string that is not empty.
 pub(super) fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
     match text_of(value)? {
-        "" => reject_empty(value, help),
+        "" => value.reject_empty(help),
         text => Ok(text.to_owned()),
     }
 }
@@ -49,7 +44,7 @@ pub(super) fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
 pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
     let items = value.node.one_or_more();
     if items.is_empty() {
-        return reject_empty(value, help);
+        return value.reject_empty(help);
     }
     read_each(items.iter().map(|item| not_empty(&value.part(item, value.name, ValueKind::Text), help)))
 }
@@ -244,7 +239,7 @@ impl Setting for ColumnNames {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let names = Vec::<String>::read(value)?;
         if names.is_empty() {
-            return reject_empty(value, "write `columns: [city, temperature]`");
+            return value.reject_empty("write `columns: [city, temperature]`");
         }
         let (mut seen, mut checked) = (HashSet::new(), Ok(()));
         for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {

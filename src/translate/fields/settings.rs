@@ -281,8 +281,7 @@ impl Setting for Fields {
             return value.reject_kind("a map of names and types", Some(help));
         };
         if entries.is_empty() {
-            let help = "write `fields: { temperature: number }`, or remove it";
-            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`fields` is empty", help);
+            return value.reject_empty("write `fields: { temperature: number }`, or remove it");
         }
         let (mut fields, mut others, mut checked) = (Vec::new(), None, Ok(()));
         for entry in entries {
@@ -323,11 +322,7 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let help = format!("write `{name}: [up, ok]`");
     let items = value.node.one_or_more();
     if items.is_empty() {
-        return value.reject_coded(
-            Code::EmptyValue.at_span(value.node.span),
-            format!("`{name}` is empty"),
-            help,
-        );
+        return value.reject_empty(&help);
     }
     let word = |item: &Node| {
         let (message, help) = match (item.scalar(), &item.kind) {

@@ -263,8 +263,7 @@ parsed_settings! {
 fn read_formats(value: &Cursor<'_>) -> Checked<Vec<TimeFormat>> {
     let written = value.node.one_or_more();
     if written.is_empty() {
-        let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
-        return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`format` is empty", help);
+        return value.reject_empty("write `format: \"%Y-%m-%d %H:%M:%S\"`");
     }
     let form = |node| TimeFormat::read(&value.part(node, value.name, ValueKind::Text));
     let forms = written.iter().map(form).collect::<Checked<Vec<_>>>()?;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::records::{quoted_length, reject_empty, unescaped};
+use super::records::{quoted_length, unescaped};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::object_without_nones;
 use crate::settings::{Checked, Cursor, Invalid, OpenSection, Setting};
@@ -54,7 +54,7 @@ pub enum MetricsShape {
 fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let names = Vec::<String>::read(value)?;
     if names.is_empty() {
-        return reject_empty(value, "write `names: [node_load1, \"node_memory_*\"]`");
+        return value.reject_empty("write `names: [node_load1, \"node_memory_*\"]`");
     }
     let mut checked = Ok(());
     for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
