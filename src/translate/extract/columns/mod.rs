@@ -41,7 +41,7 @@ pub struct Columns {
     /// Widths of the columns, in characters. The last cell is the rest of the line.
     pub widths: Option<Widths>,
     /// Name of the first column, where the header has none for it.
-    #[key(conflicts = "columns")]
+    #[key(conflicts = "columns, widths")]
     pub first_column: Option<String>,
     /// Number of lines to skip before the table. With `start_at`, the search begins after them.
     #[key(range = 0..=100_000, default = 0)]
@@ -106,11 +106,7 @@ impl Columns {
     }
 
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        let Some(Widths(widths)) = &self.widths else { return Ok(self) };
-        if self.first_column.is_some() {
-            return Err(section.conflict("first_column", "widths"));
-        }
-        if let Some(ColumnNames(names)) = &self.columns
+        if let (Some(Widths(widths)), Some(ColumnNames(names))) = (&self.widths, &self.columns)
             && widths.len() != names.len()
             && widths.len() + 1 != names.len()
         {

@@ -350,8 +350,13 @@ impl<'t> Builder<'_, 't> {
         {
             self.count_pair()?;
             self.check_nesting(self.sections.len(), "nested sections")?;
+            match pairs.section_end {
+                Some(_) => self.close(0),
+                None => self.close_section(),
+            }
             let name = pattern.names().first().and_then(|name| captures.name(name));
-            self.begin_section(name.map_or("", |name| name.as_str().trim()));
+            let name = name.map_or("", |name| name.as_str().trim()).to_owned();
+            self.sections.push((name, std::mem::take(&mut self.found)));
             return Ok(());
         }
         if let Some(pattern) = &pairs.pattern {
@@ -480,14 +485,6 @@ impl<'t> Builder<'_, 't> {
     /// Whether an outermost key is extracted.
     fn wants(&self, key: &str) -> bool {
         self.wanted.is_none_or(|fields| fields.use_key(key))
-    }
-
-    fn begin_section(&mut self, name: &str) {
-        match self.pairs.section_end {
-            Some(_) => self.close(0),
-            None => self.close_section(),
-        }
-        self.sections.push((name.to_owned(), std::mem::take(&mut self.found)));
     }
 
     fn close_section(&mut self) {
