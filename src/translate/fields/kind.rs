@@ -114,7 +114,7 @@ impl FieldType {
             Value::Null => true,
             Value::String(text) => match &self.kind {
                 FieldKind::String | FieldKind::Any => false,
-                FieldKind::Values(values) if values.has_empty_word() => false,
+                FieldKind::Values(values) if values.words.iter().any(|(word, _)| word.is_empty()) => false,
                 _ => text.trim().is_empty(),
             },
             Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
@@ -274,10 +274,6 @@ impl Enumeration {
         };
         let known = self.words.iter().find(|(word, _)| same(word)).map(|(_, value)| value);
         known.or(self.rest.as_ref()).cloned()
-    }
-
-    fn has_empty_word(&self) -> bool {
-        self.words.iter().any(|(word, _)| word.is_empty())
     }
 
     fn schema(&self) -> Value {

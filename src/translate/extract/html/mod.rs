@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use settings_derive::{Section, Word};
 
 pub use self::page::CssSelector;
-use self::page::{NodeId, PageBudget};
+use self::page::{BYTES_AN_ELEMENT, NodeId, PageBudget};
 pub(in crate::translate) use self::text::error_page_message;
 use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{
@@ -265,7 +265,7 @@ impl<'a> Finder<'a> {
             let matches =
                 found.iter().flat_map(|found| below().filter(|element| found.contains(&element.id())));
             let value = selected.value(name, itself.into_iter().chain(matches), work)?;
-            work.count_visit(within)?;
+            work.take(BYTES_AN_ELEMENT * within.descendants().count())?;
             object.extend(value.map(|value| (name.clone(), value)));
         }
         Ok(Value::Object(object))

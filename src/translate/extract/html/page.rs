@@ -177,7 +177,7 @@ pub(super) struct PageBudget {
 }
 
 /// Cost of a visited element in the [`PageBudget`], which counts copied bytes.
-const BYTES_AN_ELEMENT: usize = 4;
+pub(super) const BYTES_AN_ELEMENT: usize = 4;
 
 impl PageBudget {
     pub(super) fn for_page(page: &Html, text: &str) -> Self {
@@ -196,11 +196,6 @@ impl PageBudget {
         self.remaining_bytes = remaining
             .ok_or("expected a page that takes less work, found one that nests or repeats too much")?;
         Ok(())
-    }
-
-    /// Accounts for a visit to an element and its descendants.
-    pub(super) fn count_visit(&mut self, element: ElementRef<'_>) -> Result<(), ReadError> {
-        self.take(BYTES_AN_ELEMENT * element.descendants().count())
     }
 
     /// Accounts for a search of a selector in all elements of the page.
