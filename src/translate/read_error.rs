@@ -59,6 +59,17 @@ impl ReadError {
         Self { quoting: format!("{place}: {}", self.quoting), plain: format!("{plain}: {}", self.plain) }
     }
 
+    /// Names the place of "the value" that the reason is about, or the place around it. `place` may quote the
+    /// response, `plain` must not.
+    #[must_use]
+    pub(crate) fn under(self, place: &str, plain: &str) -> Self {
+        let name = |place: &str, inner: &str| match inner.strip_prefix("the value ") {
+            Some(reason) => format!("{place} {reason}"),
+            None => format!("{place}, {inner}"),
+        };
+        Self { quoting: name(place, &self.quoting), plain: name(plain, &self.plain) }
+    }
+
     /// Appends words of the rule's own.
     #[must_use]
     pub(crate) fn with_suffix(self, words: &str) -> Self {

@@ -228,7 +228,7 @@ impl Typing {
             Self::Value { from: None, kind } => kind.apply_to_records(&found),
             // A list at this path is one value, not several records.
             Self::Value { from: Some(path), kind } => {
-                each_record(&found, |found| Ok(kind.apply(value_at(path, found.as_object())?)?))
+                each_record(&found, |found| kind.apply(value_at(path, found.as_object())?))
             }
         }
     }

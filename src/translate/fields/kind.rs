@@ -5,8 +5,8 @@ use std::{collections::HashMap, fmt};
 use serde_json::{Map, Value, json};
 
 use super::duration::ResultUnit;
-use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, TypeError, each_record};
-use crate::model::{cut_characters, type_of};
+use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, each_record};
+use crate::model::type_of;
 use crate::settings::suggest::quoted;
 use crate::settings::{Checked, Code, Cursor, Entry, Kind, Node, Setting, ValueKind};
 use crate::translate::convert::{Booleans, to_boolean, to_integer, to_number};
@@ -99,8 +99,8 @@ impl FieldType {
     /// A sentence with the expected and the found form.
     pub(crate) fn apply_to_records(&self, found: &Value) -> Result<Value, ReadError> {
         match self.count {
-            Cardinality::List => Ok(self.apply(found)?),
-            Cardinality::One => each_record(found, |found| Ok(self.apply(found)?)),
+            Cardinality::List => self.apply(found),
+            Cardinality::One => each_record(found, |found| self.apply(found)),
         }
     }
 
@@ -122,12 +122,13 @@ impl FieldType {
     }
 
     /// Converts one value, or the list of values of one field.
-    pub(crate) fn apply(&self, value: &Value) -> Result<Value, TypeError> {
+    pub(crate) fn apply(&self, value: &Value) -> Result<Value, ReadError> {
         match (self.count, value) {
             (Cardinality::One, value) => self.apply_to_one(value),
             (Cardinality::List, Value::Array(items)) => {
                 let typed = items.iter().enumerate().map(|(index, item)| {
-                    self.apply_to_one(item).map_err(|misfit| misfit.under(&format!("item {}", index + 1)))
+                    let place = || format!("item {}", index + 1);
+                    self.apply_to_one(item).map_err(|error| error.under(&place(), &place()))
                 });
                 typed.collect::<Result<_, _>>().map(Value::Array)
             }
@@ -135,7 +136,7 @@ impl FieldType {
         }
     }
 
-    fn apply_to_one(&self, value: &Value) -> Result<Value, TypeError> {
+    fn apply_to_one(&self, value: &Value) -> Result<Value, ReadError> {
         if self.is_null(value) { Ok(Value::Null) } else { self.kind.apply(value) }
     }
 
@@ -185,7 +186,7 @@ pub(super) fn admit_null(schema: &mut Map<String, Value>) {
 }
 
 impl FieldKind {
-    fn apply(&self, value: &Value) -> Result<Value, TypeError> {
+    fn apply(&self, value: &Value) -> Result<Value, ReadError> {
         let name = || self.name_and_schema().0;
         let text = match (self, value) {
             (Self::Object(Some(fields)), Value::Object(found)) => {
@@ -200,10 +201,10 @@ impl FieldKind {
             (_, Value::Number(number)) => &number.to_string(),
             (Self::Object(_), Value::Array(_)) | (_, Value::Null | Value::Bool(_) | Value::Object(_)) => {
                 let found = crate::model::kind_of(value);
-                return Err(TypeError::expected(&name(), found, found));
+                return Err(read_error!("the value must be {}; found {found}", name()));
             }
             (_, Value::Array(_)) => {
-                return Err(TypeError::new("was found more than once", "was found more than once"));
+                return Err("the value was found more than once".into());
             }
         };
         let number = |form: &NumberForm, read: fn(&str) -> Option<Value>| match value {
@@ -224,8 +225,7 @@ impl FieldKind {
             Self::Any | Self::Object(_) => Err(name()),
         };
         typed.map_err(|expected| {
-            let found = quoted(&cut_characters(text, MAX_SHOWN));
-            TypeError::expected(&expected, &found, &format!("text of {} bytes", text.len()))
+            ReadError::with_quote(MAX_SHOWN, &format!("the value must be {expected}; found "), text)
         })
     }
 

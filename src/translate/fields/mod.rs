@@ -72,14 +72,6 @@ pub enum OnMissing {
     Default(Box<Value>),
 }
 
-/// Type error of a value: its position, from the outside in, and the message. Both may quote the response,
-/// and have a second wording without quotes, for the log.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TypeError {
-    places: [String; 2],
-    messages: [String; 2],
-}
-
 impl Field {
     /// A required field, under its own name.
     pub fn new(name: impl Into<String>, kind: FieldType) -> Self {
@@ -127,7 +119,7 @@ impl Fields {
     /// A sentence with the field, and the expected and the found form.
     pub(crate) fn apply(&self, found: &Value) -> Result<Value, ReadError> {
         each_record(found, |found| match found {
-            Value::Object(found) => Ok(self.apply_to_one(found).map(Value::Object)?),
+            Value::Object(found) => self.apply_to_one(found).map(Value::Object),
             other => Err(read_error!("expected fields, found {}", crate::model::kind_of(other))),
         })
     }
@@ -140,12 +132,12 @@ impl Fields {
     pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), ReadError> {
         let without = |field: &&Field| field.missing == OnMissing::Error && field.from.find(found).is_none();
         match self.list.iter().find(without) {
-            Some(field) => Err(missing(field, found).into()),
+            Some(field) => Err(missing(field, found)),
             None => Ok(()),
         }
     }
 
-    fn apply_to_one(&self, found: &Map<String, Value>) -> Result<Map<String, Value>, TypeError> {
+    fn apply_to_one(&self, found: &Map<String, Value>) -> Result<Map<String, Value>, ReadError> {
         let mut typed = Map::with_capacity(self.list.len());
         for field in &self.list {
             let value = field
@@ -154,8 +146,9 @@ impl Fields {
                 .filter(|value| field.missing == OnMissing::Error || !field.kind.is_missing(value));
             match (value, &field.missing) {
                 (Some(value), _) => {
-                    let place = |error: TypeError| error.under(&format!("field `{}`", field.name));
-                    typed.insert(field.name.clone(), field.kind.apply(value).map_err(place)?);
+                    let place = || format!("field `{}`", field.name);
+                    let value = field.kind.apply(value).map_err(|error| error.under(&place(), &place()))?;
+                    typed.insert(field.name.clone(), value);
                 }
                 (None, OnMissing::Omit) => {}
                 (None, OnMissing::Default(value)) => {
@@ -171,7 +164,9 @@ impl Fields {
             for (name, value) in
                 found.iter().filter(|(name, value)| !is_taken(name) && !others.is_missing(value))
             {
-                let value = others.apply(value).map_err(|misfit| misfit.under_found(name))?;
+                let plain = || format!("another field, with a name of {} bytes", name.len());
+                let place = |error: ReadError| error.under(&format!("field `{name}`"), &plain());
+                let value = others.apply(value).map_err(place)?;
                 typed.insert(name.clone(), value);
             }
         }
@@ -191,7 +186,7 @@ pub(crate) fn each_record(
     typed.collect::<Result<_, _>>().map(Value::Array)
 }
 
-fn missing(field: &Field, found: &Map<String, Value>) -> TypeError {
+fn missing(field: &Field, found: &Map<String, Value>) -> ReadError {
     const MAX_NAMED: usize = 12;
     let mut names: Vec<_> =
         found.keys().take(MAX_NAMED).map(|name| format!("`{}`", cut_characters(name, MAX_SHOWN))).collect();
@@ -199,48 +194,8 @@ fn missing(field: &Field, found: &Map<String, Value>) -> TypeError {
         names.push("…".into());
     }
     let found = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    let message = format!("is missing: expected `{}` in the response, found {found}", field.from);
-    let plain = format!("is missing: expected `{}` in the response", field.from);
-    TypeError::new(message, plain).under(&format!("field `{}`", field.name))
-}
-
-impl TypeError {
-    /// `plain` is the message without quotes of the response.
-    fn new(message: impl Into<String>, plain: impl Into<String>) -> Self {
-        Self { places: Default::default(), messages: [message.into(), plain.into()] }
-    }
-
-    /// `plain` describes the found value without quoting it.
-    fn expected(expected: &str, found: &str, plain: &str) -> Self {
-        let message = |found: &str| format!("must be {expected}; found {found}");
-        Self::new(message(found), message(plain))
-    }
-
-    /// Adds an outer position, which must not quote the response.
-    fn under(self, outer: &str) -> Self {
-        self.under_either([outer, outer])
-    }
-
-    /// Adds an outer position that is a name of the response.
-    fn under_found(self, name: &str) -> Self {
-        let plain = format!("another field, with a name of {} bytes", name.len());
-        self.under_either([&format!("field `{name}`"), &plain])
-    }
-
-    fn under_either(mut self, outer: [&str; 2]) -> Self {
-        for (place, outer) in self.places.iter_mut().zip(outer) {
-            *place = if place.is_empty() { outer.to_owned() } else { format!("{outer}, {place}") };
-        }
-        self
-    }
-}
-
-impl From<TypeError> for ReadError {
-    fn from(TypeError { places, messages: [message, plain] }: TypeError) -> Self {
-        let or_whole = |place: String| if place.is_empty() { "the value".to_owned() } else { place };
-        let [place, plain_place] = places.map(or_whole);
-        Self::new(format!("{place} {message}"), format!("{plain_place} {plain}"))
-    }
+    let expected = format!("field `{}` is missing: expected `{}` in the response", field.name, field.from);
+    ReadError::new(format!("{expected}, found {found}"), expected)
 }
 
 /// Key of the text of an XML element with attributes or children.

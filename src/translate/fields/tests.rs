@@ -84,9 +84,9 @@ proptest! {
                     prop_assert!(fits && text.as_bytes()[4] == b'-', "{}", text);
                 }
             }
-            Err(misfit) => {
-                let misfit = ReadError::from(misfit).to_string();
-                prop_assert!(misfit.len() < 700, "{}", misfit);
+            Err(error) => {
+                let error = error.to_string();
+                prop_assert!(error.len() < 700, "{}", error);
             }
         }
     }
