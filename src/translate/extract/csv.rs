@@ -6,7 +6,7 @@ use csv::{ReaderBuilder, StringRecord, Terminator};
 use serde_json::Value;
 use settings_derive::Section;
 
-use super::records::{ColumnNames, Heading, RaggedRows, Rows, after_lines, not_empty};
+use super::records::{ColumnNames, RaggedRows, Rows, after_lines, not_empty};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, text_of};
 use crate::translate::read_error::ReadError;
@@ -169,8 +169,8 @@ impl Csv {
                     let is_certain = self.header.is_some() || self.allow_empty;
                     let is_prose =
                         record.iter().skip(1).any(|name| name.starts_with(' ') && name.trim().contains(' '));
-                    let heading = Heading { line: line(), is_prose, is_certain };
-                    rows = Some(Rows::under(heading, names, self.ragged_rows, text)?);
+                    let table = Rows::under(line(), names, self.ragged_rows, text)?;
+                    rows = Some(Rows { is_prose, is_certain, ..table });
                 }
             }
         }

@@ -258,21 +258,15 @@ impl Setting for ColumnNames {
 /// Limit of the quoted part of a line in an error, in characters.
 const SHOWN: usize = 80;
 
-/// Header line of a table.
-pub(super) struct Heading {
-    /// Its line number in the response.
-    pub line: usize,
-    /// Whether it resembles prose: a space after each separator, and several words between two.
-    pub is_prose: bool,
-    /// Whether it is certainly a header: the configured rule declares its beginning, the table is optional,
-    /// or a horizontal line is drawn under it.
-    pub is_certain: bool,
-}
-
 /// Builder of a list of row objects, with string members.
 pub(super) struct Rows {
-    /// Header line; `None` if the rule declares the names.
-    heading: Option<Heading>,
+    /// Line number of the header in the response; `None` if the rule declares the names.
+    header_line: Option<usize>,
+    /// Whether the header resembles prose: a space after each separator, and several words between two.
+    pub(super) is_prose: bool,
+    /// Whether it is certainly a header: the configured rule declares its beginning, the table is optional,
+    /// or a horizontal line is drawn under it.
+    pub(super) is_certain: bool,
     names: Vec<String>,
     /// Whether rows may have one surplus empty cell: every line ends in a separator.
     spare: bool,
@@ -290,12 +284,11 @@ impl Rows {
     ///
     /// A sentence, if a name is empty or occurs twice, or the header is the first tag of an HTML page.
     pub(super) fn under(
-        heading: Heading,
+        header_line: usize,
         mut names: Vec<String>,
         ragged_rows: RaggedRows,
         text: &str,
     ) -> Result<Self, ReadError> {
-        let header_line = heading.line;
         // An HTML page would otherwise be parsed as a table, its first line as the header.
         if let Some(first) = names.first().filter(|_| is_markup(&names)) {
             return Err(markup(header_line, first));
@@ -317,7 +310,7 @@ impl Rows {
             let error = ReadError::with_quote(usize::MAX, &expected, twice);
             return Err(error.with_suffix(" twice; `columns` declares names"));
         }
-        Ok(Self { heading: Some(heading), spare, ..Self::named(names, ragged_rows, text) })
+        Ok(Self { header_line: Some(header_line), spare, ..Self::named(names, ragged_rows, text) })
     }
 
     /// Begins a table with the names that a rule declares, which were checked at load. `text` is the whole
@@ -325,7 +318,8 @@ impl Rows {
     pub(super) fn named(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
         let limit_bytes = allowed.min(TABLE_LIMIT_BYTES);
-        Self { heading: None, names, spare: false, ragged_rows, rows: Vec::new(), bytes: 0, limit_bytes }
+        let (header_line, is_prose, is_certain, spare, rows, bytes) = Default::default();
+        Self { header_line, is_prose, is_certain, names, spare, ragged_rows, rows, bytes, limit_bytes }
     }
 
     /// Adds a row; `line` is called if an error needs it.
@@ -387,14 +381,12 @@ impl Rows {
     /// A sentence with the line, if there are no rows and the header is not plausible. Such a header has no
     /// column for a required field, or is a single name or a sentence, like a message in place of the table.
     pub(super) fn into_value(self, typing: &Typing) -> Result<Value, ReadError> {
-        if let (Some(heading), []) = (&self.heading, &*self.rows) {
-            let line = heading.line;
+        if let (Some(line), []) = (self.header_line, &*self.rows) {
             let found = self.names.iter().map(|name| (name.clone(), Value::from(""))).collect();
             typing.check_names(&found).map_err(|error| error.in_part(&format!("line {line}")))?;
-            let is_known =
-                heading.is_certain || typing.paths().iter().any(|path| path.find(&found).is_some());
+            let is_known = self.is_certain || typing.paths().iter().any(|path| path.find(&found).is_some());
             let is_message =
-                self.names.len() == 1 || heading.is_prose || self.names.iter().any(|name| is_sentence(name));
+                self.names.len() == 1 || self.is_prose || self.names.iter().any(|name| is_sentence(name));
             if is_message && !is_known {
                 let expected = format!("line {line}: expected a table, found one line ");
                 return Err(ReadError::with_quote(SHOWN, &expected, &self.names.join(", ")));

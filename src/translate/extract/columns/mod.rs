@@ -12,7 +12,7 @@ use settings_derive::Section;
 use self::layout::{
     Cell, CellError, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, merge, words,
 };
-use super::records::{ColumnNames, Heading, LineBlock, RaggedRows, Rows, after_lines};
+use super::records::{ColumnNames, LineBlock, RaggedRows, Rows, after_lines};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, Node, OpenSection, Setting, ValueKind, read_each};
 use crate::translate::Pattern;
@@ -41,7 +41,7 @@ pub struct Columns {
     /// Widths of the columns, in characters. The last cell is the rest of the line.
     pub widths: Option<Widths>,
     /// Name of the first column, where the header has none for it.
-    #[key(conflicts = "columns, widths")]
+    #[key(conflicts = "columns")]
     pub first_column: Option<String>,
     /// Number of lines to skip before the table. With `start_at`, the search begins after them.
     #[key(range = 0..=100_000, default = 0)]
@@ -106,7 +106,11 @@ impl Columns {
     }
 
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        if let (Some(Widths(widths)), Some(ColumnNames(names))) = (&self.widths, &self.columns)
+        let Some(Widths(widths)) = &self.widths else { return Ok(self) };
+        if self.first_column.is_some() {
+            return Err(section.conflict("first_column", "widths"));
+        }
+        if let Some(ColumnNames(names)) = &self.columns
             && widths.len() != names.len()
             && widths.len() + 1 != names.len()
         {
@@ -145,8 +149,8 @@ impl Columns {
             None if starts.is_none() => return self.under_header(&lines, text, typing),
             None => {
                 let header = table.next().ok_or(NO_HEADER)?;
-                let heading = self.heading(header, lines.iter().any(|line| is_rule(line.text)));
-                Rows::under(heading, cells(header), self.ragged_rows, text)?
+                let is_certain = self.is_certain(lines.iter().any(|line| is_rule(line.text)));
+                Rows { is_certain, ..Rows::under(header.line, cells(header), self.ragged_rows, text)? }
             }
         };
         let frame = lines.iter().find_map(|line| Frame::parse(line.text)).filter(|frame| {
@@ -202,12 +206,8 @@ impl Columns {
         Ok(table)
     }
 
-    fn heading(&self, header: &LineBlock<'_>, is_ruled: bool) -> Heading {
-        Heading {
-            line: header.line,
-            is_prose: false,
-            is_certain: is_ruled || self.start_at.is_some() || self.allow_empty,
-        }
+    fn is_certain(&self, is_ruled: bool) -> bool {
+        is_ruled || self.start_at.is_some() || self.allow_empty
     }
 
     fn under_header(&self, lines: &[LineBlock<'_>], text: &str, typing: &Typing) -> Result<Value, ReadError> {
@@ -221,13 +221,12 @@ impl Columns {
                 }
                 name.clone_from(first);
             }
-            let heading = Heading { line: lines[at].line, is_prose: false, is_certain: true };
-            let mut rows = Rows::under(heading, names, self.ragged_rows, text)?;
+            let mut rows = Rows::under(lines[at].line, names, self.ragged_rows, text)?;
+            rows.is_certain = true;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
         }
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or(NO_HEADER)?;
-        let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
         let header = expand_tabs(lines[at].text);
         let number = lines[at].line;
         // A heading over several columns, as in `vmstat`: `---swap--`.
@@ -255,7 +254,8 @@ impl Columns {
         if let Some(name) = header.first_named() {
             return Err(first_is_named(number, name));
         }
-        let mut rows = Rows::under(heading, header.names.clone(), self.ragged_rows, text)?;
+        let mut rows = Rows::under(number, header.names.clone(), self.ragged_rows, text)?;
+        rows.is_certain = self.is_certain(lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
         // A long cell shifts the cells after it. If every cell is one word, they can be counted instead.
         let all_words = LazyCell::new(|| {
             let mut straight =
