@@ -221,7 +221,7 @@ impl FieldKind {
             Self::Date(form) => form.date(text).map(Value::String),
             Self::DateTime(form) => form.date_time(text).map(Value::String),
             Self::Duration(form) => form.read(text).map_err(str::to_owned),
-            Self::Size(form) => form.read(text).map_err(str::to_owned),
+            Self::Size(form) => form.read(text).ok_or_else(|| SizeForm::EXPECTED.to_owned()),
             Self::Any | Self::Object(_) => Err(name()),
         };
         typed.map_err(|expected| {

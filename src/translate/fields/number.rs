@@ -160,17 +160,13 @@ pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
 }
 
 impl SizeForm {
-    /// Parses `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`, `1.5e+09`, rounded to whole bytes.
-    ///
-    /// # Errors
-    ///
-    /// The expected form.
-    pub(super) fn read(&self, text: &str) -> Result<Value, &'static str> {
-        self.bytes(text.trim()).and_then(|bytes| u64::try_from(bytes).ok()).map(Value::from).ok_or(EXPECTED)
-    }
+    /// The expected form, for messages.
+    pub(super) const EXPECTED: &str = "a size such as `512`, `512K`, `10MB` or `1.5 GiB`";
 
-    fn bytes(&self, text: &str) -> Option<i128> {
+    /// Parses `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`, `1.5e+09`, rounded to whole bytes.
+    pub(super) fn read(&self, text: &str) -> Option<Value> {
         const MAX_DIGITS: usize = 18;
+        let text = text.trim();
         let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
         let (number, name) = text.split_at(end);
         let exponent = if number.ends_with(char::is_whitespace) { 0 } else { exponent_length(name) };
@@ -190,7 +186,7 @@ impl SizeForm {
             return None;
         }
         // Half a byte is rounded up.
-        Some((scaled(&number, 2 * unit)? + 1) / 2)
+        u64::try_from((scaled(&number, 2 * unit)? + 1) / 2).ok().map(Value::from)
     }
 }
 
@@ -203,8 +199,6 @@ fn exponent_length(text: &str) -> usize {
         count => text.len() - digits.len() + count,
     }
 }
-
-const EXPECTED: &str = "a size such as `512`, `512K`, `10MB` or `1.5 GiB`";
 
 #[cfg(test)]
 mod tests {
@@ -269,7 +263,7 @@ mod size_tests {
 
     #[track_caller]
     fn check(form: SizeForm, text: &str, expected: Option<u64>) {
-        assert_eq!(form.read(text).ok().and_then(|value| value.as_u64()), expected, "{text}");
+        assert_eq!(form.read(text).and_then(|value| value.as_u64()), expected, "{text}");
     }
 
     #[test]
