@@ -169,8 +169,9 @@ impl Csv {
                     let is_certain = self.header.is_some() || self.allow_empty;
                     let is_prose =
                         record.iter().skip(1).any(|name| name.starts_with(' ') && name.trim().contains(' '));
-                    let table = Rows::under(line(), names, self.ragged_rows, text)?;
-                    rows = Some(Rows { is_prose, is_certain, ..table });
+                    let mut table = Rows::under(line(), names, self.ragged_rows, text)?;
+                    (table.is_prose, table.is_certain) = (is_prose, is_certain);
+                    rows = Some(table);
                 }
             }
         }

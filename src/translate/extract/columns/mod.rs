@@ -149,8 +149,9 @@ impl Columns {
             None if starts.is_none() => return self.under_header(&lines, text, typing),
             None => {
                 let header = table.next().ok_or(NO_HEADER)?;
-                let is_certain = self.is_certain(lines.iter().any(|line| is_rule(line.text)));
-                Rows { is_certain, ..Rows::under(header.line, cells(header), self.ragged_rows, text)? }
+                let mut rows = Rows::under(header.line, cells(header), self.ragged_rows, text)?;
+                rows.is_certain = self.is_certain(lines.iter().any(|line| is_rule(line.text)));
+                rows
             }
         };
         let frame = lines.iter().find_map(|line| Frame::parse(line.text)).filter(|frame| {
