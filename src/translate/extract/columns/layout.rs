@@ -233,8 +233,8 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
     counts.into_iter().map(|count| count * 2 > all).collect()
 }
 
-/// For each word of a header, the number of wanted names that begin or end before it: with two of them, a column
-/// name ends there. `None` if the word and the one before it are in one wanted name.
+/// For each word of a header, the number of wanted names that begin or end before it: with two of them, a
+/// column name ends there. `None` if the word and the one before it are in one wanted name.
 fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Option<usize>> {
     let mut names: Vec<Vec<char>> = wanted.iter().map(|name| name.chars().collect()).collect();
     names.retain(|name| !name.is_empty());
@@ -447,8 +447,8 @@ impl Frame {
     }
 }
 
-/// Merges the next line into a row, if some of its cells continue and the others have no text in it; otherwise
-/// returns it as a row of its own.
+/// Merges the next line into a row, if some of its cells continue and the others have no text in it;
+/// otherwise returns it as a row of its own.
 pub(super) fn merge(row: &mut [Cell], next: Vec<Cell>) -> Option<Vec<Cell>> {
     let belongs = row.iter().any(|cell| cell.continued.is_some())
         && row.len() == next.len()
