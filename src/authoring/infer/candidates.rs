@@ -26,6 +26,8 @@ pub(super) struct Candidate {
     pub(super) is_strict: bool,
     /// Whether its result is of little use: its values are named by position only, or it is one text.
     pub(super) is_weak: bool,
+    /// Whether much of the text does not have its form.
+    pub(super) is_doubtful: bool,
     /// Whether its pattern covers every word of the text, constant words included.
     pub(super) reads_all: bool,
 }
@@ -137,7 +139,7 @@ fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -
         let reason = format!("in the `<pre>` of the page, {}", candidate.reason);
         Candidate { source: Some(shown.extract()), reason, ..candidate }
     };
-    line_candidates(&texts, "").into_iter().map(beside).collect()
+    lines::folder(&texts).into_iter().chain(line_candidates(&texts, "")).map(beside).collect()
 }
 
 fn last_resort(classified: &ClassifiedSamples<'_>) -> Candidate {

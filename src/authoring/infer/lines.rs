@@ -127,7 +127,8 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
             let options: Map<String, Value> = options.clone().into_iter().chain(more).collect();
             let percent = (share * 100.0).round();
             let reason = format!("at least {percent} % of the lines are a key, {shown} and a value{what}");
-            found.push(Candidate::likely("pairs", options.into(), reason));
+            let candidate = Candidate::likely("pairs", options.into(), reason);
+            found.push(Candidate { is_doubtful: share < 0.8, ..candidate });
         }
     }
     found
@@ -163,6 +164,12 @@ impl PairForm<'_> {
 fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
     let (key, value) = line.split_once(separator)?;
     let key = key.trim();
+    // The value of a cell, and other pairs beside this one, as in the output of `stat`.
+    let has_more = match separator {
+        "\t" => value.trim().contains('\t'),
+        ":" => FURTHER_PAIR.is_match(value),
+        _ => false,
+    };
     // `12:30` is a time, and `::1` an address.
     let is_digit = |c: char| c.is_ascii_digit();
     let last_word = key.split_whitespace().next_back().unwrap_or_default();
@@ -175,9 +182,20 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
         // The cells of a row are further apart than the words of a key.
         && !key.contains("  ")
         && !is_part
+        && !has_more
         && !has_clock(key)
+        && !key.split_whitespace().next().is_some_and(is_commit_id)
         && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
     is_key.then_some(key)
+}
+
+/// A key and a colon that are further apart from the value before them than words are.
+static FURTHER_PAIR: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(\s{2,}|\t)[A-Za-z][\w ]*:\s").expect("a good pattern"));
+
+/// Whether a word is a hash such as `a7e58f74`, with which the lines of `git log --oneline` begin.
+fn is_commit_id(word: &str) -> bool {
+    word.len() >= 7 && has_digit(word) && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Whether a line is the header of a section in an INI file.
@@ -386,6 +404,20 @@ impl<'t> AlignedSamples<'_, 't> {
 
 fn has_digit(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit())
+}
+
+/// Lines of a folder that a web server lists: name, time and size, below a link to the parent folder.
+pub(super) fn folder(texts: &[&str]) -> Option<Candidate> {
+    const ROW: &str = r"^(?<name>\S.*?) +(?<modified>[\w-]{10,11} \d\d:\d\d) +(?<size>\S+)$";
+    static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new(ROW).expect("a good pattern"));
+    let is_listing = |text: &&str| {
+        let mut rows = full_lines(text).filter(|line| *line != "../").peekable();
+        rows.peek().is_some() && rows.all(|row| PATTERN.is_match(row))
+    };
+    let options = json!({ "pattern": ROW, "each": "line" });
+    texts.iter().all(is_listing).then(|| {
+        Candidate::likely("regex", options, "every line has a name, which may be cut off, a time and a size")
+    })
 }
 
 /// Maximum number of words of a line; a longer pattern would not be readable.

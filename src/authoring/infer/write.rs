@@ -185,7 +185,7 @@ impl ProposalDraft<'_> {
         // The format matches, but most of the text is not extracted.
         let is_poor =
             candidate.is_strict && !candidate.reads_all && extracted_share < trial::MIN_EXTRACTED_SHARE;
-        let confidence = if candidate.is_last_resort() || is_one_line || is_poor {
+        let confidence = if candidate.is_last_resort() || candidate.is_doubtful || is_one_line || is_poor {
             Confidence::Guess
         } else if samples > 1 && (candidate.is_strict || extracted_share >= 0.9) {
             Confidence::Sure
