@@ -74,10 +74,10 @@ impl Telemetry {
         let counts = ExportCounts::default();
         if settings.traces.is_some() {
             counts.spans.expect(["sent", "rejected", "export_failed", "queue_full"]);
-            counts.traces.expect(["taken", "failed"]);
+            counts.traces.expect(["accepted", "failed"]);
         }
         if settings.metrics.is_some() {
-            counts.metrics.expect(["taken", "failed"]);
+            counts.metrics.expect(["accepted", "failed"]);
         }
         if settings.traces.is_some() || settings.metrics.is_some() {
             let counts = counts.clone();
@@ -212,7 +212,7 @@ impl Collector {
             let error = match self.send_once(body.clone()).await {
                 Ok((rejected, message)) => {
                     let signal = self.signal;
-                    self.counts.add("taken");
+                    self.counts.add("accepted");
                     if let Some(outage) = self.outage.take() {
                         info!(signal, failed_requests = outage.requests, "collector accepts telemetry again");
                     }

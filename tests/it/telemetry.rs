@@ -386,6 +386,9 @@ async fn a_collector_that_is_not_there_costs_no_call_and_one_line() {
         while !failed(operator.send("GET /metrics", &[], "").await.text()) {}
     })
     .await;
+    let metrics = operator.send("GET /metrics", &[], "").await;
+    let accepted = "glossator_telemetry_requests_total{signal=\"traces\",result=\"accepted\"} 0\n";
+    assert!(metrics.text().contains(accepted), "{}", metrics.text());
     let log = program.log().await;
     assert_eq!(log.iter().filter(|line| line["message"] == "telemetry export failed").count(), 1);
     std::fs::remove_file(file).unwrap();
