@@ -82,10 +82,10 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     }
 }
 
-/// Marks a recorded response of an MCP server as MCP, unless it is an HTTP error.
+/// Marks a response of an MCP server without a media type as MCP, unless it is an HTTP error.
 fn as_mcp_response(mut response: UpstreamResponse) -> UpstreamResponse {
     if response.status.is_success() {
-        response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
+        response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
     }
     response
 }

@@ -135,3 +135,13 @@ fn a_command_is_explained_by_its_words_and_by_its_end() {
     let of_a_server = ["explain", "get_weather", "--config", "config/demo.yaml", "--exit-status", "1"];
     assert!(!glossator(&[&of_a_server[..], &response[..]].concat()).status.success());
 }
+
+#[test]
+fn the_given_media_type_of_an_mcp_response_is_used() {
+    let config = ["explain", "close_issue", "--config", "config/examples/mcp-servers.yaml", "--response"];
+    let body = TemporaryFile::new("tool.txt", r#"{"content": [{"type": "text", "text": "closed"}]}"#);
+    let explained = |more: &[&str]| succeeds(&[&config[..], &[body.path()], more].concat());
+    assert!(explained(&[]).starts_with("response     200 OK, application/vnd.mcp+json, "));
+    let given = explained(&["--content-type", "text/plain"]);
+    assert!(given.starts_with("response     200 OK, text/plain, "), "{given}");
+}
