@@ -1,16 +1,22 @@
 //! `glossator demo`: serve in front of a built-in legacy server.
 
 use std::{
+    error::Error,
     io,
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
 use clap::Args;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+use http::{
+    Request, Response, StatusCode, Version,
+    header::{CONTENT_TYPE, SERVER},
 };
+use http_body_util::{BodyExt, Limited};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
+use tokio::net::TcpListener;
 
 use super::Failure;
 use super::output::{Screen, TextStyle};
@@ -104,7 +110,7 @@ fn introduce(
 /// Requests to try, and the configuration of an MCP client.
 const TRY: &str = include_str!("demo.txt");
 
-/// Longest request headers or body, in bytes.
+/// Longest request body, in bytes.
 const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
 /// Duration of a request to the radar.
 const RADAR_TURN: Duration = Duration::from_secs(60);
@@ -137,91 +143,46 @@ const BROKEN_STATISTICS: &str = "java.sql.SQLException: connect to jdbc:oracle:t
 async fn serve_legacy(listener: TcpListener) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
+            let mut connection = http1::Builder::new();
+            connection.keep_alive(false).title_case_headers(true).auto_date_header(false);
             // A client that disconnects early does not matter here.
-            tokio::spawn(respond(stream));
+            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service_fn(respond)));
         }
     }
 }
 
-async fn respond(mut stream: TcpStream) -> io::Result<()> {
-    let Some(request) = Request::read(&mut stream).await? else { return Ok(()) };
-    let (status, media_type, body) = tokio::select! {
-        page = request.page() => page,
-        // The client has disconnected.
-        _ = stream.read_u8() => return Ok(()),
-    };
-    let response = format!(
-        "HTTP/1.0 {status}\r\nServer: StationD/2.1 (Unix)\r\nContent-Type: {media_type}\r\n\r\n{body}\n"
-    );
-    stream.write_all(response.as_bytes()).await?;
-    stream.shutdown().await
+async fn respond(request: Request<Incoming>) -> Result<Response<String>, Box<dyn Error + Send + Sync>> {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, REQUEST_LIMIT_BYTES).collect().await?.to_bytes();
+    let path = percent_decode_str(head.uri.path()).decode_utf8_lossy();
+    let (status, media_type, page) = page(head.method.as_str(), &path, &String::from_utf8_lossy(&body)).await;
+    let response = Response::builder().version(Version::HTTP_10).status(status);
+    let response = response.header(SERVER, "StationD/2.1 (Unix)").header(CONTENT_TYPE, media_type);
+    Ok(response.body(format!("{page}\n"))?)
 }
 
-struct Request {
-    method: String,
-    path: String,
-    body: String,
-}
-
-impl Request {
-    /// Reads one request. `None` if it is incomplete or too long.
-    async fn read(stream: &mut TcpStream) -> io::Result<Option<Self>> {
-        let mut received = Vec::new();
-        loop {
-            if let Some(request) = Self::parse(&received) {
-                return Ok(Some(request));
-            }
-            if received.len() > 2 * REQUEST_LIMIT_BYTES || stream.read_buf(&mut received).await? == 0 {
-                return Ok(None);
-            }
+/// Status, media type, and body without its last line end.
+async fn page(method: &str, path: &str, form: &str) -> (StatusCode, &'static str, String) {
+    let city = path.strip_prefix("/report/").map(str::to_lowercase);
+    let path = city.map_or_else(|| path.to_owned(), |city| format!("/report/{city}"));
+    let known = PAGES.into_iter().find(|(known, ..)| *known == path);
+    match (method, path.as_str(), known) {
+        ("POST", "/visits", _) => (StatusCode::OK, JSON, visit(form)),
+        ("GET", "/statistics", _) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", BROKEN_STATISTICS.to_owned())
         }
-    }
-
-    /// Parses a request; `None` if it is incomplete.
-    fn parse(received: &[u8]) -> Option<Self> {
-        let end = received.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-        let head = String::from_utf8_lossy(&received[..end]);
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-        });
-        let body = received.get(end..end + length.unwrap_or(0).min(REQUEST_LIMIT_BYTES))?;
-        let mut words = head.split_ascii_whitespace();
-        let (method, target) = (words.next()?, words.next()?);
-        let path = target.split('?').next().unwrap_or(target);
-        Some(Self {
-            method: method.to_owned(),
-            path: percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned(),
-            body: String::from_utf8_lossy(body).into_owned(),
-        })
-    }
-
-    /// Status, media type, and body without its last line end.
-    async fn page(&self) -> (&'static str, &'static str, String) {
-        const OK: &str = "200 OK";
-        const NOT_FOUND: &str = "404 Not Found";
-        let city = self.path.strip_prefix("/report/").map(str::to_lowercase);
-        let path = city.map_or_else(|| self.path.clone(), |city| format!("/report/{city}"));
-        let known = PAGES.into_iter().find(|(known, ..)| *known == path);
-        match (self.method.as_str(), path.as_str(), known) {
-            ("POST", "/visits", _) => (OK, JSON, visit(&self.body)),
-            ("GET", "/statistics", _) => {
-                ("500 Internal Server Error", "text/plain", BROKEN_STATISTICS.to_owned())
+        ("GET", path, Some((_, media_type, body))) => {
+            if path == "/radar" {
+                tokio::time::sleep(RADAR_TURN).await;
             }
-            ("GET", path, Some((_, media_type, body))) => {
-                if path == "/radar" {
-                    tokio::time::sleep(RADAR_TURN).await;
-                }
-                let title =
-                    if path.starts_with("/report/") { "WEATHER REPORT\n==============\n" } else { "" };
-                (OK, media_type, format!("{title}{body}"))
-            }
-            ("GET", path, None) if path.starts_with("/report/") || path.starts_with("/stations/") => {
-                (NOT_FOUND, TEXT, "ERR 17 NO SUCH STATION".to_owned())
-            }
-            ("GET", ..) => (NOT_FOUND, TEXT, "ERR 4 NO SUCH PAGE".to_owned()),
-            _ => ("501 Not Implemented", TEXT, "ERR 1 UNKNOWN METHOD".to_owned()),
+            let title = if path.starts_with("/report/") { "WEATHER REPORT\n==============\n" } else { "" };
+            (StatusCode::OK, media_type, format!("{title}{body}"))
         }
+        ("GET", path, None) if path.starts_with("/report/") || path.starts_with("/stations/") => {
+            (StatusCode::NOT_FOUND, TEXT, "ERR 17 NO SUCH STATION".to_owned())
+        }
+        ("GET", ..) => (StatusCode::NOT_FOUND, TEXT, "ERR 4 NO SUCH PAGE".to_owned()),
+        _ => (StatusCode::NOT_IMPLEMENTED, TEXT, "ERR 1 UNKNOWN METHOD".to_owned()),
     }
 }
 
