@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, fmt, sync::Arc, time::SystemTime}
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use settings_derive::Section;
 
-use super::{AuthError, ClientSettings, IdentifiedClient, PresentedSecret};
+use super::{AuthError, ClientSettings, IdentifiedClient};
 use crate::crypto::{Digest, parse_digest, random_key, sha256};
 use crate::settings::{
     Checked, Code, Cursor, FromText, Invalid, OpenSection, Setting, SourceSpan, ValueKind, text_of,
@@ -122,26 +122,18 @@ impl fmt::Display for KeyHash {
 ///
 /// The duration of a comparison of hashes reveals nothing useful. Nobody can choose the hash of a key, nor
 /// find a key of 256 random bits by a part of its hash.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ApiKeys(HashMap<KeyHash, (Arc<Client>, Option<SystemTime>)>);
 
 impl ApiKeys {
-    pub(super) fn new(clients: &[ClientSettings]) -> Self {
-        let each = clients.iter().flat_map(|settings| {
-            let client = settings.client();
-            let keys = settings.api_key_hashes.0.iter();
-            keys.map(move |key| (key.hash, (Arc::clone(&client), key.expires)))
-        });
-        Self(each.collect())
+    pub(super) fn add(&mut self, settings: &ClientSettings, client: &Arc<Client>) {
+        let keys = settings.api_key_hashes.0.iter();
+        self.0.extend(keys.map(|key| (key.hash, (Arc::clone(client), key.expires))));
     }
 
     /// Identifies the client of a key.
-    pub(super) fn find(
-        &self,
-        key: PresentedSecret<'_>,
-        now: SystemTime,
-    ) -> Result<IdentifiedClient, AuthError> {
-        match self.0.get(&KeyHash::from_key(key.0)) {
+    pub(super) fn find(&self, key: &str, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
+        match self.0.get(&KeyHash::from_key(key)) {
             Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),
             Some((client, until)) => Ok(IdentifiedClient { client: Arc::clone(client), until: *until }),
             None => Err(AuthError::Invalid("the key is unknown")),
@@ -200,9 +192,9 @@ mod tests {
             certificates: Vec::new(),
             jwt_subjects: Vec::new(),
         };
-        let keys = ApiKeys::new(&[settings]);
-        let find =
-            |key: &str, now| keys.find(PresentedSecret(key), now).map(|found| found.client.name.clone());
+        let mut keys = ApiKeys::default();
+        keys.add(&settings, &settings.client());
+        let find = |key: &str, now| keys.find(key, now).map(|found| found.client.name.clone());
         assert_eq!(find(&old, now).unwrap(), "reports");
         assert_eq!(find(&old, until).unwrap_err(), AuthError::Invalid("the key has expired"));
         assert_eq!(find(&new, until).unwrap(), "reports");

@@ -42,16 +42,12 @@ impl FromText for CertificateName {
 }
 
 /// The clients that are identified by certificates.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Certificates(HashMap<CertificateName, Arc<Client>>);
 
 impl Certificates {
-    pub(super) fn new(clients: &[ClientSettings]) -> Self {
-        let each = clients.iter().flat_map(|settings| {
-            let client = settings.client();
-            settings.certificates.iter().map(move |name| (name.clone(), Arc::clone(&client)))
-        });
-        Self(each.collect())
+    pub(super) fn add(&mut self, settings: &ClientSettings, client: &Arc<Client>) {
+        self.0.extend(settings.certificates.iter().map(|name| (name.clone(), Arc::clone(client))));
     }
 
     /// Returns the client of a certificate; none if two clients match, which is a mistake in the
@@ -100,7 +96,8 @@ mod tests {
             client("one", &["cn:backup", "dns:Backup.test"]),
             client("two", &["uri:spiffe://test/two", &hash]),
         ];
-        let certificates = Certificates::new(&all);
+        let mut certificates = Certificates::default();
+        all.iter().for_each(|settings| certificates.add(settings, &settings.client()));
         let end = SystemTime::now();
         let find = |common_name: Option<&str>, dns: &[&str], uris: &[&str], der: &[u8]| {
             let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();

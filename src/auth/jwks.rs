@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, header, uri::PathAndQuery};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
@@ -108,17 +108,13 @@ impl KeySet {
         match source {
             KeySource::Document(keys) => {
                 let cached = CachedJwks { keys: keys.clone(), number: 0, received_at: Instant::now() };
-                Arc::new(Self {
-                    server: None,
-                    cached: ArcSwapOption::from_pointee(cached),
-                    refresh: Mutex::default(),
-                })
+                let cached = ArcSwapOption::from_pointee(cached);
+                Arc::new(Self { server: None, cached, refresh: Mutex::default() })
             }
             KeySource::Server { server, path_and_query } => {
                 let (server, path) = (HttpUpstream::new((**server).clone()), path_and_query.clone());
-                Self::with_fetcher(Box::new(move |context| {
-                    Box::pin(fetch_jwks(server.clone(), path.clone(), context))
-                }))
+                let fetch = move |context| fetch_jwks(server.clone(), path.clone(), context).boxed();
+                Self::with_fetcher(Box::new(fetch))
             }
         }
     }

@@ -13,7 +13,7 @@ use settings_derive::Section;
 
 use super::jwks::{KeySet, KeySource};
 use super::jws::{Algorithm, Jws};
-use super::{AuthError, IdentifiedClient, PresentedSecret, RequestIdOf};
+use super::{AuthError, IdentifiedClient, RequestIdOf};
 use crate::crypto::{Digest, sha256};
 use crate::route::Scopes;
 use crate::settings::{Checked, Code, OneOrMore, OpenSection};
@@ -83,15 +83,9 @@ pub(super) struct Issuer {
     keys: Arc<KeySet>,
     /// The configured clients, by the subject in their tokens.
     subjects: HashMap<String, Arc<Client>>,
-    verified: Cache<Digest, VerifiedToken>,
-}
-
-/// A verified token: verifying a signature is expensive.
-#[derive(Clone)]
-struct VerifiedToken {
-    client: IdentifiedClient,
-    /// The version of the JWKS that verified it.
-    number: u64,
+    /// The clients of verified tokens, each with the version of the JWKS that verified it: verifying a signature is
+    /// expensive.
+    verified: Cache<Digest, (IdentifiedClient, u64)>,
 }
 
 impl Issuer {
@@ -108,7 +102,7 @@ impl Issuer {
     /// The client of a token that was verified before, if that is still valid.
     pub(super) fn has_cached(
         &self,
-        secret: PresentedSecret<'_>,
+        secret: &str,
         now: SystemTime,
         request_id_of: RequestIdOf<'_>,
     ) -> Option<IdentifiedClient> {
@@ -116,8 +110,8 @@ impl Issuer {
             return None;
         }
         let number = self.keys.current(request_id_of)?.number;
-        let good = self.verified.get(&sha256(secret.0.as_bytes()))?;
-        (good.number == number && good.client.until.is_some_and(|until| now < until)).then_some(good.client)
+        let (client, verified_by) = self.verified.get(&sha256(secret.as_bytes()))?;
+        (verified_by == number && client.until.is_some_and(|until| now < until)).then_some(client)
     }
 
     /// Verifies a token, and identifies its client.
@@ -127,7 +121,7 @@ impl Issuer {
     /// [`AuthError`] if the token is invalid or expired, or can't be verified.
     pub(super) async fn identify(
         &self,
-        secret: PresentedSecret<'_>,
+        secret: &str,
         token: &Jws<'_>,
         now: SystemTime,
         request_id_of: RequestIdOf<'_>,
@@ -144,8 +138,7 @@ impl Issuer {
         if !jwks.keys.verify(token) {
             return Err(AuthError::Invalid("the signature of the token is invalid"));
         }
-        let good = VerifiedToken { client: client.clone(), number: jwks.number };
-        self.verified.insert(sha256(secret.0.as_bytes()), good);
+        self.verified.insert(sha256(secret.as_bytes()), (client.clone(), jwks.number));
         Ok(client)
     }
 
@@ -305,7 +298,7 @@ mod tests {
         let issuer = issuer();
         let client = Arc::new(Client::new("x", "x", Scopes::default()));
         let client = IdentifiedClient { client, until: Some(SystemTime::UNIX_EPOCH) };
-        let good = || VerifiedToken { client: client.clone(), number: 0 };
+        let good = || (client.clone(), 0);
         let digest = |number: usize| sha256(&number.to_be_bytes());
         for number in 0..3 * VERIFIED_LIMIT {
             issuer.verified.insert(digest(number), good());

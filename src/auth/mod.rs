@@ -107,10 +107,6 @@ pub struct IdentifiedClient {
     pub until: Option<SystemTime>,
 }
 
-/// API key or token as presented by a client. It must not be shown.
-#[derive(Clone, Copy)]
-pub struct PresentedSecret<'a>(pub &'a str);
-
 /// Why authentication failed. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
@@ -137,16 +133,14 @@ pub type RequestIdOf<'a> = &'a (dyn Fn() -> RequestId + Sync);
 /// Maximum length of a key or token, in bytes: longer ones are never issued.
 const SECRET_LIMIT_BYTES: usize = 16 << 10;
 
-impl PresentedSecret<'_> {
-    /// Whether it has the form of a JWT: three parts with dots between them.
-    fn looks_like_jwt(self) -> bool {
-        self.0.bytes().filter(|byte| *byte == b'.').count() == 2
-    }
+/// Whether a key or token has a valid length, and visible ASCII characters only.
+fn is_well_formed(secret: &str) -> bool {
+    (1..=SECRET_LIMIT_BYTES).contains(&secret.len()) && secret.bytes().all(|byte| byte.is_ascii_graphic())
+}
 
-    /// Whether it has a valid length, and visible ASCII characters only.
-    fn is_well_formed(self) -> bool {
-        (1..=SECRET_LIMIT_BYTES).contains(&self.0.len()) && self.0.bytes().all(|byte| byte.is_ascii_graphic())
-    }
+/// Whether a secret has the form of a JWT: three parts with dots between them.
+fn looks_like_jwt(secret: &str) -> bool {
+    secret.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 /// Identifies clients by their credentials.
@@ -162,21 +156,17 @@ pub struct Access {
 impl Access {
     /// Creates the access rules from settings; `tls` has the CAs that verify client certificates.
     pub fn new(settings: AccessSettings, tls: Option<ServerTls>) -> Self {
-        let keys = ApiKeys::new(&settings.clients);
-        let certificates = Certificates::new(&settings.clients);
+        let (mut keys, mut certificates) = (ApiKeys::default(), Certificates::default());
         let mut subjects = HashMap::new();
         for known in &settings.clients {
             let client = known.client();
+            keys.add(known, &client);
+            certificates.add(known, &client);
             subjects.extend(known.jwt_subjects.iter().map(|subject| (subject.clone(), Arc::clone(&client))));
         }
         let issuers =
             settings.tokens.iter().map(|token| Issuer::new(token.clone(), subjects.clone())).collect();
         Self { settings, keys, certificates, tls, issuers }
-    }
-
-    /// The settings that it was created from.
-    pub fn settings(&self) -> &AccessSettings {
-        &self.settings
     }
 
     /// Whether one with these settings would identify clients in the same way.
@@ -196,33 +186,31 @@ impl Access {
         now: SystemTime,
         request_id_of: RequestIdOf<'_>,
     ) -> Result<IdentifiedClient, AuthError> {
-        match shown {
-            PresentedCredential::Nothing => Err(AuthError::Missing),
-            PresentedCredential::Secret(secret) if !PresentedSecret(secret).is_well_formed() => {
-                Err(AuthError::Invalid("the key or token is too long, or has invalid characters"))
-            }
-            PresentedCredential::Secret(secret) => match self.keys.find(PresentedSecret(secret), now) {
-                Err(_) if !self.issuers.is_empty() && PresentedSecret(secret).looks_like_jwt() => {
-                    let secret = PresentedSecret(secret);
-                    let cached = |issuer: &Issuer| issuer.has_cached(secret, now, request_id_of);
-                    if let Some(found) = self.issuers.iter().find_map(cached) {
-                        return Ok(found);
-                    }
-                    let token = Jws::parse(secret.0)?;
-                    match self.issuers.iter().find(|issuer| issuer.is_named_by(&token)) {
-                        Some(issuer) => issuer.identify(secret, &token, now, request_id_of).await,
-                        None => Err(AuthError::Invalid("the token is from an unknown issuer")),
-                    }
-                }
-                found => found,
-            },
+        let secret = match shown {
+            PresentedCredential::Nothing => return Err(AuthError::Missing),
             // A connection can outlive the trusted CAs that its certificate was verified with.
             PresentedCredential::Certificate(certificate)
                 if self.tls.as_ref().is_some_and(|tls| !tls.trusts(certificate)) =>
             {
-                Err(AuthError::Invalid("the certificate is not signed by a trusted CA"))
+                return Err(AuthError::Invalid("the certificate is not signed by a trusted CA"));
             }
-            PresentedCredential::Certificate(certificate) => self.certificates.find(certificate, now),
+            PresentedCredential::Certificate(certificate) => return self.certificates.find(certificate, now),
+            PresentedCredential::Secret(secret) => secret,
+        };
+        if !is_well_formed(secret) {
+            return Err(AuthError::Invalid("the key or token is too long, or has invalid characters"));
         }
+        let found = self.keys.find(secret, now);
+        if found.is_ok() || self.issuers.is_empty() || !looks_like_jwt(secret) {
+            return found;
+        }
+        let cached = |issuer: &Issuer| issuer.has_cached(secret, now, request_id_of);
+        if let Some(found) = self.issuers.iter().find_map(cached) {
+            return Ok(found);
+        }
+        let token = Jws::parse(secret)?;
+        let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));
+        let issuer = issuer.ok_or(AuthError::Invalid("the token is from an unknown issuer"))?;
+        issuer.identify(secret, &token, now, request_id_of).await
     }
 }
