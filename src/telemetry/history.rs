@@ -37,8 +37,7 @@ struct Slots {
 
 /// The counts of a reading, by the number of the route's metrics. A tool whose route has changed may occur
 /// more than once.
-#[derive(Debug, Default)]
-struct ReadingCounts(BTreeMap<u64, (Arc<str>, CallCounts)>);
+type ReadingCounts = BTreeMap<u64, (Arc<str>, CallCounts)>;
 
 /// The interval between two readings.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ pub struct HistoryReport {
 impl History {
     /// Reads the metrics, and starts another slot.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
-        let counted = ReadingCounts::read(meters);
+        let counted = read_counts(meters);
         let mut slots = self.0.lock();
         if slots.past.len() == SLOTS {
             slots.past.pop_front();
@@ -89,7 +88,7 @@ impl History {
 
     /// The report of the last hour, up to now.
     pub fn read(&self, meters: &Meters, now: SystemTime) -> HistoryReport {
-        let counted = ReadingCounts::read(meters);
+        let counted = read_counts(meters);
         let slots = self.0.lock();
         let current = slots.current(&counted, now);
         let all = || slots.past.iter().chain([&current]);
@@ -116,7 +115,7 @@ impl Slots {
     fn current(&self, counted: &ReadingCounts, now: SystemTime) -> HistorySlot {
         let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
         let mut free_slots = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
-        let mut routes = counted.since(&self.counted);
+        let mut routes = calls_between(&self.counted, counted);
         let (all, called) = (CallCounts::sum(routes.values()), routes.len());
         routes.retain(|tool, _| {
             let is_known = known.contains(tool);
@@ -129,23 +128,21 @@ impl Slots {
     }
 }
 
-impl ReadingCounts {
-    fn read(meters: &Meters) -> Self {
-        let routes = meters.routes().into_iter();
-        Self(routes.map(|route| (route.number, (Arc::clone(&route.tool), route.totals()))).collect())
-    }
+fn read_counts(meters: &Meters) -> ReadingCounts {
+    let routes = meters.routes().into_iter();
+    routes.map(|route| (route.number, (Arc::clone(&route.tool), route.totals()))).collect()
+}
 
-    /// The calls since another reading, by tool.
-    fn since(&self, before: &Self) -> BTreeMap<Arc<str>, CallCounts> {
-        let mut since = BTreeMap::<Arc<str>, CallCounts>::new();
-        for (number, (tool, now)) in &self.0 {
-            let tally = before.0.get(number).map_or_else(|| now.clone(), |(_, before)| now.since(before));
-            if tally.calls > 0 {
-                since.entry(Arc::clone(tool)).or_default().add(&tally);
-            }
+/// The calls between two readings, by tool.
+fn calls_between(before: &ReadingCounts, after: &ReadingCounts) -> BTreeMap<Arc<str>, CallCounts> {
+    let mut calls = BTreeMap::<Arc<str>, CallCounts>::new();
+    for (number, (tool, after)) in after {
+        let tally = before.get(number).map_or_else(|| after.clone(), |(_, before)| after.since(before));
+        if tally.calls > 0 {
+            calls.entry(Arc::clone(tool)).or_default().add(&tally);
         }
-        since
     }
+    calls
 }
 
 impl CallCounts {
@@ -295,7 +292,7 @@ mod tests {
         }
         call(&meters, "a", "success", 200);
         call(&meters, "a", "success", 60_000);
-        let tally = ReadingCounts::read(&meters).since(&ReadingCounts::default());
+        let tally = calls_between(&ReadingCounts::default(), &read_counts(&meters));
         let tally = CallCounts::sum(tally.values());
         let millis = |share| tally.quantile(share).unwrap().as_millis();
         assert_eq!(millis(0.5), 1);

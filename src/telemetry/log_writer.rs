@@ -30,9 +30,7 @@ const LIMIT_BYTES: usize = 1 << 20;
 
 /// Adds lines to the buffer. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct LogWriter {
-    shared: Arc<LogBuffer>,
-}
+pub(super) struct LogWriter(Arc<LogBuffer>);
 
 #[derive(Debug, Default)]
 struct LogBuffer {
@@ -63,34 +61,34 @@ impl LogWriter {
     /// When the system creates no thread.
     pub(super) fn start(out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Self> {
         let shared = Arc::<LogBuffer>::default();
-        let writer = Self { shared: Arc::clone(&shared) };
+        let writer = Self(Arc::clone(&shared));
         thread::Builder::new().name("log".to_owned()).spawn(move || write_batches(&shared, out, format))?;
         Ok(writer)
     }
 
     /// The number of lines dropped so far.
     pub(super) fn dropped(&self) -> u64 {
-        self.shared.dropped.load(Ordering::Relaxed)
+        self.0.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until all lines are written, at most for `flush_timeout`.
     pub(super) fn flush(&self, flush_timeout: Duration) {
-        let mut buffer = self.shared.buffer.lock();
+        let mut buffer = self.0.buffer.lock();
         buffer.is_urgent = true;
-        self.shared.has_lines.notify_one();
+        self.0.has_lines.notify_one();
         let added_bytes = buffer.added_bytes;
         let is_waiting = |buffer: &mut Buffer| buffer.written_bytes < added_bytes;
-        self.shared.is_written.wait_while_for(&mut buffer, is_waiting, flush_timeout);
+        self.0.is_written.wait_while_for(&mut buffer, is_waiting, flush_timeout);
     }
 
     fn write_line(&self, line: &[u8], is_urgent: bool) {
-        let mut buffer = self.shared.buffer.lock();
+        let mut buffer = self.0.buffer.lock();
         if buffer.lines.len() + line.len() > LIMIT_BYTES {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         if buffer.lines.is_empty() || is_urgent {
-            self.shared.has_lines.notify_one();
+            self.0.has_lines.notify_one();
         }
         buffer.is_urgent |= is_urgent;
         buffer.lines.extend_from_slice(line);

@@ -27,7 +27,7 @@ use opentelemetry_proto::{
 use opentelemetry_sdk::{Resource as SdkResource, trace::SpanData};
 use prost::Message;
 
-use super::metrics::{BOUNDS, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
+use super::metrics::{BOUNDS, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 
 /// Encodes an export request with these spans.
 pub fn encode_spans(spans: Vec<SpanData>, service: &ServiceAttributes) -> Vec<u8> {
@@ -69,7 +69,11 @@ pub fn read_response(body: &[u8]) -> (u64, String) {
 fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)) -> Option<Metric> {
     let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
     for (labels, value) in &family.points {
-        let Some(attributes) = attributes_of(named, labels) else { continue };
+        let attributes = labels.iter().map(|(label, value)| (named.label)(label, value));
+        // A point with such a label is not part of this metric.
+        let Some(attributes) = attributes.collect::<Option<Vec<_>>>() else { continue };
+        let more = named.more.iter().map(|(key, value)| text(key, value));
+        let attributes = attributes.into_iter().flatten().chain(more).collect();
         let number = match value {
             MetricValue::Integer(number) => {
                 number_data_point::Value::AsInt(i64::try_from(*number).unwrap_or(i64::MAX))
@@ -119,16 +123,6 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
         data: Some(data),
         ..Metric::default()
     })
-}
-
-/// The attributes of a point; `None` if it is not part of this metric.
-fn attributes_of(named: &OtlpMetric, labels: &Labels) -> Option<Vec<KeyValue>> {
-    let mut attributes = Vec::with_capacity(labels.len());
-    for (label, value) in labels {
-        attributes.extend((named.label)(label, value)?);
-    }
-    attributes.extend(named.more.iter().map(|(key, value)| text(key, value)));
-    Some(attributes)
 }
 
 fn text(key: &str, value: &str) -> KeyValue {
@@ -204,11 +198,11 @@ fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
             return vec![own_metric(family), operations];
         }
         "glossator_http_request_duration_seconds" => ("http.server.request.duration", "s", http_label),
-        "process_cpu_seconds" => ("process.cpu.time", "s", unchanged_label),
-        "process_resident_memory_bytes" => ("process.memory.usage", "By", unchanged_label),
-        "process_virtual_memory_bytes" => ("process.memory.virtual", "By", unchanged_label),
-        "process_threads" => ("process.thread.count", "{thread}", unchanged_label),
-        "process_open_fds" => ("process.unix.file_descriptor.count", "{file_descriptor}", unchanged_label),
+        "process_cpu_seconds" => ("process.cpu.time", "s", own_label),
+        "process_resident_memory_bytes" => ("process.memory.usage", "By", own_label),
+        "process_virtual_memory_bytes" => ("process.memory.virtual", "By", own_label),
+        "process_threads" => ("process.thread.count", "{thread}", own_label),
+        "process_open_fds" => ("process.unix.file_descriptor.count", "{file_descriptor}", own_label),
         // The start time of each counter is part of its points.
         "process_start_time_seconds" => return Vec::new(),
         _ => return vec![own_metric(family)],
@@ -222,10 +216,6 @@ fn own_metric(family: &MetricFamily) -> OtlpMetric {
     let found = units.into_iter().find_map(|(ending, unit)| Some((family.name.strip_suffix(ending)?, unit)));
     let (name, unit) = found.unwrap_or((family.name, ""));
     OtlpMetric { name: name.replacen('_', ".", 1).into(), unit, label: own_label, more: &[] }
-}
-
-fn unchanged_label(label: &str, value: &str) -> Attribute {
-    Some(Some(text(label, value)))
 }
 
 fn own_label(label: &str, value: &str) -> Attribute {

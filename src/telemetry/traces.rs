@@ -47,7 +47,6 @@ struct ActiveSpan {
     tracer: Tracer,
     context: SpanContext,
     span: Mutex<SdkSpan>,
-    recorded: bool,
 }
 
 impl Tracer {
@@ -56,9 +55,11 @@ impl Tracer {
         let (sender, spans) = mpsc::channel(QUEUE_LIMIT);
         let dropped = Arc::<AtomicU64>::default();
         let queue = SpanQueue { spans, dropped: dropped.clone() };
+        let root = Sampler::TraceIdRatioBased(sampling.ratio);
+        let sampler = if sampling.by_parent { Sampler::ParentBased(Box::new(root)) } else { root };
         let provider = SdkTracerProvider::builder()
             .with_span_processor(QueueSender { spans: sender, dropped })
-            .with_sampler(sampling.sampler())
+            .with_sampler(sampler)
             .with_resource(service.resource())
             .build();
         let scope = opentelemetry::InstrumentationScope::builder(ServiceAttributes::NAME)
@@ -83,8 +84,8 @@ impl Tracer {
         let parent =
             parent.map_or_else(Context::new, |parent| Context::new().with_remote_span_context(parent));
         let span = tracer.build_with_context(tracer.span_builder(name).with_kind(kind), &parent);
-        let (context, recorded) = (span.span_context().clone(), span.is_recording());
-        Span(Some(Arc::new(ActiveSpan { tracer: self.clone(), context, span: Mutex::new(span), recorded })))
+        let context = span.span_context().clone();
+        Span(Some(Arc::new(ActiveSpan { tracer: self.clone(), context, span: Mutex::new(span) })))
     }
 }
 
@@ -96,7 +97,7 @@ impl Span {
 
     /// Whether the span is sampled, so that its attributes are exported.
     pub fn is_recorded(&self) -> bool {
-        self.0.as_ref().is_some_and(|live| live.recorded)
+        self.0.as_ref().is_some_and(|live| live.context.is_sampled())
     }
 
     /// Starts a child span.
@@ -160,7 +161,7 @@ impl Span {
     }
 
     fn with(&self, change: impl FnOnce(&mut SdkSpan)) {
-        if let Some(live) = self.0.as_ref().filter(|live| live.recorded) {
+        if let Some(live) = self.0.as_ref().filter(|live| live.context.is_sampled()) {
             change(&mut live.span.lock());
         }
     }
@@ -184,13 +185,6 @@ pub struct Sampling {
     pub by_parent: bool,
     /// The share of the other traces that is exported, from 0 to 1.
     pub ratio: f64,
-}
-
-impl Sampling {
-    fn sampler(self) -> Sampler {
-        let root = Sampler::TraceIdRatioBased(self.ratio);
-        if self.by_parent { Sampler::ParentBased(Box::new(root)) } else { root }
-    }
 }
 
 /// A sampler by its name in `OTEL_TRACES_SAMPLER`, or none.

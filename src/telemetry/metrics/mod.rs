@@ -12,9 +12,8 @@ mod snapshot;
 mod text;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fmt,
-    hash::Hash,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -27,7 +26,7 @@ pub use route::{CallEnd, LabelCounter, ResponseMismatch, RouteMeters, UpstreamMe
 pub use snapshot::{BOUNDS, Durations, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 pub use text::TextFormat;
 
-use self::process::HttpMeters;
+use self::process::{HttpDurations, LAST_STATUS};
 use super::FailedCalls;
 
 /// Registry of all metrics of this process. Clones share it.
@@ -36,9 +35,9 @@ pub struct Meters(Arc<Registry>);
 
 struct Registry {
     began: SystemTime,
-    routes: Mutex<HashMap<RouteKey, Arc<RouteMeters>>>,
-    upstreams: Mutex<HashMap<Arc<str>, Arc<UpstreamMeters>>>,
-    http: HttpMeters,
+    routes: Mutex<BTreeMap<RouteKey, Arc<RouteMeters>>>,
+    upstreams: Mutex<BTreeMap<Arc<str>, Arc<UpstreamMeters>>>,
+    http: HttpDurations,
     failures: FailedCalls,
     sources: Mutex<Vec<MeterSource>>,
 }
@@ -62,7 +61,7 @@ impl Default for Registry {
             began: SystemTime::now(),
             routes: Mutex::default(),
             upstreams: Mutex::default(),
-            http: HttpMeters::default(),
+            http: HttpDurations::default(),
             failures: FailedCalls::default(),
             sources: Mutex::default(),
         }
@@ -98,7 +97,8 @@ impl Meters {
 
     /// Counts an HTTP request, when the headers of its response are complete.
     pub fn http_answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
-        self.0.http.responded(scheme, method, status, took);
+        let status = status.as_u16().min(LAST_STATUS);
+        self.0.http.get((scheme, method_label(method), status)).observe(took);
     }
 
     /// The last failed calls.
@@ -117,7 +117,7 @@ impl Meters {
         let mut reading = MetricsSnapshot::default();
         in_use(&self.0.routes).iter().for_each(|route| route.report(&mut reading));
         in_use(&self.0.upstreams).iter().for_each(|upstream| upstream.report(&mut reading));
-        self.0.http.report(&mut reading);
+        process::report_http(&mut reading, &self.0.http);
         for source in self.0.sources.lock().iter() {
             source(&mut reading);
         }
@@ -143,21 +143,14 @@ impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
 }
 
 /// The metrics that something else still uses, in order; the others are removed.
-fn in_use<K: Clone + Eq + Hash + Ord, M>(known: &Mutex<HashMap<K, Arc<M>>>) -> Vec<Arc<M>> {
+fn in_use<K: Ord, M>(known: &Mutex<BTreeMap<K, Arc<M>>>) -> Vec<Arc<M>> {
     let mut known = known.lock();
     known.retain(|_, meters| Arc::strong_count(meters) > 1);
-    let mut living: Vec<_> = known.iter().map(|(key, meters)| (key.clone(), Arc::clone(meters))).collect();
-    drop(known);
-    living.sort_by(|(one, _), (other, _)| one.cmp(other));
-    living.into_iter().map(|(_, meters)| meters).collect()
+    known.values().cloned().collect()
 }
 
 /// The metrics under a key, which are created if there are none.
-fn get_or_create<K: Hash + Eq, M>(
-    known: &mut HashMap<K, Arc<M>>,
-    key: K,
-    make: impl FnOnce() -> M,
-) -> Arc<M> {
+fn get_or_create<K: Ord, M>(known: &mut BTreeMap<K, Arc<M>>, key: K, make: impl FnOnce() -> M) -> Arc<M> {
     if known.len() >= Meters::TRACKED_LIMIT && !known.contains_key(&key) {
         known.retain(|_, meters| Arc::strong_count(meters) > 1);
     }

@@ -1,11 +1,8 @@
 //! Metrics of the process, by the conventional names for dashboards, and of all HTTP requests.
 
-use std::{
-    fs,
-    time::{Duration, SystemTime},
-};
+use std::{fs, time::SystemTime};
 
-use http::{Method, StatusCode};
+use http::Method;
 
 use super::ByLabel;
 use super::snapshot::{Histogram, MetricsSnapshot};
@@ -60,32 +57,19 @@ fn number_in(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Durations of HTTP requests until the headers of the response, by scheme, method and status.
-#[derive(Debug, Default)]
-pub(super) struct HttpMeters(ByLabel<Histogram, (&'static str, &'static str, u16)>);
+pub(super) type HttpDurations = ByLabel<Histogram, (&'static str, &'static str, u16)>;
 
 /// The last status with a counter of its own: a proxied upstream may invent others.
-const LAST_STATUS: u16 = 599;
+pub(super) const LAST_STATUS: u16 = 599;
 
-impl HttpMeters {
-    pub(super) fn responded(
-        &self,
-        scheme: &'static str,
-        method: &Method,
-        status: StatusCode,
-        took: Duration,
-    ) {
-        let key = (scheme, method_label(method), status.as_u16().min(LAST_STATUS));
-        self.0.get(key).observe(took);
-    }
-
-    pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
-        let help = "Duration of HTTP requests until the response headers, by scheme, method and status";
-        let requests = reading.histogram("glossator_http_request_duration_seconds", help);
-        for ((scheme, method, status), histogram) in self.0.all() {
-            let status = status.to_string();
-            let labels = [("scheme", scheme), ("method", method), ("status", status.as_str())];
-            requests.add(&labels, histogram.read());
-        }
+/// Adds the metrics of HTTP requests.
+pub(super) fn report_http(reading: &mut MetricsSnapshot, durations: &HttpDurations) {
+    let help = "Duration of HTTP requests until the response headers, by scheme, method and status";
+    let requests = reading.histogram("glossator_http_request_duration_seconds", help);
+    for ((scheme, method, status), histogram) in durations.all() {
+        let status = status.to_string();
+        let labels = [("scheme", scheme), ("method", method), ("status", status.as_str())];
+        requests.add(&labels, histogram.read());
     }
 }
 

@@ -8,8 +8,11 @@ use std::{
     time::Duration,
 };
 
+use settings_derive::Word;
+
 use super::ByLabel;
 use super::snapshot::{Histogram, MetricsSnapshot};
+use crate::settings::Word as _;
 use crate::telemetry::{CallCounts, FailedCalls};
 
 /// The metrics of the calls of one route. They are looked up when a configuration becomes active, not by each
@@ -51,7 +54,7 @@ pub struct CallEnd {
 }
 
 /// Why a response counts as unmatched or unparseable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum ResponseMismatch {
     /// The route has rules, and none of them matched.
     NoRule,
@@ -80,9 +83,9 @@ impl RouteMeters {
         // Created at the start, so that the first increase is visible.
         let mismatches = LabelCounter::default();
         if rules > 0 {
-            mismatches.expect([ResponseMismatch::NoRule.as_str()]);
+            mismatches.expect([ResponseMismatch::NoRule.word()]);
         }
-        mismatches.expect([ResponseMismatch::Unparseable.as_str()]);
+        mismatches.expect([ResponseMismatch::Unparseable.word()]);
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
         Self {
             number,
@@ -123,7 +126,7 @@ impl RouteMeters {
 
     /// Counts a response that is unmatched or unparseable.
     pub fn unmatched(&self, mismatch: ResponseMismatch) {
-        self.mismatches.add(mismatch.as_str());
+        self.mismatches.add(mismatch.word());
     }
 
     /// Counts the end of an upstream request: `2xx`, or a label for the error.
@@ -208,15 +211,6 @@ impl UpstreamMeters {
 /// Whether a label is an error type; the others are outcomes without an error.
 fn is_error_type(label: &str) -> bool {
     !matches!(label, "success" | "task" | "cancelled")
-}
-
-impl ResponseMismatch {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::NoRule => "no_rule",
-            Self::Unparseable => "unparseable",
-        }
-    }
 }
 
 /// Counters, each under a constant label value. Clones share them.
