@@ -78,37 +78,29 @@ fn introduce(
     legacy: SocketAddr,
     screen: &mut Screen,
 ) {
-    let title = |text: &str| TextStyle::Strong.apply(text);
-    screen.line(format!("listening on http://{address}"));
-    screen.line(format!(
-        "in front of a legacy server on http://{legacy} (try: curl -i http://{legacy}/report/oslo)\n"
-    ));
-    screen.line(title("Tools"));
-    let width = loaded.routes.iter().map(|file| file.route.definition.name.as_str().len()).max().unwrap_or(0);
-    for file in loaded.routes.iter() {
-        let definition = &file.route.definition;
-        let description = definition.description.as_deref().unwrap_or_default();
-        screen.line(format!("  {:width$}  {description}", definition.name.as_str()));
-    }
-    screen.line(format!("\n{}", title("URLs")));
-    for (path, what) in [
-        ("/mcp", "MCP, Streamable HTTP, revisions 2024-11-05 to 2026-07-28"),
-        ("/weather", "REST: get_weather"),
-        ("/tools", "REST: the manifest, and POST /tools/NAME for every tool"),
-        ("/health", "health check"),
-    ] {
-        screen.line(format!("  http://{address}{path:9}  {what}"));
-    }
-    if let Some(admin_address) = admin_address {
+    let definitions = loaded.routes.iter().map(|file| &file.route.definition);
+    let width = definitions.clone().map(|tool| tool.name.as_str().len()).max().unwrap_or(0);
+    let tools = definitions.map(|tool| {
+        let description = tool.description.as_deref().unwrap_or_default();
+        format!("  {:width$}  {description}\n", tool.name.as_str())
+    });
+    let admin = admin_address.map(|address| {
         let what = "admin UI: calls, failures, upstreams, and a playground for rules";
-        screen.line(format!("  http://{admin_address}{:9}  {what}", "/"));
+        format!("  http://{address}{:9}  {what}\n", "/")
+    });
+    let text = INTRODUCTION.trim_end().replace("TOOLS", &tools.collect::<String>());
+    let text = text.replace("ADMIN", &admin.unwrap_or_default());
+    let text = text.replace("ADDRESS", &address.to_string()).replace("LEGACY", &legacy.to_string());
+    for line in text.lines() {
+        match line.strip_prefix("# ") {
+            Some(title) => screen.line(TextStyle::Strong.apply(title)),
+            None => screen.line(line),
+        }
     }
-    screen.line(format!("\n{}\n", title("Try")));
-    screen.line(TRY.trim_end().replace("ADDRESS", &address.to_string()));
 }
 
-/// Requests to try, and the configuration of an MCP client.
-const TRY: &str = include_str!("demo.txt");
+/// The tools, URLs to try, and the configuration of an MCP client. Titles begin with `# `.
+const INTRODUCTION: &str = include_str!("demo.txt");
 
 /// Longest request body, in bytes.
 const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
