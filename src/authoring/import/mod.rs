@@ -125,7 +125,7 @@ impl Document {
 
     /// A string in `info`.
     fn info(&self, name: &str) -> Option<&str> {
-        self.root.get("info")?.get(name)?.as_str()
+        self.root["info"][name].as_str()
     }
 }
 
@@ -135,13 +135,13 @@ fn reference_of(value: &Value) -> Option<&str> {
 }
 
 /// Members of an object; none of any other value.
-fn members(value: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
-    value.and_then(Value::as_object).into_iter().flat_map(Map::iter)
+fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flat_map(Map::iter)
 }
 
 /// Items of a list; none of any other value.
-fn items(value: Option<&Value>) -> impl Iterator<Item = &Value> {
-    value.and_then(Value::as_array).into_iter().flatten()
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
 /// Longest generated name of an upstream, in characters.
@@ -209,10 +209,9 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     let variable = upstream.to_ascii_uppercase().replace('-', "_");
     let bearer = || format!("credentials: {{ bearer: \"${{{variable}_TOKEN}}\" }}");
     let mut hints = Vec::new();
-    let schemes = document.root.get("components").and_then(|components| components.get("securitySchemes"));
-    for (_, written) in members(schemes) {
+    for (_, written) in members(&document.root["components"]["securitySchemes"]) {
         let Ok(scheme) = document.resolved(written) else { continue };
-        let text = |name: &str| scheme.get(name).and_then(Value::as_str).unwrap_or_default();
+        let text = |name: &str| scheme[name].as_str().unwrap_or_default();
         // Quoted as YAML, so that a line break in the document's text does not end the comment.
         let quoted = |text: &str| yaml::text(&shortened(text, 200));
         hints.push(match (text("type"), text("scheme"), text("in")) {
@@ -228,7 +227,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
                 format!("a key in the {place}, `{name}`: `credentials` does not support this")
             }
             ("oauth2", _, _) => {
-                let token_url = scheme.pointer("/flows/clientCredentials/tokenUrl").and_then(Value::as_str);
+                let token_url = scheme["flows"]["clientCredentials"]["tokenUrl"].as_str();
                 token_url.map(quoted).map_or_else(bearer, |token_url| {
                     format!(
                         "credentials: {{ oauth: {{ token_url: {token_url}, client_id: NAME, \
@@ -247,11 +246,10 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
 
 /// The URL of the first server, with the defaults of its variables.
 fn server(document: &Document) -> Result<String, String> {
-    let first = items(document.root.get("servers")).next();
-    let server = first.and_then(|server| server.get("url")).and_then(Value::as_str).unwrap_or("/");
-    let mut url = server.to_owned();
-    for (name, variable) in members(first.and_then(|server| server.get("variables"))) {
-        if let Some(default) = variable.get("default").and_then(Value::as_str) {
+    let server = &document.root["servers"][0];
+    let mut url = server["url"].as_str().unwrap_or("/").to_owned();
+    for (name, variable) in members(&server["variables"]) {
+        if let Some(default) = variable["default"].as_str() {
             url = url.replace(&format!("{{{name}}}"), default);
         }
     }

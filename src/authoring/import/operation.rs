@@ -37,7 +37,7 @@ impl Operation {
         remarks: &mut Vec<ImportRemark>,
     ) -> Vec<Self> {
         let (mut operations, mut names) = (Vec::new(), BTreeSet::new());
-        for (path, written) in members(document.root.get("paths")) {
+        for (path, written) in members(&document.root["paths"]) {
             let item = match document.resolved(written) {
                 Ok(item) => item,
                 Err(reason) => {
@@ -47,20 +47,17 @@ impl Operation {
             };
             for method in METHODS {
                 let Some(operation) = item.get(method) else { continue };
-                let mut tagged = items(operation.get("tags")).filter_map(Value::as_str);
+                let mut tagged = items(&operation["tags"]).filter_map(Value::as_str);
                 if !tags.is_empty() && !tagged.any(|tag| tags.iter().any(|wanted| wanted == tag)) {
                     continue;
                 }
                 let about = format!("{} {path}", method.to_ascii_uppercase());
-                match parts(document, path, item, operation) {
-                    Ok(parts) => {
-                        let id = operation.get("operationId").and_then(Value::as_str);
+                match converted(document, upstream, &about, item, operation) {
+                    Ok(Converter { route, omissions, .. }) => {
+                        let id = operation["operationId"].as_str();
                         let name = unused_name(name_of(id, method, path), |name| names.contains(name));
                         names.insert(name.clone());
-                        remarks.extend(
-                            parts.omissions.iter().map(|text| ImportRemark::new(&about, text.clone())),
-                        );
-                        let route = route(document, upstream, method, &about, operation, parts);
+                        remarks.extend(omissions.into_iter().map(|text| ImportRemark::new(&about, text)));
                         operations.push(Self { name, about, route });
                     }
                     Err(reason) => remarks.push(ImportRemark::new(&about, format!("omitted: {reason}"))),
@@ -81,65 +78,66 @@ impl Operation {
     }
 }
 
-/// The route of an operation as configuration.
-fn route(
-    document: &Document,
+/// The route of an operation, `METHOD /path`; an error message if no request can be built.
+fn converted<'d>(
+    document: &'d Document,
     upstream: &str,
-    method: &str,
     about: &str,
+    item: &Value,
     operation: &Value,
-    parts: RequestParts,
-) -> Value {
+) -> Result<Converter<'d>, String> {
+    let (method, path) = about.split_once(' ').unwrap_or_default();
     let text = |name: &str, most: usize| {
-        let text = operation.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+        let text = operation[name].as_str().filter(|text| !text.trim().is_empty());
         text.map(|text| shortened(text, most))
     };
-    let RequestParts { path, query, mut headers, body, properties, required, omissions: _ } = parts;
-    let (output, as_json) = success(document, operation);
-    if as_json {
-        headers.insert("Accept".into(), "application/json".into());
-    }
     let mut description = text("description", MAX_ROUTE_DESCRIPTION_LENGTH)
         .or_else(|| text("summary", MAX_ROUTE_DESCRIPTION_LENGTH))
         .unwrap_or_else(|| format!("{about}."));
-    if operation.get("deprecated") == Some(&Value::Bool(true)) {
+    if operation["deprecated"] == true {
         description.insert_str(0, "Deprecated. ");
     }
-    let method = method.to_ascii_uppercase();
-    let annotations = match method.as_str() {
+    let annotations = match method {
         "GET" => json!({ "readOnlyHint": true }),
         "PUT" => json!({ "idempotentHint": true }),
         "DELETE" => json!({ "destructiveHint": true, "idempotentHint": true }),
         _ => Value::Null,
     };
-    let request = if query.is_empty() && headers.is_empty() && body.is_none() {
-        format!("{method} {upstream}{path}").into()
-    } else {
-        let request = json!({ "upstream": upstream, "method": method, "path": path, "query": query,
-            "headers": headers, "body": body });
-        Value::Object(without_empty(request))
-    };
-    let has_input = !properties.is_empty();
-    let input = without_empty(json!({ "type": "object", "properties": properties, "required": required }));
+    let (output, as_json) = success(document, operation);
     let route = json!({
         "title": text("summary", MAX_TITLE_LENGTH).filter(|title| *title != description),
         "description": description,
         "annotations": annotations,
-        "request": request,
-        "input": has_input.then_some(input),
+        "request": { "upstream": upstream, "method": method, "path": path, "query": {}, "headers": {} },
+        "input": { "type": "object", "properties": {}, "required": [] },
         "output": output,
     });
-    without_empty(route).into()
+    let mut converter = Converter { document, route, omissions: Vec::new() };
+    converter.request(item, operation)?;
+    let route = &mut converter.route;
+    if as_json {
+        route["request"]["headers"]["Accept"] = "application/json".into();
+    }
+    let request = without_empty(route["request"].take());
+    route["request"] = match (request.len(), request["path"].as_str()) {
+        // Nothing but upstream, method and path.
+        (3, Some(path)) => format!("{method} {upstream}{path}").into(),
+        _ => request.into(),
+    };
+    let input = without_empty(route["input"].take());
+    route["input"] = if input.contains_key("properties") { input.into() } else { Value::Null };
+    converter.route = without_empty(converter.route).into();
+    Ok(converter)
 }
 
 /// Schema of the successful response of an operation, if it is JSON, and whether the request needs `Accept:
 /// application/json`, because the response is also available in other formats. An operation with several
 /// kinds of success gets no output schema, because a schema is enforced on every success.
 fn success(document: &Document, operation: &Value) -> (Option<Value>, bool) {
-    let mut successes = members(operation.get("responses")).filter(|(status, _)| status.starts_with('2'));
+    let mut successes = members(&operation["responses"]).filter(|(status, _)| status.starts_with('2'));
     let (Some((_, response)), None) = (successes.next(), successes.next()) else { return (None, false) };
     let Ok(response) = document.resolved(response) else { return (None, false) };
-    let contents = || members(response.get("content"));
+    let contents = || members(&response["content"]);
     let Some((_, described)) = contents().find(|(name, _)| is_json(essence(name))) else {
         return (None, false);
     };
@@ -166,16 +164,11 @@ fn unused_name(name: String, is_taken: impl Fn(&str) -> bool) -> String {
     iter::once(name).chain(numbered).find(|name| !is_taken(name)).expect("there is always another number")
 }
 
-/// Parts of a request in configuration syntax, and the arguments that they use.
-#[derive(Debug, Default)]
-struct RequestParts {
-    path: String,
-    query: Map<String, Value>,
-    headers: Map<String, Value>,
-    body: Option<Value>,
-    /// Properties of `input`.
-    properties: Map<String, Value>,
-    required: Vec<Value>,
+/// Adds the parts of a request to a route, and the arguments that they use.
+struct Converter<'d> {
+    document: &'d Document,
+    /// The route as configuration. Parts that are missing are empty.
+    route: Value,
     /// Remarks on omitted parts.
     omissions: Vec<String>,
 }
@@ -187,48 +180,38 @@ const NO_PARAMETERS: &str =
 /// Template of a parameter that is a list in one text.
 const JOINED: &str = " | default([]) | join(',')";
 
-/// Converts the parameters and the body of an operation; an error message if no request can be built.
-fn parts(document: &Document, path: &str, item: &Value, operation: &Value) -> Result<RequestParts, String> {
-    let mut parts = RequestParts { path: path.to_owned(), ..RequestParts::default() };
-    let mut seen = BTreeSet::new();
-    // Parameters of the operation come first, because they override those of the path with the same name.
-    for written in items(operation.get("parameters")).chain(items(item.get("parameters"))) {
-        let parameter = document.resolved(written)?;
-        let text = |name: &str| parameter.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (name, place) = (text("name"), text("in"));
-        if !name.is_empty() && seen.insert((name.to_owned(), place.to_owned())) {
-            parts.parameter(document, parameter, name, place)?;
+impl Converter<'_> {
+    /// Converts the parameters and the body of an operation; an error message if no request can be built.
+    fn request(&mut self, item: &Value, operation: &Value) -> Result<(), String> {
+        let mut seen = BTreeSet::new();
+        // Parameters of the operation come first, because they override those of the path with the same name.
+        for written in items(&operation["parameters"]).chain(items(&item["parameters"])) {
+            let parameter = self.document.resolved(written)?;
+            let text = |name: &str| parameter[name].as_str().unwrap_or_default();
+            let (name, place) = (text("name"), text("in"));
+            if !name.is_empty() && seen.insert((name.to_owned(), place.to_owned())) {
+                self.parameter(parameter, name, place)?;
+            }
         }
+        if let Some(body) = operation.get("requestBody") {
+            self.body(self.document.resolved(body)?)?;
+        }
+        if operation.get("servers").is_some() || item.get("servers").is_some() {
+            self.omissions.push("requested at the URL of the document, not at its own server".to_owned());
+        }
+        Ok(())
     }
-    if let Some(body) = operation.get("requestBody") {
-        let body = document.resolved(body)?;
-        parts.body(document, body)?;
-    }
-    if operation.get("servers").is_some() || item.get("servers").is_some() {
-        parts.omissions.push("requested at the URL of the document, not at its own server".to_owned());
-    }
-    Ok(parts)
-}
 
-impl RequestParts {
-    fn parameter(
-        &mut self,
-        document: &Document,
-        parameter: &Value,
-        name: &str,
-        place: &str,
-    ) -> Result<(), String> {
-        let flag = |word: &str| parameter.get(word).and_then(Value::as_bool);
-        let is_needed = place == "path" || flag("required") == Some(true);
-        let style = parameter.get("style").and_then(Value::as_str);
+    fn parameter(&mut self, parameter: &Value, name: &str, place: &str) -> Result<(), String> {
+        let is_needed = place == "path" || parameter["required"] == true;
         let lower_name = name.to_ascii_lowercase();
-        let copied = match (place, style, parameter.get("schema")) {
+        let copied = match (place, parameter["style"].as_str(), parameter.get("schema")) {
             (_, _, None) => Err("it has its own media type"),
             ("header", ..) if NO_PARAMETERS.split(' ').any(|header| header == lower_name) => return Ok(()),
             ("path", None | Some("simple"), Some(written))
             | ("query", None | Some("form"), Some(written))
             | ("header", _, Some(written)) => {
-                schema(document, written, SchemaUse::Input).ok_or("its schema has a broken `$ref`")
+                schema(self.document, written, SchemaUse::Input).ok_or("its schema has a broken `$ref`")
             }
             ("cookie", ..) => Err("it is a cookie"),
             _ => Err("its style is not supported by templates"),
@@ -243,24 +226,24 @@ impl RequestParts {
                 return Ok(());
             }
         };
-        if let (Some(text), Some(object)) =
-            (description(parameter.get("description")), copied.as_object_mut())
-        {
-            object.insert("description".into(), text);
+        if let Some(text) = description(&parameter["description"]) {
+            copied["description"] = text;
         }
-        let is_list = copied.get("type").and_then(Value::as_str) == Some("array");
+        let is_list = copied["type"] == "array";
         let argument = self.argument(name, copied, is_needed);
+        let request = &mut self.route["request"];
         match place {
             "path" => {
-                self.path = self.path.replace(&format!("{{{name}}}"), &format!("{{{argument}}}"));
-                if !self.path.contains(&format!("{{{argument}}}")) {
+                let path = request["path"].as_str().unwrap_or_default();
+                let path = path.replace(&format!("{{{name}}}"), &format!("{{{argument}}}"));
+                if !path.contains(&format!("{{{argument}}}")) {
                     return Err(format!("its path does not contain the parameter `{name}`"));
                 }
+                request["path"] = path.into();
             }
             "query" => {
-                let is_joined = is_list && flag("explode") == Some(false);
-                let template = template(&argument, if is_joined { JOINED } else { "" });
-                self.query.insert(name.to_owned(), template);
+                let is_joined = is_list && parameter["explode"] == false;
+                request["query"][name] = template(&argument, if is_joined { JOINED } else { "" });
             }
             _ => {
                 let filters = match (is_list, is_needed) {
@@ -268,15 +251,15 @@ impl RequestParts {
                     (false, true) => "",
                     (false, false) => " | default('')",
                 };
-                self.headers.insert(name.to_owned(), template(&argument, filters));
+                request["headers"][name] = template(&argument, filters);
             }
         }
         Ok(())
     }
 
-    fn body(&mut self, document: &Document, body: &Value) -> Result<(), String> {
-        let content: Vec<(&String, &Value)> = members(body.get("content")).collect();
-        let is_needed = body.get("required").and_then(Value::as_bool).unwrap_or_default();
+    fn body(&mut self, body: &Value) -> Result<(), String> {
+        let content: Vec<(&String, &Value)> = members(&body["content"]).collect();
+        let is_needed = body["required"] == true;
         let find = |fits: fn(&str) -> bool| content.iter().find(|(name, _)| fits(essence(name)));
         let chosen = find(is_json).or_else(|| find(is_form)).or_else(|| find(|name| name == "text/plain"));
         let Some((media_type, described)) = chosen else {
@@ -289,18 +272,16 @@ impl RequestParts {
             return Ok(());
         };
         let media_type = essence(media_type);
-        let written = described.get("schema").cloned().unwrap_or_else(|| json!({}));
-        let copied = schema(document, &written, SchemaUse::Input)
+        let copied = schema(self.document, &described["schema"], SchemaUse::Input)
             .ok_or("the schema of its body has a broken `$ref`")?;
         if is_json(media_type) && !matches!(media_type, "application/json" | "*/*") {
-            self.headers.insert("Content-Type".into(), media_type.into());
+            self.route["request"]["headers"]["Content-Type"] = media_type.into();
         }
-        let fields = copied.get("properties").and_then(Value::as_object).filter(|fields| !fields.is_empty());
-        let is_open =
-            copied.get("anyOf").is_some() || copied.get("additionalProperties").is_some_and(Value::is_object);
+        let fields = copied["properties"].as_object().filter(|fields| !fields.is_empty());
+        let is_open = copied.get("anyOf").is_some() || copied["additionalProperties"].is_object();
         match fields.filter(|_| !is_open && media_type != "text/plain") {
             Some(fields) => {
-                let required: Vec<&str> = items(copied.get("required")).filter_map(Value::as_str).collect();
+                let required: Vec<&str> = items(&copied["required"]).filter_map(Value::as_str).collect();
                 let mut form = Map::new();
                 for (name, field) in fields {
                     let needed = is_needed && required.contains(&name.as_str());
@@ -308,13 +289,13 @@ impl RequestParts {
                     form.insert(name.clone(), template(&argument, ""));
                 }
                 let kind = if is_form(media_type) { "form" } else { "json" };
-                self.body = Some(json!({ kind: form }));
+                self.route["request"]["body"] = json!({ kind: form });
             }
             None if is_form(media_type) => return Err("its form declares no fields".to_owned()),
             None => {
                 let kind = if media_type == "text/plain" { "text" } else { "json" };
                 let argument = self.argument("body", copied, true);
-                self.body = Some(json!({ kind: template(&argument, "") }));
+                self.route["request"]["body"] = json!({ kind: template(&argument, "") });
             }
         }
         Ok(())
@@ -328,10 +309,11 @@ impl RequestParts {
         if plain.is_empty() || plain.starts_with(|c: char| c.is_ascii_digit()) {
             plain.insert_str(0, "value_");
         }
-        let argument = unused_name(plain, |name| self.properties.contains_key(name));
-        self.properties.insert(argument.clone(), schema);
-        if is_needed {
-            self.required.push(argument.clone().into());
+        let input = &mut self.route["input"];
+        let argument = unused_name(plain, |name| input["properties"].get(name).is_some());
+        input["properties"][&argument] = schema;
+        if let Some(required) = input["required"].as_array_mut().filter(|_| is_needed) {
+            required.push(argument.clone().into());
         }
         argument
     }

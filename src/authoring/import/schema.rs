@@ -65,46 +65,46 @@ impl<'d> SchemaConverter<'d> {
     }
 
     fn plain(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
-        let (Some(object), Some(depth)) = (written.as_object(), depth.checked_sub(1)) else {
+        let Some(depth) = depth.checked_sub(1).filter(|_| written.is_object()) else {
             return Some(json!({}));
         };
         let mut out = Map::new();
-        self.copy_keywords(object, &mut out);
-        if let Some(properties) = object.get("properties") {
+        self.copy_keywords(written, &mut out);
+        if let Some(properties) = written.get("properties") {
             let mut converted = Map::new();
-            for (name, property) in members(Some(properties)) {
+            for (name, property) in members(properties) {
                 if !self.is_for_other_use(property) {
                     converted.insert(name.clone(), self.schema(property, depth)?);
                 }
             }
             out.insert("properties".into(), Value::Object(converted));
         }
-        if let Some(item) = object.get("items") {
+        if let Some(item) = written.get("items") {
             out.insert("items".into(), self.schema(item, depth)?);
         }
-        let additional = match object.get("additionalProperties") {
-            Some(schema @ Value::Object(_)) => Some(self.schema(schema, depth)?),
-            Some(Value::Bool(false)) if self.schema_use == SchemaUse::Input => Some(false.into()),
+        let additional = match &written["additionalProperties"] {
+            schema @ Value::Object(_) => Some(self.schema(schema, depth)?),
+            Value::Bool(false) if self.schema_use == SchemaUse::Input => Some(false.into()),
             _ => None,
         };
         out.extend(additional.map(|schema| ("additionalProperties".to_owned(), schema)));
         for word in ["anyOf", "oneOf"] {
-            let choices = items(object.get(word)).map(|choice| self.schema(choice, depth));
+            let choices = items(&written[word]).map(|choice| self.schema(choice, depth));
             let converted: Vec<Value> = choices.collect::<Option<_>>()?;
             if !converted.is_empty() {
                 // Authors seldom mean that a value must not match several choices.
                 out.insert("anyOf".into(), Value::Array(converted));
             }
         }
-        for part in items(object.get("allOf")) {
+        for part in items(&written["allOf"]) {
             let part = self.part(part, depth)?;
             join(&mut out, part);
         }
-        Some(with_null(object, Value::Object(out)))
+        Some(with_null(written, Value::Object(out)))
     }
 
     /// Copies the keywords that contain no subschemas.
-    fn copy_keywords(&self, written: &Map<String, Value>, out: &mut Map<String, Value>) {
+    fn copy_keywords(&self, written: &Value, out: &mut Map<String, Value>) {
         const OF_BOTH: &str = "type enum const title required";
         const OF_INPUT: &str = "default minimum maximum multipleOf minLength maxLength pattern minItems \
                                 maxItems uniqueItems examples";
@@ -114,29 +114,28 @@ impl<'d> SchemaConverter<'d> {
                 out.insert(word.to_owned(), value.clone());
             }
         }
-        if let Some(text) = description(written.get("description")) {
+        if let Some(text) = description(&written["description"]) {
             out.insert("description".into(), text);
         }
         if self.schema_use == SchemaUse::Output {
             return;
         }
         for (word, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
-            match (written.get(word), written.get(bound)) {
+            match (&written[word], written.get(bound)) {
                 // The form of OpenAPI 3.0.
-                (Some(Value::Bool(true)), Some(limit)) => {
+                (Value::Bool(true), Some(limit)) => {
                     out.insert(word.into(), limit.clone());
                     out.shift_remove(bound);
                 }
-                (Some(limit @ Value::Number(_)), _) => {
+                (limit @ Value::Number(_), _) => {
                     out.insert(word.into(), limit.clone());
                 }
                 _ => {}
             }
         }
         const FORMATS: [&str; 6] = ["date", "date-time", "time", "email", "uri", "uuid"];
-        let is_known = |format: &&Value| format.as_str().is_some_and(|name| FORMATS.contains(&name));
-        if let Some(format) = written.get("format").filter(is_known) {
-            out.insert("format".into(), format.clone());
+        if let Some(format) = written["format"].as_str().filter(|format| FORMATS.contains(format)) {
+            out.insert("format".into(), format.into());
         }
     }
 
@@ -147,7 +146,7 @@ impl<'d> SchemaConverter<'d> {
             SchemaUse::Input => "readOnly",
             SchemaUse::Output => "writeOnly",
         };
-        property.get(word).and_then(Value::as_bool).unwrap_or_default()
+        property[word] == true
     }
 }
 
@@ -166,8 +165,8 @@ fn drop_dangling_required(schema: &mut Value) {
 }
 
 /// Converts `nullable` of OpenAPI 3.0.
-fn with_null(written: &Map<String, Value>, mut schema: Value) -> Value {
-    if written.get("nullable") != Some(&Value::Bool(true)) {
+fn with_null(written: &Value, mut schema: Value) -> Value {
+    if written["nullable"] != true {
         return schema;
     }
     if let Some(Value::Array(values)) = schema.get_mut("enum")
@@ -215,8 +214,8 @@ fn join(whole: &mut Map<String, Value>, part: Value) {
 }
 
 /// A description, truncated; `None` if it is blank.
-pub(super) fn description(written: Option<&Value>) -> Option<Value> {
-    let text = shortened(written?.as_str()?, MAX_DESCRIPTION_LENGTH);
+pub(super) fn description(written: &Value) -> Option<Value> {
+    let text = shortened(written.as_str()?, MAX_DESCRIPTION_LENGTH);
     (!text.is_empty()).then(|| text.into())
 }
 
