@@ -11,19 +11,18 @@ use axum::{
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{Api, Problem, require_json};
-use crate::authoring::playground::{example_arguments, explain_translation};
+use crate::authoring::playground::{as_from_upstream, example_arguments, explain_translation};
 use crate::config::{self, Draft, Example, Importer, Loaded, RouteFile};
 use crate::model::{ProgramEnd, ProgramExit, UpstreamResponse};
 use crate::pipeline::{WorkError, run_blocking};
 use crate::route::{RequestTemplate, Route};
 use crate::translate::WorkBudget;
-use crate::translate::extract::MCP_MEDIA_TYPE;
 
 /// Maximum length of a request's body, in bytes.
 pub(super) const BODY_LIMIT_BYTES: usize = 1 << 20;
@@ -158,17 +157,7 @@ impl Playground {
                 return tried;
             }
         };
-        let mut response = attempt.response;
-        match &file.route.request {
-            RequestTemplate::Command(_) => {
-                response = UpstreamResponse::from_program(response.body, attempt.exit);
-            }
-            // Unless it is an HTTP error, an MCP server's response has this media type by default.
-            RequestTemplate::Tool(_) if response.status.is_success() => {
-                response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
-            }
-            RequestTemplate::Http(_) | RequestTemplate::Tool(_) => {}
-        }
+        let response = as_from_upstream(&file.route, attempt.response, attempt.exit);
         let explained = explain_translation(&file, arguments, &attempt.answers, &response, Some(stop));
         tried["rule"] = explained.rule.map(|index| index + 1).into();
         tried["steps"] = json!(explained.steps);

@@ -3,11 +3,15 @@
 //!
 //! An example may omit the arguments of its call; [`example_arguments`] generates them.
 
+use http::{HeaderValue, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use crate::config::RouteFile;
-use crate::model::{Arguments, StructuredContentSupport, ToolResult, UpstreamResponse, result_to_json};
-use crate::route::Route;
+use crate::model::{
+    Arguments, ProgramExit, StructuredContentSupport, ToolResult, UpstreamResponse, result_to_json,
+};
+use crate::route::{RequestTemplate, Route};
+use crate::translate::extract::MCP_MEDIA_TYPE;
 use crate::translate::{CallInput, LogNote, Trace, TraceStep, Translation, WorkBudget, translate};
 
 /// Result of a translation, with its steps.
@@ -50,6 +54,23 @@ pub fn explain_translation(
         notes.iter().zip(quoting).filter(|(note, next)| !(*next && matches!(note, LogNote::Reason(_))));
     let notes = shown.map(|(note, _)| note.to_string()).collect();
     Explanation { rule, steps, notes, is_error: result.is_error(), result: result_json(&result) }
+}
+
+/// A given response as the upstream of the route would send it: with the end of a program, or, unless it is an HTTP
+/// error, with the media type of an MCP server's response by default.
+pub fn as_from_upstream(
+    route: &Route,
+    mut response: UpstreamResponse,
+    exit: ProgramExit,
+) -> UpstreamResponse {
+    match &route.request {
+        RequestTemplate::Command(_) => return UpstreamResponse::from_program(response.body, exit),
+        RequestTemplate::Tool(_) if response.status.is_success() => {
+            response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
+        }
+        RequestTemplate::Http(_) | RequestTemplate::Tool(_) => {}
+    }
+    response
 }
 
 /// Adds to a step the origin of its rule, if that comes from `use`.

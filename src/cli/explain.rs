@@ -12,14 +12,13 @@ use serde_json::{Map, Value, json};
 use super::output::{Screen, TextStyle, read_recording};
 use super::{ConfigArgument, Failure, Output};
 use crate::authoring::playground::{
-    example_arguments, explain_translation, generated_arguments, result_json,
+    as_from_upstream, example_arguments, explain_translation, generated_arguments, result_json,
 };
 use crate::config::{Loaded, RouteFile};
 use crate::model::{
-    Arguments, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
+    self, Arguments, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
 };
 use crate::route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest};
-use crate::translate::extract::MCP_MEDIA_TYPE;
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {
@@ -66,11 +65,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     given.extend(in_uri);
     match &arguments.response {
         Some(path) => {
-            let response = match &file.route.request {
-                RequestTemplate::Http(_) => recorded(arguments, path, screen)?,
-                RequestTemplate::Tool(_) => as_mcp_response(recorded(arguments, path, screen)?),
-                RequestTemplate::Command(_) => command_response(arguments, path)?,
-            };
+            let response = recorded(arguments, path, &file.route, screen)?;
             explain_response(arguments, file, given, response, screen)
         }
         None if arguments.args.is_some() || is_uri => {
@@ -80,14 +75,6 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
             "specify a recorded response with `--response FILE`, or arguments with `--args JSON`",
         )),
     }
-}
-
-/// Marks a response of an MCP server without a media type as MCP, unless it is an HTTP error.
-fn as_mcp_response(mut response: UpstreamResponse) -> UpstreamResponse {
-    if response.status.is_success() {
-        response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
-    }
-    response
 }
 
 /// Route of a resource, and the arguments in its URI.
@@ -107,33 +94,29 @@ fn parse_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// Response of a command: the file has its standard output, the command line its exit status.
-fn command_response(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamResponse, Failure> {
-    if arguments.status.is_some() || arguments.media_type.is_some() {
+/// Response to explain. Flags override parts of the recording. Of a command, the file has its standard output, and
+/// the command line its exit status.
+fn recorded(
+    arguments: &ExplainArguments,
+    file: &Path,
+    route: &Route,
+    screen: &mut Screen,
+) -> Result<UpstreamResponse, Failure> {
+    let is_command = matches!(route.request, RequestTemplate::Command(_));
+    if is_command && (arguments.status.is_some() || arguments.media_type.is_some()) {
         let message = "the route runs a command, which has no HTTP status and no content type: use \
              `--exit-status STATUS`";
         return Err(Failure::usage(message));
     }
-    let (response, _) = selected_response(arguments, file)?;
-    let stderr = arguments.stderr.clone().unwrap_or_default().into();
-    Ok(UpstreamResponse::from_program(
-        response.body,
-        ProgramExit { end: arguments.exit.unwrap_or(ProgramEnd::Code(0)), stderr },
-    ))
-}
-
-/// Response to explain. Flags override parts of the recording.
-fn recorded(
-    arguments: &ExplainArguments,
-    file: &Path,
-    screen: &mut Screen,
-) -> Result<UpstreamResponse, Failure> {
-    if arguments.exit.is_some() || arguments.stderr.is_some() {
+    if !is_command && (arguments.exit.is_some() || arguments.stderr.is_some()) {
         return Err(Failure::usage(
             "the route runs no command, so `--exit-status` and `--stderr` have no effect",
         ));
     }
-    let (mut response, is_whole) = selected_response(arguments, file)?;
+    let recording = read_recording(file)?;
+    let is_whole = !matches!(recording, Recording::Body(_));
+    let chosen = recording.choose(arguments.entry.as_ref());
+    let mut response = chosen.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
     let mut note_override = |option: &str, own: &str| {
         if is_whole {
             screen.status_line(&format!("`{option}` overrides the value of the recording, {own}"));
@@ -148,7 +131,8 @@ fn recorded(
         response.status = code;
     }
     if let Some(media_type) = &arguments.media_type {
-        let value = HeaderValue::from_str(media_type).ok().filter(|_| is_media_type(media_type));
+        let value = HeaderValue::from_str(media_type).ok();
+        let value = value.filter(|value| model::media_type(value).is_some());
         let value = value.ok_or_else(|| {
             Failure::usage(format!(
                 "`--content-type` takes a media type such as `text/plain`, found {media_type:?}"
@@ -157,25 +141,9 @@ fn recorded(
         note_override("--content-type", response.media_type().as_deref().unwrap_or("no media type"));
         response.headers.insert(CONTENT_TYPE, value);
     }
-    Ok(response)
-}
-
-/// Selected response of a recording, and whether its status and headers are recorded.
-fn selected_response(arguments: &ExplainArguments, file: &Path) -> Result<(UpstreamResponse, bool), Failure> {
-    let recording = read_recording(file)?;
-    let is_whole = !matches!(recording, Recording::Body(_));
-    let chosen = recording.choose(arguments.entry.as_ref());
-    let response = chosen.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-    Ok((response, is_whole))
-}
-
-/// Whether a string is a media type such as `text/plain`, with optional parameters (RFC 9110, section 8.3.1).
-fn is_media_type(text: &str) -> bool {
-    let is_token = |word: &str| {
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
-    };
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+    let stderr = arguments.stderr.clone().unwrap_or_default().into();
+    let exit = ProgramExit { end: arguments.exit.unwrap_or(ProgramEnd::Code(0)), stderr };
+    Ok(as_from_upstream(route, response, exit))
 }
 
 fn explain_response(
