@@ -83,8 +83,8 @@ pub(super) struct Issuer {
     keys: Arc<KeySet>,
     /// The configured clients, by the subject in their tokens.
     subjects: HashMap<String, Arc<Client>>,
-    /// The clients of verified tokens, each with the version of the JWKS that verified it: verifying a signature is
-    /// expensive.
+    /// The clients of verified tokens, each with the version of the JWKS that verified it: verifying a
+    /// signature is expensive.
     verified: Cache<Digest, (IdentifiedClient, u64)>,
 }
 

@@ -6,7 +6,7 @@
 //! - `api_key`: API keys, stored as hashes.
 //! - `certificate`: client certificates that TLS has verified.
 //! - `jwt`: access tokens; `jws` verifies their signature with the keys in the `jwks` of the issuer.
-//! - [`Resource`]: protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
+//! - [`ResourceServer`]: protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 //!
 //! Credentials never occur in an error, the log or `Debug`.
 
@@ -36,17 +36,15 @@ use jws::Jws;
 pub use jws::{Algorithm, Jwks};
 use jwt::Issuer;
 pub use jwt::TokenSettings;
-pub use oauth_metadata::{METADATA_PATH, Resource, ResourceServer, ResourceUrl};
+pub use oauth_metadata::{METADATA_PATH, ResourceServer, ResourceUrl};
 
 /// The configured clients and issuers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AccessSettings {
     /// The clients with a name in the configuration.
     pub clients: Vec<ClientSettings>,
-    /// The issuers of accepted tokens.
-    pub tokens: Vec<TokenSettings>,
-    /// The metadata for OAuth clients, if there is an authorization server.
-    pub resource: Option<Resource>,
+    /// The accepted tokens, and the metadata for OAuth clients.
+    pub server: Option<ResourceServer>,
     /// The scopes of most routes, which a client without a credential should request.
     pub scopes: Scopes,
 }
@@ -164,8 +162,8 @@ impl Access {
             certificates.add(known, &client);
             subjects.extend(known.jwt_subjects.iter().map(|subject| (subject.clone(), Arc::clone(&client))));
         }
-        let issuers =
-            settings.tokens.iter().map(|token| Issuer::new(token.clone(), subjects.clone())).collect();
+        let tokens = settings.server.iter().flat_map(|server| &server.jwt.0);
+        let issuers = tokens.map(|token| Issuer::new(token.clone(), subjects.clone())).collect();
         Self { settings, keys, certificates, tls, issuers }
     }
 

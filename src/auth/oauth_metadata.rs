@@ -17,15 +17,6 @@ use crate::upstream::http::Address;
 /// Path of the metadata (RFC 9728, section 3); the path of the resource follows it.
 pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
-/// This server as a protected resource of authorization servers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resource {
-    /// The resource in tokens.
-    pub url: ResourceUrl,
-    /// The issuers of the authorization servers.
-    pub servers: Vec<String>,
-}
-
 /// The section `auth` of `server`: accepted tokens, and the authorization servers that issue them.
 #[derive(Debug, Clone, PartialEq, Section)]
 #[section(name = "`auth` of `server`", id = "server_auth", process, variables, masked)]
@@ -55,14 +46,6 @@ impl ResourceServer {
             token.audiences = OneOrMore(self.resource.iter().map(|url| url.as_str().to_owned()).collect());
         }
         Ok(self)
-    }
-
-    /// The token settings, and the protected resource of the metadata if `resource` is set.
-    pub fn into_parts(self) -> (Vec<TokenSettings>, Option<Resource>) {
-        let issuers = || self.jwt.0.iter().map(|token| token.issuer.clone()).collect();
-        let servers = self.authorization_servers.clone().unwrap_or_else(issuers);
-        let resource = self.resource.map(|url| Resource { url, servers });
-        (self.jwt.0, resource)
     }
 
     /// Checks that each issuer occurs once, and that its tokens have an audience.
@@ -197,7 +180,7 @@ impl Access {
         client: Option<&Client>,
         known: impl FnOnce() -> Scopes,
     ) -> HeaderValue {
-        let scopes = match (client, &self.settings.resource) {
+        let scopes = match (client, self.resource()) {
             (Some(client), Some(_)) => {
                 let all = known().union(&self.settings.scopes);
                 // Authorization servers do not know the scopes that the configuration grants.
@@ -210,11 +193,15 @@ impl Access {
         self.challenge_with(&scopes, Some(("insufficient_scope", "the client lacks a required scope".into())))
     }
 
+    fn resource(&self) -> Option<&ResourceUrl> {
+        self.settings.server.as_ref()?.resource.as_ref()
+    }
+
     fn challenge_with(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {
         let (code, description) = why.unzip();
         let description = description.map(|description| quoted_string_text(&description));
         let scopes = (!scopes.is_empty()).then(|| scopes.to_string());
-        let metadata = self.settings.resource.as_ref().map(|resource| resource.url.metadata());
+        let metadata = self.resource().map(ResourceUrl::metadata);
         let members = [
             ("error", code.map(str::to_owned)),
             ("error_description", description),
@@ -229,15 +216,17 @@ impl Access {
 
     /// The metadata at a path, if it is one of ours; `needed` has every scope that a route or prompt needs.
     pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
-        let resource = self.settings.resource.as_ref()?;
+        let server = self.settings.server.as_ref()?;
+        let resource = server.resource.as_ref()?;
         let below = path.strip_prefix(METADATA_PATH)?.trim_end_matches('/');
-        if !below.is_empty() && below != resource.url.path && below != "/mcp" {
+        if !below.is_empty() && below != resource.path && below != "/mcp" {
             return None;
         }
         let all = needed.union(&self.settings.scopes);
+        let issuers = || server.jwt.0.iter().map(|token| token.issuer.clone()).collect();
         let mut metadata = json!({
-            "resource": resource.url.as_str(),
-            "authorization_servers": resource.servers,
+            "resource": resource.as_str(),
+            "authorization_servers": server.authorization_servers.clone().unwrap_or_else(issuers),
             "bearer_methods_supported": ["header"],
         });
         if !all.is_empty() {
@@ -266,12 +255,13 @@ mod tests {
     }
 
     fn access(resource: Option<&str>) -> Access {
-        let resource = resource.map(|url| Resource {
-            url: ResourceUrl::from_text(url).unwrap(),
-            servers: vec!["https://login.test".into()],
-        });
+        let server = ResourceServer {
+            resource: resource.map(|url| ResourceUrl::from_text(url).unwrap()),
+            jwt: OneOrMore(Vec::new()),
+            authorization_servers: Some(vec!["https://login.test".into()]),
+        };
         let scopes = Scopes::new(["use"]).unwrap();
-        Access::new(AccessSettings { resource, scopes, ..AccessSettings::default() }, None)
+        Access::new(AccessSettings { server: Some(server), scopes, ..AccessSettings::default() }, None)
     }
 
     #[test]
@@ -315,7 +305,7 @@ mod tests {
             "nobody gives it what the file does"
         );
         assert_eq!(challenge_scopes(&access, None), "write");
-        access.settings.resource = None;
+        access.settings.server = None;
         assert_eq!(challenge_scopes(&access, Some(&other)), "write", "there is nowhere to ask for more");
     }
 

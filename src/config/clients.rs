@@ -50,14 +50,13 @@ pub(super) fn read(
     if let Some(auth) = &auth {
         lint::clients::check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
     }
-    let (tokens, resource) = auth.clone().flatten().map(ResourceServer::into_parts).unwrap_or_default();
+    let server = auth.flatten();
     let are_authenticated = entry.is_some() || has_auth;
-    let has_external_scopes = !tokens.is_empty();
+    let has_external_scopes = server.is_some();
     let with_name = |(name, client)| ClientSettings { name, ..client };
     let access = named.ok().filter(|_| are_authenticated).map(|named| AccessSettings {
         clients: named.into_iter().map(with_name).collect(),
-        tokens,
-        resource,
+        server,
         scopes: default_scopes.clone(),
     });
     Clients { are_authenticated, access, has_external_scopes }

@@ -175,7 +175,7 @@ fn how_tokens_are_taken_may_come_from_outside() {
     let auth = "server: { auth: { jwt: { issuer: 'https://a.test', audience: me, jwks: 'https://a.test/keys', \
                 algorithms: ['${NONE:-RS512}', '${NONE:-PS256}'], clock_skew: '${NONE:-7s}' } } }";
     let loaded = loaded(&format!("{auth}\ndefaults: {{ scopes: [] }}\n{MINIMAL}"));
-    let tokens = loaded.access.unwrap().tokens;
+    let tokens = loaded.access.unwrap().server.unwrap().jwt.0;
     assert_eq!(tokens[0].algorithms, [crate::auth::Algorithm::Rs512, crate::auth::Algorithm::Ps256]);
     assert_eq!(tokens[0].clock_skew, Duration::from_secs(7));
 }
@@ -219,15 +219,12 @@ fn authorization_servers_may_be_set_by_variables() {
     let text = "server: { auth: { resource: \"http://127.0.0.1:${PORT}/mcp\", authorization_servers: [\"https://login.test:${PORT}\"], \
         jwt: { issuer: \"https://login.test:${PORT}\", jwks: \"https://login.test/jwks\", scope_claim: \"s${PORT}\" } } }\n\
         upstreams: { a: http://127.0.0.1:1 }\nroutes: { t: { description: x, request: GET a/ } }";
-    let access = loaded(text).access.unwrap();
-    let resource = access.resource.unwrap();
-    assert_eq!(resource.url.as_str(), "http://127.0.0.1:9000/mcp");
-    assert_eq!(resource.servers, ["https://login.test:9000"]);
-    let tokens = &access.tokens[0];
-    assert_eq!(
-        (tokens.audiences.0[0].as_str(), tokens.scope_claim.as_str()),
-        (resource.url.as_str(), "s9000")
-    );
+    let server = loaded(text).access.unwrap().server.unwrap();
+    let resource = server.resource.unwrap();
+    assert_eq!(resource.as_str(), "http://127.0.0.1:9000/mcp");
+    assert_eq!(server.authorization_servers.unwrap(), ["https://login.test:9000"]);
+    let tokens = &server.jwt.0[0];
+    assert_eq!((tokens.audiences.0[0].as_str(), tokens.scope_claim.as_str()), (resource.as_str(), "s9000"));
 }
 
 #[test]
