@@ -70,7 +70,7 @@ impl Telemetry {
     /// Creates the exporter of a configuration, and the tracer that creates its spans.
     pub(super) fn new(settings: &TelemetrySettings, meters: &Meters) -> (Tracer, Self) {
         let traces = settings.traces.as_ref();
-        let (tracer, queue) = traces.map(|traces| Tracer::new(&settings.service, traces.sampling)).unzip();
+        let (tracer, queue) = traces.map(|traces| Tracer::new(traces.sampling)).unzip();
         let counts = ExportCounts::default();
         if settings.traces.is_some() {
             counts.spans.expect(["sent", "rejected", "export_failed", "queue_full"]);

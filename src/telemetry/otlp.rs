@@ -31,7 +31,9 @@ use super::metrics::{BOUNDS, MetricFamily, MetricKind, MetricValue, MetricsSnaps
 
 /// Encodes an export request with these spans.
 pub fn encode_spans(spans: Vec<SpanData>, service: &ServiceAttributes) -> Vec<u8> {
-    let resource_spans = group_spans_by_resource_and_scope(spans, &(&service.resource()).into());
+    let pair = |(key, value): &(String, String)| SdkKeyValue::new(key.clone(), value.clone());
+    let resource = SdkResource::builder_empty().with_attributes(service.attributes.iter().map(pair)).build();
+    let resource_spans = group_spans_by_resource_and_scope(spans, &(&resource).into());
     ExportTraceServiceRequest { resource_spans }.encode_to_vec()
 }
 
@@ -161,12 +163,6 @@ impl ServiceAttributes {
             }
         }
         Self { attributes }
-    }
-
-    pub(super) fn resource(&self) -> SdkResource {
-        let attributes =
-            self.attributes.iter().map(|(key, value)| SdkKeyValue::new(key.clone(), value.clone()));
-        SdkResource::builder_empty().with_attributes(attributes).build()
     }
 }
 

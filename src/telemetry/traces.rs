@@ -50,8 +50,8 @@ struct ActiveSpan {
 }
 
 impl Tracer {
-    /// A tracer for a service, and the queue of its finished spans.
-    pub fn new(service: &ServiceAttributes, sampling: Sampling) -> (Self, SpanQueue) {
+    /// A tracer, and the queue of its finished spans.
+    pub fn new(sampling: Sampling) -> (Self, SpanQueue) {
         let (sender, spans) = mpsc::channel(QUEUE_LIMIT);
         let dropped = Arc::<AtomicU64>::default();
         let queue = SpanQueue { spans, dropped: dropped.clone() };
@@ -60,7 +60,6 @@ impl Tracer {
         let provider = SdkTracerProvider::builder()
             .with_span_processor(QueueSender { spans: sender, dropped })
             .with_sampler(sampler)
-            .with_resource(service.resource())
             .build();
         let scope = opentelemetry::InstrumentationScope::builder(ServiceAttributes::NAME)
             .with_version(env!("CARGO_PKG_VERSION"))
@@ -317,7 +316,7 @@ mod tests {
     const ALL: Sampling = Sampling { by_parent: true, ratio: 1.0 };
 
     fn on(sampling: Sampling) -> (Tracer, SpanQueue) {
-        Tracer::new(&ServiceAttributes::new(None, []), sampling)
+        Tracer::new(sampling)
     }
 
     fn batch(queue: &mut SpanQueue) -> Vec<SpanData> {
