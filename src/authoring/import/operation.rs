@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, iter};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::schema::{SchemaUse, description, schema, shortened};
 use super::{Document, ImportRemark, items, members};
@@ -281,15 +281,12 @@ impl Converter<'_> {
         let is_open = copied.get("anyOf").is_some() || copied["additionalProperties"].is_object();
         match fields.filter(|_| !is_open && media_type != "text/plain") {
             Some(fields) => {
-                let required: Vec<&str> = items(&copied["required"]).filter_map(Value::as_str).collect();
-                let mut form = Map::new();
-                for (name, field) in fields {
-                    let needed = is_needed && required.contains(&name.as_str());
-                    let argument = self.argument(name, field.clone(), needed);
-                    form.insert(name.clone(), template(&argument, ""));
-                }
                 let kind = if is_form(media_type) { "form" } else { "json" };
-                self.route["request"]["body"] = json!({ kind: form });
+                for (name, field) in fields {
+                    let is_needed = is_needed && items(&copied["required"]).any(|known| known == name);
+                    let argument = self.argument(name, field.clone(), is_needed);
+                    self.route["request"]["body"][kind][name] = template(&argument, "");
+                }
             }
             None if is_form(media_type) => return Err("its form declares no fields".to_owned()),
             None => {

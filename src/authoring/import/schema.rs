@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Document, items, members, reference_of};
 
@@ -68,74 +68,73 @@ impl<'d> SchemaConverter<'d> {
         let Some(depth) = depth.checked_sub(1).filter(|_| written.is_object()) else {
             return Some(json!({}));
         };
-        let mut out = Map::new();
+        let mut out = json!({});
         self.copy_keywords(written, &mut out);
         if let Some(properties) = written.get("properties") {
-            let mut converted = Map::new();
+            out["properties"] = json!({});
             for (name, property) in members(properties) {
                 if !self.is_for_other_use(property) {
-                    converted.insert(name.clone(), self.schema(property, depth)?);
+                    out["properties"][name] = self.schema(property, depth)?;
                 }
             }
-            out.insert("properties".into(), Value::Object(converted));
         }
         if let Some(item) = written.get("items") {
-            out.insert("items".into(), self.schema(item, depth)?);
+            out["items"] = self.schema(item, depth)?;
         }
-        let additional = match &written["additionalProperties"] {
-            schema @ Value::Object(_) => Some(self.schema(schema, depth)?),
-            Value::Bool(false) if self.schema_use == SchemaUse::Input => Some(false.into()),
-            _ => None,
-        };
-        out.extend(additional.map(|schema| ("additionalProperties".to_owned(), schema)));
+        match &written["additionalProperties"] {
+            schema @ Value::Object(_) => out["additionalProperties"] = self.schema(schema, depth)?,
+            Value::Bool(false) if self.schema_use == SchemaUse::Input => {
+                out["additionalProperties"] = false.into();
+            }
+            _ => {}
+        }
         for word in ["anyOf", "oneOf"] {
             let choices = items(&written[word]).map(|choice| self.schema(choice, depth));
             let converted: Vec<Value> = choices.collect::<Option<_>>()?;
             if !converted.is_empty() {
                 // Authors seldom mean that a value must not match several choices.
-                out.insert("anyOf".into(), Value::Array(converted));
+                out["anyOf"] = Value::Array(converted);
             }
         }
         for part in items(&written["allOf"]) {
             let part = self.part(part, depth)?;
             join(&mut out, part);
         }
-        Some(with_null(written, Value::Object(out)))
+        Some(with_null(written, out))
     }
 
     /// Copies the keywords that contain no subschemas.
-    fn copy_keywords(&self, written: &Value, out: &mut Map<String, Value>) {
+    fn copy_keywords(&self, written: &Value, out: &mut Value) {
         const OF_BOTH: &str = "type enum const title required";
         const OF_INPUT: &str = "default minimum maximum multipleOf minLength maxLength pattern minItems \
                                 maxItems uniqueItems examples";
         let of_input = if self.schema_use == SchemaUse::Input { OF_INPUT } else { "" };
+        const EXCLUSIVE: [(&str, &str); 2] =
+            [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")];
+        // The form of OpenAPI 3.0, in which `minimum` is the bound and this keyword says that it is
+        // exclusive.
+        let is_exclusive =
+            |bound: &str| EXCLUSIVE.iter().any(|(word, own)| bound == *own && written[*word] == true);
         for word in OF_BOTH.split(' ').chain(of_input.split_whitespace()) {
-            if let Some(value) = written.get(word) {
-                out.insert(word.to_owned(), value.clone());
+            if let Some(value) = written.get(word).filter(|_| !is_exclusive(word)) {
+                out[word] = value.clone();
             }
         }
         if let Some(text) = description(&written["description"]) {
-            out.insert("description".into(), text);
+            out["description"] = text;
         }
         if self.schema_use == SchemaUse::Output {
             return;
         }
-        for (word, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
-            match (&written[word], written.get(bound)) {
-                // The form of OpenAPI 3.0.
-                (Value::Bool(true), Some(limit)) => {
-                    out.insert(word.into(), limit.clone());
-                    out.shift_remove(bound);
-                }
-                (limit @ Value::Number(_), _) => {
-                    out.insert(word.into(), limit.clone());
-                }
-                _ => {}
+        for (word, bound) in EXCLUSIVE {
+            let limit = if is_exclusive(bound) { &written[bound] } else { &written[word] };
+            if limit.is_number() {
+                out[word] = limit.clone();
             }
         }
         const FORMATS: [&str; 6] = ["date", "date-time", "time", "email", "uri", "uuid"];
         if let Some(format) = written["format"].as_str().filter(|format| FORMATS.contains(format)) {
-            out.insert("format".into(), format.into());
+            out["format"] = format.into();
         }
     }
 
@@ -189,7 +188,7 @@ fn with_null(written: &Value, mut schema: Value) -> Value {
 
 /// Merges a part of `allOf` into the whole: properties and required names are joined, other keywords of the
 /// first part apply.
-fn join(whole: &mut Map<String, Value>, part: Value) {
+fn join(whole: &mut Value, part: Value) {
     let Value::Object(part) = part else { return };
     for (word, value) in part {
         match (whole.get_mut(&word), value) {
@@ -206,9 +205,7 @@ fn join(whole: &mut Map<String, Value>, part: Value) {
                 }
             }
             (Some(_), _) => {}
-            (None, value) => {
-                whole.insert(word, value);
-            }
+            (None, value) => whole[word] = value,
         }
     }
 }
@@ -232,6 +229,8 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
 
     #[track_caller]
