@@ -56,6 +56,7 @@ use crate::crypto::SecretKey;
 use crate::inbound::UnauthenticatedRequest;
 use crate::inbound::context::Rejection;
 use crate::inbound::filter::{Filter, FilterSettings, ProtectedPort};
+use crate::model::media_type;
 use crate::pipeline::{ApiKind, Gateway};
 use crate::telemetry::{History, Meters};
 
@@ -255,11 +256,9 @@ impl Api {
 }
 
 fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = value.split(';').next().unwrap_or_default().trim();
-    match media_type.eq_ignore_ascii_case("application/json") {
-        true => Ok(()),
-        false => Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON)),
+    match headers.get(header::CONTENT_TYPE).and_then(media_type).as_deref() {
+        Some("application/json") => Ok(()),
+        _ => Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON)),
     }
 }
 

@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::Failure;
 use super::output::Screen;
-use crate::config;
+use crate::settings::Environment;
 
 #[derive(Debug, Args)]
 pub(super) struct HealthArguments {
@@ -32,7 +32,8 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const RESPONSE_LIMIT_BYTES: u64 = 1 << 20;
 
 pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let address = match (arguments.address, listen_variable()) {
+    let variable = Environment::from_process().0.remove(LISTEN_VARIABLE).filter(|text| !text.is_empty());
+    let address = match (arguments.address, variable) {
         (Some(address), _) => address,
         (None, None) => DEFAULT_ADDRESS,
         (None, Some(text)) => text
@@ -42,21 +43,12 @@ pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result
     let address = local_address(address);
     let status = get_status(address)
         .map_err(|error| Failure::runtime(format!("http://{address}/readyz does not respond: {error}")))?;
-    match status {
-        200 => {
-            screen.line("ready");
-            Ok(())
-        }
-        status => {
-            Err(Failure::runtime(format!("not ready: http://{address}/readyz responded with {status}")))
-        }
+    if status != 200 {
+        let message = format!("not ready: http://{address}/readyz responded with {status}");
+        return Err(Failure::runtime(message));
     }
-}
-
-fn listen_variable() -> Option<String> {
-    let mut variables = config::process_variables();
-    let (_, value) = variables.find(|(name, _)| name == LISTEN_VARIABLE)?;
-    value.into_string().ok().filter(|value| !value.is_empty())
+    screen.line("ready");
+    Ok(())
 }
 
 /// Address at which a process that listens on this address is reached from the same machine.

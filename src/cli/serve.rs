@@ -87,9 +87,7 @@ fn flags<const N: usize>(all: [(&str, &str, &Option<String>); N]) -> Vec<Flag> {
 
 /// Log format from a flag, or else from the environment.
 fn early_log_format(flag: Option<&str>) -> LogFormat {
-    let mut variables = config::process_variables();
-    let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
-    let variable = variable.and_then(|(_, value)| value.into_string().ok());
+    let variable = Environment::from_process().0.remove("GLOSSATOR__LOG__FORMAT");
     if flag.or(variable.as_deref()) == Some("json") { LogFormat::Json } else { LogFormat::Text }
 }
 

@@ -12,7 +12,7 @@ use super::{ConfigArgument, Failure, Output};
 use crate::authoring::count;
 use crate::authoring::playground::{example_arguments, explain_translation};
 use crate::config::{
-    Example, Expectation, ExpectationUpdate, ExpectedContent, Loaded, Position, RouteFile, update_expectation,
+    Example, Expectation, ExpectationUpdate, ExpectedContent, Position, RouteFile, update_expectation,
 };
 
 #[derive(Debug, Args)]
@@ -47,10 +47,17 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         (arguments.routes.is_empty() || arguments.routes.iter().any(|selected| selected == route))
             && arguments.filter.as_ref().is_none_or(|filter| name.contains(filter))
     };
-    let verdicts: Vec<ExampleResult> = examples(&loaded)
-        .filter(|(name, _, file, _)| is_selected(name, file))
-        .map(|(name, index, file, example)| ExampleResult::run(name, index, file, example))
-        .collect();
+    let mut verdicts = Vec::new();
+    for file in loaded.routes.iter() {
+        for (index, example) in file.tests.iter().enumerate() {
+            // An example without a name has its number.
+            let own = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
+            let name = format!("{}/{own}", file.name());
+            if is_selected(&name, file) {
+                verdicts.push(ExampleResult::run(name, index, file, example));
+            }
+        }
+    }
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
         let routes: Vec<_> = arguments.routes.iter().map(|name| format!("`{name}`")).collect();
         let of = if routes.is_empty() { String::new() } else { format!(" of {}", routes.join(", ")) };
@@ -84,7 +91,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
             for verdict in &verdicts {
                 verdict.show(updated.contains(&&verdict.name), screen);
             }
-            let mut routes: Vec<_> = verdicts.iter().map(|verdict| &verdict.route).collect();
+            let mut routes: Vec<_> = verdicts.iter().map(|verdict| verdict.route).collect();
             routes.dedup();
             let updates =
                 if arguments.update { format!(", {} updated", updated.len()) } else { String::new() };
@@ -98,26 +105,16 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     if failed == 0 { Ok(()) } else { Err(Failure::Reported(1)) }
 }
 
-/// All examples with their names `ROUTE/EXAMPLE`. An example without a name has its number.
-fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, usize, &RouteFile, &Example)> {
-    loaded.routes.iter().flat_map(|file| {
-        file.tests.iter().enumerate().map(move |(index, example)| {
-            let own = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
-            (format!("{}/{own}", file.name()), index, file, example)
-        })
-    })
-}
-
 /// Result of one example.
-struct ExampleResult {
+struct ExampleResult<'a> {
     name: String,
-    route: String,
+    route: &'a str,
     /// Index of the example in its route.
     index: usize,
     /// Updated `expect`, from the actual result.
     found: Option<Map<String, Value>>,
-    position: Position,
-    differences: Vec<Difference>,
+    position: &'a Position,
+    differences: Vec<Difference<'a>>,
     /// Error that the example does not expect.
     unexpected_error: Option<&'static str>,
 }
@@ -125,15 +122,15 @@ struct ExampleResult {
 const SUCCESS_BECAME_ERROR: &str = "a success has become an error";
 
 /// Difference between expected and actual result.
-struct Difference {
+struct Difference<'a> {
     part: &'static str,
-    position: Position,
+    position: &'a Position,
     expected: String,
     found: String,
 }
 
-impl ExampleResult {
-    fn run(name: String, index: usize, file: &RouteFile, example: &Example) -> Self {
+impl<'a> ExampleResult<'a> {
+    fn run(name: String, index: usize, file: &'a RouteFile, example: &'a Example) -> Self {
         let (mut found, mut unexpected_error) = (None, None);
         let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {
@@ -149,13 +146,13 @@ impl ExampleResult {
             }
             Err(error) => vec![Difference {
                 part: "args",
-                position: example.position.clone(),
+                position: &example.position,
                 expected: "arguments that meet the input schema".into(),
                 found: error,
             }],
         };
-        let route = file.name().to_string();
-        Self { name, route, index, found, position: example.position.clone(), differences, unexpected_error }
+        let (route, position) = (file.name().as_str(), &example.position);
+        Self { name, route, index, found, position, differences, unexpected_error }
     }
 
     fn show(&self, is_updated: bool, screen: &mut Screen) {
@@ -167,7 +164,7 @@ impl ExampleResult {
         let remark = self.unexpected_error.map_or(String::new(), |error| format!(": {error}"));
         screen.line(format!("test {} ... {outcome}{remark}", self.name));
         for difference in &self.differences {
-            let Position { file, line, column } = &difference.position;
+            let Position { file, line, column } = difference.position;
             screen.line(format!("  {file}:{line}:{column}: {} differs", difference.part));
             difference.show(screen);
         }
@@ -189,7 +186,7 @@ impl ExampleResult {
     }
 }
 
-impl Difference {
+impl Difference<'_> {
     /// Shows both sides line by line, equal lines once.
     fn show(&self, screen: &mut Screen) {
         let lines = |text: &str| match serde_json::from_str::<Value>(text) {
@@ -216,7 +213,7 @@ impl Difference {
 }
 
 /// Writes the actual result into the file, or returns the reason why it can't.
-fn update(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String> {
+fn update(verdict: &ExampleResult<'_>, accept_errors: bool) -> Result<(), String> {
     // Otherwise a broken rule would be written down as the expected behaviour.
     if let Some(error) = verdict.unexpected_error.filter(|_| !accept_errors) {
         return Err(format!("{error}; `--accept-errors` writes it"));
@@ -224,7 +221,7 @@ fn update(verdict: &ExampleResult, accept_errors: bool) -> Result<(), String> {
     let expect = verdict.found.clone().ok_or("its arguments are invalid")?;
     let file = Path::new(&verdict.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let acceptance = ExpectationUpdate { route: verdict.route.clone(), example: verdict.index, expect };
+    let acceptance = ExpectationUpdate { route: verdict.route.to_owned(), example: verdict.index, expect };
     let written = update_expectation(&text, &acceptance)?;
     replace_files([(file, written.as_str())]).map_err(|(_, error)| error.to_string())
 }
@@ -269,10 +266,10 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
     expect
 }
 
-fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec<Difference> {
+fn differences<'a>(result: &Value, expect: &'a Expectation, position: &'a Position) -> Vec<Difference<'a>> {
     let mut differences = Vec::new();
-    let mut add = |part, position: &Position, expected: String, found: String| {
-        differences.push(Difference { part, position: position.clone(), expected, found });
+    let mut add = |part, position, expected: String, found: String| {
+        differences.push(Difference { part, position, expected, found });
     };
     if expect.is_missing {
         let flags = if result["isError"] == true { "--update --accept-errors" } else { "--update" };
