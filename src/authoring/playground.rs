@@ -56,8 +56,8 @@ pub fn explain_translation(
     Explanation { rule, steps, notes, is_error: result.is_error(), result: result_json(&result) }
 }
 
-/// A given response as the upstream of the route would send it: with the end of a program, or, unless it is an HTTP
-/// error, with the media type of an MCP server's response by default.
+/// A given response as the upstream of the route would send it: with the end of a program, or, unless it
+/// is an HTTP error, with the media type of an MCP server's response by default.
 pub fn as_from_upstream(
     route: &Route,
     mut response: UpstreamResponse,

@@ -94,8 +94,8 @@ fn parse_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// Response to explain. Flags override parts of the recording. Of a command, the file has its standard output, and
-/// the command line its exit status.
+/// Response to explain. Flags override parts of the recording. Of a command, the file has its standard
+/// output, and the command line its exit status.
 fn recorded(
     arguments: &ExplainArguments,
     file: &Path,

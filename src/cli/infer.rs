@@ -16,6 +16,7 @@ use crate::model::{
     EntryChoice, HarExchange, ProgramEnd, ProgramExit, Recording, RecordingError, UpstreamResponse,
     cut_characters,
 };
+use crate::settings::Word as _;
 
 /// Maximum number of HAR entries listed in a message.
 const MAX_ENTRIES_LISTED: usize = 20;
@@ -103,8 +104,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
         return Err(Failure::usage(format!("{}: {}", file.display(), RecordingError::no_entries())));
     }
     check_one_endpoint(arguments, &selected)?;
-    let selected = selected.pop().map(|selected| (selected.method, selected.url));
-    let naming = naming(arguments, selected)?;
+    let naming = naming(arguments, selected.pop())?;
     let proposal = propose(&samples, &naming);
     match arguments.output {
         Output::Json => screen.json(&json!(proposal)),
@@ -123,14 +123,12 @@ fn check_body(body: &[u8]) -> Result<(), String> {
     }
     let text = String::from_utf8_lossy(body);
     let first_line = text.trim_start().lines().next().unwrap_or_default();
-    let is_of_curl =
-        first_line.strip_prefix("curl: (").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    match is_of_curl {
-        true => {
-            Err(format!("expected a response, found an error of curl: `{}`", cut_characters(first_line, 200)))
-        }
-        false => Ok(()),
+    let rest = first_line.strip_prefix("curl: (").unwrap_or_default();
+    if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        let error = cut_characters(first_line, 200);
+        return Err(format!("expected a response, found an error of curl: `{error}`"));
     }
+    Ok(())
 }
 
 /// Selected entry of a HAR file.
@@ -177,71 +175,50 @@ fn selected_entries(
     let entries = exchanges.len();
     let endpoint = |exchange: &HarExchange| (exchange.method.clone(), path_of(&exchange.url).to_owned());
     let wanted = exchanges.last().map(endpoint);
-    let mut numbered = exchanges.into_iter().enumerate().map(|(index, exchange)| (index + 1, exchange));
-    let (chosen, why): (Vec<_>, String) = match choice {
-        None => (
-            numbered
-                .filter(|(_, exchange)| Some(endpoint(exchange)) == wanted && exchange.response.is_ok())
-                .collect(),
-            "the last entry has no response".to_owned(),
-        ),
-        Some(EntryChoice::Number(number)) => (
-            numbered.find(|(other, _)| other == number).into_iter().collect(),
-            format!("expected an entry from 1 to {entries}, found {number}"),
-        ),
-        Some(EntryChoice::Url(part)) => (
-            numbered
-                .filter(|(_, exchange)| exchange.url.contains(part.as_str()) && exchange.response.is_ok())
-                .collect(),
-            format!("expected an entry with `{part}` in its URL and a response, found none"),
-        ),
+    let is_chosen = |(number, exchange): &(usize, HarExchange)| match choice {
+        None => Some(endpoint(exchange)) == wanted && exchange.response.is_ok(),
+        Some(EntryChoice::Number(chosen)) => number == chosen,
+        Some(EntryChoice::Url(part)) => exchange.url.contains(part.as_str()) && exchange.response.is_ok(),
     };
-    if chosen.is_empty() { Err(why) } else { Ok(chosen) }
-}
-
-/// A guess, if neither the command line nor a recording has the request.
-fn unknown_request() -> RouteNaming {
-    RouteNaming {
-        name: String::new(),
-        upstream: String::new(),
-        address: "http://127.0.0.1:9000".to_owned(),
-        is_address_known: false,
-        method: "GET".to_owned(),
-        path: "/".to_owned(),
-        is_path_known: false,
+    let chosen: Vec<_> = (1..).zip(exchanges).filter(is_chosen).collect();
+    if !chosen.is_empty() {
+        return Ok(chosen);
     }
+    Err(match choice {
+        None => "the last entry has no response".to_owned(),
+        Some(EntryChoice::Number(number)) => {
+            format!("expected an entry from 1 to {entries}, found {number}")
+        }
+        Some(EntryChoice::Url(part)) => {
+            format!("expected an entry with `{part}` in its URL and a response, found none")
+        }
+    })
 }
 
 /// Names and request of the route, from the command line or from the HAR file's requests.
-fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Result<RouteNaming, Failure> {
-    let mut naming = unknown_request();
-    let mut url = arguments.url.clone();
-    if let Some((seen_method, seen_url)) = selected {
-        naming.method = seen_method;
-        url.get_or_insert(seen_url);
-    }
+fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Result<RouteNaming, Failure> {
+    let (seen_method, seen_url) = selected.map(|entry| (entry.method, entry.url)).unzip();
+    let get = || "GET".to_owned();
+    let mut naming = RouteNaming { method: seen_method.unwrap_or_else(get), ..RouteNaming::default() };
     let absolute =
         |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    (naming.is_address_known, naming.is_path_known) = (url.is_some(), url.is_some());
-    if let Some(url) = url {
+    if let Some(url) = arguments.url.clone().or(seen_url) {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
         let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        naming.address = format!("{scheme}://{authority}");
-        naming.path = absolute(target.split('#').next().unwrap_or_default());
+        naming.address = Some(format!("{scheme}://{authority}"));
+        naming.path = Some(absolute(target.split('#').next().unwrap_or_default()));
     }
     if let Some(request) = &arguments.request {
-        naming.is_path_known = true;
         let words: Vec<&str> = request.split_whitespace().collect();
         match words.as_slice() {
             ["RUN", program, words @ ..] => {
                 check_command(request, arguments.url.is_some()).map_err(Failure::usage)?;
-                (naming.method, naming.address) = ("RUN".to_owned(), (*program).to_owned());
-                naming.is_address_known = true;
-                naming.path = words.iter().map(|word| format!(" {word}")).collect();
+                (naming.method, naming.address) = ("RUN".to_owned(), Some((*program).to_owned()));
+                naming.path = Some(words.iter().map(|word| format!(" {word}")).collect());
             }
-            [target] if *target != "RUN" => naming.path = absolute(target),
+            [target] if *target != "RUN" => naming.path = Some(absolute(target)),
             [verb, target] if *verb != "CALL" => {
-                (naming.method, naming.path) = ((*verb).to_owned(), absolute(target));
+                (naming.method, naming.path) = ((*verb).to_owned(), Some(absolute(target)));
             }
             _ => {
                 return Err(Failure::usage(format!(
@@ -250,14 +227,15 @@ fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Res
             }
         }
     }
-    let path = &naming.path;
+    let path = naming.path();
     if !naming.is_command() && path.contains("?}") && path.find("?}") == path.find('?') {
         return Err(Failure::usage(format!(
             "`{{name?}}` is an optional argument of the query; write `{{name}}` in the path of `{path}`"
         )));
     }
-    let named = if naming.is_command() { &naming.address } else { path };
-    naming.name = arguments.name.clone().unwrap_or_else(|| name_of(named, &arguments.files));
+    let program = naming.address.as_deref().filter(|_| naming.is_command());
+    let named = || name_of(program.unwrap_or(path), &arguments.files);
+    naming.name = arguments.name.clone().unwrap_or_else(named);
     naming.upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&naming.name));
     let Some(problems) = naming_problems(&naming) else { return Ok(naming) };
     let InferArguments { name, upstream, url, request, .. } = arguments;
@@ -269,7 +247,7 @@ fn naming(arguments: &InferArguments, selected: Option<(String, String)>) -> Res
     // The URL in the HAR file is not valid for a route, so defaults are used.
     let is_name_valid = naming.name.parse::<crate::model::ToolName>().is_ok();
     let name = if is_name_valid { naming.name } else { "get_report".to_owned() };
-    Ok(RouteNaming { upstream: upstream_of(&name), name, ..unknown_request() })
+    Ok(RouteNaming { upstream: upstream_of(&name), name, method: get(), ..RouteNaming::default() })
 }
 
 /// Rejects what only a shell understands, and a URL beside a command.
@@ -277,13 +255,8 @@ fn check_command(request: &str, has_url: bool) -> Result<(), String> {
     if has_url {
         return Err("`--url` and the `RUN` of `--request` exclude each other".to_owned());
     }
-    match request.find(['|', '<', '>', '&', ';', '"', '\'', '`']) {
-        Some(at) => Err(format!(
-            "`RUN` has no shell: expected words with spaces between, found `{}`",
-            &request[at..=at]
-        )),
-        None => Ok(()),
-    }
+    let Some(at) = request.find(['|', '<', '>', '&', ';', '"', '\'', '`']) else { return Ok(()) };
+    Err(format!("`RUN` has no shell: expected words with spaces between, found `{}`", &request[at..=at]))
 }
 
 /// Name of the upstream for a tool: `forecast` for `get_forecast`.

@@ -122,11 +122,9 @@ pub(crate) fn inferred(data: &[u8]) {
     let naming = RouteNaming {
         name: "sample".into(),
         upstream: "legacy".into(),
-        address: "http://127.0.0.1:9".into(),
-        is_address_known: true,
+        address: Some("http://127.0.0.1:9".into()),
         method: "GET".into(),
-        path: "/x".into(),
-        is_path_known: true,
+        path: Some("/x".into()),
     };
     let proposal = infer::propose(&[Sample { name: "sample".into(), response }], &naming);
     if let Err(problems) = config::load(&Sources::from_text("proposed.yaml", &proposal.yaml)) {

@@ -18,11 +18,9 @@ fn naming(name: &str) -> RouteNaming {
     RouteNaming {
         name: name.to_owned(),
         upstream: "legacy".to_owned(),
-        address: "http://127.0.0.1:9000".to_owned(),
-        is_address_known: true,
+        address: Some("http://127.0.0.1:9000".to_owned()),
         method: "GET".to_owned(),
-        path: "/report".to_owned(),
-        is_path_known: true,
+        path: Some("/report".to_owned()),
     }
 }
 

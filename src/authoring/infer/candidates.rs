@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::samples::ClassifiedSamples;
 use super::{lines, markup, trial};
 use crate::authoring::without_empty;
+use crate::settings::fixed_regex;
 
 /// Extractor that may fit the responses.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +31,10 @@ pub(super) struct Candidate {
     pub(super) is_doubtful: bool,
     /// Whether its pattern covers every word of the text, constant words included.
     pub(super) reads_all: bool,
+    /// What it extracts, after its trial: one value per success.
+    pub(super) values: Vec<Value>,
+    /// Share of the text that is in the values, from 0 to 1.
+    pub(super) extracted_share: f64,
 }
 
 impl Candidate {
@@ -219,8 +224,7 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
 
 /// Whether every line has a time with milliseconds after a comma, as in logs of Java and Python.
 fn is_log(text: &str) -> bool {
-    static TIME: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"\d\d:\d\d:\d\d,\d{3}\b").expect("a good pattern"));
+    static TIME: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\d\d:\d\d:\d\d,\d{3}\b"));
     full_lines(text).all(|line| TIME.is_match(line))
 }
 
@@ -236,26 +240,19 @@ fn is_of_colons(text: &str) -> bool {
 
 /// Number of values of each record; `None` if it varies or is one.
 fn width(texts: &[&str], delimiter: char) -> Option<usize> {
-    let mut width = None;
-    let mut records = 0;
+    let mut csv = csv::ReaderBuilder::new();
+    csv.delimiter(u8::try_from(delimiter).ok()?).has_headers(false).flexible(true);
+    let mut widths = Vec::new();
     for text in texts {
-        let mut reader = csv::ReaderBuilder::new()
-            .delimiter(u8::try_from(delimiter).ok()?)
-            .has_headers(false)
-            .flexible(true)
-            .from_reader(text.as_bytes());
-        for record in reader.records().take(1000) {
+        for record in csv.from_reader(text.as_bytes()).records().take(1000) {
             let record = record.ok()?;
-            if record.len() == 1 && record.get(0).is_some_and(|value| value.trim().is_empty()) {
-                continue;
-            }
-            records += 1;
-            if *width.get_or_insert(record.len()) != record.len() {
-                return None;
+            if record.len() > 1 || record.iter().any(|value| !value.trim().is_empty()) {
+                widths.push(record.len());
             }
         }
     }
-    width.filter(|width| *width > 1 && records > texts.len())
+    let first = widths.first().copied().filter(|width| *width > 1 && widths.len() > texts.len());
+    first.filter(|first| widths.iter().all(|width| width == first))
 }
 
 /// Whether the first line names the columns: it has no number, and no empty or repeated name.

@@ -5,8 +5,9 @@ use std::{collections::HashSet, slice};
 
 use serde_json::{Map, Value, json};
 
-use super::guess::{AvailableTypes, MIN_WHOLE, guess, is_number, is_whole};
-use super::{Confidence, Finding, RankedCandidate};
+use super::candidates::Candidate;
+use super::guess::{MIN_WHOLE, guess, is_number, is_whole};
+use super::{Confidence, Finding};
 use crate::authoring::{count, without_empty};
 
 /// Inferred types of a route's values.
@@ -35,23 +36,20 @@ const MAX_FIELDS: usize = 120;
 const MAX_NAME_LENGTH: usize = 100;
 
 /// Possible types of the values, most specific first; the last has none.
-pub(super) fn possible_types(ranked: &RankedCandidate) -> Vec<InferredTypes> {
+pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
     let mut possible_types = Vec::new();
-    if let Some(records) = records(&ranked.values) {
+    if let Some(records) = records(&candidate.values) {
         let is_flat = records.iter().all(|record| record.values().all(|value| texts(value).is_some()));
-        let is_document = matches!(ranked.candidate.name, "json" | "ndjson" | "xml");
+        let is_document = matches!(candidate.name, "json" | "ndjson" | "xml");
         if is_flat && !is_document {
-            for types in [AvailableTypes::All, AvailableTypes::Json] {
-                if let Some(fields) = fields(&records, types) {
-                    possible_types.push(InferredTypes { fields, output: None });
-                }
-            }
+            let typed = fields(&records).map(|fields| InferredTypes { fields, output: None });
+            possible_types.extend(typed);
         }
     }
-    let is_bare_text = ranked.values.iter().all(Value::is_string);
-    if !ranked.values.is_empty() && !is_bare_text {
-        let values: Vec<&Value> = ranked.values.iter().collect();
-        let numbers = match ranked.candidate.name {
+    let is_bare_text = candidate.values.iter().all(Value::is_string);
+    if !candidate.values.is_empty() && !is_bare_text {
+        let values: Vec<&Value> = candidate.values.iter().collect();
+        let numbers = match candidate.name {
             "metrics" => Numbers::Measured,
             "json" | "ndjson" | "mcp" => Numbers::AsSent,
             _ => Numbers::Texts,
@@ -85,7 +83,7 @@ fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     (!records.is_empty()).then_some(records)
 }
 
-fn fields(records: &[&Map<String, Value>], types: AvailableTypes) -> Option<Vec<InferredField>> {
+fn fields(records: &[&Map<String, Value>]) -> Option<Vec<InferredField>> {
     let mut seen = HashSet::new();
     let order: Vec<&String> =
         records.iter().flat_map(|record| record.keys()).filter(|name| seen.insert(*name)).collect();
@@ -103,7 +101,7 @@ fn fields(records: &[&Map<String, Value>], types: AvailableTypes) -> Option<Vec<
         while !names.insert(name.clone()) {
             name.push('_');
         }
-        fields.push(field(name, from, &values, records.len(), types));
+        fields.push(field(name, from, &values, records.len()));
     }
     (!fields.is_empty()).then_some(fields)
 }
@@ -117,16 +115,10 @@ fn texts(value: &Value) -> Option<Vec<&str>> {
     }
 }
 
-fn field(
-    name: String,
-    from: &str,
-    values: &[&Value],
-    records: usize,
-    types: AvailableTypes,
-) -> InferredField {
+fn field(name: String, from: &str, values: &[&Value], records: usize) -> InferredField {
     let missing = records - values.len();
     let all: Vec<&str> = values.iter().filter_map(|value| texts(value)).flatten().collect();
-    let mut guess = guess(&name, &all, types);
+    let mut guess = guess(&name, &all);
     let empty = all.iter().filter(|text| text.trim().is_empty()).count();
     let optional = missing > 0 || (empty > 0 && guess.kind != "string");
     if values.iter().any(|value| value.is_array()) {

@@ -8,16 +8,8 @@ use serde_json::{Map, json};
 
 use super::{Confidence, times};
 use crate::config::quoted_list;
+use crate::settings::fixed_regex;
 use crate::translate::NumberForm;
-
-/// Types available to fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AvailableTypes {
-    /// All types.
-    All,
-    /// JSON types only.
-    Json,
-}
 
 /// Inferred type of a list of texts.
 #[derive(Debug)]
@@ -33,14 +25,15 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// Options are texts.
+    /// Options are texts; empty ones are omitted.
     pub(super) fn new(
         kind: &str,
         options: &[(&str, &str)],
         confidence: Confidence,
         reason: impl Into<String>,
     ) -> Self {
-        let options = options.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
+        let options = options.iter().filter(|(_, text)| !text.is_empty());
+        let options = options.map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
         Self { kind: kind.to_owned(), options, confidence, reason: reason.into() }
     }
 
@@ -56,11 +49,10 @@ impl Guess {
     }
 }
 
-static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^[-+]?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]+)?$").expect("a good pattern")
-});
+static NUMBER: LazyLock<Regex> =
+    LazyLock::new(|| fixed_regex(r"^[-+]?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"));
 /// Leading zeros, which a number would lose: zip codes, telephone numbers and the like.
-static LEADING_ZERO: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[-+]?0[0-9]").expect("a good pattern"));
+static LEADING_ZERO: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^[-+]?0[0-9]"));
 
 /// Minimum of whole numbers to infer `integer`.
 pub(super) const MIN_WHOLE: usize = 3;
@@ -88,7 +80,7 @@ pub(super) fn confidence_by_count(count: usize) -> Confidence {
 }
 
 /// Infers the type of a field from its name and texts.
-pub(super) fn guess(name: &str, texts: &[&str], types: AvailableTypes) -> Guess {
+pub(super) fn guess(name: &str, texts: &[&str]) -> Guess {
     let all: Vec<&str> = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
     let is_null = |text: &str| NULLS.iter().any(|word| word.eq_ignore_ascii_case(text));
     // In the spelling of the samples, each once.
@@ -99,16 +91,14 @@ pub(super) fn guess(name: &str, texts: &[&str], types: AvailableTypes) -> Guess 
         }
     }
     let present: Vec<&str> = all.iter().copied().filter(|text| !is_null(text)).collect();
-    let mut guess = number(name, &present, types)
+    let mut guess = number(name, &present)
         .or_else(|| boolean(&present))
-        .or_else(|| if types == AvailableTypes::All { field_type(name, &present) } else { None })
+        .or_else(|| times::date_or_time(&present))
+        .or_else(|| times::duration(name, &present))
+        .or_else(|| times::size(name, &present))
+        .or_else(|| marked_number(&present))
         .unwrap_or_else(|| text(&present));
     if guess.kind != "string" && !null_words.is_empty() {
-        if types == AvailableTypes::Json {
-            // The type `number` has no word for null, so the field stays a string.
-            let reason = format!("numbers, and {}", quoted_list(null_words.iter().copied()));
-            return Guess { kind: "string".into(), options: Map::new(), reason, ..guess };
-        }
         guess.options.insert("null_values".into(), json!(null_words));
         guess.reason += &format!("; {} means null", quoted_list(null_words.iter().copied()));
     }
@@ -116,7 +106,7 @@ pub(super) fn guess(name: &str, texts: &[&str], types: AvailableTypes) -> Guess 
 }
 
 /// Infers plain numbers.
-fn number(name: &str, texts: &[&str], types: AvailableTypes) -> Option<Guess> {
+fn number(name: &str, texts: &[&str]) -> Option<Guess> {
     let count = texts.len();
     if count == 0 || !texts.iter().all(|text| is_number(text)) {
         return None;
@@ -124,9 +114,7 @@ fn number(name: &str, texts: &[&str], types: AvailableTypes) -> Option<Guess> {
     // A count, or seconds since 1970, has digits only.
     let count_of = |text: &&str| text.parse().ok().filter(|_| !text.starts_with('+'));
     let counted: Option<Vec<u64>> = texts.iter().map(count_of).collect();
-    if types == AvailableTypes::All
-        && let Some(time) = counted.and_then(|numbers| times::unix(name, &numbers))
-    {
+    if let Some(time) = counted.and_then(|numbers| times::unix(name, &numbers)) {
         return Some(time);
     }
     // With only one or two samples, the next may have a fraction.
@@ -156,17 +144,6 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
         guess.options.insert("false_values".into(), json!([no]));
     }
     Some(guess)
-}
-
-/// Infers types that only fields have.
-fn field_type(name: &str, texts: &[&str]) -> Option<Guess> {
-    if texts.is_empty() {
-        return None;
-    }
-    times::date_or_time(texts)
-        .or_else(|| times::duration(name, texts))
-        .or_else(|| times::size(name, texts))
-        .or_else(|| marked_number(texts))
 }
 
 /// The string type; if there are few distinct texts, the evidence lists them.
@@ -242,14 +219,13 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     }
     // The number alone does not show its unit.
     let description = format!("In {}.", if unit == "%" { "percent" } else { unit });
-    let mut options = vec![
+    let options = [
         ("prefix", before),
         ("suffix", behind),
         ("decimal_separator", if decimal == "." { "" } else { decimal }),
         ("thousands_separator", thousands),
         ("description", if unit.is_empty() { "" } else { &description }),
     ];
-    options.retain(|(_, text)| !text.is_empty());
     let whole = plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
     let kind = if whole && unit.is_empty() { "integer" } else { "number" };
     let mut guess = Guess::with_count(kind, &options, texts.len(), "numbers");
@@ -313,7 +289,7 @@ mod tests {
 
     #[track_caller]
     fn check(texts: &[&str], kind: &str, confidence: Confidence) {
-        let guess = guess("x", texts, AvailableTypes::Json);
+        let guess = guess("x", texts);
         assert_eq!(
             (guess.kind.as_str(), guess.confidence),
             (kind, confidence),
@@ -333,14 +309,13 @@ mod tests {
         check(&["y", "y", "y"], "string", Confidence::Likely);
         check(&["NO", "NO", "NO"], "string", Confidence::Likely);
         check(&["up", "down"], "string", Confidence::Likely);
-        check(&["1", "-", "3"], "string", Confidence::Likely);
         check(&["5"], "number", Confidence::Guess);
         check(&["", ""], "string", Confidence::Guess);
     }
 
     #[test]
     fn words_for_a_missing_value_are_null() {
-        let guess = guess("load", &["12 %", "-", "N/A", "n/a"], AvailableTypes::All);
+        let guess = guess("load", &["12 %", "-", "N/A", "n/a"]);
         assert_eq!(guess.kind, "number");
         assert_eq!(guess.options["null_values"], json!(["-", "N/A"]));
     }

@@ -10,15 +10,13 @@ use super::candidates::{Candidate, full_lines};
 use super::fields::slug;
 use super::times;
 use crate::authoring::{count, without_empty};
+use crate::settings::fixed_regex;
 
 static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"^[A-Za-z_:][A-Za-z0-9_:]*(\{[^}]*\})?\s+[-+0-9.eEInfNa]+(\s+[0-9.]+)?$"#)
-        .expect("a good pattern")
+    fixed_regex(r#"^[A-Za-z_:][A-Za-z0-9_:]*(\{[^}]*\})?\s+[-+0-9.eEInfNa]+(\s+[0-9.]+)?$"#)
 });
-static FORM_LINE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*(&[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*)*$")
-        .expect("a good pattern")
-});
+static FORM_LINE: LazyLock<Regex> =
+    LazyLock::new(|| fixed_regex(r"^[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*(&[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*)*$"));
 
 /// Prometheus text format.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
@@ -45,8 +43,7 @@ pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
 /// Lines with several `key=value`, as in logfmt.
 pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
     const PAIR: &str = r#"[\w.-]+=("(\\.|[^"\\])*"|\S*)"#;
-    static LINE: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(&format!(r"^\s*{PAIR}(\s+{PAIR})+$")).expect("a good pattern"));
+    static LINE: LazyLock<Regex> = LazyLock::new(|| fixed_regex(&format!(r"^\s*{PAIR}(\s+{PAIR})+$")));
     let has_format = |text: &&str| {
         let mut lines = full_lines(text).peekable();
         lines.peek().is_some() && lines.all(|line| LINE.is_match(line))
@@ -64,16 +61,6 @@ pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
         "block_start": has_lines.then_some("^"),
     });
     Some(Candidate::likely("pairs", options, "every line has several `key=value`"))
-}
-
-/// Form of a text with lines of key and value.
-struct PairForm<'a> {
-    separator: &'a str,
-    comments: &'a [&'static str],
-    /// Whether blank lines separate records with the same keys.
-    has_records: bool,
-    /// Whether indented lines continue a value, so that the others are keys of a record.
-    has_continuations: bool,
 }
 
 /// Lines of key and value.
@@ -113,13 +100,8 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         forms.push((json!({ "sections": has_sections.then_some(true) }), in_sections.to_owned()));
         let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
         for (more, what) in forms {
-            let form = PairForm {
-                separator,
-                comments: &comments,
-                has_records: more["each"] == "block",
-                has_continuations: more["indented"] == "words",
-            };
-            let share = texts.iter().map(|text| form.share(text)).fold(1.0, f64::min);
+            let shares = texts.iter().map(|text| share_of_pairs(text, separator, &comments, &more));
+            let share = shares.fold(1.0, f64::min);
             if share < 0.5 {
                 continue;
             }
@@ -134,30 +116,32 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     found
 }
 
-impl PairForm<'_> {
-    /// Share of lines with a plausible key before the separator, from 0 to 1.
-    fn share(&self, text: &str) -> f64 {
-        let (mut all, mut good, mut section) = (0_usize, 0_usize, 0_usize);
-        let mut keys = HashSet::new();
-        for line in text.lines() {
-            if is_section(line) || (self.has_records && line.trim().is_empty()) {
-                section += 1;
-                continue;
-            }
-            let is_continuation = self.has_continuations && line.starts_with([' ', '\t']);
-            if line.trim().is_empty() || is_comment(line, self.comments) || is_continuation {
-                continue;
-            }
-            all += 1;
-            if let Some(key) = key(line, self.separator) {
-                keys.insert((section, key));
-                good += 1;
-            }
+/// Share of lines with a plausible key before the separator, from 0 to 1; `form` has options of `pairs`.
+fn share_of_pairs(text: &str, separator: &str, comments: &[&str], form: &Value) -> f64 {
+    // Blank lines separate records with the same keys.
+    let has_records = form["each"] == "block";
+    // Indented lines continue a value, so that the others are keys of a record.
+    let has_continuations = form["indented"] == "words";
+    let (mut all, mut good, mut section) = (0_usize, 0_usize, 0_usize);
+    let mut keys = HashSet::new();
+    for line in text.lines() {
+        if is_section(line) || (has_records && line.trim().is_empty()) {
+            section += 1;
+            continue;
         }
-        // Repeated keys are the first column of a table, and lines below one or two keys are lists.
-        let is_other = keys.len() * 2 < good || self.has_continuations && keys.len() < 3;
-        if all == 0 || is_other { 0.0 } else { good as f64 / all as f64 }
+        let is_continuation = has_continuations && line.starts_with([' ', '\t']);
+        if line.trim().is_empty() || is_comment(line, comments) || is_continuation {
+            continue;
+        }
+        all += 1;
+        if let Some(key) = key(line, separator) {
+            keys.insert((section, key));
+            good += 1;
+        }
     }
+    // Repeated keys are the first column of a table, and lines below one or two keys are lists.
+    let is_other = keys.len() * 2 < good || has_continuations && keys.len() < 3;
+    if all == 0 || is_other { 0.0 } else { good as f64 / all as f64 }
 }
 
 /// The key of a line, if it is plausible.
@@ -183,15 +167,14 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
         && !key.contains("  ")
         && !is_part
         && !has_more
-        && !has_clock(key)
+        && !CLOCK.is_match(key)
         && !key.split_whitespace().next().is_some_and(is_commit_id)
         && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
     is_key.then_some(key)
 }
 
 /// A key and a colon that are further apart from the value before them than words are.
-static FURTHER_PAIR: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(\s{2,}|\t)[A-Za-z][\w ]*:\s").expect("a good pattern"));
+static FURTHER_PAIR: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(\s{2,}|\t)[A-Za-z][\w ]*:\s"));
 
 /// Whether a word is a hash such as `a7e58f74`, with which the lines of `git log --oneline` begin.
 fn is_commit_id(word: &str) -> bool {
@@ -200,8 +183,7 @@ fn is_commit_id(word: &str) -> bool {
 
 /// Whether a line is the header of a section in an INI file.
 fn is_section(line: &str) -> bool {
-    static SECTION: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"^\s*\[[^\[\]]+\]\s*([#;].*)?$").expect("a good pattern"));
+    static SECTION: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\[[^\[\]]+\]\s*([#;].*)?$"));
     // The pattern alone would take long for a long text.
     line.trim_start().starts_with('[') && SECTION.is_match(line)
 }
@@ -236,14 +218,8 @@ fn has_continuations(text: &str, separator: &str) -> bool {
     pairs.any(|two| key(two[0], separator).is_some() && !two[1].contains(separator))
 }
 
-/// Whether a text contains a time such as `09:30`, with which log lines begin.
-fn has_clock(text: &str) -> bool {
-    let is_time = |five: &[u8]| {
-        let digits = [five[0], five[1], five[3], five[4]];
-        five[2] == b':' && digits.iter().all(u8::is_ascii_digit)
-    };
-    text.as_bytes().windows(5).any(is_time)
-}
+/// A time such as `09:30`, with which log lines begin.
+static CLOCK: LazyLock<Regex> = LazyLock::new(|| fixed_regex("[0-9]{2}:[0-9]{2}"));
 
 /// Whether a line with a key and without a value has indented lines below it.
 fn has_nesting(text: &str, separator: &str) -> bool {
@@ -409,7 +385,7 @@ fn has_digit(word: &str) -> bool {
 /// Lines of a folder that a web server lists: name, time and size, below a link to the parent folder.
 pub(super) fn folder(texts: &[&str]) -> Option<Candidate> {
     const ROW: &str = r"^(?<name>\S.*?) +(?<modified>[\w-]{10,11} \d\d:\d\d) +(?<size>\S+)$";
-    static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new(ROW).expect("a good pattern"));
+    static PATTERN: LazyLock<Regex> = LazyLock::new(|| fixed_regex(ROW));
     let is_listing = |text: &&str| {
         let mut rows = full_lines(text).filter(|line| *line != "../").peekable();
         rows.peek().is_some() && rows.all(|row| PATTERN.is_match(row))

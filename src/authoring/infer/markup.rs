@@ -12,6 +12,7 @@ use super::candidates::Candidate;
 use super::samples::ClassifiedSamples;
 use super::trial;
 use crate::config::quoted_list;
+use crate::settings::fixed_regex;
 
 /// Path of the elements of a SOAP body, without the name of the element.
 pub(super) const SOAP_BODY: &str = "Envelope/Body/";
@@ -78,7 +79,7 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
 
 /// Whether an HTML page has a field for a password.
 pub(super) fn has_password_field(text: &str) -> bool {
-    static FIELD: LazyLock<Regex> = LazyLock::new(|| Regex::new(PASSWORD_FIELD).expect("a good pattern"));
+    static FIELD: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PASSWORD_FIELD));
     FIELD.is_match(text)
 }
 

@@ -22,8 +22,12 @@ mod write;
 
 use serde::Serialize;
 use serde_json::Value;
+use settings_derive::Word;
 
+use self::candidates::Candidate;
+use self::write::ProposalDraft;
 use crate::model::UpstreamResponse;
+use crate::settings::Word as _;
 
 /// Limit of the examined samples.
 pub const SAMPLE_LIMIT: usize = 100;
@@ -38,23 +42,20 @@ pub struct Sample {
 }
 
 /// Names and addresses that the samples do not contain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RouteNaming {
     /// Name of the tool.
     pub name: String,
     /// Name of the upstream, which must be unique in the configuration.
     pub upstream: String,
-    /// URL of the upstream, `http://host:port`, or the program of a command.
-    pub address: String,
-    /// Whether the URL comes from the command line or a recording. Otherwise it is a guess.
-    pub is_address_known: bool,
+    /// URL of the upstream, `http://host:port`, or the program of a command. `None` if neither the command
+    /// line nor a recording has it.
+    pub address: Option<String>,
     /// HTTP method, or `RUN`.
     pub method: String,
     /// Path and query, or the words behind the program, each after a space. Arguments are `{name}`, and
-    /// optional ones `{name?}`.
-    pub path: String,
-    /// Whether the path comes from the command line or a recording. Otherwise it is a guess.
-    pub is_path_known: bool,
+    /// optional ones `{name?}`. `None` if neither the command line nor a recording has it.
+    pub path: Option<String>,
 }
 
 impl RouteNaming {
@@ -62,10 +63,20 @@ impl RouteNaming {
     pub fn is_command(&self) -> bool {
         self.method == "RUN"
     }
+
+    /// The address, or a guess.
+    fn address(&self) -> &str {
+        self.address.as_deref().unwrap_or("http://127.0.0.1:9000")
+    }
+
+    /// The path, or a guess.
+    pub fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or("/")
+    }
 }
 
 /// Confidence in a part of a proposal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Word)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// A guess; check it before use.
@@ -112,36 +123,19 @@ impl Finding {
     }
 }
 
-impl Confidence {
-    /// The confidence as a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Guess => "guess",
-            Self::Likely => "likely",
-            Self::Sure => "sure",
-        }
-    }
-}
-
 /// Proposes a route for the responses of one endpoint. Total: for any responses, the file loads.
 pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let classified = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
-    let all_ranked = rank_candidates(&classified);
+    let candidates = rank_candidates(&classified);
     let errors = samples::error_rules(&classified);
     // From the most specific to the simplest: with and without types; the best extractor, the second, the
     // whole text.
     for errors in [errors.as_slice(), &[]] {
-        for (index, ranked) in all_ranked.iter().enumerate() {
-            let runner_up = all_ranked.get(index + 1);
-            for types in fields::possible_types(ranked) {
-                let draft = write::ProposalDraft {
-                    naming,
-                    classified: &classified,
-                    ranked,
-                    runner_up,
-                    types,
-                    errors,
-                };
+        for (index, candidate) in candidates.iter().enumerate() {
+            let runner_up = candidates.get(index + 1);
+            for types in fields::possible_types(candidate) {
+                let classified = &classified;
+                let draft = ProposalDraft { naming, classified, candidate, runner_up, types, errors };
                 if let Some(proposal) = draft.verified() {
                     return proposal;
                 }
@@ -151,60 +145,44 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     write::fallback(naming)
 }
 
-/// Extractor that parses all successes, with its results.
-#[derive(Debug)]
-struct RankedCandidate {
-    candidate: candidates::Candidate,
-    /// One value per success.
-    values: Vec<Value>,
-    /// Share of the text that is in the values, from 0 to 1.
-    extracted_share: f64,
-}
-
 /// The candidates that parse every success, best first. The last is the whole text, or the bytes.
-fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<RankedCandidate> {
+fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<Candidate> {
     // Error of the first and strictest candidate that fails.
     let mut first_error = None;
-    let mut all_ranked: Vec<RankedCandidate> = candidates::all(classified)
-        .into_iter()
-        .filter_map(|candidate| {
-            let mut values = match trial::values(&candidate, classified) {
-                Ok(values) => values,
-                Err(reason) => {
-                    first_error.get_or_insert((candidate.name, reason));
-                    return None;
-                }
-            };
-            if candidate.is_table() {
-                // A table with a single column has no more information than a list of lines.
-                let is_narrow = |row: &Value| row.as_object().is_none_or(|cells| cells.len() < 2);
-                let mut first_rows = values.iter().filter_map(|value| value.get(0)).peekable();
-                if first_rows.peek().is_none() || first_rows.any(is_narrow) {
-                    return None;
-                }
+    let mut parsing = Vec::new();
+    for mut candidate in candidates::all(classified) {
+        match trial::values(&candidate, classified) {
+            Ok(values) => candidate.values = values,
+            Err(reason) => {
+                first_error.get_or_insert((candidate.name, reason));
+                continue;
             }
-            if let ("columns", Some(texts)) = (candidate.name, &classified.texts) {
-                candidates::join_names(&mut values, texts);
+        }
+        if candidate.is_table() {
+            // A table with a single column has no more information than a list of lines.
+            let is_narrow = |row: &Value| row.as_object().is_none_or(|cells| cells.len() < 2);
+            let mut first_rows = candidate.values.iter().filter_map(|value| value.get(0)).peekable();
+            if first_rows.peek().is_none() || first_rows.any(is_narrow) {
+                continue;
             }
-            let extracted_share = match candidate.reads_all {
-                true => 1.0,
-                false => trial::extracted_share(&candidate, &values, &classified.texts),
-            };
-            Some(RankedCandidate { candidate, values, extracted_share })
-        })
-        .collect();
-    if let (Some((name, reason)), Some(last)) = (first_error, all_ranked.last_mut())
-        && last.candidate.name == "text"
+        }
+        if let ("columns", Some(texts)) = (candidate.name, &classified.texts) {
+            candidates::join_names(&mut candidate.values, texts);
+        }
+        candidate.extracted_share = trial::extracted_share(&candidate, &classified.texts);
+        parsing.push(candidate);
+    }
+    if let (Some((name, reason)), Some(last)) = (first_error, parsing.last_mut())
+        && last.name == "text"
         && !reason.is_empty()
     {
-        last.candidate.reason =
-            format!("the whole text, because `{name}` does not parse every sample: {reason}");
+        last.reason = format!("the whole text, because `{name}` does not parse every sample: {reason}");
     }
     // A line below a table would be read as a row of it.
-    let ends_early = |ranked: &RankedCandidate| ranked.candidate.options.contains_key("stop_before");
-    if all_ranked.iter().any(ends_early) {
-        all_ranked.retain(|ranked| ranked.candidate.name != "columns" || ends_early(ranked));
+    let ends_early = |candidate: &Candidate| candidate.options.contains_key("stop_before");
+    if parsing.iter().any(ends_early) {
+        parsing.retain(|candidate| candidate.name != "columns" || ends_early(candidate));
     }
-    trial::rank(&mut all_ranked);
-    all_ranked
+    trial::rank(&mut parsing);
+    parsing
 }

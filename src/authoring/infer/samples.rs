@@ -32,40 +32,51 @@ impl<'a> ClassifiedSamples<'a> {
     }
 }
 
-/// Evidence of an error in a response with a success status.
+/// Evidence of an error in a response with a success status, which is also the condition of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ErrorEvidence {
-    /// The text begins with a word for an error.
-    Word,
-    /// This member of the JSON object is false, such as `success`.
-    False(&'static str),
-    /// The member `status` has this value.
-    Status(String),
-    /// The member `error` is present and not empty.
-    Error,
-    /// The text is a SOAP fault.
-    SoapFault,
-    /// The text is a web page, and the other samples are not.
-    WebPage,
-    /// The text is a web page with a password field, and other pages have none.
-    LoginPage,
+pub(super) struct ErrorEvidence {
+    /// The conditions on the response and the template of the error, which is missing if the samples
+    /// decide it; or the preset in `use`.
+    rule: Value,
+    /// The reason for it, with `{}` for the number of samples.
+    reason: &'static str,
+}
+
+impl ErrorEvidence {
+    const REPORTED: &str = "{} of the samples report it with a success status";
+
+    /// A condition on the JSON document, such as `.ok == false`.
+    fn in_json(condition: &str) -> Self {
+        Self { rule: json!({ "when": { "json": condition } }), reason: Self::REPORTED }
+    }
+
+    /// The member of this name is false.
+    fn with_false_member(name: &str) -> Self {
+        Self::in_json(&format!(".{name} == false"))
+    }
+
+    /// A pattern in the text, and the template of the error.
+    fn in_text(pattern: &str, error: &str, reason: &'static str) -> Self {
+        Self { rule: json!({ "when": { "text": pattern }, "error": error }), reason }
+    }
+
+    /// A preset.
+    fn with_preset(name: &str, reason: &'static str) -> Self {
+        Self { rule: json!({ "use": name }), reason }
+    }
 }
 
 /// Words with which errors begin.
 const ERROR_WORDS: [&str; 8] = ["ERR", "ERROR", "FAIL", "FAILED", "FAILURE", "FATAL", "EXCEPTION", "DENIED"];
+
+/// Members of a JSON object that are `false` in an error.
+const FLAGS: [&str; 3] = ["success", "ok", "succeeded"];
 
 /// Classifies the samples.
 pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let (good, failures): (Vec<_>, Vec<_>) =
         samples.iter().partition(|sample| sample.response.status.is_success());
     let (charset, decoded) = decode(&good);
-    let mut classified = ClassifiedSamples {
-        successes: Vec::new(),
-        texts: None,
-        charset,
-        failures,
-        hidden_failures: Vec::new(),
-    };
     let samples_and_texts = good.iter().zip(&decoded);
     let pages: Vec<&str> = samples_and_texts
         .filter_map(|(sample, text)| text.as_deref().filter(|text| is_page(sample, text)))
@@ -74,27 +85,32 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let is_password_rare = !pages.iter().all(|text| markup::has_password_field(text));
     // A page may stand in for the data, which the other samples have.
     let page_evidence = |sample: &Sample, text: &str| match is_page(sample, text) {
-        true if is_page_rare => Some(ErrorEvidence::WebPage),
-        true if is_password_rare && markup::has_password_field(text) => Some(ErrorEvidence::LoginPage),
+        true if is_page_rare => Some(ErrorEvidence::with_preset(
+            "html_message",
+            "a web page instead of data, in {} of the samples",
+        )),
+        true if is_password_rare && markup::has_password_field(text) => Some(ErrorEvidence::in_text(
+            markup::PASSWORD_FIELD,
+            "The service responded with a login page instead of data.",
+            "a web page with a password field, in {} of the samples: set `credentials` of the upstream",
+        )),
         _ => None,
     };
-    let mut texts = Some(Vec::new());
+    let (mut successes, mut texts, mut hidden_failures) = (Vec::new(), Vec::new(), Vec::new());
     for (sample, text) in good.into_iter().zip(decoded) {
         let evidence =
             text.as_deref().and_then(|text| page_evidence(sample, text).or_else(|| error_evidence(text)));
         match evidence {
-            Some(evidence) => classified.hidden_failures.push((sample, evidence)),
+            Some(evidence) => hidden_failures.push((sample, evidence)),
             None => {
-                classified.successes.push(sample);
-                match (&mut texts, text) {
-                    (Some(texts), Some(text)) => texts.push(text),
-                    _ => texts = None,
-                }
+                successes.push(sample);
+                texts.push(text);
             }
         }
     }
-    classified.texts = texts.filter(|texts| !texts.is_empty());
-    classified
+    let texts: Option<Vec<String>> = texts.into_iter().collect();
+    let texts = texts.filter(|texts| !texts.is_empty());
+    ClassifiedSamples { successes, texts, charset, failures, hidden_failures }
 }
 
 fn is_page(sample: &Sample, text: &str) -> bool {
@@ -107,10 +123,8 @@ fn decode(samples: &[&Sample]) -> (Option<Finding>, Vec<Option<String>>) {
     let own = read(None);
     let Some(undecodable) = own.iter().position(Option::is_none) else { return (None, own) };
     let mut fallbacks = ["utf-8", "windows-1252"].into_iter().map(|label| (label, read(Some(label))));
-    match fallbacks.find(|(_, texts)| texts.iter().all(Option::is_some)) {
-        Some((label, texts)) => (Some(charset_finding(label, samples[undecodable])), texts),
-        None => (None, own),
-    }
+    let fallback = fallbacks.find(|(_, texts)| texts.iter().all(Option::is_some));
+    fallback.map_or((None, own), |(label, texts)| (Some(charset_finding(label, samples[undecodable])), texts))
 }
 
 /// The evidence for a charset in a sample that can't be decoded with its own.
@@ -132,20 +146,21 @@ fn charset_finding(label: &str, sample: &Sample) -> Finding {
 
 fn error_evidence(text: &str) -> Option<ErrorEvidence> {
     if let Ok(Value::Object(object)) = serde_json::from_str(text) {
-        for name in ["success", "ok", "succeeded"] {
-            if object.get(name) == Some(&Value::Bool(false)) {
-                return Some(ErrorEvidence::False(name));
-            }
+        if let Some(name) = FLAGS.into_iter().find(|name| object.get(*name) == Some(&Value::Bool(false))) {
+            return Some(ErrorEvidence::with_false_member(name));
         }
         if let Some(word) = object.get("status").and_then(Value::as_str)
             && ["error", "fail", "failed", "failure"].iter().any(|known| known.eq_ignore_ascii_case(word))
         {
-            return Some(ErrorEvidence::Status(word.to_owned()));
+            return Some(ErrorEvidence::in_json(&format!(".status == {}", Value::from(word))));
         }
-        return object.get("error").filter(|error| means_error(error)).map(|_| ErrorEvidence::Error);
+        let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
+        let error = object.get("error").filter(|error| means_error(error));
+        return error.map(|_| ErrorEvidence::in_json(condition));
     }
     if markup::first_in_body(text).as_deref() == Some("Fault") {
-        return Some(ErrorEvidence::SoapFault);
+        let reason = "a SOAP fault with a success status, in {} of the samples";
+        return Some(ErrorEvidence::with_preset("soap", reason));
     }
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -156,30 +171,20 @@ fn error_evidence(text: &str) -> Option<ErrorEvidence> {
         rest.trim().is_empty() || rest.starts_with([' ', ':', '!', '-', '[', '(', '\t', '\r', '\n']);
     let is_number = rest.trim_start_matches([':', ' ']).trim().parse::<f64>().is_ok() && rest.contains(':');
     let is_known = ERROR_WORDS.iter().any(|known| known.eq_ignore_ascii_case(word));
-    (is_known && is_short && goes_on && !is_number).then_some(ErrorEvidence::Word)
+    let pattern = format!(r"(?i)^\s*(?:{})\b[\s:!-]*(?<why>[^\r\n]*)", ERROR_WORDS.join("|"));
+    let evidence = ErrorEvidence::in_text(&pattern, "{{ why }}", ErrorEvidence::REPORTED);
+    (is_known && is_short && goes_on && !is_number).then_some(evidence)
 }
 
 /// Whether an `error` member has a value that means an error.
 fn means_error(error: &Value) -> bool {
-    match error {
-        Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(members) => !members.is_empty(),
-        Value::Bool(true) => true,
-    }
+    let nothing = [Value::Null, false.into(), "".into(), json!([]), json!({})];
+    !nothing.contains(error) && error.as_f64() != Some(0.0)
 }
 
-/// Rule for a tool error.
-#[derive(Debug, Clone)]
-pub(super) struct InferredErrorRule {
-    /// The conditions on a response with a success status, and the template of the error; or the preset in
-    /// `use`.
-    pub(super) source: Value,
-    /// Evidence for it.
-    pub(super) finding: Finding,
-}
+/// Rule for a tool error, with the evidence for it: the conditions on a response with a success status,
+/// and the template of the error; or the preset in `use`.
+pub(super) type InferredErrorRule = (Value, Finding);
 
 /// Error rules for the failures among the samples, and one that the successes imply: if all have `"ok":
 /// true`, `false` is presumably an error.
@@ -197,18 +202,30 @@ pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErr
             true => Confidence::Sure,
             false => Confidence::Likely,
         };
-        let (source, reason) = error_rule(evidence, &texts);
-        rules.push(InferredErrorRule { source, finding: error_finding(confidence, reason) });
+        let reason = evidence.reason.replace("{}", &texts.len().to_string());
+        rules.push(error_rule(evidence, &texts, confidence, reason));
         known.push(evidence);
     }
-    if let Some(name) = implied_error_member(classified)
-        && !known.contains(&&ErrorEvidence::False(name))
-    {
+    let implied = implied_error_member(classified).map(|name| (name, ErrorEvidence::with_false_member(name)));
+    if let Some((name, evidence)) = implied.filter(|(_, evidence)| !known.contains(&evidence)) {
         let reason = format!("every success has `{name}: true`; no sample has `false`");
-        let (source, _) = error_rule(&ErrorEvidence::False(name), &[]);
-        rules.push(InferredErrorRule { source, finding: error_finding(Confidence::Guess, reason) });
+        rules.push(error_rule(&evidence, &[], Confidence::Guess, reason));
     }
     rules
+}
+
+/// The rule for errors with this evidence, which samples with these texts have.
+fn error_rule(
+    evidence: &ErrorEvidence,
+    texts: &[String],
+    confidence: Confidence,
+    reason: String,
+) -> InferredErrorRule {
+    let mut source = evidence.rule.clone();
+    if source["when"]["json"].is_string() {
+        source["error"] = message(texts).into();
+    }
+    (source, Finding::new("when", "an error in a response with a success status", confidence, reason))
 }
 
 /// The member that is `true` in every success, and presumably `false` in an error.
@@ -219,48 +236,7 @@ fn implied_error_member(classified: &ClassifiedSamples<'_>) -> Option<&'static s
             serde_json::from_str::<Value>(text).is_ok_and(|value| value.get(name) == Some(&Value::Bool(true)))
         })
     };
-    ["success", "ok", "succeeded"].into_iter().find(|name| is_true_in_all(name))
-}
-
-fn error_finding(confidence: Confidence, reason: String) -> Finding {
-    Finding::new("when", "an error in a response with a success status", confidence, reason)
-}
-
-/// The rule for errors with this evidence, which samples with these texts have, and the reason for it.
-fn error_rule(evidence: &ErrorEvidence, texts: &[String]) -> (Value, String) {
-    let count = texts.len();
-    let reported = format!("{count} of the samples report it with a success status");
-    let own =
-        |name: &str, condition: &str, error: &str| json!({ "when": { name: condition }, "error": error });
-    let by_member = |condition: &str| (own("json", condition, &message(texts)), reported.clone());
-    match evidence {
-        ErrorEvidence::Word => {
-            let words = ERROR_WORDS.join("|");
-            let pattern = format!(r"(?i)^\s*(?:{words})\b[\s:!-]*(?<why>[^\r\n]*)");
-            (own("text", &pattern, "{{ why }}"), reported.clone())
-        }
-        ErrorEvidence::False(name) => by_member(&format!(".{name} == false")),
-        ErrorEvidence::Status(word) => by_member(&format!(".status == {}", Value::from(word.as_str()))),
-        ErrorEvidence::Error => {
-            by_member(r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#)
-        }
-        ErrorEvidence::SoapFault => {
-            let reason = format!("a SOAP fault with a success status, in {count} of the samples");
-            (json!({ "use": "soap" }), reason)
-        }
-        ErrorEvidence::WebPage => {
-            let reason = format!("a web page instead of data, in {count} of the samples");
-            (json!({ "use": "html_message" }), reason)
-        }
-        ErrorEvidence::LoginPage => {
-            let reason = format!(
-                "a web page with a password field, in {count} of the samples: set `credentials` of the \
-                 upstream"
-            );
-            let error = "The service responded with a login page instead of data.";
-            (own("text", markup::PASSWORD_FIELD, error), reason)
-        }
-    }
+    FLAGS.into_iter().find(|name| is_true_in_all(name))
 }
 
 /// Template for the member that has the message in these texts.
@@ -288,16 +264,21 @@ mod tests {
 
     #[test]
     fn errors_are_distinguished_from_reports() {
-        assert_eq!(error_evidence("ERR 17 NO SUCH STATION\n"), Some(ErrorEvidence::Word));
-        assert_eq!(error_evidence("Error: no city"), Some(ErrorEvidence::Word));
-        assert_eq!(
-            error_evidence("{\"success\": false, \"message\": \"no\"}"),
-            Some(ErrorEvidence::False("success"))
-        );
-        assert_eq!(error_evidence("{\"status\": \"Error\"}"), Some(ErrorEvidence::Status("Error".into())));
-        assert_eq!(error_evidence("{\"error\": {\"code\": 1}}"), Some(ErrorEvidence::Error));
+        for (text, condition) in [
+            ("{\"success\": false, \"message\": \"no\"}", ".success == false"),
+            ("{\"status\": \"Error\"}", ".status == \"Error\""),
+            (
+                "{\"error\": {\"code\": 1}}",
+                "(.error // \"\") != \"\" and .error != 0 and .error != [] and .error != {}",
+            ),
+        ] {
+            assert_eq!(error_evidence(text).unwrap().rule, json!({ "when": { "json": condition } }));
+        }
+        for text in ["ERR 17 NO SUCH STATION\n", "Error: no city"] {
+            assert_eq!(error_evidence(text).unwrap().rule["error"], "{{ why }}");
+        }
         let fault = "<s:Envelope xmlns:s='x'><s:Header/><s:Body><s:Fault/></s:Body></s:Envelope>";
-        assert_eq!(error_evidence(fault), Some(ErrorEvidence::SoapFault));
+        assert_eq!(error_evidence(fault).unwrap().rule, json!({ "use": "soap" }));
         for report in
             ["Errors: 0\n", "Error: 0", "{\"error\": null}", "{\"ok\": true}", "Failover: no\n", "1,2\n", ""]
         {

@@ -7,22 +7,26 @@ use serde_json::Value;
 
 use super::Confidence;
 use super::guess::{Guess, confidence_by_count};
+use crate::settings::fixed_regex;
 use crate::translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat};
 
-/// Formats of timestamps with an offset from UTC, or with a word for UTC.
-const ZONED_FORMATS: [(&str, Option<&str>); 9] = [
-    ("%d/%b/%Y:%H:%M:%S %z", None),
-    ("%Y-%m-%d %H:%M:%S %z", None),
-    ("%a %b %d %H:%M:%S %z %Y", None),
-    ("%a %b %d %H:%M:%S UTC %Y", Some("UTC")),
-    ("%Y-%m-%d %H:%M:%S UTC", Some("UTC")),
-    ("%Y-%m-%d %H:%M:%S GMT", Some("UTC")),
-    ("%d %b %Y %H:%M:%S GMT", Some("UTC")),
-    ("%A, %d-%b-%Y %H:%M:%S UTC", Some("UTC")),
-    ("%A, %d-%b-%Y %H:%M:%S GMT", Some("UTC")),
+/// Formats of timestamps with an offset from UTC, or with a word for UTC, and then with its time zone. The
+/// standard format is empty.
+const ZONED_FORMATS: [(&str, &str); 10] = [
+    ("", ""),
+    ("%d/%b/%Y:%H:%M:%S %z", ""),
+    ("%Y-%m-%d %H:%M:%S %z", ""),
+    ("%a %b %d %H:%M:%S %z %Y", ""),
+    ("%a %b %d %H:%M:%S UTC %Y", "UTC"),
+    ("%Y-%m-%d %H:%M:%S UTC", "UTC"),
+    ("%Y-%m-%d %H:%M:%S GMT", "UTC"),
+    ("%d %b %Y %H:%M:%S GMT", "UTC"),
+    ("%A, %d-%b-%Y %H:%M:%S UTC", "UTC"),
+    ("%A, %d-%b-%Y %H:%M:%S GMT", "UTC"),
 ];
 /// Formats of timestamps in an unknown time zone.
-const LOCAL_FORMATS: [&str; 14] = [
+const LOCAL_FORMATS: [&str; 15] = [
+    "",
     "%d.%m.%Y %H:%M:%S",
     "%d.%m.%Y %H:%M",
     "%Y/%m/%d %H:%M:%S",
@@ -39,8 +43,8 @@ const LOCAL_FORMATS: [&str; 14] = [
     "%d/%m/%Y %H:%M:%S",
 ];
 /// Formats of dates. All samples together decide whether the month is first or second.
-const DATE_FORMATS: [&str; 8] =
-    ["%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"];
+const DATE_FORMATS: [&str; 9] =
+    ["", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"];
 
 /// Whether a field of this type parses all texts.
 fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
@@ -49,9 +53,12 @@ fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
 }
 
 /// Format of times with these directives, in a known time zone if there is one.
-fn form(format: &str, zone: Option<&str>) -> TimeForm {
-    let zone = zone.and_then(|zone| zone.parse().ok());
-    TimeForm { formats: vec![TimeFormat::Directives(format.to_owned())], zone }
+fn form(format: &str, zone: &str) -> TimeForm {
+    let format = match format {
+        "" => TimeFormat::Standard,
+        _ => TimeFormat::Directives(format.to_owned()),
+    };
+    TimeForm { formats: vec![format], zone: zone.parse().ok() }
 }
 
 /// Infers timestamps or dates.
@@ -64,23 +71,20 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     let guess = |kind: &str, options: &[(&str, &str)], what: &str| {
         Some(Guess::with_count(kind, options, texts.len(), what).at_least_likely())
     };
-    if parses_all(FieldKind::DateTime(TimeForm::default()), texts) {
-        return guess("date-time", &[], "timestamps");
+    let are_times = |format: &str, zone: &str| parses_all(FieldKind::DateTime(form(format, zone)), texts);
+    if let Some((format, zone)) = ZONED_FORMATS.into_iter().find(|(format, zone)| are_times(format, zone)) {
+        return guess("date-time", &[("format", format), ("timezone", zone)], "timestamps");
     }
-    for (format, zone) in ZONED_FORMATS {
-        if parses_all(FieldKind::DateTime(form(format, zone)), texts) {
-            let mut options = vec![("format", format)];
-            options.extend(zone.map(|zone| ("timezone", zone)));
-            return guess("date-time", &options, "timestamps");
-        }
+    if let Some(format) = LOCAL_FORMATS.into_iter().find(|format| are_times(format, "UTC")) {
+        let options = if format.is_empty() { String::new() } else { format!("`format: \"{format}\"` and ") };
+        let reason = format!(
+            "times without an offset; `type: date-time` parses them, with {options}the `timezone` of their \
+             clock"
+        );
+        // They stay strings: with a wrong time zone, they would look right.
+        return Some(Guess::new("string", &[], Confidence::Likely, reason));
     }
-    if let Some(local) = local(texts) {
-        return Some(local);
-    }
-    if parses_all(FieldKind::Date(TimeForm::default()), texts) {
-        return guess("date", &[], "days");
-    }
-    let fits = |format: &&str| parses_all(FieldKind::Date(form(format, None)), texts);
+    let fits = |format: &&str| parses_all(FieldKind::Date(form(format, "")), texts);
     match *DATE_FORMATS.into_iter().filter(fits).collect::<Vec<_>>() {
         [] => None,
         [format] => guess("date", &[("format", format)], "days"),
@@ -91,23 +95,6 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
             Some(Guess::new("string", &[], Confidence::Guess, reason))
         }
     }
-}
-
-/// Infers timestamps without an offset, which stay strings: with a wrong time zone, they would look right.
-fn local(texts: &[&str]) -> Option<Guess> {
-    let in_utc = |format: &str| form(format, Some("UTC"));
-    let usual = TimeForm { zone: in_utc("").zone, ..TimeForm::default() };
-    let options = if parses_all(FieldKind::DateTime(usual), texts) {
-        String::new()
-    } else {
-        let fits = |format: &&str| parses_all(FieldKind::DateTime(in_utc(format)), texts);
-        let format = LOCAL_FORMATS.into_iter().find(fits)?;
-        format!("`format: \"{format}\"` and ")
-    };
-    let reason = format!(
-        "times without an offset; `type: date-time` parses them, with {options}the `timezone` of their clock"
-    );
-    Some(Guess::new("string", &[], Confidence::Likely, reason))
 }
 
 /// Whether a word of a field name is one of these words.
@@ -169,9 +156,8 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
 
 /// Infers sizes with units; `0` needs none.
 pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
-    static UNIT: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"^[0-9][0-9.,]*\s?(?:[KMGTPEk]i?B|[KMGTPE]i?|k|B|[Bb]ytes?)$").expect("a good pattern")
-    });
+    static UNIT: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r"^[0-9][0-9.,]*\s?(?:[KMGTPEk]i?B|[KMGTPE]i?|k|B|[Bb]ytes?)$"));
     // `273 K` is a temperature, and `2 M` may be two million.
     let is_other =
         name.split('_').any(|word| word.starts_with("temp") || word == "price" || word == "resistance");
@@ -185,12 +171,12 @@ pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
         let mut behind = texts.iter().filter_map(|text| text.rsplit_once(mark));
         behind.any(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count() != 3)
     };
-    let mut options = vec![("decimal_separator", ","), ("description", "In bytes.")];
-    if parses_all(FieldKind::Size(SizeForm::default()), texts) {
-        options.remove(0);
-    } else if !(has_fraction(',') && parses_all(FieldKind::Size(comma), texts)) {
-        return None;
-    }
+    let separator = match parses_all(FieldKind::Size(SizeForm::default()), texts) {
+        true => "",
+        false if has_fraction(',') && parses_all(FieldKind::Size(comma), texts) => ",",
+        false => return None,
+    };
+    let options = [("decimal_separator", separator), ("description", "In bytes.")];
     Some(Guess::with_count("size", &options, texts.len(), "sizes; the value is in bytes").at_least_likely())
 }
 

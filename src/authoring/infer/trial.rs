@@ -1,17 +1,18 @@
 //! Trial of candidates: runs each on all samples with the real translator, and ranks them by the share of
 //! text extracted.
 
+use super::Sample;
 use super::candidates::Candidate;
 use super::samples::ClassifiedSamples;
-use super::{RankedCandidate, Sample};
 use crate::authoring::playground::result_json;
 use crate::config::{self, Loaded, Sources, yaml};
 use crate::model::{ToolResult, UpstreamResponse};
 use crate::route::Route;
+use crate::settings::fixed_regex;
 use crate::translate::{CallInput, Trace, translate};
 use regex::Regex;
 use serde_json::{Map, Value, json};
-use std::{collections::HashSet, sync::LazyLock};
+use std::{cmp::Reverse, collections::HashSet, sync::LazyLock};
 
 /// Largest `response_limit` that a route may have, so that no sample is too long for the trial.
 const MAX_RESPONSE_LIMIT: &str = "1GiB";
@@ -92,9 +93,13 @@ pub(super) fn result(route: &Route, response: &UpstreamResponse) -> ToolResult {
 /// Share of the words of each text that are in the extracted value; the minimum of all samples, from 0 to 1.
 /// Words are runs of letters and digits, so punctuation and white space do not count, and neither does HTML
 /// or XML markup.
-pub(super) fn extracted_share(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
-    let is_markup = candidate.source.is_some() || matches!(candidate.name, "html" | "xml");
+pub(super) fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
+    if candidate.reads_all {
+        return 1.0;
+    }
     let Some(texts) = texts else { return 0.0 };
+    let values = &candidate.values;
+    let is_markup = candidate.source.is_some() || matches!(candidate.name, "html" | "xml");
     // An empty table has a header only, with the names of the rows of others.
     let is_empty = |value: &Value| *value == json!([]);
     let mut names = HashSet::new();
@@ -132,10 +137,9 @@ fn collect_words(text: &str, found: &mut HashSet<String>) {
 /// references (`&nbsp;`). An approximation, because it only measures the share.
 fn between_tags(document: &str) -> impl Iterator<Item = &str> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(
+        fixed_regex(
             r"(?is)<!\[CDATA\[|\]\]>|<!--.*?-->|<script\b.*?</script\s*>|<style\b.*?</style\s*>|<[a-z/!?][^>]*>|&#?\w{1,32};",
         )
-        .expect("a good pattern")
     });
     MARKUP.split(document)
 }
@@ -162,19 +166,17 @@ pub(super) const MIN_EXTRACTED_SHARE: f64 = 0.5;
 /// coincidence (JSON, XML, …). Then the share of extracted text decides, in steps of a tenth, and then the
 /// order of the candidates, from strict to permissive. Extractors of less than half of a text are dropped.
 /// Patterns that name their parts by position come after all others, and the whole text comes last.
-pub(super) fn rank(all_ranked: &mut Vec<RankedCandidate>) {
-    all_ranked.retain(|ranked| {
-        let candidate = &ranked.candidate;
+pub(super) fn rank(candidates: &mut Vec<Candidate>) {
+    candidates.retain(|candidate| {
         candidate.is_last_resort()
             || candidate.is_strict
             || candidate.is_weak
-            || ranked.extracted_share >= MIN_EXTRACTED_SHARE
+            || candidate.extracted_share >= MIN_EXTRACTED_SHARE
     });
-    let tenth = |ranked: &RankedCandidate| (ranked.extracted_share * 10.0).round() as i64;
     // The sort is stable: equals stay in the order of the candidates.
-    all_ranked.sort_by_key(|ranked| {
-        let c = &ranked.candidate;
-        (c.is_last_resort(), c.is_weak, !c.is_strict, std::cmp::Reverse(tenth(ranked)))
+    candidates.sort_by_key(|candidate| {
+        let tenths = (candidate.extracted_share * 10.0).round() as i64;
+        (candidate.is_last_resort(), candidate.is_weak, !candidate.is_strict, Reverse(tenths))
     });
 }
 

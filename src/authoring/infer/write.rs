@@ -10,10 +10,11 @@ use http::{
 };
 use serde_json::{Map, Value, json};
 
+use super::candidates::Candidate;
 use super::fields::{InferredField, InferredTypes};
 use super::markup::SOAP_BODY;
 use super::samples::{ClassifiedSamples, InferredErrorRule};
-use super::{Confidence, Finding, Proposal, RankedCandidate, RouteNaming, Sample, trial};
+use super::{Confidence, Finding, Proposal, RouteNaming, Sample, trial};
 use crate::authoring::playground::result_json;
 use crate::authoring::{count, without_empty};
 use crate::config::yaml;
@@ -36,8 +37,8 @@ const MAX_COMMENT_LENGTH: usize = 160;
 pub(super) struct ProposalDraft<'a> {
     pub(super) naming: &'a RouteNaming,
     pub(super) classified: &'a ClassifiedSamples<'a>,
-    pub(super) ranked: &'a RankedCandidate,
-    pub(super) runner_up: Option<&'a RankedCandidate>,
+    pub(super) candidate: &'a Candidate,
+    pub(super) runner_up: Option<&'a Candidate>,
     pub(super) types: InferredTypes,
     /// Rules for errors with a success status; none if such responses are not distinguished.
     pub(super) errors: &'a [InferredErrorRule],
@@ -91,20 +92,19 @@ impl ProposalDraft<'_> {
             out.yaml += &limit;
         }
         out.yaml += "    response:\n";
-        for rule in self.errors {
-            out.comment(6, rule.finding.clone());
-            match rule.source["use"].as_str() {
+        for (rule, finding) in self.errors {
+            out.comment(6, finding.clone());
+            match rule["use"].as_str() {
                 // The rule of the successes covers its faults.
                 Some("soap") if self.soap_parameters().is_some() => {}
                 Some(name) => out.yaml += &format!("      - use: {name}\n"),
-                None => self.write_error(&mut out.yaml, &rule.source),
+                None => self.write_error(&mut out.yaml, rule),
             }
         }
         let finding = self.extract_finding();
         let is_sure = finding.confidence == Confidence::Sure;
         out.comment(6, finding);
-        let other = self.runner_up.map(|other| &other.candidate);
-        if let Some(other) = other.filter(|other| !is_sure && !other.is_last_resort()) {
+        if let Some(other) = self.runner_up.filter(|other| !is_sure && !other.is_last_resort()) {
             let (extract, reason) = (yaml::flow(&other.extract()), &other.reason);
             let other = one_line(&format!("or else `extract: {extract}`: {reason}"));
             let _ = writeln!(out.yaml, "      # {other}");
@@ -136,7 +136,7 @@ impl ProposalDraft<'_> {
 
     /// Parameters of the preset `soap`, if it reads the successes.
     fn soap_parameters(&self) -> Option<Value> {
-        let options = &self.ranked.candidate.options;
+        let options = &self.candidate.options;
         let element = options.get("path")?.as_str()?.strip_prefix(SOAP_BODY)?;
         let parameters = without_empty(json!({ "path": element, "lists": options.get("lists") }));
         // Rules of a preset have no charset.
@@ -174,9 +174,9 @@ impl ProposalDraft<'_> {
     }
 
     fn extract_finding(&self) -> Finding {
-        let candidate = &self.ranked.candidate;
+        let candidate = self.candidate;
         let samples = self.classified.successes.len();
-        let extracted_share = if candidate.is_weak { 0.8 } else { self.ranked.extracted_share };
+        let extracted_share = if candidate.is_weak { 0.8 } else { candidate.extracted_share };
         // One line does not show which of its words vary.
         let is_one_line = candidate.is_weak
             && samples == 1
@@ -200,7 +200,7 @@ impl ProposalDraft<'_> {
         } else if self.classified.texts.is_some()
             && !(candidate.is_last_resort() || candidate.is_weak || candidate.reads_all)
         {
-            let percent = (self.ranked.extracted_share * 100.0).floor();
+            let percent = (candidate.extracted_share * 100.0).floor();
             reason += &match samples {
                 1 => format!("; it extracts {percent} % of the words of the sample"),
                 _ => format!("; it extracts at least {percent} % of the words of every sample"),
@@ -228,7 +228,7 @@ impl ProposalDraft<'_> {
     }
 
     fn write_extract(&self, out: &mut Proposal, dash: &str) {
-        let candidate = &self.ranked.candidate;
+        let candidate = self.candidate;
         if self.types.fields.is_empty() {
             let _ = writeln!(out.yaml, "      {dash}extract:{}", yaml::block(&candidate.extract(), 8));
             return;
@@ -324,12 +324,20 @@ fn truncated(response: &UpstreamResponse) -> Option<UpstreamResponse> {
 
 /// The file up to the rules, with the guesses in it.
 fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
-    let RouteNaming { name, upstream, address, method, path, .. } = naming;
-    let findings = guessed_request(naming);
-    let mark = |part: &str| {
-        let guess = findings.iter().find(|guess| guess.part == part);
-        guess.map(|guess| format!(" # {}", guess.comment())).unwrap_or_default()
+    let RouteNaming { name, upstream, method, .. } = naming;
+    let (address, path) = (naming.address(), naming.path());
+    let mut findings = Vec::new();
+    // The parts of the request that neither the command line nor a recording gives.
+    let mut mark = |is_guess: bool, part: &str, value: &str, reason: &str| {
+        let guess = Finding::new(part, value, Confidence::Guess, reason);
+        let comment = is_guess.then(|| format!(" # {}", guess.comment()));
+        findings.extend(is_guess.then_some(guess));
+        comment.unwrap_or_default()
     };
+    let reason = "the samples have no URL; `--url` sets it";
+    let upstream_mark = mark(naming.address.is_none(), "upstream", address, reason);
+    let reason = "the samples have no request; `--url` or `--request` sets it";
+    let request_mark = mark(naming.path.is_none(), "request", &format!("{method} {path}"), reason);
     let (upstream_value, description) = match naming.is_command() {
         true => (json!({ "command": [address] }), format!("The output of {address}{path}.")),
         false => (json!(address), format!("The response of {method} {path}.")),
@@ -346,11 +354,11 @@ fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
          description: {} # guess: describe when a model should call this tool\n    request: {}{}\n{}",
         yaml::text(upstream),
         yaml::flow(&upstream_value),
-        mark("upstream"),
+        upstream_mark,
         yaml::text(name),
         yaml::flow(&description.replace("?}", "}").into()),
         yaml::flow(&request.into()),
-        mark("request"),
+        request_mark,
         input.unwrap_or_default(),
     );
     Proposal { yaml, findings }
@@ -370,17 +378,6 @@ fn input_schema(path: &str) -> Option<Value> {
     let has_optional = required.len() != properties.len();
     let schema = without_empty(json!({ "type": "object", "properties": properties, "required": required }));
     has_optional.then_some(schema.into())
-}
-
-/// The parts of the request that neither the command line nor a recording gives.
-fn guessed_request(naming: &RouteNaming) -> Vec<Finding> {
-    let guess = |part, value: &str, reason| Finding::new(part, value, Confidence::Guess, reason);
-    let address = guess("upstream", &naming.address, "the samples have no URL; `--url` sets it");
-    let request = format!("{} {}", naming.method, naming.path);
-    let reason = "the samples have no request; `--url` or `--request` sets it";
-    let request = guess("request", &request, reason);
-    let guesses = [(naming.is_address_known, address), (naming.is_path_known, request)];
-    guesses.into_iter().filter(|(is_known, _)| !is_known).map(|(_, guess)| guess).collect()
 }
 
 /// The proposal if all others fail: the default rules, by media type.
