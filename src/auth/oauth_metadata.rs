@@ -8,8 +8,8 @@ use settings_derive::Section;
 use super::{Access, AuthError, TokenSettings};
 use crate::route::Scopes;
 use crate::settings::{
-    Checked, Code, Cursor, FromText, Invalid, Kind, Node, OneOrMore, OpenSection, Section as _, Setting,
-    ValueKind, text_of,
+    Checked, Code, Cursor, FromText, Invalid, Node, OneOrMore, OpenSection, Section as _, Setting, ValueKind,
+    text_of,
 };
 use crate::upstream::Client;
 use crate::upstream::http::Address;
@@ -50,11 +50,7 @@ impl ResourceServer {
 
     /// Checks that each issuer occurs once, and that its tokens have an audience.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let tokens: &[Node] = match section.entry("jwt").map(|entry| &entry.value) {
-            None => &[],
-            Some(Node { kind: Kind::List(items), .. }) => items,
-            Some(one) => std::slice::from_ref(one),
-        };
+        let tokens = section.entry("jwt").map_or(&[][..], |entry| entry.value.one_or_more());
         let mut checked = Ok(());
         let mut reject = |at, message, help| checked = Err(section.reject_at(at, message, help));
         for (index, token) in tokens.iter().enumerate() {
@@ -67,11 +63,11 @@ impl ResourceServer {
             let is_known = token.as_map().is_some_and(|entries| {
                 entries.iter().all(|entry| TokenSettings::keys().get(&entry.key.text).is_some())
             });
-            let is_empty = |node: &Node| node.as_text() == Some("");
-            let says_nothing = match token.get("audience") {
+            let says_nothing = match token.get("audience").map(Node::one_or_more) {
                 None => section.entry("resource").is_none(),
-                Some(Node { kind: Kind::List(items), .. }) => items.is_empty() || items.iter().any(is_empty),
-                Some(audience) => is_empty(audience),
+                Some(audiences) => {
+                    audiences.is_empty() || audiences.iter().any(|node| node.as_text() == Some(""))
+                }
             };
             if says_nothing && is_known {
                 let help = "write `audience`, or `resource` beside `jwt`: tokens for other servers must not be accepted";
