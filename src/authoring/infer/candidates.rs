@@ -11,6 +11,7 @@ use super::samples::ClassifiedSamples;
 use super::{lines, markup, trial};
 use crate::authoring::without_empty;
 use crate::settings::fixed_regex;
+use crate::translate::extract::has_frame;
 
 /// Extractor that may fit the responses.
 #[derive(Debug, Clone, Default)]
@@ -196,7 +197,7 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
         let Some(width) = width(texts, delimiter) else { continue };
         let is_other = match delimiter {
             // In a table drawn with characters, as in Markdown, `|` is a border, not a delimiter.
-            '|' => all(is_drawn),
+            '|' => all(has_frame),
             ',' => all(is_log),
             ':' => width < 4 || !all(is_of_colons),
             _ => false,
@@ -315,7 +316,7 @@ fn columns(texts: &[&str]) -> Option<Candidate> {
             && header.trim().contains("  ")
             && rows.iter().filter(|row| words(row) == words(title)).count() * 2 < rows.len()
     };
-    let (options, reason) = if texts.iter().all(|text| is_drawn(text)) {
+    let (options, reason) = if texts.iter().all(|text| has_frame(text)) {
         (json!({}), "the values are between bars, below a drawn line")
     } else if texts.iter().all(is_table) && !texts.iter().all(has_title) {
         (json!({}), "the first line has the column names, and the values are below them")
@@ -370,7 +371,7 @@ pub(super) fn join_names(values: &mut [Value], texts: &[String]) {
 /// Aligned columns above a last line such as `Total: 4 devices` or `4 rows`.
 fn above_footer<'t>(texts: &[&'t str]) -> Option<Candidate> {
     // In a drawn table, the borders already show which lines are rows.
-    if texts.iter().any(|text| is_drawn(text)) {
+    if texts.iter().any(|text| has_frame(text)) {
         return None;
     }
     let first = footer(texts.first()?)?;
@@ -427,16 +428,4 @@ fn is_led(text: &str) -> bool {
         && header.split_whitespace().all(|name| name.parse::<f64>().is_err())
         && rows.peek().is_some()
         && rows.all(leads)
-}
-
-/// Whether a text has a horizontal rule with bars: `+----+----+`, `----+----`, `| --- | --- |`,
-/// `├────┼────┤`.
-fn is_drawn(text: &str) -> bool {
-    let is_box = |c: char| ('\u{2500}'..='\u{257f}').contains(&c);
-    let is_drawing = |c: char| matches!(c, '-' | '=' | ':' | '+' | '|' | ' ') || is_box(c);
-    full_lines(text).any(|line| {
-        line.chars().all(is_drawing)
-            && line.contains(['-', '=', '─', '━', '═'])
-            && line.contains(|c| matches!(c, '+' | '|') || is_box(c))
-    })
 }

@@ -18,6 +18,11 @@ use bytestring::ByteString;
 use serde_json::Value;
 
 pub(super) use self::html::error_page_message as message_of_page;
+pub(crate) use self::{
+    columns::has_frame,
+    documents::read_media_type,
+    mcp::{McpResult, ResultKind},
+};
 pub use self::{
     columns::{Columns, Widths},
     csv::Csv,
@@ -32,10 +37,6 @@ pub use self::{
     records::{ColumnNames, RaggedRows, Records},
     regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Regex, SearchScope},
     xml::{Attributes, ElementPath, Prefixes, Xml},
-};
-pub(crate) use self::{
-    documents::read_media_type,
-    mcp::{McpResult, ResultKind},
 };
 use super::read_error::ReadError;
 use super::response_view::ResponseView;

@@ -84,6 +84,11 @@ impl Setting for Widths {
     }
 }
 
+/// Whether a text has the horizontal rule of a table with bars: `+----+----+`, `| --- | --- |`.
+pub(crate) fn has_frame(text: &str) -> bool {
+    text.lines().any(|line| Frame::parse(line.trim_end()).is_some())
+}
+
 impl Extraction for Columns {
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::Many, ColumnNames::members(self.columns.as_ref()))
