@@ -46,7 +46,6 @@ pub type ReloadRequest = oneshot::Sender<ProcessStatus>;
 /// The process, as seen by the admin API. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Process {
-    started: SystemTime,
     status: watch::Receiver<ProcessStatus>,
     reloads: mpsc::Sender<ReloadRequest>,
 }
@@ -63,18 +62,17 @@ pub struct ProcessControl {
 impl Process {
     /// A process that starts now, with its first configuration.
     pub fn new(playground: Playground) -> (Self, ProcessControl) {
-        let started = SystemTime::now();
         let (status, published) = watch::channel(ProcessStatus {
             is_ending: false,
             generation: 1,
-            since: started,
+            since: SystemTime::now(),
             failure: None,
             failures: 0,
             playground: Arc::new(playground),
             restart_pending: Vec::new(),
         });
         let (request, reloads) = mpsc::channel(WAITING_LIMIT);
-        (Self { started, status: published, reloads: request }, ProcessControl { status, reloads })
+        (Self { status: published, reloads: request }, ProcessControl { status, reloads })
     }
 
     pub(super) fn status(&self) -> ProcessStatus {
@@ -105,7 +103,7 @@ pub(super) async fn status(State(api): State<Arc<Api>>) -> Json<Value> {
     let current = api.process.status();
     let mut status = api.describe(&current, current.failure.as_ref());
     status["version"] = env!("CARGO_PKG_VERSION").into();
-    status["started"] = seconds(api.process.started).into();
+    status["started"] = seconds(api.meters.began()).into();
     status["now"] = seconds(SystemTime::now()).into();
     Json(status)
 }

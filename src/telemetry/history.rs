@@ -30,8 +30,7 @@ pub struct History(Arc<Mutex<Slots>>);
 struct Slots {
     /// The oldest first.
     past: VecDeque<HistorySlot>,
-    /// The last reading: its time and its counts.
-    read: Option<SystemTime>,
+    /// The counts of the last reading.
     counted: ReadingCounts,
 }
 
@@ -83,7 +82,7 @@ impl History {
         }
         let slot = slots.current(&counted, now);
         slots.past.push_back(slot);
-        (slots.counted, slots.read) = (counted, Some(now));
+        slots.counted = counted;
     }
 
     /// The report of the last hour, up to now.
@@ -123,7 +122,7 @@ impl Slots {
             free_slots -= usize::from(is_tracked && !is_known);
             is_tracked
         });
-        let begin = self.read.unwrap_or(now);
+        let begin = self.past.back().map_or(now, |last| last.time.1);
         HistorySlot { time: (begin, now.max(begin)), all, omitted_routes: called - routes.len(), routes }
     }
 }
