@@ -88,7 +88,11 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
             found.extend(shown_line_candidates(classified, &texts));
         }
     }
-    found.push(last_resort(classified));
+    let (name, reason) = match classified.texts.is_none() && !classified.successes.is_empty() {
+        true => ("binary", "the samples are not text"),
+        false => ("text", "no extractor parses every sample: the whole text"),
+    };
+    found.push(Candidate::likely(name, Value::Null, reason));
     found
 }
 
@@ -146,14 +150,6 @@ fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -
         Candidate { source: Some(shown.extract()), reason, ..candidate }
     };
     lines::folder(&texts).into_iter().chain(line_candidates(&texts, "")).map(beside).collect()
-}
-
-fn last_resort(classified: &ClassifiedSamples<'_>) -> Candidate {
-    let (name, reason) = match classified.texts.is_none() && !classified.successes.is_empty() {
-        true => ("binary", "the samples are not text"),
-        false => ("text", "no extractor parses every sample: the whole text"),
-    };
-    Candidate::likely(name, Value::Null, reason)
 }
 
 /// Lines that are not blank.

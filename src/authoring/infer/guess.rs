@@ -205,7 +205,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         return None;
     }
     let numbers: Vec<&str> = split.iter().map(|part| part.1).collect();
-    let NumberFormat { decimal, thousands, is_certain, plain } = number_format(&numbers)?;
+    let ((decimal, thousands), plain, is_certain) = number_format(&numbers)?;
     let unit = format!("{before} {behind}");
     let unit = unit.trim();
     match (decimal, thousands) {
@@ -245,17 +245,6 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     Some(guess)
 }
 
-/// Number format of the texts.
-struct NumberFormat {
-    decimal: &'static str,
-    /// Empty if there is none.
-    thousands: &'static str,
-    /// Whether the numbers mean the same in every format that parses them.
-    is_certain: bool,
-    /// The numbers in plain notation.
-    plain: Vec<String>,
-}
-
 /// Whether numbers without a unit have a decimal comma. Otherwise they may be lists, such as `0,1` of
 /// processors. A list has no sign, and its items rarely have the same number of digits, two or more.
 fn has_decimal_comma(numbers: &[&str]) -> bool {
@@ -265,21 +254,25 @@ fn has_decimal_comma(numbers: &[&str]) -> bool {
         || (decimals.len() >= 3 && decimals[0] >= 2 && decimals.iter().all(|length| *length == decimals[0]))
 }
 
-/// The simplest format that parses all numbers.
-fn number_format(numbers: &[&str]) -> Option<NumberFormat> {
-    const FORMATS: [(&str, &str); 7] =
+/// Separators of decimals and of thousands; the latter may be empty.
+type NumberFormat = (&'static str, &'static str);
+
+/// The simplest format that parses all numbers, the numbers in plain notation, and whether they mean the same
+/// in every format that parses them.
+fn number_format(numbers: &[&str]) -> Option<(NumberFormat, Vec<String>, bool)> {
+    const FORMATS: [NumberFormat; 7] =
         [(".", ""), (".", ","), (",", ""), (",", "."), (".", " "), (",", " "), (".", "'")];
-    let read = |(decimal, thousands): (&str, &str)| -> Option<Vec<String>> {
+    let read = |(decimal, thousands): NumberFormat| -> Option<Vec<String>> {
         let (decimal, thousands) = (decimal.parse().ok()?, thousands.parse().ok());
         let form = NumberForm { decimal, thousands, ..NumberForm::default() };
         let plain = |number: &&str| Some(form.plain(number)?.into_owned()).filter(|plain| is_number(plain));
         numbers.iter().map(plain).collect()
     };
     let mut formats = FORMATS.into_iter().filter_map(|format| Some((format, read(format)?)));
-    let ((decimal, thousands), plain) = formats.next()?;
+    let (format, plain) = formats.next()?;
     // Another format may have a different meaning: `1,024`. A decimal point is unambiguous.
-    let is_certain = thousands.is_empty() || formats.all(|(_, other)| other == plain);
-    Some(NumberFormat { decimal, thousands, is_certain, plain })
+    let is_certain = format.1.is_empty() || formats.all(|(_, other)| other == plain);
+    Some((format, plain, is_certain))
 }
 
 #[cfg(test)]

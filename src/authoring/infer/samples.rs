@@ -198,10 +198,8 @@ pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErr
         let same = classified.hidden_failures.iter().filter(|(_, other)| other == evidence);
         let texts: Vec<String> =
             same.filter_map(|(sample, _)| trial::text(sample, classified.charset())).collect();
-        let confidence = match texts.len() >= 2 && !classified.successes.is_empty() {
-            true => Confidence::Sure,
-            false => Confidence::Likely,
-        };
+        let is_sure = texts.len() >= 2 && !classified.successes.is_empty();
+        let confidence = if is_sure { Confidence::Sure } else { Confidence::Likely };
         let reason = evidence.reason.replace("{}", &texts.len().to_string());
         rules.push(error_rule(evidence, &texts, confidence, reason));
         known.push(evidence);

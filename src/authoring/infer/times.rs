@@ -140,12 +140,11 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     if !certain && !likely {
         return None;
     }
-    let (options, what) = match texts.iter().all(|text| unit(text) == "ms") {
-        true => {
-            (vec![("output_unit", "ms"), ("description", "In milliseconds.")], "durations in milliseconds")
-        }
-        false => (vec![("description", "In seconds.")], "durations; the value is in seconds"),
+    let (unit, description, what) = match texts.iter().all(|text| unit(text) == "ms") {
+        true => ("ms", "In milliseconds.", "durations in milliseconds"),
+        false => ("", "In seconds.", "durations; the value is in seconds"),
     };
+    let options = [("output_unit", unit), ("description", description)];
     let mut guess = Guess::with_count("duration", &options, texts.len(), what);
     if !certain {
         guess.confidence = guess.confidence.min(Confidence::Likely);
