@@ -131,16 +131,6 @@ pub type RequestIdOf<'a> = &'a (dyn Fn() -> RequestId + Sync);
 /// Maximum length of a key or token, in bytes: longer ones are never issued.
 const SECRET_LIMIT_BYTES: usize = 16 << 10;
 
-/// Whether a key or token has a valid length, and visible ASCII characters only.
-fn is_well_formed(secret: &str) -> bool {
-    (1..=SECRET_LIMIT_BYTES).contains(&secret.len()) && secret.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-/// Whether a secret has the form of a JWT: three parts with dots between them.
-fn looks_like_jwt(secret: &str) -> bool {
-    secret.bytes().filter(|byte| *byte == b'.').count() == 2
-}
-
 /// Identifies clients by their credentials.
 #[derive(Debug)]
 pub struct Access {
@@ -195,11 +185,14 @@ impl Access {
             PresentedCredential::Certificate(certificate) => return self.certificates.find(certificate, now),
             PresentedCredential::Secret(secret) => secret,
         };
-        if !is_well_formed(secret) {
+        let is_in_range = (1..=SECRET_LIMIT_BYTES).contains(&secret.len());
+        if !is_in_range || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(AuthError::Invalid("the key or token is too long, or has invalid characters"));
         }
         let found = self.keys.find(secret, now);
-        if found.is_ok() || self.issuers.is_empty() || !looks_like_jwt(secret) {
+        // Three parts with dots between them.
+        let looks_like_jwt = secret.bytes().filter(|byte| *byte == b'.').count() == 2;
+        if found.is_ok() || self.issuers.is_empty() || !looks_like_jwt {
             return found;
         }
         let cached = |issuer: &Issuer| issuer.has_cached(secret, now, request_id_of);
