@@ -340,7 +340,8 @@ codes! {
     ///
     /// Templates are expanded in the requests and rules of routes, `${VARIABLE}` and `file:/path` in the
     /// settings of upstreams and of the process. In a request, a variable would be sent literally. In a
-    /// path, an argument is `{city}`, not `:city`.
+    /// path, an argument is `{city}`, not `:city`. In a template, write `{{ structured.city }}`, not
+    /// `${structured.city}`.
     ///
     /// ```yaml
     /// upstreams:

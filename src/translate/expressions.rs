@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::pattern::compiled_once;
-use super::template::expressions;
-use super::{Jq, Template, TemplateError};
+use super::template::is_global;
+use super::{Jq, Template};
 use crate::settings::{
-    Checked, Code, Cursor, Kind, Node, Report, Setting as _, SourceSpan, suggest, text_of,
+    Checked, Code, Cursor, Kind, Node, Report, Setting as _, SourceSpan, fixed_regex, suggest, text_of,
 };
 
 /// Compiles a jq filter, which may use these captures as variables.
@@ -90,7 +90,16 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
         let message = format!("{} is not a template: {error}", value.name);
         value.reject_coded(Code::InvalidTemplate.at_span(span), message, help)
     })?;
-    let mut known = report_unknown_filters(report, node, &text) & report_methods(report, node, &text);
+    warn_of_placeholders(report, node, &text, names);
+    let mut known = true;
+    for (what, name) in template.unknown() {
+        let help = match *what {
+            "filter" => suggest::help(name, "some known ones", COMMON_FILTERS.split(' ')),
+            "test" => suggest::help(name, "some known ones", COMMON_TESTS.split(' ')),
+            _ => Some(in_place_of_method(name)),
+        };
+        known = report_unknown(report, node, what, name, help);
+    }
     for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
         let mut renamed = value.context.renamed_variables.iter();
         let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
@@ -127,67 +136,36 @@ fn report_unknown(report: &Report<'_>, node: &Node, what: &str, name: &str, help
     false
 }
 
-/// Whether a name is a global of the template engine, such as `range`.
-fn is_global(name: &str) -> bool {
-    rendered(&format!("{name} is defined")).is_ok_and(|text| text == "true")
-}
-
-/// Renders an expression without variables.
-fn rendered(expression: &str) -> Result<String, TemplateError> {
-    Template::compile(&format!("{{{{ {expression} }}}}"))?.render(&minijinja::Value::from(()))
-}
-
-/// Reports unknown filters and tests at load: the template engine finds them only when it renders the
-/// template, which may be years later.
-fn report_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool {
-    let mut known = true;
-    // Fast path: most templates only insert values, and need no search.
-    let with_uses = expressions(text).filter(|part| part.contains('|') || part.contains("is"));
-    for found in with_uses.flat_map(|part| USE.captures_iter(part)) {
-        let (name, what, operator, common) = match (found.name("filter"), found.name("test")) {
-            (Some(name), _) => (name.as_str(), "filter", "|", COMMON_FILTERS),
-            (None, Some(name)) => (name.as_str(), "test", "is", COMMON_TESTS),
-            (None, None) => continue,
-        };
-        if [COMMON_FILTERS, COMMON_TESTS, SLOW_FILTER].iter().any(|names| names.split(' ').any(|n| n == name))
-        {
-            continue;
+/// The filter or test that does what a method of Python does.
+fn in_place_of_method(method: &str) -> String {
+    match method {
+        "upper" | "lower" | "title" | "capitalize" | "trim" | "items" | "replace" | "join" | "split"
+        | "lines" => format!("write a filter: `x | {method}`"),
+        "strip" => "write a filter: `x | trim`".to_owned(),
+        "get" => "write `x.name | default(…)`".to_owned(),
+        "keys" => "write a filter: `x | list`".to_owned(),
+        "startswith" | "endswith" => {
+            format!("write a test: `x is {}ing_with(…)`", method.trim_end_matches("swith"))
         }
-        let rendered = rendered(&format!("0 {operator} {name}"));
-        if rendered.is_err_and(|error| error.message.starts_with(&format!("unknown {what}"))) {
-            let help = suggest::help(name, "some known ones", common.split(' '));
-            known = report_unknown(report, node, what, name, help);
+        _ => "write a filter, `x | upper`, in place of a method".to_owned(),
+    }
+}
+
+/// Warns of `${structured.a}`, the syntax of other languages, which is sent as it is.
+fn warn_of_placeholders(report: &Report<'_>, node: &Node, text: &str, names: &[&str]) {
+    static PLACEHOLDER: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r"\$\{\s*(([A-Za-z_][0-9A-Za-z_]*)[0-9A-Za-z_.]*)\s*\}"));
+    if !text.contains("${") {
+        return;
+    }
+    // A script in the standard input of a command may have a variable `args`.
+    for found in PLACEHOLDER.captures_iter(text).filter(|found| &found[1] != "args") {
+        if names.contains(&&found[2]) {
+            let at = Code::NotEvaluated.at_span(span_of_name(report, node.span, &found[1]));
+            let message = format!("`{}` is not a template: it is sent literally", &found[0]);
+            report.warning(at, message, format!("write `{{{{ {} }}}}`", &found[1]));
         }
     }
-    known
-}
-
-/// Reports method calls at load: unlike in Python, values have no methods, and a call fails only when
-/// rendered.
-fn report_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
-    let mut known = true;
-    let with_calls = expressions(text).filter(|part| part.contains('('));
-    for found in with_calls.flat_map(|part| CALL.captures_iter(part)) {
-        let (Some(of), Some(method)) = (found.name("of"), found.name("method")) else { continue };
-        // Objects of the engine, which have methods.
-        if matches!(of.as_str(), "loop" | "self") {
-            continue;
-        }
-        let method = method.as_str();
-        let help = match method {
-            "upper" | "lower" | "title" | "capitalize" | "trim" | "items" | "replace" | "join" | "split"
-            | "lines" => format!("write a filter: `x | {method}`"),
-            "strip" => "write a filter: `x | trim`".to_owned(),
-            "get" => "write `x.name | default(…)`".to_owned(),
-            "keys" => "write a filter: `x | list`".to_owned(),
-            "startswith" | "endswith" => {
-                format!("write a test: `x is {}ing_with(…)`", method.trim_end_matches("swith"))
-            }
-            _ => "write a filter, `x | upper`, in place of a method".to_owned(),
-        };
-        known = report_unknown(report, node, "method", method, Some(help));
-    }
-    known
 }
 
 /// Common tests and filters, for suggestions; the engine has more.
@@ -213,9 +191,6 @@ pub(crate) fn span_of_name(report: &Report<'_>, span: SourceSpan, name: &str) ->
     })
 }
 
-/// A known filter. A probe of it would compile all its patterns.
-const SLOW_FILTER: &str = "redact";
-
 /// The arguments that a template uses, and whether each is optional; `None` for all arguments at once.
 pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
     let mut arguments = Vec::new();
@@ -223,43 +198,13 @@ pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
         match path.split('.').collect::<Vec<_>>()[..] {
             ["args"] => return None,
             ["args", name, ..] if !arguments.iter().any(|(known, _)| known == name) => {
-                arguments.push((name.to_owned(), handles_missing(template.source(), name)));
+                arguments.push((name.to_owned(), template.handles_missing(name)));
             }
             _ => {}
         }
     }
     Some(arguments)
 }
-
-/// Whether the template handles a missing argument.
-fn handles_missing(source: &str, name: &str) -> bool {
-    const WAYS: [&str; 3] = ["default", "if", "defined"];
-    WAYS.iter().any(|way| source.contains(way))
-        && USES_OF_ARGUMENTS
-            .captures_iter(source)
-            .any(|found| WAYS.iter().filter_map(|way| found.name(way)).any(|x| x.as_str() == name))
-}
-
-// Names and white space are ASCII, as in Jinja: with all of Unicode, these patterns would add 5 ms to the
-// startup. Each takes up to 320 KB once compiled, so it is used only for templates that contain one of its
-// keywords.
-
-static USES_OF_ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
-    let uses = r"(?-u:\b)args\.(?<default>(?-u:\w)+)(?-u:\s)*\|(?-u:\s)*default(?-u:\b)|(?-u:\b)(?:if|elif)(?-u:\s)+(?:not(?-u:\s)+)?args\.(?<if>(?-u:\w)+)(?-u:\b)|(?-u:\b)args\.(?<defined>(?-u:\w)+)(?-u:\s)+is(?-u:\s)+(?:not(?-u:\s)+)?defined";
-    Regex::new(uses).expect("the pattern is fixed and right")
-});
-
-/// String literals, to skip them, and method calls.
-static CALL: LazyLock<Regex> = LazyLock::new(|| {
-    let calls = r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?<of>(?-u:\w)+|[\])])(?-u:\s)*\.(?-u:\s)*(?<method>[A-Za-z_](?-u:\w)*)(?-u:\s)*\("#;
-    Regex::new(calls).expect("the pattern is fixed and right")
-});
-
-/// String literals, to skip them, filters and tests.
-static USE: LazyLock<Regex> = LazyLock::new(|| {
-    let uses = r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\|(?-u:\s)*(?<filter>[A-Za-z_](?-u:\w)*)|(?-u:\b)is(?-u:\s)+(?:not(?-u:\s)+)?(?<test>[A-Za-z_](?-u:\w)*)"#;
-    Regex::new(uses).expect("the pattern is fixed and right")
-});
 
 #[cfg(test)]
 mod tests {
@@ -271,15 +216,6 @@ mod tests {
         let expected = expected
             .map(|list| list.iter().map(|(name, optional)| ((*name).to_owned(), *optional)).collect());
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn expressions_are_what_is_closed() {
-        let found = |text| expressions(text).collect::<Vec<_>>();
-        assert_eq!(found("a {{ b }}{ {% if c %}d{% endif %}"), [" b ", " if c ", " endif "]);
-        assert_eq!(found("{{{ a }}} {{\n'%}' }}"), ["{ a ", "\n'%}' "]);
-        assert_eq!(found("{# {{ #} {% if a | b %}{% c"), [" if a | b "]);
-        assert_eq!(found("{"), [""; 0]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 
 use minijinja::{
     Environment, Error, ErrorKind, State, Value, filters,
-    value::{Kwargs, Object, Rest, StringInput, ValueOrKwargs},
+    value::{Kwargs, Object, Rest, StringInput, ValueOrKwargs, from_args},
 };
 
 use super::TemplateError;
@@ -179,13 +179,71 @@ pub(super) const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
 /// `text | replace('a', text)` squares the length of a response, and `rows | join(text)` multiplies it. The
 /// engine counts its own steps, not the output of one of them.
 pub(super) fn add_filters(environment: &mut Environment<'static>) {
-    environment.add_filter("batch", batch);
-    environment.add_filter("format", format);
-    environment.add_filter("indent", indent);
-    environment.add_filter("join", join);
-    environment.add_filter("replace", replace);
-    environment.add_filter("slice", slice);
-    environment.add_filter("sum", sum);
+    type Cost = fn(&[Value]) -> Result<usize, Error>;
+    /// Memory of an additional item of a list.
+    const ADDED_ITEM_BYTES: usize = size_of::<Value>();
+    let mut bounded = |name: &'static str, filter: Value, cost: Cost| {
+        environment.add_filter(name, move |state: &mut State<'_, '_>, arguments: Rest<ValueOrKwargs>| {
+            let arguments = arguments.into_values();
+            charge_output(state, cost(&arguments)?)?;
+            filter.call(state, &arguments)
+        });
+    };
+    bounded("batch", Value::from_function(filters::batch), |arguments| {
+        let (_, count, fill_with): (&Value, usize, Option<&Value>) = from_args(arguments)?;
+        Ok(fill_with.map_or(0, |_| count.saturating_mul(ADDED_ITEM_BYTES)))
+    });
+    bounded("slice", Value::from_function(filters::slice), |arguments| {
+        let (_, count, _): (&Value, usize, Option<&Value>) = from_args(arguments)?;
+        Ok(count.saturating_mul(2 * ADDED_ITEM_BYTES))
+    });
+    bounded("indent", Value::from_function(filters::indent), |arguments| {
+        let (text, width, _, _, options): (
+            StringInput<'_>,
+            Option<usize>,
+            Option<&Value>,
+            Option<&Value>,
+            Kwargs,
+        ) = from_args(arguments)?;
+        let lines = text.as_str().matches('\n').count() + 1;
+        Ok(lines.saturating_mul(width.or(options.get("width")?).unwrap_or(0)))
+    });
+    bounded("join", Value::from_function(filters::join), |arguments| {
+        let (value, joiner, _, options): (&Value, Option<StringInput<'_>>, Option<&Value>, Kwargs) =
+            from_args(arguments)?;
+        let joiner = joiner.or(options.get("d")?);
+        let length = joiner.map_or(0, |joiner| joiner.as_str().len());
+        Ok(length.saturating_mul(value.len().unwrap_or(0)))
+    });
+    bounded("replace", Value::from_function(filters::replace), |arguments| {
+        let (text, from, to): (StringInput<'_>, StringInput<'_>, StringInput<'_>) = from_args(arguments)?;
+        Ok(text.as_str().matches(from.as_str()).count().saturating_mul(to.as_str().len()))
+    });
+    // Each partial sum of strings would be a copy of all before. `join` concatenates them.
+    bounded("sum", Value::from_function(filters::sum), |arguments| {
+        let (_, _, start, options): (&Value, Option<&Value>, Option<Value>, Kwargs) = from_args(arguments)?;
+        match start.or(options.get("start")?).is_some_and(|start| start.as_str().is_some()) {
+            true => Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "`sum` adds up numbers; `join` puts texts together",
+            )),
+            false => Ok(0),
+        }
+    });
+    bounded("format", Value::from_function(filters::format), |arguments| {
+        let (pattern, values): (&Value, Rest<ValueOrKwargs>) = from_args(arguments)?;
+        let text = pattern.as_str().unwrap_or_default();
+        // A width is a number in the pattern, or one of the values for a `*`.
+        let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        let written = numbers.map(|digits| digits.parse().unwrap_or(usize::MAX));
+        let stars = text.matches('*').count();
+        let given = values.iter().filter_map(|value| value.as_usize());
+        let given = given.map(|width| width.saturating_mul(stars));
+        // One value may be written several times.
+        let longest = values.iter().filter_map(|value| value.as_str()).map(str::len).max().unwrap_or(0);
+        let shown = longest.saturating_mul(text.matches('%').count());
+        Ok(written.chain(given).chain([shown]).fold(0, usize::saturating_add))
+    });
 }
 
 /// Charges output before it is written.
@@ -201,107 +259,6 @@ pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), E
 pub(super) fn output_too_large() -> Error {
     let message = format!("builds more than {OUTPUT_LIMIT_BYTES} bytes of strings and lists");
     Error::new(ErrorKind::InvalidOperation, message)
-}
-
-fn replace(
-    state: &mut State<'_, '_>,
-    value: StringInput<'_>,
-    from: StringInput<'_>,
-    to: StringInput<'_>,
-) -> Result<Value, Error> {
-    let found = value.as_str().matches(from.as_str()).count();
-    charge_output(state, found.saturating_mul(to.as_str().len()))?;
-    filters::replace(state, value, from, to)
-}
-
-fn join(
-    state: &mut State<'_, '_>,
-    value: &Value,
-    joiner: Option<StringInput<'_>>,
-    attribute: Option<&str>,
-    options: Kwargs,
-) -> Result<Value, Error> {
-    let named = match joiner {
-        Some(_) => None,
-        None => options.get::<Option<StringInput<'_>>>("d")?,
-    };
-    let length = joiner.as_ref().or(named.as_ref()).map_or(0, |joiner| joiner.as_str().len());
-    charge_output(state, length.saturating_mul(value.len().unwrap_or(0)))?;
-    filters::join(state, value, joiner, attribute, options)
-}
-
-/// Rejects strings: each partial sum would be a copy of all before. `join` concatenates them.
-fn sum(
-    state: &State<'_, '_>,
-    values: Value,
-    attribute: Option<&str>,
-    start: Option<Value>,
-    options: Kwargs,
-) -> Result<Value, Error> {
-    let begin = match &start {
-        Some(start) => Some(start.clone()),
-        None => options.get::<Option<Value>>("start")?,
-    };
-    if begin.is_some_and(|begin| begin.as_str().is_some()) {
-        let message = "`sum` adds up numbers; `join` puts texts together";
-        return Err(Error::new(ErrorKind::InvalidOperation, message));
-    }
-    filters::sum(state, values, attribute, start, options)
-}
-
-fn indent(
-    state: &mut State<'_, '_>,
-    value: StringInput<'_>,
-    options: Rest<ValueOrKwargs>,
-) -> Result<Value, Error> {
-    let options = options.into_values();
-    let named = options.last().and_then(|last| Kwargs::try_from(last.clone()).ok());
-    let named = named.and_then(|named| named.get::<Option<usize>>("width").ok().flatten());
-    let width = options.first().and_then(Value::as_usize).or(named).unwrap_or(0);
-    let lines = value.as_str().matches('\n').count() + 1;
-    charge_output(state, lines.saturating_mul(width))?;
-    let text = value.preserve_safety(value.as_str().to_owned());
-    let arguments: Vec<Value> = std::iter::once(text).chain(options).collect();
-    Value::from_function(filters::indent).call(state, &arguments)
-}
-
-/// Memory of an additional item of a list.
-const ADDED_ITEM_BYTES: usize = size_of::<Value>();
-
-fn batch(
-    state: &mut State<'_, '_>,
-    value: Value,
-    count: usize,
-    fill_with: Option<Value>,
-) -> Result<Value, Error> {
-    if fill_with.is_some() {
-        charge_output(state, count.saturating_mul(ADDED_ITEM_BYTES))?;
-    }
-    filters::batch(state, value, count, fill_with)
-}
-
-fn slice(
-    state: &mut State<'_, '_>,
-    value: Value,
-    count: usize,
-    fill_with: Option<Value>,
-) -> Result<Value, Error> {
-    charge_output(state, count.saturating_mul(2 * ADDED_ITEM_BYTES))?;
-    filters::slice(state, value, count, fill_with)
-}
-
-fn format(state: &mut State<'_, '_>, pattern: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
-    let text = pattern.as_str().unwrap_or_default();
-    // A width is a number in the pattern, or one of the values for a `*`.
-    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
-    let written = numbers.map(|digits| digits.parse().unwrap_or(usize::MAX));
-    let widths = text.matches('*').count();
-    let given = values.iter().filter_map(|value| value.as_usize()).map(|width| width.saturating_mul(widths));
-    // One value may be written several times.
-    let longest = values.iter().filter_map(|value| value.as_str()).map(str::len).max().unwrap_or(0);
-    let shown = longest.saturating_mul(text.matches('%').count());
-    charge_output(state, written.chain(given).chain([shown]).fold(0, usize::saturating_add))?;
-    filters::format(state, pattern, values)
 }
 
 #[cfg(test)]

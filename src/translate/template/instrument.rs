@@ -5,19 +5,16 @@
 //! is looked up is piped through a filter that counts its length. So is each operand of `~` and `+`, once per
 //! copy. `a * b` becomes a filter that counts before it repeats a text.
 
-use std::{iter::once, sync::LazyLock};
+use std::sync::LazyLock;
 
 use minijinja::{
     Environment, Error, Expression, State, Value,
-    machinery::{
-        ast::{BinOp, BinOpKind, CallArg, Expr, Spanned, Stmt},
-        parse,
-    },
-    syntax::SyntaxConfig,
+    machinery::ast::{BinOp, BinOpKind, Call, Expr, Spanned, Stmt},
     value::ValueKind,
 };
 
 use super::bounds::{ITEM_BYTES, RenderContext, STEP_BYTES, charge_output};
+use super::syntax::{children, parsed, parts, values};
 
 /// Names of the inserted filters.
 const LOOKED_UP: &str = "__looked_up";
@@ -44,7 +41,7 @@ impl InstrumentedTemplate {
     /// Instruments a configured template.
     pub(super) fn new(written: &str) -> Result<Self, Error> {
         let mut edits = Edits { written, list: Vec::new() };
-        edits.statement(&parse(written, super::NAME, SyntaxConfig::default())?);
+        edits.statement(&parsed(written)?);
         let mut edits = edits.list;
         // The sort is stable: of two edits at one position, the outer one stays first at the beginning, and
         // last at the end.
@@ -86,6 +83,9 @@ impl Edits<'_> {
     fn statement(&mut self, statement: &Stmt<'_>) {
         let (expressions, bodies) = parts(statement);
         self.expressions(expressions);
+        if let Stmt::Do(call) = statement {
+            self.call(&call.call);
+        }
         bodies.into_iter().flatten().for_each(|statement| self.statement(statement));
     }
 
@@ -96,9 +96,24 @@ impl Edits<'_> {
     fn expression(&mut self, expression: &Expr<'_>) {
         match expression {
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => self.looked_up(expression),
-            Expr::BinOp(operation) => self.operation(operation),
+            Expr::BinOp(operation) => match operation.op {
+                BinOpKind::Mul => self.product(operation),
+                BinOpKind::Add | BinOpKind::Concat => self.sum(operation, 1),
+                _ => self.expressions(children(expression)),
+            },
+            Expr::Call(call) => self.call(call),
             other => self.expressions(children(other)),
         }
+    }
+
+    fn call(&mut self, call: &Call<'_>) {
+        match &call.expr {
+            // A function name is not a value.
+            Expr::Var(_) => {}
+            Expr::GetAttr(method) => self.expression(&method.expr),
+            called => self.expression(called),
+        }
+        self.expressions(values(&call.args));
     }
 
     /// Instruments a variable with its attributes and subscripts: of `args.rows[n].text` the whole, and `n`.
@@ -125,150 +140,45 @@ impl Edits<'_> {
         }
     }
 
-    fn operation(&mut self, operation: &Spanned<BinOp<'_>>) {
-        match (operation.op, self.operator(operation)) {
-            (BinOpKind::Mul, Some(_)) => {
-                self.insert(operation.span().start_offset as usize, "(");
-                self.product(operation);
-                self.insert(operation.span().end_offset as usize, ")");
-            }
-            (BinOpKind::Add | BinOpKind::Concat, Some(at)) => self.sum(operation, at, 1),
-            _ => self.expressions([&operation.left, &operation.right]),
-        }
-    }
-
-    /// Rewrites `a * b * c` to `(a)|times(b)|times(c)`, which nests no deeper.
+    /// Rewrites `a * b` to `(a)|times(b)`.
     fn product(&mut self, operation: &Spanned<BinOp<'_>>) {
-        let begin = operation.span().start_offset as usize;
-        let Some(at) = self.operator(operation) else { return };
-        let text = match &operation.left {
-            // A product without parentheses around it.
-            Expr::BinOp(left)
-                if matches!(left.op, BinOpKind::Mul)
-                    && left.span().start_offset as usize == begin
-                    && self.operator(left).is_some() =>
-            {
-                self.product(left);
-                format!("|{TIMES}(")
-            }
-            left => {
-                self.insert(begin, "(");
-                self.expression(left);
-                format!(")|{TIMES}(")
-            }
-        };
-        self.list.push(Edit { at, removed: 1, text });
+        let behind = end(&operation.left);
+        let Some(gap) = self.written[behind..].find('*') else { return };
+        self.insert(operation.span().start_offset as usize, "(");
+        self.expression(&operation.left);
+        self.list.push(Edit { at: behind + gap, removed: 1, text: format!(")|{TIMES}(") });
         self.expression(&operation.right);
         self.insert(operation.span().end_offset as usize, ")");
     }
 
     /// Instruments `a ~ b ~ c`, which copies `a` and `b` twice: it is evaluated from left to right, and each
     /// step copies all operands before.
-    fn sum(&mut self, operation: &Spanned<BinOp<'_>>, at: usize, copies: usize) {
-        let span = operation.span();
-        let sides = [
-            (&operation.left, span.start_offset as usize, at),
-            (&operation.right, at + 1, span.end_offset as usize),
-        ];
-        for (operand, begin, end) in sides {
+    fn sum(&mut self, operation: &BinOp<'_>, copies: usize) {
+        for operand in [&operation.left, &operation.right] {
             match operand {
                 // A literal is not longer than the template itself.
                 Expr::Const(_) => {}
-                Expr::BinOp(inner)
-                    if matches!(inner.op, BinOpKind::Add | BinOpKind::Concat)
-                        && self.operator(inner).is_some() =>
-                {
-                    let at = self.operator(inner).unwrap_or_default();
-                    self.sum(inner, at, copies + 1);
+                Expr::BinOp(inner) if matches!(inner.op, BinOpKind::Add | BinOpKind::Concat) => {
+                    self.sum(inner, copies + 1);
                 }
                 operand => {
-                    self.insert(begin, "((");
+                    self.insert(start(operand), "((");
                     self.expression(operand);
-                    self.insert(end, format!(")|{COPIED}({copies}))"));
+                    self.insert(end(operand), format!(")|{COPIED}({copies}))"));
                 }
             }
         }
     }
-
-    /// Position of the operator `*`, `~` or `+`, after the left operand and its closing parentheses.
-    fn operator(&self, operation: &Spanned<BinOp<'_>>) -> Option<usize> {
-        let sign = match operation.op {
-            BinOpKind::Mul => '*',
-            BinOpKind::Add => '+',
-            BinOpKind::Concat => '~',
-            _ => return None,
-        };
-        let behind = operation.left.span().end_offset as usize;
-        let rest = self.written.get(behind..)?;
-        let gap = rest.find(|c: char| !c.is_whitespace() && c != ')')?;
-        rest[gap..].starts_with(sign).then_some(behind + gap)
-    }
 }
 
-/// The expressions of a statement, and the statements inside it.
-fn parts<'e, 's>(statement: &'e Stmt<'s>) -> (Vec<&'e Expr<'s>>, Vec<&'e [Stmt<'s>]>) {
-    match statement {
-        Stmt::Template(template) => (Vec::new(), vec![&template.children]),
-        Stmt::EmitRaw(_) => (Vec::new(), Vec::new()),
-        Stmt::EmitExpr(emitted) => (vec![&emitted.expr], Vec::new()),
-        Stmt::ForLoop(each) => {
-            (once(&each.iter).chain(&each.filter_expr).collect(), vec![&each.body, &each.else_body])
-        }
-        Stmt::IfCond(condition) => (vec![&condition.expr], vec![&condition.true_body, &condition.false_body]),
-        Stmt::WithBlock(block) => {
-            (block.assignments.iter().map(|(_, value)| value).collect(), vec![&block.body])
-        }
-        Stmt::Set(set) => (vec![&set.expr], Vec::new()),
-        Stmt::SetBlock(block) => (block.filter.iter().collect(), vec![&block.body]),
-        Stmt::AutoEscape(block) => (vec![&block.enabled], vec![&block.body]),
-        Stmt::FilterBlock(block) => (vec![&block.filter], vec![&block.body]),
-        Stmt::Do(call) => (parts_of_call(&call.call.expr, &call.call.args), Vec::new()),
-    }
+/// Beginning of an expression. The span of a filter begins at its name, after the value.
+fn start(expression: &Expr<'_>) -> usize {
+    let inside = children(expression).into_iter().map(start).min();
+    inside.unwrap_or(usize::MAX).min(expression.span().start_offset as usize)
 }
 
-/// The expressions directly inside another.
-fn children<'e, 's>(expression: &'e Expr<'s>) -> Vec<&'e Expr<'s>> {
-    match expression {
-        Expr::Const(_) | Expr::Var(_) => Vec::new(),
-        Expr::GetAttr(attribute) => vec![&attribute.expr],
-        Expr::GetItem(item) => vec![&item.expr, &item.subscript_expr],
-        Expr::Slice(slice) => {
-            once(&slice.expr).chain(&slice.start).chain(&slice.stop).chain(&slice.step).collect()
-        }
-        Expr::UnaryOp(operation) => vec![&operation.expr],
-        Expr::BinOp(operation) => vec![&operation.left, &operation.right],
-        Expr::Compare(comparison) => {
-            once(&comparison.expr).chain(comparison.ops.iter().map(|next| &next.expr)).collect()
-        }
-        Expr::IfExpr(choice) => {
-            [&choice.true_expr, &choice.test_expr].into_iter().chain(&choice.false_expr).collect()
-        }
-        Expr::Filter(filter) => filter.expr.iter().chain(values(&filter.args)).collect(),
-        Expr::Test(test) => once(&test.expr).chain(values(&test.args)).collect(),
-        Expr::Call(call) => parts_of_call(&call.expr, &call.args),
-        Expr::List(list) => list.items.iter().collect(),
-        Expr::Tuple(tuple) => tuple.items.iter().collect(),
-        Expr::Map(map) => map.keys.iter().chain(&map.values).collect(),
-    }
-}
-
-fn parts_of_call<'e, 's>(called: &'e Expr<'s>, arguments: &'e [CallArg<'s>]) -> Vec<&'e Expr<'s>> {
-    let called = match called {
-        // A function name is not a value.
-        Expr::Var(_) => None,
-        Expr::GetAttr(method) => Some(&method.expr),
-        other => Some(other),
-    };
-    called.into_iter().chain(values(arguments)).collect()
-}
-
-fn values<'e, 's>(arguments: &'e [CallArg<'s>]) -> impl Iterator<Item = &'e Expr<'s>> {
-    arguments.iter().map(|argument| match argument {
-        CallArg::Pos(value)
-        | CallArg::Kwarg(_, value)
-        | CallArg::PosSplat(value)
-        | CallArg::KwargSplat(value) => value,
-    })
+fn end(expression: &Expr<'_>) -> usize {
+    expression.span().end_offset as usize
 }
 
 /// Registers the counting filters.
@@ -366,16 +276,16 @@ mod tests {
 
     #[test]
     fn copied_values_are_counted_each_time() {
-        check("{{ a ~ 'x' }}", "{{ (((a|u) )|c(1))~ 'x' }}");
+        check("{{ a ~ 'x' }}", "{{ (((a|u))|c(1)) ~ 'x' }}");
         check("{{ a~b~c }}", "{{ (((a|u))|c(2))~(((b|u))|c(2))~(((c|u))|c(1)) }}");
-        check("{{ (a ~ b) + 1 }}", "{{ ((((a|u) )|c(2))~(( (b|u))|c(2))) + 1 }}");
+        check("{{ (a ~ b) + 1 }}", "{{ ((((a|u))|c(2)) ~ (((b|u))|c(2))) + 1 }}");
     }
 
     #[test]
     fn repetitions_are_counted_before_they_run() {
-        check("{{ a * 3 }}", "{{ (((a|u) )|x( 3)) }}");
-        check("{{ a*b*c / 2 }}", "{{ (((a|u))|x((b|u))|x((c|u))) / 2 }}");
-        check("{{ (a + 1) * (b) }}", "{{ ((((((a|u) )|c(1))+ 1) )|x( ((b|u)))) }}");
-        check("{{ 2 ** n * 3 }}", "{{ ((2 ** (n|u) )|x( 3)) }}");
+        check("{{ a * 3 }}", "{{ ((a|u) )|x( 3) }}");
+        check("{{ a*b*c / 2 }}", "{{ (((a|u))|x((b|u)))|x((c|u)) / 2 }}");
+        check("{{ (a + 1) * (b) }}", "{{ (((((a|u))|c(1)) + 1) )|x( ((b|u))) }}");
+        check("{{ 2 ** n * 3 }}", "{{ (2 ** (n|u) )|x( 3) }}");
     }
 }

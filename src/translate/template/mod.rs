@@ -1,11 +1,13 @@
 //! Jinja templates, compiled once. `bounds` has the limits of work and output, `instrument` inserts counters
-//! of work, `values` converts from and to JSON.
+//! of work, `syntax` finds the names in a template, `values` converts from and to JSON.
 
 mod bounds;
 mod instrument;
+mod syntax;
 mod values;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Arc, LazyLock, OnceLock},
 };
@@ -14,7 +16,7 @@ pub(crate) use bounds::TemplateBudget;
 use bounds::{FUEL, RenderContext, SHORT_FUEL, TEXT_LIMIT_BYTES, check_depth};
 use instrument::InstrumentedTemplate;
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
-use regex::Regex;
+use syntax::UsedNames;
 pub(crate) use values::from_json;
 use values::{json_text, markdown_table, to_json, write_value};
 pub use values::{message_variables, request_variables};
@@ -34,6 +36,8 @@ pub struct Template {
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
     names: Vec<String>,
     paths: Vec<String>,
+    optional_arguments: BTreeSet<String>,
+    unknown: Vec<(&'static str, String)>,
 }
 
 /// Instrumented template, with an engine for it …
@@ -107,16 +111,13 @@ impl Template {
     /// As [`compile`](Self::compile).
     pub fn compile_for(context: OutputContext, source: &str) -> Result<Self, TemplateError> {
         check_depth(source)?;
-        let environment = compiled(source, context)?;
         // Instrumentation nests products deeper; report here what no longer compiles.
         if source.contains('*') {
             Compiled::new(source, context)?;
         }
-        let template = environment.get_template(NAME).expect("the template was added just now");
-        let mut paths: Vec<_> =
-            template.undeclared_variables(true).into_iter().chain(sliced(source)).collect();
-        paths.sort();
-        paths.dedup();
+        let UsedNames { paths, optional_arguments, unknown, .. } =
+            UsedNames::from_source(source).map_err(|error| TemplateError::new(&error))?;
+        let paths = Vec::from_iter(paths);
         let mut names: Vec<_> =
             paths.iter().map(|path| path.split('.').next().unwrap_or(path).to_owned()).collect();
         names.dedup();
@@ -124,7 +125,8 @@ impl Template {
         if source.contains("redact") && !names.iter().any(|name| name == "args") {
             names.push("args".to_owned());
         }
-        Ok(Self { source: source.to_owned(), context, compiled: OnceLock::new(), names, paths })
+        let (source, compiled) = (source.to_owned(), OnceLock::new());
+        Ok(Self { source, context, compiled, names, paths, optional_arguments, unknown })
     }
 
     /// The template as configured.
@@ -210,6 +212,21 @@ impl Template {
     pub fn paths(&self) -> &[String] {
         &self.paths
     }
+
+    /// Whether the template handles the absence of this argument.
+    pub(super) fn handles_missing(&self, argument: &str) -> bool {
+        self.optional_arguments.contains(argument)
+    }
+
+    /// Unknown filters and tests, and methods, which no value has: the kind and the name.
+    pub(super) fn unknown(&self) -> &[(&'static str, String)] {
+        &self.unknown
+    }
+}
+
+/// Whether a name is a global of the engine, such as `range`.
+pub(super) fn is_global(name: &str) -> bool {
+    COMMON.globals().any(|(global, _)| global == name)
 }
 
 impl Compiled {
@@ -232,26 +249,6 @@ fn compiled(source: &str, place: OutputContext) -> Result<Environment<'static>, 
     }
     environment.add_template_owned(NAME, source.to_owned()).map_err(|error| TemplateError::new(&error))?;
     Ok(environment)
-}
-
-/// The expressions and statements of a template: the insides of `{{ … }}` and `{% … %}`.
-pub(super) fn expressions(source: &str) -> impl Iterator<Item = &str> {
-    let parts = source.split("{{").flat_map(|part| {
-        part.split("{%").enumerate().map(|(index, part)| (part, if index == 0 { "}}" } else { "%}" }))
-    });
-    // A part without its end is inside a comment, for example.
-    parts.skip(1).filter_map(|(part, end)| part.split_once(end)).map(|(inside, _)| inside)
-}
-
-/// Variables that are sliced (`args.city[:5]`), which the engine omits from its list of variables.
-fn sliced(source: &str) -> Vec<String> {
-    static SLICE: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"([A-Za-z_][\w.]*)\s*(?:\[[^\[\]:]*\]\s*)*\[[^\[\]]*:[^\[\]]*\]")
-            .expect("the pattern is fixed and tested")
-    });
-    // The pattern takes a tenth of a megabyte, and few templates contain a bracket.
-    let with_brackets = expressions(source).filter(|inside| inside.contains('['));
-    with_brackets.flat_map(|inside| SLICE.captures_iter(inside)).map(|found| found[1].to_owned()).collect()
 }
 
 impl fmt::Debug for Template {

@@ -169,9 +169,7 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
     let columns = columns.unwrap_or_else(|| columns_of(&rows));
     if columns.len() > COLUMN_LIMIT {
         let found = given.unwrap_or_else(|| "more".to_owned());
-        return Err(invalid(format!(
-            "a table may have at most at most {COLUMN_LIMIT} columns, found {found}"
-        )));
+        return Err(invalid(format!("a table may have at most {COLUMN_LIMIT} columns, found {found}")));
     }
     if columns.is_empty() {
         return Ok(String::new());
@@ -182,9 +180,7 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
     for row in &rows {
         line(&mut table, columns.iter().map(|name| row.get(name).map(cell).unwrap_or_default()));
         if table.len() > TABLE_LIMIT_BYTES {
-            return Err(invalid(format!(
-                "a table may have at most at most {TABLE_LIMIT_BYTES} bytes, found more"
-            )));
+            return Err(invalid(format!("a table may have at most {TABLE_LIMIT_BYTES} bytes, found more")));
         }
     }
     table.truncate(table.trim_end().len());
@@ -265,6 +261,6 @@ mod tests {
     #[test]
     fn a_table_has_an_end() {
         let rows: Vec<_> = (0..200).map(|n| json!({n.to_string(): 1})).collect();
-        check(rows.into(), None, Err("100 columns"));
+        check(rows.into(), None, Err("a table may have at most 100 columns"));
     }
 }
