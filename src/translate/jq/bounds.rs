@@ -6,7 +6,7 @@
 //! for every value of a term that may have several, and for every value that is read completely. Memory is
 //! charged for every value that is created and stored. One run has a budget of each.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use jaq_core::{
     Lut,
@@ -33,8 +33,6 @@ const NUMBER_LIMIT_BYTES: u64 = 4 << 10;
 const DEPTH_LIMIT: usize = 4_000;
 /// Number of loop rounds between two checks of the nesting depth of the loop's value.
 const ROUNDS_BETWEEN_LOOKS: u64 = 2_048;
-/// Limit of the values visited by such a check.
-const LOOK_LIMIT: usize = 4_000_000;
 /// Limit of nested rounds of `reduce` that build a path: `setpath`, `delpaths`.
 const NESTED_LIMIT: usize = 200;
 
@@ -71,36 +69,6 @@ impl<'a> HasLut<'a, EngineTypes> for Bounded<'a> {
     }
 }
 
-/// Reason why a run was ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExhaustedLimit {
-    /// The work budget of the call, which also ends when no client waits for the result.
-    Stopped,
-    /// The steps of one run: [`WORK_HERE`].
-    Work,
-    /// The memory of one run: [`MEMORY_HERE_BYTES`].
-    Memory,
-    /// The length of an integer: [`NUMBER_LIMIT_BYTES`].
-    Number,
-    /// The nesting of a value or of rounds: [`DEPTH_LIMIT`], [`NESTED_LIMIT`].
-    Depth,
-}
-
-impl ExhaustedLimit {
-    /// Error message for the filter.
-    pub(super) fn message(self) -> String {
-        match self {
-            Self::Stopped => STOPPED.to_owned(),
-            Self::Work => format!("takes more than {WORK_HERE} steps, the work limit of a filter"),
-            Self::Memory => {
-                format!("builds more than {MEMORY_HERE_BYTES} bytes, the memory limit of a filter")
-            }
-            Self::Number => format!("builds an integer of more than {NUMBER_LIMIT_BYTES} bytes"),
-            Self::Depth => format!("builds a value nested more than {DEPTH_LIMIT} levels deep"),
-        }
-    }
-}
-
 /// Remaining work and memory of one run, and the first limit that was exceeded.
 pub(super) struct RunBudget {
     /// Remaining steps of [`WORK_HERE`].
@@ -111,8 +79,9 @@ pub(super) struct RunBudget {
     rounds: Cell<u64>,
     /// Number of rounds on the stack, at most [`NESTED_LIMIT`].
     nested: Cell<usize>,
-    /// The first limit that was exceeded; the run ends then, and its output is not a result.
-    pub(super) exhausted: Cell<Option<ExhaustedLimit>>,
+    /// Error message for the first limit that was exceeded; the run ends then, and its output is not a
+    /// result.
+    pub(super) exhausted: OnceCell<String>,
     /// The last value that the filter raised with `error(…)`; it may have been caught.
     pub(super) raised: Cell<Option<Val>>,
     /// Work budget of the call; cancelled when no client waits for the result.
@@ -127,7 +96,7 @@ impl RunBudget {
             bytes_left: Cell::new(MEMORY_HERE_BYTES),
             rounds: Cell::new(0),
             nested: Cell::new(0),
-            exhausted: Cell::new(None),
+            exhausted: OnceCell::new(),
             raised: Cell::new(None),
             stop: stop.cloned(),
         }
@@ -139,12 +108,14 @@ impl RunBudget {
         (WORK_HERE - self.steps_left.get(), MEMORY_HERE_BYTES - self.bytes_left.get())
     }
 
-    fn exhaust(&self, limit: ExhaustedLimit) -> Error {
+    fn exhaust(&self, message: String) -> Error {
         // The first limit applies; nothing continues after it.
-        let limit = self.exhausted.get().unwrap_or(limit);
-        self.exhausted.set(Some(limit));
         self.steps_left.set(0);
-        Error::str(limit.message())
+        Error::str(self.exhausted.get_or_init(|| message))
+    }
+
+    fn exhaust_depth(&self) -> Error {
+        self.exhaust(format!("builds a value nested more than {DEPTH_LIMIT} levels deep"))
     }
 
     /// Charges steps before they are taken.
@@ -156,20 +127,20 @@ impl RunBudget {
     /// would be too much.
     pub(super) fn work_for(&self, steps: u64, time: u64) -> Result<(), Error> {
         if self.stop.as_ref().is_some_and(|stop| !stop.spend(time)) {
-            return Err(self.exhaust(ExhaustedLimit::Stopped));
+            return Err(self.exhaust(STOPPED.to_owned()));
         }
         // No steps are left once the run is over.
-        let left =
-            self.steps_left.get().checked_sub(steps).ok_or_else(|| self.exhaust(ExhaustedLimit::Work))?;
-        self.steps_left.set(left);
+        let over = || self.exhaust(format!("takes more than {WORK_HERE} steps, the work limit of a filter"));
+        self.steps_left.set(self.steps_left.get().checked_sub(steps).ok_or_else(over)?);
         Ok(())
     }
 
     /// Charges allocated bytes, and steps for the time to write them.
     pub(super) fn charge_bytes(&self, bytes: u64) -> Result<(), Error> {
-        let left =
-            self.bytes_left.get().checked_sub(bytes).ok_or_else(|| self.exhaust(ExhaustedLimit::Memory))?;
-        self.bytes_left.set(left);
+        let over = || {
+            self.exhaust(format!("builds more than {MEMORY_HERE_BYTES} bytes, the memory limit of a filter"))
+        };
+        self.bytes_left.set(self.bytes_left.get().checked_sub(bytes).ok_or_else(over)?);
         self.charge_steps(1 + bytes / 64)
     }
 
@@ -188,8 +159,8 @@ impl RunBudget {
     pub(super) fn round(&self, steps: u64, value: &Val) -> Result<(), Error> {
         self.charge_steps(steps)?;
         self.rounds.set(self.rounds.get() + 1);
-        match self.rounds.get().is_multiple_of(ROUNDS_BETWEEN_LOOKS) && nests_too_deep(value) {
-            true => Err(self.exhaust(ExhaustedLimit::Depth)),
+        match self.rounds.get().is_multiple_of(ROUNDS_BETWEEN_LOOKS) {
+            true => self.read(value).map(drop),
             false => Ok(()),
         }
     }
@@ -198,7 +169,7 @@ impl RunBudget {
     pub(super) fn nested<T>(&self, inner: impl FnOnce() -> T) -> Result<T, Error> {
         let nested = self.nested.get() + 1;
         if nested > NESTED_LIMIT {
-            return Err(self.exhaust(ExhaustedLimit::Depth));
+            return Err(self.exhaust_depth());
         }
         self.nested.set(nested);
         let done = inner();
@@ -210,7 +181,7 @@ impl RunBudget {
     pub(super) fn number(&self, value: &Val) -> Result<(), Error> {
         match value {
             Val::Num(Num::BigInt(integer)) if integer.bits() / 8 > NUMBER_LIMIT_BYTES => {
-                Err(self.exhaust(ExhaustedLimit::Number))
+                Err(self.exhaust(format!("builds an integer of more than {NUMBER_LIMIT_BYTES} bytes")))
             }
             _ => Ok(()),
         }
@@ -237,28 +208,11 @@ impl RunBudget {
             bytes += 2;
             self.charge_steps(1 + count / 4 + (bytes - before) / 64)?;
             if depth > DEPTH_LIMIT {
-                return Err(self.exhaust(ExhaustedLimit::Depth));
+                return Err(self.exhaust_depth());
             }
         }
         Ok(bytes)
     }
-}
-
-/// Whether a value nests too deep, or has more parts than any result.
-fn nests_too_deep(value: &Val) -> bool {
-    let (mut inside, mut looked_at) = (vec![(value, 1)], 0);
-    while let Some((value, depth)) = inside.pop() {
-        for part in parts(value) {
-            looked_at += 1;
-            if matches!(part, Val::Arr(_) | Val::Obj(_)) {
-                inside.push((part, depth + 1));
-            }
-        }
-        if depth > DEPTH_LIMIT || looked_at > LOOK_LIMIT {
-            return true;
-        }
-    }
-    false
 }
 
 /// The items of a list, or the keys and values of an object.

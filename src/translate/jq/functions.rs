@@ -4,22 +4,21 @@
 use std::{collections::HashSet, sync::LazyLock};
 
 use jaq_core::{
-    Bind, Cv, Exn, Native, ValX,
+    Bind, Cv, Exn, Native,
     box_iter::{BoxIter, box_once},
     load::parse::{Def, Term},
     native::{Fun, bome, run, v},
 };
 use jaq_json::{Error, Val};
-use regex::Regex;
 
 use super::bounds::{EngineTypes, JQ_FOLD_STEPS, JQ_ROUND_STEPS, RunBudget, extent, is_shared};
 use super::patterns::{WantedParts, find};
 use super::rewrite::{bounded_definition, call, collect_calls, pipe};
-use crate::model::{JsonText, NumberOutOfBounds, check_number};
+use crate::model::JsonText;
 
 /// Counts a round of a loop.
 pub(super) const TICK: &str = "!tick";
-/// Counts a round of `reduce` or `foreach`, and runs its argument.
+/// Counts a round of `reduce` or `foreach`.
 pub(super) const ROUND: &str = "!round";
 /// Counts a value of a term that may have several.
 pub(super) const STEP: &str = "!step";
@@ -108,7 +107,7 @@ fn parsed(definitions: &'static str) -> Vec<Def<&'static str>> {
 macro_rules! counting {
     ($name:expr, $count:expr) => {{
         let native = Native::<EngineTypes>::new(|cv| bome($count(cv.0.data().spent, &cv.1).map(|()| cv.1)))
-            .with_paths(|cv| one($count(cv.0.data().spent, &cv.1.0).map(|()| cv.1)))
+            .with_paths(|cv| box_once($count(cv.0.data().spent, &cv.1.0).map(|()| cv.1).map_err(Exn::from)))
             .with_update(|cv, update| match $count(cv.0.data().spent, &cv.1) {
                 Ok(()) => update(cv.1),
                 Err(error) => bome(Err(error)),
@@ -117,32 +116,22 @@ macro_rules! counting {
     }};
 }
 
-/// Native function that runs its argument, and counts first.
-macro_rules! around {
-    ($name:expr, $count:expr) => {{
-        let native = Native::<EngineTypes>::new(|mut cv| {
-            let (filter, context) = cv.0.pop_fun();
-            match $count(context.data().spent, &cv.1) {
-                Ok(()) => known_single(filter.run((context, cv.1))),
-                Err(error) => bome(Err(error)),
-            }
-        })
-        .with_paths(|mut cv| {
-            let (filter, context) = cv.0.pop_fun();
-            match $count(context.data().spent, &cv.1.0) {
-                Ok(()) => known_single(filter.paths((context, cv.1))),
-                Err(error) => one(Err(error)),
-            }
-        })
-        .with_update(|mut cv, update| {
-            let (filter, context) = cv.0.pop_fun();
-            let spent = context.data().spent;
-            let counted = $count(spent, &cv.1);
-            let done = counted.and_then(|()| spent.nested(|| filter.update((context, cv.1), update)));
-            done.unwrap_or_else(|error| bome(Err(error)))
-        });
-        ($name, [Bind::Fun(())].into(), native)
-    }};
+/// Native function that returns the values of its argument, and marks a single value as the last.
+fn as_one() -> Native<EngineTypes> {
+    let native = Native::<EngineTypes>::new(|mut cv| {
+        let (filter, context) = cv.0.pop_fun();
+        known_single(filter.run((context, cv.1)))
+    });
+    let native = native.with_paths(|mut cv| {
+        let (filter, context) = cv.0.pop_fun();
+        known_single(filter.paths((context, cv.1)))
+    });
+    native.with_update(|mut cv, update| {
+        let (filter, context) = cv.0.pop_fun();
+        let spent = context.data().spent;
+        let done = spent.nested(|| filter.update((context, cv.1), update));
+        done.unwrap_or_else(|error| bome(Err(error)))
+    })
 }
 
 /// All native functions that count.
@@ -154,8 +143,8 @@ fn functions() -> Vec<Fun<EngineTypes>> {
         counting!(READ, |spent: &RunBudget, value| spent.read(value).map(|_| ())),
         counting!(WRITTEN, |spent: &RunBudget, value| spent.charge_bytes(spent.read(value)?)),
         counting!(MADE, |spent: &RunBudget, value| spent.charge_bytes(extent(value))),
-        around!(ROUND, |spent: &RunBudget, value| spent.round(JQ_FOLD_STEPS, value)),
-        around!(ONE, |_: &RunBudget, _: &Val| Ok(())),
+        counting!(ROUND, |spent: &RunBudget, value| spent.round(JQ_FOLD_STEPS, value)),
+        (ONE, [Bind::Fun(())].into(), as_one()),
         run((SUM, v(2), |cv| bome(operation(cv, charge_sum, |left, right| left + right)))),
         run((DIFFERENCE, v(2), |cv| bome(operation(cv, charge_difference, |left, right| left - right)))),
         run((PRODUCT, v(2), |cv| bome(operation(cv, charge_product, |left, right| left * right)))),
@@ -173,10 +162,6 @@ fn functions() -> Vec<Fun<EngineTypes>> {
             bome(Err(Error::new(cv.1)))
         })),
     ]
-}
-
-fn one<'a, T: 'a>(result: Result<T, Error>) -> BoxIter<'a, ValX<'a, T, Val>> {
-    box_once(result.map_err(Exn::from))
 }
 
 /// Returns the same values, but a single value is known to be the last.
@@ -281,18 +266,8 @@ fn from_json(spent: &RunBudget, value: Val) -> Result<Val, Error> {
     spent.charge_steps(text.len() as u64 / 8)?;
     // The engine's own parser recurses once per bracket.
     let json = JsonText::check(text).map_err(|error| Error::str(&error))?;
-    check_numbers(json.as_str()).map_err(Error::str)?;
     spent.charge_bytes(text.len() as u64 * BYTES_OF_ONE)?;
-    jaq_json::read::parse_single(json.bytes()).map_err(|error| Error::str(&error))
-}
-
-/// Checks the numbers of a JSON text against the bounds.
-fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
-    static STRING_OR_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r#""(?:[^"\\]|\\.)*"|[0-9][0-9.eE+\-]*"#).expect("the pattern is fixed and tested")
-    });
-    let mut found = STRING_OR_NUMBER.find_iter(json).map(|found| found.as_str());
-    found.try_for_each(|text| if text.starts_with('"') { Ok(()) } else { check_number(text) })
+    super::into_jq(json.parse()).map_err(Error::str)
 }
 
 /// Functions that read or change anything other than their input.
@@ -318,14 +293,16 @@ static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
 ///
 /// A compiled filter contains every definition that it was compiled with. With the whole library it needs 120
 /// KB and half a millisecond, at each start for each of 400 filters; with only those that it calls, a few KB.
-pub(super) fn used_by<'s>(filter: &Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun<EngineTypes>>) {
+pub(super) fn used_by<'s>(filter: &mut Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun<EngineTypes>>) {
     let mut used: HashSet<&str> = HashSet::new();
     let mut found: Vec<&str> = Vec::new();
     collect_calls(filter, &mut found);
     while let Some(name) = found.pop() {
         if used.insert(name) {
-            let definitions = DEFINITIONS.iter().filter(|definition| definition.name == name);
-            definitions.for_each(|definition| collect_calls(&definition.body, &mut found));
+            for definition in DEFINITIONS.iter().filter(|definition| definition.name == name) {
+                let mut body: Term<&'s str> = definition.body.clone();
+                collect_calls(&mut body, &mut found);
+            }
         }
     }
     let definitions = DEFINITIONS.iter().filter(|definition| used.contains(definition.name));
@@ -345,8 +322,8 @@ mod tests {
 
     #[track_caller]
     fn check(filter: &str, definitions: &[&str], functions: &[&str]) {
-        let term = jaq_core::load::parse(filter, |parser| parser.term()).unwrap();
-        let (found, natives) = used_by(&term);
+        let mut term = jaq_core::load::parse(filter, |parser| parser.term()).unwrap();
+        let (found, natives) = used_by(&mut term);
         assert_eq!(
             found.iter().map(|definition| definition.name).collect::<Vec<_>>(),
             definitions,

@@ -163,11 +163,11 @@ impl Jq {
             .load(&Arena::default(), File { code: source, path: () })
             .map_err(|errors| JqError::new(load_message(source, errors)))?;
         let written = jaq_core::load::parse(source, |parser| parser.term());
-        let written = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
-        let assignment = rewrite::assignment(&written);
-        let main = Def { name: MAIN, args: Vec::new(), body: rewrite::rewritten(written)? };
-        let (mut definitions, functions) = functions::used_by(&main.body);
-        definitions.push(main);
+        let mut body = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
+        let assignment = rewrite::assignment(&body);
+        rewrite::rewrite(&mut body)?;
+        let (mut definitions, functions) = functions::used_by(&mut body);
+        definitions.push(Def { name: MAIN, args: Vec::new(), body });
         let arena = Arena::default();
         let modules = Loader::new(definitions)
             .load(&arena, File { code: MAIN, path: () })
@@ -222,8 +222,8 @@ impl Jq {
         let first = results.next();
         let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
         // The filter may have caught the error that ended its run, and continued without the result.
-        if let Some(over) = spent.exhausted.get() {
-            return Err(JqError::new(over.message()));
+        if let Some(message) = spent.exhausted.get() {
+            return Err(JqError::new(message));
         }
         let first = first.ok_or_else(|| JqError::new("returned no value"))?;
         let first = first.map_err(|error| {
@@ -264,7 +264,7 @@ impl Jq {
     fn condition(&self, value: &Value, names: JqNames<'_>, spent: &RunBudget) -> Result<bool, JqError> {
         let first = self.run(to_jq(value)?, names, spent)?.next().transpose();
         match spent.exhausted.get() {
-            Some(over) => Err(JqError::new(over.message())),
+            Some(message) => Err(JqError::new(message)),
             None => first
                 .map(|first| !matches!(first, None | Some(Val::Null | Val::Bool(false))))
                 .map_err(|_| JqError::new("failed on this input")),

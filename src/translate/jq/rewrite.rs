@@ -3,11 +3,13 @@
 //!
 //! In reading order:
 //!
-//! - [`rewritten`] rewrites a configured filter. It also counts each value of a term that may have several.
+//! - [`rewrite`] rewrites a configured filter. It also counts each value of a term that may have several.
 //!   So a list can be iterated freely, and a cross product of lists ends in time.
 //! - [`bounded_definition`] rewrites the standard library. Its loops are tail calls, which they would not be
 //!   if their terms were counted.
-//! - [`with_parts`] is the common traversal of terms.
+//! - [`parts`] is the common traversal of terms.
+
+use std::{iter::once, mem::take};
 
 use jaq_core::{
     load::{
@@ -26,11 +28,11 @@ use super::functions::{DIFFERENCE, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, ST
 /// # Errors
 ///
 /// [`JqError`] for a recursive definition: only the stack would bound it.
-pub(super) fn rewritten(term: Term<&str>) -> Result<Term<&str>, JqError> {
+pub(super) fn rewrite(term: &mut Term<&str>) -> Result<(), JqError> {
     let mut rewriter = Rewriter { counts_values: true, enclosing: Vec::new(), calls_itself: None };
-    let rewritten = rewriter.term(term);
+    rewriter.term(term);
     match rewriter.calls_itself {
-        None => Ok(rewritten),
+        None => Ok(()),
         Some(name) => Err(JqError::new(format!(
             "`{name}` calls itself, which has no end that can be seen; `recurse` or `reduce` have"
         ))),
@@ -59,16 +61,16 @@ pub(super) fn assignment(term: &Term<&str>) -> Option<&'static str> {
 const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), ("until", 2), ("while", 2)];
 
 /// Rewrites a definition of the standard library.
-pub(super) fn bounded_definition<'s>(definition: Def<&'static str>) -> Def<&'s str> {
+pub(super) fn bounded_definition<'s>(mut definition: Def<&'s str>) -> Def<&'s str> {
     let is_loop = LOOPS.contains(&(definition.name, definition.args.len()));
     let mut rewriter = Rewriter { counts_values: false, enclosing: Vec::new(), calls_itself: None };
-    let mut body = rewriter.term(definition.body);
-    if is_loop && let Term::Def(inner, _) = &mut body {
+    rewriter.term(&mut definition.body);
+    if is_loop && let Term::Def(inner, _) = &mut definition.body {
         for rec in inner {
-            rec.body = pipe(call(TICK, []), std::mem::take(&mut rec.body));
+            rec.body = pipe(call(TICK, []), take(&mut rec.body));
         }
     }
-    Def { body, ..definition }
+    definition
 }
 
 /// Inserts counters of loops, operators and stored values, and finds recursive definitions.
@@ -82,95 +84,82 @@ struct Rewriter<'s> {
 }
 
 impl<'s> Rewriter<'s> {
-    fn part(&mut self, part: Term<&'s str>) -> Term<&'s str> {
-        let is_counted = self.counts_values && !is_single(&part);
-        let part = self.term(part);
-        if is_counted { pipe(part, call(STEP, [])) } else { part }
+    fn part(&mut self, part: &mut Term<&'s str>) {
+        let is_counted = self.counts_values && !is_single(part);
+        self.term(part);
+        if is_counted {
+            *part = pipe(take(part), call(STEP, []));
+        }
     }
 
-    fn definition(&mut self, definition: Def<&'s str>) -> Def<&'s str> {
-        self.enclosing.push((definition.name, definition.args.len()));
-        let body = self.part(definition.body);
-        self.enclosing.pop();
-        Def { body, ..definition }
-    }
-
-    fn term(&mut self, term: Term<&'s str>) -> Term<&'s str> {
+    fn term(&mut self, term: &mut Term<&'s str>) {
         match term {
             Term::Def(definitions, inner) => {
-                let definitions =
-                    definitions.into_iter().map(|definition| self.definition(definition)).collect();
-                return Term::Def(definitions, Box::new(self.part(*inner)));
+                for definition in definitions {
+                    self.enclosing.push((definition.name, definition.args.len()));
+                    self.part(&mut definition.body);
+                    self.enclosing.pop();
+                }
+                return self.part(inner);
             }
-            Term::Call(name, ref arguments) if self.enclosing.contains(&(name, arguments.len())) => {
-                self.calls_itself.get_or_insert(name);
+            Term::Call(name, arguments) if self.enclosing.contains(&(*name, arguments.len())) => {
+                self.calls_itself.get_or_insert(*name);
             }
             _ => {}
         }
-        match with_parts(term, &mut |part| self.part(part)) {
-            Term::BinOp(left, operator, right) => bounded_operation(*left, operator, *right),
-            Term::Fold(name, over, pattern, rest) => {
-                // The first part is the initial value, the second one the round.
-                let counted = |(index, term)| if index == 1 { call(ROUND, [term]) } else { term };
-                Term::Fold(name, over, pattern, rest.into_iter().enumerate().map(counted).collect())
+        parts(term).into_iter().for_each(|part| self.part(part));
+        match term {
+            Term::BinOp(..) => bound_operation(term),
+            // The first part is the initial value, the second one the round.
+            Term::Fold(.., rest) => {
+                if let Some(round) = rest.get_mut(1) {
+                    *round = pipe(call(ROUND, []), call(ONE, [take(round)]));
+                }
             }
-            Term::Arr(Some(inner)) => Term::Arr(Some(Box::new(each(*inner, STORED)))),
-            Term::Obj(members) => {
-                let members = members.into_iter().map(|(key, value)| (key, value.map(stored)));
-                Term::Obj(members.collect())
-            }
-            Term::Str(format, parts) => {
-                let written = |part| match part {
-                    StrPart::Term(term) => StrPart::Term(pipe(term, call(WRITTEN, []))),
-                    other => other,
-                };
-                Term::Str(format, parts.into_iter().map(written).collect())
-            }
-            Term::Recurse => pipe(Term::Recurse, call(STEP, [])),
-            other => other,
+            Term::Arr(Some(inner)) => each(inner, STORED),
+            Term::Obj(members) => members.iter_mut().flat_map(|(_, value)| value).for_each(stored),
+            Term::Str(_, parts) => inserted(parts).for_each(|term| each(term, WRITTEN)),
+            Term::Recurse => each(term, STEP),
+            _ => {}
         }
     }
 }
 
-fn bounded_operation<'s>(
-    left: Term<&'s str>,
-    operator: BinaryOp<&'s str>,
-    right: Term<&'s str>,
-) -> Term<&'s str> {
-    let function = |math: Math| match math {
+fn bound_operation(term: &mut Term<&str>) {
+    let function = |math: &Math| match math {
         Math::Add => SUM,
         Math::Sub => DIFFERENCE,
         Math::Mul => PRODUCT,
         Math::Div | Math::Rem => QUOTIENT,
     };
-    let (left, right) = match operator {
+    let Term::BinOp(left, operator, right) = term else { return };
+    match operator {
         // The result of `%` is small.
-        BinaryOp::Math(Math::Rem) | BinaryOp::UpdateMath(Math::Rem) => (left, right),
+        BinaryOp::Math(Math::Rem) | BinaryOp::UpdateMath(Math::Rem) => {}
         // jq evaluates every right operand with each left one, not the other way round.
-        BinaryOp::Math(math) => return call(function(math), [as_one(right), as_one(left)]),
+        BinaryOp::Math(math) => *term = call(function(math), [as_one(take(right)), as_one(take(left))]),
         // `l += r` is `r as $r | l |= . + $r`.
         BinaryOp::UpdateMath(math) => {
             const RIGHT: &str = "$!right";
             let change = call(function(math), [Term::Var(RIGHT), Term::Id]);
-            let update = Term::BinOp(Box::new(left), BinaryOp::Update, Box::new(change));
+            let update = Term::BinOp(take(left), BinaryOp::Update, Box::new(change));
             let bind = BinaryOp::Pipe(Some(Pattern::Var(RIGHT)));
-            return Term::BinOp(Box::new(as_one(right)), bind, Box::new(update));
+            *term = Term::BinOp(Box::new(as_one(take(right))), bind, Box::new(update));
         }
-        BinaryOp::Pipe(Some(_)) => (stored(left), right),
-        BinaryOp::Assign | BinaryOp::UpdateAlt => (left, stored(right)),
+        BinaryOp::Pipe(Some(_)) => stored(left),
+        BinaryOp::Assign | BinaryOp::UpdateAlt => stored(right),
         // A value that is updated in place was counted when it was stored.
-        BinaryOp::Update if is_single(&left) && is_change(&right) => (left, right),
-        BinaryOp::Update => (left, each(right, STORED)),
+        BinaryOp::Update if is_single(left) && is_change(right) => {}
+        BinaryOp::Update => each(right, STORED),
         // A comparison reads two values only up to the size of the smaller one.
-        BinaryOp::Cmp(_) if !is_simple(&left) && !is_simple(&right) => (left, each(right, READ)),
+        BinaryOp::Cmp(_) if !is_simple(left) && !is_simple(right) => each(right, READ),
         BinaryOp::Pipe(None)
         | BinaryOp::Comma
         | BinaryOp::Alt
         | BinaryOp::Or
         | BinaryOp::And
-        | BinaryOp::Cmp(_) => (left, right),
-    };
-    Term::BinOp(Box::new(left), operator, Box::new(right))
+        | BinaryOp::Cmp(_) => {}
+    }
 }
 
 pub(super) fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
@@ -178,17 +167,20 @@ pub(super) fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s st
 }
 
 /// Pipes each value of a term through a function, which replaces a counter of steps.
-fn each<'s>(term: Term<&'s str>, function: &'static str) -> Term<&'s str> {
-    let term = match term {
-        Term::BinOp(left, BinaryOp::Pipe(None), right) if matches!(*right, Term::Call(STEP, _)) => *left,
-        other => other,
-    };
-    pipe(term, call(function, []))
+fn each(term: &mut Term<&str>, function: &'static str) {
+    match term {
+        Term::BinOp(_, BinaryOp::Pipe(None), counter) if matches!(**counter, Term::Call(STEP, _)) => {
+            **counter = call(function, []);
+        }
+        _ => *term = pipe(take(term), call(function, [])),
+    }
 }
 
-/// A term whose values are stored.
-fn stored(term: Term<&str>) -> Term<&str> {
-    if makes_nothing(&term) { term } else { each(term, STORED) }
+/// Counts the values of a term, which are stored.
+fn stored(term: &mut Term<&str>) {
+    if !makes_nothing(term) {
+        each(term, STORED);
+    }
 }
 
 /// A term that the engine knows to have one value, if it does.
@@ -276,89 +268,60 @@ pub(super) fn call<'s>(
 }
 
 /// Collects the names that a term calls, formats such as `@csv` included.
-pub(super) fn collect_calls<'s>(term: &Term<&'s str>, found: &mut Vec<&'s str>) {
-    fn walk<'s>(term: Term<&'s str>, found: &mut Vec<&'s str>) -> Term<&'s str> {
-        match term {
-            Term::Call(name, _) | Term::Str(Some(name), _) => found.push(name),
-            _ => {}
-        }
-        with_parts(term, &mut |part| walk(part, found))
+pub(super) fn collect_calls<'s>(term: &mut Term<&'s str>, found: &mut Vec<&'s str>) {
+    if let Term::Call(name, _) | Term::Str(Some(name), _) = term {
+        found.push(name);
     }
-    walk(term.clone(), found);
+    parts(term).into_iter().for_each(|part| collect_calls(part, found));
 }
 
-/// Replaces each part of a term.
-fn with_parts<'s>(
-    term: Term<&'s str>,
-    change: &mut dyn FnMut(Term<&'s str>) -> Term<&'s str>,
-) -> Term<&'s str> {
+/// The terms directly inside another.
+fn parts<'t, 's>(term: &'t mut Term<&'s str>) -> Vec<&'t mut Term<&'s str>> {
     match term {
-        Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
-        Term::Str(format, parts) => {
-            let part = |part| match part {
-                StrPart::Term(term) => StrPart::Term(change(term)),
-                StrPart::Str(text) => StrPart::Str(text),
-                StrPart::Char(character) => StrPart::Char(character),
-            };
-            Term::Str(format, parts.into_iter().map(part).collect())
-        }
-        Term::Arr(inner) => Term::Arr(inner.map(|inner| Box::new(change(*inner)))),
-        Term::Obj(members) => {
-            let members = members.into_iter();
-            Term::Obj(members.map(|(key, value)| (change(key), value.map(&mut *change))).collect())
-        }
-        Term::Neg(inner) => Term::Neg(Box::new(change(*inner))),
+        Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => Vec::new(),
+        Term::Str(_, parts) => inserted(parts).collect(),
+        Term::Arr(inner) => inner.as_deref_mut().into_iter().collect(),
+        Term::Obj(members) => members.iter_mut().flat_map(|(key, value)| once(key).chain(value)).collect(),
+        Term::Neg(inner) | Term::Label(_, inner) => vec![inner],
         Term::BinOp(left, operator, right) => {
-            let operator = match operator {
-                BinaryOp::Pipe(pattern) => {
-                    BinaryOp::Pipe(pattern.map(|pattern| pattern_with_parts(pattern, change)))
-                }
-                other => other,
-            };
-            Term::BinOp(Box::new(change(*left)), operator, Box::new(change(*right)))
+            let keys = if let BinaryOp::Pipe(Some(pattern)) = operator { keys(pattern) } else { Vec::new() };
+            [&mut **left, right].into_iter().chain(keys).collect()
         }
-        Term::Label(label, inner) => Term::Label(label, Box::new(change(*inner))),
-        Term::Fold(name, over, pattern, rest) => {
-            let over = Box::new(change(*over));
-            let pattern = pattern_with_parts(pattern, change);
-            Term::Fold(name, over, pattern, rest.into_iter().map(change).collect())
-        }
-        Term::TryCatch(tried, caught) => {
-            Term::TryCatch(Box::new(change(*tried)), caught.map(|caught| Box::new(change(*caught))))
-        }
+        Term::Fold(_, over, pattern, rest) => once(&mut **over).chain(keys(pattern)).chain(rest).collect(),
+        Term::TryCatch(tried, caught) => once(&mut **tried).chain(caught.as_deref_mut()).collect(),
         Term::IfThenElse(branches, otherwise) => {
-            let branches = branches.into_iter().map(|(condition, then)| (change(condition), change(then)));
-            Term::IfThenElse(branches.collect(), otherwise.map(|otherwise| Box::new(change(*otherwise))))
+            let branches = branches.iter_mut().flat_map(|(condition, then)| [condition, then]);
+            branches.chain(otherwise.as_deref_mut()).collect()
         }
         Term::Def(definitions, inner) => {
-            let definitions = definitions.into_iter().map(|def| Def { body: change(def.body), ..def });
-            Term::Def(definitions.collect(), Box::new(change(*inner)))
+            definitions.iter_mut().map(|definition| &mut definition.body).chain([&mut **inner]).collect()
         }
-        Term::Call(name, arguments) => Term::Call(name, arguments.into_iter().map(change).collect()),
+        Term::Call(_, arguments) => arguments.iter_mut().collect(),
         Term::Path(root, Path(parts)) => {
-            let root = Box::new(change(*root));
-            let mut part = |part| match part {
-                Part::Index(index) => Part::Index(change(index)),
-                Part::Range(from, to) => Part::Range(from.map(&mut *change), to.map(&mut *change)),
-            };
-            let parts = parts.into_iter().map(|(inner, optional)| (part(inner), optional)).collect();
-            Term::Path(root, Path(parts))
+            let inside = parts.iter_mut().flat_map(|(part, _)| match part {
+                Part::Index(index) => vec![index],
+                Part::Range(from, to) => from.iter_mut().chain(to).collect(),
+            });
+            once(&mut **root).chain(inside).collect()
         }
     }
 }
 
-fn pattern_with_parts<'s>(
-    pattern: Pattern<&'s str>,
-    change: &mut dyn FnMut(Term<&'s str>) -> Term<&'s str>,
-) -> Pattern<&'s str> {
+/// The terms inside a string.
+fn inserted<'t, 's>(
+    parts: &'t mut [StrPart<&'s str, Term<&'s str>>],
+) -> impl Iterator<Item = &'t mut Term<&'s str>> {
+    parts.iter_mut().filter_map(|part| match part {
+        StrPart::Term(term) => Some(term),
+        StrPart::Str(_) | StrPart::Char(_) => None,
+    })
+}
+
+/// The keys in a pattern such as `{a: $x}`.
+fn keys<'t, 's>(pattern: &'t mut Pattern<&'s str>) -> Vec<&'t mut Term<&'s str>> {
     match pattern {
-        Pattern::Var(name) => Pattern::Var(name),
-        Pattern::Arr(parts) => {
-            Pattern::Arr(parts.into_iter().map(|part| pattern_with_parts(part, change)).collect())
-        }
-        Pattern::Obj(parts) => {
-            let part = |(key, part)| (change(key), pattern_with_parts(part, change));
-            Pattern::Obj(parts.into_iter().map(part).collect())
-        }
+        Pattern::Var(_) => Vec::new(),
+        Pattern::Arr(parts) => parts.iter_mut().flat_map(keys).collect(),
+        Pattern::Obj(parts) => parts.iter_mut().flat_map(|(key, part)| once(key).chain(keys(part))).collect(),
     }
 }
