@@ -135,8 +135,8 @@ fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredChar
         _ => {}
     }
     let start = &body[..body.len().min(LOOKED_THROUGH_BYTES)];
-    let in_meta = || meta(start).map(|label| named(label.as_bytes(), "`<meta>`"));
-    let in_declaration = || xml_declaration(start).map(|label| named(label, "the XML declaration"));
+    let in_meta = || meta(start).map(|label| named(&label, "`<meta>`"));
+    let in_declaration = || xml_declaration(start).map(|label| named(&label, "the XML declaration"));
     let found = if is_html(media_type, start) { in_meta().or_else(in_declaration) } else { in_declaration() };
     found.transpose()
 }
@@ -157,8 +157,8 @@ pub(super) fn begins_with_tag(document: &[u8], tags: &[&str]) -> bool {
     tags.iter().any(|tag| begins(tag))
 }
 
-fn named(label: &[u8], place: &'static str) -> Result<DeclaredCharset, String> {
-    match Encoding::for_label(label) {
+fn named(label: &str, place: &'static str) -> Result<DeclaredCharset, String> {
+    match Encoding::for_label(label.as_bytes()) {
         // The declaration was read as single bytes, so the document can't be UTF-16: programs write `utf-16`
         // and then send UTF-8 (HTML, section 13.2.3.2).
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
@@ -173,25 +173,22 @@ fn named(label: &[u8], place: &'static str) -> Result<DeclaredCharset, String> {
 }
 
 /// The value of `encoding` in `<?xml version="1.0" encoding="…"?>`.
-fn xml_declaration(start: &[u8]) -> Option<&[u8]> {
+fn xml_declaration(start: &[u8]) -> Option<String> {
     let rest = start.strip_prefix(b"<?xml")?;
     let end = rest.windows(2).position(|two| two == b"?>")?;
-    let inside = &rest[..end];
-    let name = b"encoding";
-    let at = inside.windows(name.len()).position(|part| part == name)?;
-    let value = inside[at + name.len()..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
-    let (quote, value) = value.split_first().filter(|(quote, _)| matches!(quote, b'"' | b'\''))?;
-    let end = value.iter().position(|byte| byte == quote)?;
-    Some(&value[..end])
+    value_of("encoding", &from_bytes(&rest[..end])).map(str::to_owned)
+}
+
+/// Each byte as a character of its own: tags and labels are ASCII in every charset that can be declared here.
+fn from_bytes(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
 }
 
 /// The charset of the first `<meta>` that declares one.
 fn meta(start: &[u8]) -> Option<String> {
     let tokenizer = Tokenizer::new(MetaSink::default(), TokenizerOpts::default());
     let input = BufferQueue::default();
-    // Each byte as a character of its own: tags and labels are ASCII in every charset that can be declared
-    // here.
-    input.push_back(start.iter().copied().map(char::from).collect::<String>().into());
+    input.push_back(from_bytes(start).into());
     let _ = tokenizer.feed(&input);
     tokenizer.sink.charset.into_inner()
 }
@@ -217,7 +214,7 @@ impl TokenSink for MetaSink {
             let is_content_type = |value: &str| value.eq_ignore_ascii_case("content-type");
             let content = || value("content").filter(|_| value("http-equiv").is_some_and(is_content_type));
             let charset = value("charset").filter(|charset| !charset.is_empty());
-            let charset = charset.or_else(|| content().and_then(charset_in));
+            let charset = charset.or_else(|| content().and_then(|content| value_of("charset", content)));
             if let Some(charset) = charset {
                 self.charset.get_or_init(|| charset.to_owned());
             }
@@ -226,10 +223,10 @@ impl TokenSink for MetaSink {
     }
 }
 
-/// The charset in a value such as `text/html; charset=iso-8859-1`.
-fn charset_in(content: &str) -> Option<&str> {
-    let at = content.to_ascii_lowercase().find("charset")? + "charset".len();
-    let value = content[at..].trim_ascii_start().strip_prefix('=')?.trim_ascii_start();
+/// The value of a name, such as that of `charset` in `text/html; charset=iso-8859-1`.
+fn value_of<'t>(name: &str, text: &'t str) -> Option<&'t str> {
+    let at = text.to_ascii_lowercase().find(name)? + name.len();
+    let value = text[at..].trim_ascii_start().strip_prefix('=')?.trim_ascii_start();
     let value = match value.chars().next()? {
         quote @ ('"' | '\'') => value[1..].split(quote).next()?,
         _ => value.split(|c: char| c == ';' || c.is_ascii_whitespace()).next()?,

@@ -17,17 +17,9 @@ use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaErr
 pub struct OutputSchema {
     /// Schema of the value before any wrapping.
     schema: Schema,
-    root: Root,
+    /// Whether its root allows objects only.
+    is_object: bool,
     wrap: WrapNonObjects,
-}
-
-/// Kind of value at the root of a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Root {
-    /// An object: advertised unchanged.
-    Object,
-    /// Any other value, or several kinds: advertised under `result`.
-    Other,
 }
 
 /// Clients that receive a value that is not an object as `{"result": …}`.
@@ -63,18 +55,15 @@ impl OutputSchema {
     ///
     /// [`OutputSchemaError`] if it is not a valid schema, or can't be advertised to every client.
     pub fn new(document: Map<String, Value>, wrap: WrapNonObjects) -> Result<Self, OutputSchemaError> {
-        let (root, document) = match document.get("type") {
-            Some(kind) if kind == "object" => (Root::Object, document),
-            Some(_) if refers_to_root(&Value::Object(document.clone())) => {
-                return Err(OutputSchemaError::RootReference);
-            }
-            Some(_) => (Root::Other, document),
-            None => {
-                let kind = ("type".to_owned(), Value::from("object"));
-                (Root::Object, std::iter::once(kind).chain(document).collect())
-            }
+        let document = match document.contains_key("type") {
+            true => document,
+            false => [("type".to_owned(), "object".into())].into_iter().chain(document).collect(),
         };
-        Ok(Self { schema: Schema::compile(&document)?, root, wrap })
+        let is_object = document["type"] == "object";
+        if !is_object && refers_to_root(&Value::Object(document.clone())) {
+            return Err(OutputSchemaError::RootReference);
+        }
+        Ok(Self { schema: Schema::compile(&document)?, is_object, wrap })
     }
 
     /// The schema as configured: of the value before any wrapping.
@@ -90,15 +79,15 @@ impl OutputSchema {
     /// Schema for clients that accept objects only.
     pub fn advertised(&self) -> SchemaDocument {
         let document = self.schema.document();
-        match self.root {
-            Root::Object => document.clone(),
-            Root::Other => wrapped(Map::clone(document)).into(),
+        match self.is_object {
+            true => document.clone(),
+            false => wrapped(Map::clone(document)).into(),
         }
     }
 
     /// Schema for clients that accept any JSON value, if it differs.
     pub fn advertised_bare(&self) -> Option<SchemaDocument> {
-        (self.root == Root::Other && self.wrap == WrapNonObjects::LegacyClients)
+        (!self.is_object && self.wrap == WrapNonObjects::LegacyClients)
             .then(|| self.schema.document().clone())
     }
 
@@ -117,7 +106,7 @@ impl OutputSchema {
         stop: Option<&WorkBudget>,
     ) -> Result<Structured, ReadError> {
         let mut changed = source.is_none();
-        if self.root == Root::Object && !value.is_object() {
+        if self.is_object && !value.is_object() {
             value = json!({ "result": value });
             changed = true;
         }
@@ -139,7 +128,7 @@ impl OutputSchema {
             _ => JsonText::from_value(&value),
         };
         // The advertised schema of another root requires the wrapping, even of an object.
-        let wrapped = self.root == Root::Other || !json.is_object();
+        let wrapped = !self.is_object || !json.is_object();
         Ok(self.wrap.apply(Structured { json, wrapped, bare_allowed: false }))
     }
 
