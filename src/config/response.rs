@@ -199,7 +199,7 @@ fn check_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checke
     let Some(schema) = output_schema::schema_of(rule) else { return Ok(()) };
     let is_object = schema.get("type").is_some_and(|kind| kind == "object");
     let mut checked = Ok(());
-    for path in rule.content.templates().into_iter().flat_map(Template::paths) {
+    for path in rule.content.templates().into_iter().flat_map(|template| &template.paths) {
         let steps: Vec<&str> = path.split('.').collect();
         let fields = match steps[..] {
             ["structured", ref fields @ ..] if is_object => fields,

@@ -19,6 +19,7 @@ use crate::model::StructuredContentSupport::ObjectsOnly;
 use crate::model::{
     Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured, kind_of,
 };
+use crate::settings::fixed_regex;
 
 /// Content blocks of a success rule, in order. If there are none, the result has one text block: the
 /// structured content as JSON, or the text of the response without structured content.
@@ -291,7 +292,7 @@ fn too_many(found: usize) -> ReadError {
 pub fn is_timestamp(text: &str) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
         let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
-        Regex::new(&shape.replace(r"\d", "[0-9]")).expect("the pattern is fixed and right")
+        fixed_regex(&shape.replace(r"\d", "[0-9]"))
     });
     // The parser checks days of months, but accepts more forms than RFC 3339.
     SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()

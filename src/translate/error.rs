@@ -2,7 +2,7 @@
 //! a model how to act, without internals of the upstream.
 
 use minijinja::Value as Name;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::charset::begins_with_tag;
 use super::extract::{Extract, MCP_MEDIA_TYPE, ResultKind, message_of_page};
@@ -319,10 +319,10 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
     let sent = ClientStrings::from_arguments(view.input.args);
     if let Some(json) = view.json() {
         return match json {
-            Value::Object(members) => {
+            Value::Object(_) => {
                 // The text is cut at the end of a word, so a single long word may leave nothing.
-                let message = message_in(members).map(|text| redacted(&begun(&text), &sent));
-                (message.filter(|text| !text.trim().is_empty()), code_in(members))
+                let message = message_in(json).map(|text| redacted(&begun(&text), &sent));
+                (message.filter(|text| !text.trim().is_empty()), code_in(json))
             }
             Value::String(text) => (safe_text(&begun(text), &sent), None),
             _ => (None, None),
@@ -353,42 +353,34 @@ fn is_page(media_type: &str, text: &str) -> bool {
 }
 
 /// Searches the fields in which APIs put messages; RFC 9457 has `detail` and `title`.
-fn message_in(members: &Map<String, Value>) -> Option<String> {
-    let text =
-        |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-    let named = |members: &Map<String, Value>| {
-        ["message", "detail", "error_description", "description", "reason", "title", "msg"]
-            .iter()
-            .find_map(|name| members.get(*name).and_then(text))
-    };
-    let first_of = |value: &Value| match value {
-        Value::Array(items) => items.first().and_then(|item| match item {
-            Value::Object(item) => named(item),
-            other => text(other),
-        }),
-        _ => None,
-    };
+fn message_in(json: &Value) -> Option<String> {
+    const NAMES: [&str; 7] =
+        ["message", "detail", "error_description", "description", "reason", "title", "msg"];
+    fn text(value: &Value) -> Option<&str> {
+        value.as_str().map(str::trim).filter(|text| !text.is_empty())
+    }
+    fn named(value: &Value) -> Option<&str> {
+        NAMES.iter().find_map(|name| value.get(name).and_then(text))
+    }
+    let message = named(json);
     // `{"error": "invalid_grant", "error_description": "…"}` (RFC 6749): the description says more.
-    members
-        .get("error_description")
-        .and_then(text)
-        .or_else(|| match members.get("error")? {
-            Value::Object(error) => named(error),
-            error => {
-                let error = text(error)?;
-                let is_code = !error.contains(' ') && named(members).is_some();
-                if is_code { named(members) } else { Some(error) }
-            }
-        })
-        .or_else(|| named(members))
-        .or_else(|| ["errors", "detail"].iter().find_map(|name| members.get(*name).and_then(first_of)))
-        .filter(|text| !looks_internal(text))
+    let error = || match json.get("error")? {
+        error @ Value::Object(_) => named(error),
+        error => text(error).filter(|error| error.contains(' ') || message.is_none()),
+    };
+    let first = |name| {
+        let item = json.get(name)?.as_array()?.first()?;
+        text(item).or_else(|| named(item))
+    };
+    let found = json.get("error_description").and_then(text).or_else(error).or(message);
+    let found = found.or_else(|| ["errors", "detail"].into_iter().find_map(first));
+    found.filter(|text| !looks_internal(text)).map(str::to_owned)
 }
 
-fn code_in(members: &Map<String, Value>) -> Option<Value> {
+fn code_in(json: &Value) -> Option<Value> {
     let is_code_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    let nested = members.get("error").and_then(|error| error.get("code"));
-    let code = nested.or_else(|| members.get("code"))?;
+    let nested = json.get("error").and_then(|error| error.get("code"));
+    let code = nested.or_else(|| json.get("code"))?;
     let is_code = match code {
         // A code is one word; longer text may contain internals.
         Value::String(code) => (1..=64).contains(&code.len()) && code.bytes().all(is_code_byte),

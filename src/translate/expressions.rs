@@ -92,7 +92,7 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
     })?;
     warn_of_placeholders(report, node, &text, names);
     let mut known = true;
-    for (what, name) in template.unknown() {
+    for (what, name) in &template.unknown {
         let help = match *what {
             "filter" => suggest::help(name, "some known ones", COMMON_FILTERS.split(' ')),
             "test" => suggest::help(name, "some known ones", COMMON_TESTS.split(' ')),
@@ -100,7 +100,7 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
         };
         known = report_unknown(report, node, what, name, help);
     }
-    for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
+    for name in template.names.iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
         let mut renamed = value.context.renamed_variables.iter();
         let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
         let help = match (renamed, names) {
@@ -194,11 +194,11 @@ pub(crate) fn span_of_name(report: &Report<'_>, span: SourceSpan, name: &str) ->
 /// The arguments that a template uses, and whether each is optional; `None` for all arguments at once.
 pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
     let mut arguments = Vec::new();
-    for path in template.paths() {
+    for path in &template.paths {
         match path.split('.').collect::<Vec<_>>()[..] {
             ["args"] => return None,
             ["args", name, ..] if !arguments.iter().any(|(known, _)| known == name) => {
-                arguments.push((name.to_owned(), template.handles_missing(name)));
+                arguments.push((name.to_owned(), template.optional_arguments.contains(name)));
             }
             _ => {}
         }

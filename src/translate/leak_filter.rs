@@ -7,6 +7,7 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::credentials::without_credentials;
+use crate::settings::fixed_regex;
 
 /// Replaces addresses, paths and credentials in a text; replaces a stack trace or SQL as a whole. Strings
 /// that the client has sent itself stay.
@@ -157,7 +158,7 @@ pub(super) fn alternatives(file: &str) -> String {
 /// these patterns would cost the first error of a process 16 ms on a serving thread, and 6 MB permanently.
 pub(super) fn compile(pattern: &str) -> Regex {
     let pattern = pattern.replace(r"\d", "[0-9]").replace(r"\w", WORD_CLASS).replace(r"\b", r"(?-u:\b)");
-    Regex::new(&pattern).expect("the pattern is fixed and tested")
+    fixed_regex(&pattern)
 }
 
 #[cfg(test)]

@@ -76,12 +76,6 @@ impl Matcher {
         self.status.is_some() || self.exit.is_some()
     }
 
-    /// Whether it has a condition on the status, the exit status or standard error, so that an error rule may
-    /// match a 5xx or a failed program.
-    pub(super) fn has_failure_condition(&self) -> bool {
-        self.has_status_condition() || self.stderr.is_some()
-    }
-
     /// Whether it can match the output of a program only.
     pub fn is_about_programs(&self) -> bool {
         self.exit.is_some() || self.stderr.is_some()

@@ -15,7 +15,7 @@ use crate::model::{
     BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, TooManyValues, ToolResult,
     cut_bytes, floor_char_boundary,
 };
-use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, fixed_regex, text_of};
 
 /// Replacement of a secret.
 const MARK: &str = "[redacted]";
@@ -129,8 +129,7 @@ impl Redaction {
 
     /// Replaces the truncated quotes of the response in a sentence, because they may end in half a secret.
     pub(super) fn without_cut_quotes<'t>(&self, sentence: &'t str) -> Cow<'t, str> {
-        static CUT: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new(r#"…\]?[`"]"#).expect("the pattern is fixed and tested"));
+        static CUT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"…\]?[`"]"#));
         let mut sentence = Cow::Borrowed(sentence);
         if self.is_empty() {
             return sentence;

@@ -151,7 +151,7 @@ impl UsedArguments {
 
     /// Records the arguments and input responses that a template names.
     pub(crate) fn add_template(&mut self, report: &Report<'_>, template: &Template, span: SourceSpan) {
-        for path in template.paths() {
+        for path in &template.paths {
             if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
                 self.add_input_response(report, name, span);
             }

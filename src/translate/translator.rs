@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
-use settings_derive::Word;
+use settings_derive::{Section, Word};
 
 use super::error::{error_for_status, error_with_status};
 use super::extract::Extract;
@@ -42,25 +42,23 @@ pub struct Translator {
 }
 
 /// Limits of a translation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Section)]
+#[section(default)]
 pub struct TranslationLimits {
-    /// Limit of the text of a tool error, in bytes.
-    pub error_text_bytes: usize,
-    /// Limit of a decompressed body, in bytes: the route's `response_limit`.
+    // Of a decompressed body as well.
+    /// Maximum length of an upstream response.
+    #[key(name = "response_limit", size = 1..=1 << 30, default = TranslationLimits::DEFAULT_RESPONSE_BYTES)]
     pub response_bytes: usize,
-    /// Limit of the values read from a response into one tree, lists and objects included: the route's
-    /// `max_values`.
+    // Of the values read into one tree, lists and objects included.
+    /// Maximum number of JSON values in a response that a rule parses.
+    #[key(name = "max_values", range = 1..=100_000_000, default = TranslationLimits::DEFAULT_VALUES)]
     pub values: usize,
-}
-
-impl Default for TranslationLimits {
-    fn default() -> Self {
-        Self {
-            error_text_bytes: Self::DEFAULT_ERROR_TEXT_BYTES,
-            response_bytes: Self::DEFAULT_RESPONSE_BYTES,
-            values: Self::DEFAULT_VALUES,
-        }
-    }
+    /// Maximum length of an error text.
+    #[key(
+        name = "error_text_limit", size = 64..=1 << 20,
+        default = TranslationLimits::DEFAULT_ERROR_TEXT_BYTES
+    )]
+    pub error_text_bytes: usize,
 }
 
 impl TranslationLimits {
@@ -297,22 +295,23 @@ impl TranslationRun<'_> {
         finding: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
         let status = view.response.status;
-        let is_program = view.response.exit.is_some();
-        let excluded_by = match rule.action {
-            RuleAction::Success(_) if !status.is_success() && !rule.matcher.has_status_condition() => {
-                match is_program {
-                    true => "a rule without `when: exit_status` is for 0 only",
-                    false => "a rule without `when: status` is for 2xx only",
-                }
-            }
-            RuleAction::Error(_) if status.is_server_error() && !rule.matcher.has_failure_condition() => {
-                match is_program {
-                    true => "an error without `when: exit_status` or `stderr` is for 0 only",
-                    false => "a rule without `when: status` is not for 5xx",
-                }
-            }
-            RuleAction::Success(_) | RuleAction::Error(_) => return rule.matcher.matches(view, finding),
+        let has_condition = rule.matcher.has_status_condition();
+        let (is_excluded, of_programs, of_servers) = match rule.action {
+            RuleAction::Success(_) => (
+                !status.is_success() && !has_condition,
+                "a rule without `when: exit_status` is for 0 only",
+                "a rule without `when: status` is for 2xx only",
+            ),
+            RuleAction::Error(_) => (
+                status.is_server_error() && !has_condition && rule.matcher.stderr.is_none(),
+                "an error without `when: exit_status` or `stderr` is for 0 only",
+                "a rule without `when: status` is not for 5xx",
+            ),
         };
+        if !is_excluded {
+            return rule.matcher.matches(view, finding);
+        }
+        let excluded_by = if view.response.exit.is_some() { of_programs } else { of_servers };
         Err(format!("{}, and {excluded_by}", status_text(view.response)))
     }
 

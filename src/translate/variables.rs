@@ -53,7 +53,7 @@ impl TemplateContext<'_> {
             Some(redaction) => Name::from(redaction.redact_long(text).as_ref()),
         };
         let mut names: Vec<(String, Name)> = Vec::new();
-        for name in templates.flat_map(Template::names) {
+        for name in templates.flat_map(|template| &template.names) {
             let made = match name.as_str() {
                 "args" => Some(from_json(view.input.args)),
                 "input_responses" => Some(from_json(view.input.input_responses)),

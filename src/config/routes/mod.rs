@@ -342,7 +342,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         .flatten()
         .map(|read| read.definition(&entry.key.text, title.clone(), description.clone()).into());
     let translator = |rules, on_no_match, output, has_effect| {
-        let (redaction, limits) = (redaction.clone(), limits.translation());
+        let (redaction, limits) = (redaction.clone(), limits.translation);
         Translator { rules, on_no_match, output, wrap, redaction, limits, has_effect }
     };
     let route = Route {
@@ -381,7 +381,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         ),
         timeout: limits.timeout,
         idempotent,
-        response_limit_bytes: limits.response_limit,
+        response_limit_bytes: limits.translation.response_bytes,
         envelope: responses.envelope,
         error_status: responses.error_status,
         error_format: responses.error_format,

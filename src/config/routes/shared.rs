@@ -21,26 +21,8 @@ pub(in crate::config) struct LimitSettings {
     /// Timeout of a call, with queueing and retries.
     #[key(range = 1..=3_600_000, default = Duration::from_secs(30))]
     pub(in crate::config) timeout: Duration,
-    /// Maximum length of an upstream response.
-    #[key(size = 1..=1 << 30, default = TranslationLimits::DEFAULT_RESPONSE_BYTES)]
-    pub(in crate::config) response_limit: usize,
-    /// Maximum number of JSON values in a response that a rule parses.
-    #[key(range = 1..=100_000_000, default = TranslationLimits::DEFAULT_VALUES)]
-    max_values: usize,
-    /// Maximum length of an error text.
-    #[key(size = 64..=1 << 20, default = TranslationLimits::DEFAULT_ERROR_TEXT_BYTES)]
-    error_text_limit: usize,
-}
-
-impl LimitSettings {
-    /// Limits of the translation.
-    pub(super) fn translation(&self) -> TranslationLimits {
-        TranslationLimits {
-            error_text_bytes: self.error_text_limit,
-            response_bytes: self.response_limit,
-            values: self.max_values,
-        }
-    }
+    #[key(part)]
+    pub(in crate::config) translation: TranslationLimits,
 }
 
 /// Forms of errors and REST responses, and headers that are forwarded, in `defaults` or at a route.

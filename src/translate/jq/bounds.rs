@@ -72,9 +72,9 @@ impl<'a> HasLut<'a, EngineTypes> for Bounded<'a> {
 /// Remaining work and memory of one run, and the first limit that was exceeded.
 pub(super) struct RunBudget {
     /// Remaining steps of [`WORK_HERE`].
-    steps_left: Cell<u64>,
+    pub(super) steps_left: Cell<u64>,
     /// Remaining bytes of [`MEMORY_HERE_BYTES`].
-    bytes_left: Cell<u64>,
+    pub(super) bytes_left: Cell<u64>,
     /// Number of loop rounds so far: the nesting of the value is checked every [`ROUNDS_BETWEEN_LOOKS`].
     rounds: Cell<u64>,
     /// Number of rounds on the stack, at most [`NESTED_LIMIT`].
@@ -100,12 +100,6 @@ impl RunBudget {
             raised: Cell::new(None),
             stop: stop.cloned(),
         }
-    }
-
-    /// Steps taken and bytes allocated.
-    #[cfg(test)]
-    pub(super) fn used(&self) -> (u64, u64) {
-        (WORK_HERE - self.steps_left.get(), MEMORY_HERE_BYTES - self.bytes_left.get())
     }
 
     fn exhaust(&self, message: String) -> Error {

@@ -2,6 +2,7 @@ use std::sync::LazyLock;
 
 use serde_json::json;
 
+use super::bounds::{MEMORY_HERE_BYTES, WORK_HERE};
 use super::*;
 
 /// Because a debug build is slow.
@@ -222,7 +223,7 @@ fn used(filter: &str, input: &Value) -> (u64, u64) {
     let given = to_jq(input).unwrap();
     let done = Jq::compile(filter).unwrap().apply_to(given, names(&empty), &spent);
     assert!(done.is_ok(), "{filter}: {done:?}");
-    spent.used()
+    (WORK_HERE - spent.steps_left.get(), MEMORY_HERE_BYTES - spent.bytes_left.get())
 }
 
 #[test]

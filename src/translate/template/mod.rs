@@ -34,10 +34,14 @@ pub struct Template {
     context: OutputContext,
     /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
-    names: Vec<String>,
-    paths: Vec<String>,
-    optional_arguments: BTreeSet<String>,
-    unknown: Vec<(&'static str, String)>,
+    /// Top-level variables that the template uses, such as `args` and `structured`.
+    pub(crate) names: Vec<String>,
+    /// Variables that the template uses, with their attributes: `args.city`, `structured`.
+    pub(crate) paths: Vec<String>,
+    /// Arguments whose absence the template handles.
+    pub(super) optional_arguments: BTreeSet<String>,
+    /// Unknown filters and tests, and methods, which no value has: the kind and the name.
+    pub(super) unknown: Vec<(&'static str, String)>,
 }
 
 /// Instrumented template, with an engine for it …
@@ -198,29 +202,9 @@ impl Template {
         }
     }
 
-    /// Top-level variables that the template uses, such as `args` and `structured`.
-    pub fn names(&self) -> &[String] {
-        &self.names
-    }
-
     /// Whether the template uses this variable.
     pub(super) fn uses(&self, name: &str) -> bool {
         self.names.iter().any(|used| used == name)
-    }
-
-    /// Variables that the template uses, with their attributes: `args.city`, `structured`.
-    pub fn paths(&self) -> &[String] {
-        &self.paths
-    }
-
-    /// Whether the template handles the absence of this argument.
-    pub(super) fn handles_missing(&self, argument: &str) -> bool {
-        self.optional_arguments.contains(argument)
-    }
-
-    /// Unknown filters and tests, and methods, which no value has: the kind and the name.
-    pub(super) fn unknown(&self) -> &[(&'static str, String)] {
-        &self.unknown
     }
 }
 

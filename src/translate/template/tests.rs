@@ -144,17 +144,17 @@ fn a_template_that_nests_too_deep_is_rejected() {
 #[test]
 fn sliced_variables_are_listed_too() {
     let template = Template::compile("{{ text[2:6] }} {{ args.q[:5] }} {{ other['a:b'] }}").unwrap();
-    assert_eq!(template.names(), ["args", "other", "text"]);
-    assert!(template.paths().contains(&"args.q".to_owned()));
+    assert_eq!(template.names, ["args", "other", "text"]);
+    assert!(template.paths.contains(&"args.q".to_owned()));
     let headers = Template::compile("{{ headers['x-id'][:4] }} {{ json.rows[0][1][2:] }}").unwrap();
-    assert_eq!(headers.names(), ["headers", "json"]);
+    assert_eq!(headers.names, ["headers", "json"]);
     check("{{ text[2:6] }}", r#"{"text": "abcdefgh"}"#, Ok("cdef"));
 }
 
 #[test]
 fn a_template_lists_its_names() {
     let template = Template::compile("{{ args.city }}{% for x in structured.items %}{{ x }}{% endfor %}");
-    assert_eq!(template.unwrap().names(), ["args", "structured"]);
+    assert_eq!(template.unwrap().names, ["args", "structured"]);
 }
 
 #[test]
