@@ -54,15 +54,13 @@ pub(crate) fn to_number(text: &str) -> Option<Value> {
 pub(crate) fn to_integer(text: &str) -> Option<Value> {
     let number = to_number(text)?;
     let written = number.to_string();
-    if written.contains(['e', 'E']) {
-        let whole = without_exponent(&written)?;
-        return if whole.contains('.') { None } else { to_number(&whole) };
+    let whole = without_exponent(&written)?;
+    let is_zero = |fraction: &str| fraction.bytes().all(|digit| digit == b'0');
+    match whole.split_once('.').is_none_or(|(_, fraction)| is_zero(fraction)) {
+        true if whole == written => Some(number),
+        true => to_number(&whole),
+        false => None,
     }
-    let whole = match written.split_once('.') {
-        Some((_, fraction)) => fraction.bytes().all(|digit| digit == b'0'),
-        None => true,
-    };
-    whole.then_some(number)
 }
 
 /// Writes a decimal number without its exponent, and without trailing zeros in its fraction. A number without

@@ -124,18 +124,11 @@ fn ipv6_in(word: &str) -> Option<Range<usize>> {
     let trimmed = address.trim_end_matches('.');
     let zone_end = if trimmed.len() == address.len() { word.len() } else { trimmed.len() };
     let starts = std::iter::once(0).chain(trimmed.match_indices(':').map(|(colon, _)| colon + 1));
-    for start in starts {
-        // If the word ends in a colon, also try without it: `fe80::1:` is an address and a colon.
-        let candidates =
-            [(trimmed, zone_end), (trimmed.strip_suffix(':').unwrap_or(trimmed), trimmed.len() - 1)];
-        for (candidate, end) in candidates {
-            let Some(part) = candidate.get(start..) else { continue };
-            if part.contains("::") && part != "::" && part.parse::<Ipv6Addr>().is_ok() {
-                return Some(start..end);
-            }
-        }
-    }
-    None
+    // If the word ends in a colon, also try without it: `fe80::1:` is an address and a colon.
+    let ends = [(trimmed, zone_end), (trimmed.strip_suffix(':').unwrap_or(trimmed), trimmed.len() - 1)];
+    let mut parts = starts.flat_map(|start| ends.map(|(text, end)| (text.get(start..), start..end)));
+    let is_address = |part: &str| part.contains("::") && part != "::" && part.parse::<Ipv6Addr>().is_ok();
+    parts.find(|(part, _)| part.is_some_and(is_address)).map(|(_, place)| place)
 }
 
 /// Character class of words: all of Unicode's word characters, and neighbouring signs except punctuation. A

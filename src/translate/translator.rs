@@ -328,13 +328,12 @@ impl TranslationRun<'_> {
             self.trace.step("on_no_match", || "no rule matches: an error".into());
             self.note("no rule of the route matches a response with a success status");
             self.note_body(view);
-            let what = match (view.response.exit.is_some(), view.response.media_type()) {
-                (true, _) => "it".to_owned(),
-                (false, None) => format!("it has status {} and no content type, and", status.as_u16()),
-                (false, Some(media_type)) => {
-                    let media_type = self.translator.redaction.capped(&media_type, 100);
-                    format!("it has status {} and type {media_type}, and", status.as_u16())
-                }
+            let media_type = view.response.media_type().map_or("no content type".to_owned(), |found| {
+                format!("type {}", self.translator.redaction.capped(&found, 100))
+            });
+            let what = match view.response.exit {
+                Some(_) => "it".to_owned(),
+                None => format!("it has status {} and {media_type}, and", status.as_u16()),
             };
             return self.unreadable(view, &format!("{what} matches no rule of this tool"));
         }

@@ -406,15 +406,19 @@ fn to_jq_number(number: &serde_json::Number) -> Result<Val, NumberOutOfBounds> {
 /// counts here, so a small value may become a large one.
 fn result(value: &Val, most_values: usize) -> Result<Value, JqError> {
     let mut left = most_values;
-    from_jq(value, 0, &mut left).map_err(|error| match left {
-        0 => JqError::new(format!("returned more than {most_values} values (`max_values`)")),
-        _ => error,
-    })
+    let mut count = || {
+        let over = || JqError::new(format!("returned more than {most_values} values (`max_values`)"));
+        left.checked_sub(1).map(|less| left = less).ok_or_else(over)
+    };
+    from_jq(value, 0, &mut count)
 }
 
-/// `left` is the remaining number of values.
-fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError> {
-    *left = left.checked_sub(1).ok_or_else(|| JqError::new("returned too many values"))?;
+fn from_jq(
+    value: &Val,
+    depth: usize,
+    count: &mut impl FnMut() -> Result<(), JqError>,
+) -> Result<Value, JqError> {
+    count()?;
     if depth > JSON_DEPTH_LIMIT {
         return Err(JqError::new("returned a value that is nested too deeply"));
     }
@@ -428,12 +432,12 @@ fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError
         }
         Val::BStr(bytes) | Val::TStr(bytes) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
         Val::Arr(items) => {
-            Value::Array(items.iter().map(|item| from_jq(item, depth + 1, left)).collect::<Result<_, _>>()?)
+            Value::Array(items.iter().map(|item| from_jq(item, depth + 1, count)).collect::<Result<_, _>>()?)
         }
         Val::Obj(members) => {
             let member = |(key, value): (&Val, &Val)| match key {
                 Val::TStr(key) => {
-                    Ok((String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, left)?))
+                    Ok((String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, count)?))
                 }
                 _ => Err(JqError::new("returned an object with a key that is not a string")),
             };

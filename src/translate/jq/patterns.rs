@@ -38,17 +38,8 @@ pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<V
     let (is_global, not_empty) = (flags.contains('g'), flags.contains('n'));
     let Some(haystack) = value.as_utf8_bytes() else { return Err(Error::typ(value, "string")) };
     let (mut found, mut behind) = (Vec::new(), 0);
-    // The index of a character is counted from the one before, and not from the beginning each time.
-    let mut place = (0, 0);
-    let mut character_at = |byte: usize| {
-        let (last, index) = place;
-        let index = match byte >= last {
-            true => index + characters(&haystack[last..byte]),
-            false => index - characters(&haystack[byte..last]),
-        };
-        place = (byte, index);
-        index
-    };
+    // The characters before a match are counted from the match before, and not from the beginning each time.
+    let (mut counted, mut index) = (0, 0);
     let mut matches = regex.captures_iter(haystack);
     loop {
         // One search takes linear time in the rest of the text, so many searches may take quadratic time.
@@ -65,12 +56,16 @@ pub(super) fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<V
         }
         behind = whole.end();
         if wanted != WantedParts::Between {
+            index += characters(&haystack[counted..whole.start()]);
+            counted = whole.start();
             let named = groups.iter().zip(regex.capture_names());
             let groups = named.filter_map(|(group, name)| group.map(|group| (group, name)));
             let groups: Vec<_> = groups
                 .map(|(group, name)| {
+                    let before = &haystack[counted..group.start()];
                     spent.charge_bytes(GROUP_BYTES)?;
-                    Ok(group_to_value(&value, character_at(group.start()), group.as_bytes(), name))
+                    spent.charge_steps(before.len() as u64 / 64)?;
+                    Ok(group_to_value(&value, index + characters(before), group.as_bytes(), name))
                 })
                 .collect::<Result<_, Error>>()?;
             found.push(groups.into_iter().collect());

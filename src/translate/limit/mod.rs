@@ -160,22 +160,13 @@ impl Limit {
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
         let mut full = false;
         for block in blocks {
-            let text = match &block.content.block {
-                ContentBlock::Text(text) if block.text != TextKind::Json => match text {
-                    BlockText::Plain(text) | BlockText::Error(text) => text.as_str(),
-                    BlockText::Shared(text) => text,
-                    BlockText::StructuredContent => "",
-                },
+            let text = match (&block.content.block, block.text) {
+                (ContentBlock::Text(_), TextKind::Json) => "",
+                (ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)), _) => text.as_str(),
+                (ContentBlock::Text(BlockText::Shared(text)), _) => text,
                 _ => "",
             };
-            if text.is_empty() {
-                content.push(block.content);
-                continue;
-            }
-            let most_lines = match (block.text, self.rows) {
-                (TextKind::Verbatim, Some(rows)) => rows,
-                _ => usize::MAX,
-            };
+            let most_lines = self.rows.filter(|_| block.text == TextKind::Verbatim).unwrap_or(usize::MAX);
             let (mut end, mut shown_count) = (0, 0);
             for line in text.split_inclusive('\n') {
                 total += 1;

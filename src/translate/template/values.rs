@@ -2,7 +2,7 @@
 
 use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::OutputContext;
 use super::bounds::{ITEM_BYTES, OUTPUT_LIMIT_BYTES, output_too_large};
@@ -152,13 +152,13 @@ const TABLE_LIMIT_BYTES: usize = 16 << 20;
 ///
 /// If the value is neither a list nor an object, or the table would be too large.
 pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Result<String, Error> {
-    let rows: Vec<Map<String, Json>> = match value {
-        Json::Array(rows) => rows.iter().map(as_row).collect(),
+    let rows: Vec<Json> = match value {
+        Json::Array(rows) => {
+            let as_row = |row: &Json| if row.is_object() { row.clone() } else { json!({ "value": row }) };
+            rows.iter().map(as_row).collect()
+        }
         Json::Object(members) => {
-            let row = |(key, value): (&String, &Json)| {
-                Map::from_iter([("key".to_owned(), key.clone().into()), ("value".to_owned(), value.clone())])
-            };
-            members.iter().map(row).collect()
+            members.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect()
         }
         Json::Null => Vec::new(),
         Json::Bool(_) | Json::Number(_) | Json::String(_) => {
@@ -187,17 +187,10 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
     Ok(table)
 }
 
-fn as_row(row: &Json) -> Map<String, Json> {
-    match row {
-        Json::Object(members) => members.clone(),
-        other => Map::from_iter([("value".to_owned(), other.clone())]),
-    }
-}
-
 /// The columns of rows, in order of first occurrence; at most one more than the limit.
-fn columns_of(rows: &[Map<String, Json>]) -> Vec<String> {
+fn columns_of(rows: &[Json]) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
-    for name in rows.iter().flat_map(Map::keys) {
+    for name in rows.iter().filter_map(Json::as_object).flat_map(Map::keys) {
         if columns.len() <= COLUMN_LIMIT && !columns.contains(name) {
             columns.push(name.clone());
         }
