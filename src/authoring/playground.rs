@@ -49,10 +49,7 @@ pub fn explain_translation(
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| add_origin(step, &file.rule_origins));
     // The user pasted the response, so the sentence that quotes it is shown instead of the one for the log.
-    let quoting = notes.iter().skip(1).map(|note| matches!(note, LogNote::QuotingReason(_))).chain([false]);
-    let shown =
-        notes.iter().zip(quoting).filter(|(note, next)| !(*next && matches!(note, LogNote::Reason(_))));
-    let notes = shown.map(|(note, _)| note.to_string()).collect();
+    let notes = notes.into_iter().filter_map(|LogNote { plain, quoting }| quoting.or(plain)).collect();
     Explanation { rule, steps, notes, is_error: result.is_error(), result: result_json(&result) }
 }
 

@@ -159,9 +159,10 @@ impl<'a> AccessLog<'a> {
     /// Logs the notes of the rule about the response. If the response was unparseable, the operator must see
     /// the reason at `warn`. Notes that quote the response are for `debug` only.
     pub(super) fn log_notes(&mut self, notes: &[LogNote], outcome: ToolOutcome) {
-        for note in notes {
+        let wordings = notes.iter().flat_map(|note| [(&note.plain, false), (&note.quoting, true)]);
+        for (note, quotes) in wordings.filter_map(|(text, quotes)| Some((text.as_ref()?, quotes))) {
             let (route, request_id) = (&self.route.definition.name, &self.call.request_id);
-            if outcome == ToolOutcome::Error(ErrorType::UnparseableResponse) && !note.quotes() {
+            if outcome == ToolOutcome::Error(ErrorType::UnparseableResponse) && !quotes {
                 let response_bytes = self.recorded.received_bytes;
                 let media_type = self.recorded.content_type.as_ref().and_then(media_type);
                 let media_type = media_type.as_deref().map(|found| found.get(..100).unwrap_or(found));
@@ -171,11 +172,10 @@ impl<'a> AccessLog<'a> {
                 );
                 self.recorded.reason = Some(match self.recorded.reason.take() {
                     Some(before) => format!("{before}; {note}"),
-                    None => note.to_string(),
+                    None => note.clone(),
                 });
             } else {
-                let note = note.to_string();
-                debug!(%route, %request_id, note = %Untrusted(&note), "rule evaluation note");
+                debug!(%route, %request_id, note = %Untrusted(note), "rule evaluation note");
             }
         }
     }

@@ -14,7 +14,7 @@ use super::extract::read_media_type;
 use super::read_error::ReadError;
 use super::template::from_json;
 use super::variables::{TemplateContext, jq_names};
-use super::{Jq, Template, TemplateBudget, TemplateError};
+use super::{Jq, Redaction, Template, TemplateBudget, TemplateError};
 use crate::model::StructuredContentSupport::ObjectsOnly;
 use crate::model::{
     Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured, kind_of,
@@ -194,7 +194,8 @@ impl BlockTemplate {
         names: &Name,
         budget: &TemplateBudget,
     ) -> Result<RenderedBlock, ReadError> {
-        let render = |template: &Template| template.render_within(names, budget).map_err(template_failed);
+        let failed = |error: TemplateError| error.in_part("a template of the rule failed to render");
+        let render = |template: &Template| template.render_within(names, budget).map_err(failed);
         let block = self.payload.render(context, render)?;
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
@@ -228,7 +229,7 @@ pub(in crate::translate) fn render(
         }
         Some(_) | None => Value::Null,
     };
-    let names = context.names(None, content.templates().into_iter());
+    let names = context.names(&Redaction::default(), content.templates().into_iter());
     let plain = Name::from_pairs(names.clone());
     let budget = TemplateBudget::new(context.view.input.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);
@@ -296,13 +297,6 @@ pub fn is_timestamp(text: &str) -> bool {
     });
     // The parser checks days of months, but accepts more forms than RFC 3339.
     SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
-}
-
-fn template_failed(error: TemplateError) -> ReadError {
-    let what = "a template of the rule failed to render";
-    let line = error.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
-    // The engine's message may quote the value that caused the error.
-    ReadError::new(format!("{what}: {error}"), format!("{what}{line}"))
 }
 
 impl BlockPayload {

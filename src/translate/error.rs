@@ -131,7 +131,7 @@ impl TranslationRun<'_> {
             }
         });
         let context = TemplateContext { view, captures, value, structured: structured.as_ref() };
-        let names = Name::from_pairs(context.names(Some(&self.translator.redaction), rule.templates()));
+        let names = Name::from_pairs(context.names(&self.translator.redaction, rule.templates()));
         let budget = TemplateBudget::new(view.input.stop);
         let code = rule.code.as_ref().and_then(|code| {
             code.render(&names, &budget).unwrap_or_else(|error| {

@@ -11,7 +11,9 @@ use super::read_error::ReadError;
 use super::response_view::{LazyExtraction, ResponseView};
 use super::translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary};
 use super::variables::{TemplateContext, jq_names};
-use super::{ContentTemplate, Jq, LIMIT_META_KEY, Limit, LogNote, SAMPLE, SamplingRequestTemplate, Template};
+use super::{
+    ContentTemplate, Jq, LIMIT_META_KEY, Limit, Redaction, SAMPLE, SamplingRequestTemplate, Template,
+};
 use crate::model::{
     BlockText, Content, ContentBlock, JsonText, Structured, ToolOutcome, ToolResult, UpstreamResponse,
     cut_bytes,
@@ -95,7 +97,8 @@ impl TranslationRun<'_> {
         if let Some(sample) = &rule.sample
             && view.input.input_responses.get(SAMPLE).is_none()
         {
-            let names = minijinja::Value::from_pairs(context.names(None, sample.templates()));
+            let names =
+                minijinja::Value::from_pairs(context.names(&Redaction::default(), sample.templates()));
             let sample = sample.render(&names, view.input.stop).map_err(|error| {
                 let what = "the sampling request could not be rendered";
                 ReadError::new(format!("{what}: {error}"), what)
@@ -134,8 +137,7 @@ impl TranslationRun<'_> {
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
             let note = cut.note(limit, view).unwrap_or_else(|error| {
                 let what = "the template of `note` failed to render";
-                self.note(what);
-                self.notes.push(LogNote::QuotingReason(format!("{what}: {error}")));
+                self.note_both(what, format!("{what}: {error}"));
                 cut.to_string()
             });
             self.trace.step("limit", || note.clone());

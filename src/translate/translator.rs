@@ -153,46 +153,17 @@ pub struct Translation {
     pub rule: Option<usize>,
     /// Sampling request to the client's model, to be sent first; `result` is only a placeholder then.
     pub sampling: Option<Box<SamplingRequest>>,
-    /// Notes for the operator, to be logged; some quote the response (see [`LogNote::quotes`]).
+    /// Notes for the operator, to be logged; some quote the response.
     pub notes: Vec<LogNote>,
 }
 
-/// A note for the log.
+/// A note for the log, with the reason for the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogNote {
-    /// Reason for the result, without quotes of the response or the arguments.
-    Reason(String),
-    /// Reason for the result, with quotes of the response or the arguments.
-    QuotingReason(String),
-    /// Beginning of the response, which may contain anything.
-    Body(String),
-    /// Error of a jq filter, which may contain its whole input.
-    Filter(String),
-}
-
-impl LogNote {
-    /// Replaces the secrets of the route.
-    fn redact(mut self, redaction: &Redaction) -> Self {
-        let (Self::Reason(text) | Self::QuotingReason(text) | Self::Body(text) | Self::Filter(text)) =
-            &mut self;
-        *text = redaction.redact(text).into_owned();
-        self
-    }
-
-    /// Whether it quotes the response or the arguments, so that it may be logged at `debug` only.
-    pub fn quotes(&self) -> bool {
-        !matches!(self, Self::Reason(_))
-    }
-}
-
-impl fmt::Display for LogNote {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reason(text) | Self::QuotingReason(text) => formatter.write_str(text),
-            Self::Body(text) => write!(formatter, "the response begins {text:?}"),
-            Self::Filter(text) => write!(formatter, "a filter failed: {text}"),
-        }
-    }
+pub struct LogNote {
+    /// Wording without quotes of the response or the arguments.
+    pub plain: Option<String>,
+    /// Wording with such quotes, or the beginning of the response: for `debug` only.
+    pub quoting: Option<String>,
 }
 
 /// Translates a response into a tool result.
@@ -219,8 +190,12 @@ pub fn translate(
     if let Some(where_found) = translator.redaction.found_in(&result) {
         trace.step("redact", || where_found);
     }
-    let notes = notes.into_iter().map(|note| note.redact(&translator.redaction)).collect();
-    Translation { result, rule, sampling, notes }
+    let redacted = |text: String| translator.redaction.redact(&text).into_owned();
+    let notes = notes.into_iter().map(|LogNote { plain, quoting }| LogNote {
+        plain: plain.map(redacted),
+        quoting: quoting.map(redacted),
+    });
+    Translation { result, rule, sampling, notes: notes.collect() }
 }
 
 /// Reason why a response is not a success.
@@ -364,8 +339,8 @@ impl TranslationRun<'_> {
             }
             Err(TranslationFailure::TooLong(why)) => {
                 self.trace.step("limit", || why.clone());
-                self.note("the result is longer than the rule's limit, and can't be shortened to it");
-                self.notes.push(LogNote::QuotingReason(why.clone()));
+                let plain = "the result is longer than the rule's limit, and can't be shortened to it";
+                self.note_both(plain, why.clone());
                 error_with_status(view, ErrorType::UnparseableResponse, why)
             }
             Err(TranslationFailure::Unreadable(why)) => {
@@ -389,22 +364,29 @@ impl TranslationRun<'_> {
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
-        self.notes.push(LogNote::Reason(text.into()));
+        self.notes.push(LogNote { plain: Some(text.into()), quoting: None });
+    }
+
+    fn note_quoting(&mut self, text: String) {
+        self.notes.push(LogNote { plain: None, quoting: Some(text) });
+    }
+
+    /// Notes a reason in both wordings.
+    pub(super) fn note_both(&mut self, plain: impl Into<String>, quoting: String) {
+        self.notes.push(LogNote { plain: Some(plain.into()), quoting: Some(quoting) });
     }
 
     /// Notes why something failed, with and without quotes of the response; returns the former.
     pub(super) fn note_why(&mut self, what: &str, why: &ReadError) -> String {
-        self.note(format!("{what}: {}", why.plain()));
-        let why = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
-        self.notes.push(LogNote::QuotingReason(format!("{what}: {why}")));
-        why
+        let quoting = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
+        self.note_both(format!("{what}: {}", why.plain()), format!("{what}: {quoting}"));
+        quoting
     }
 
     /// Notes a template that failed to render. The engine's message may quote its input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
-        let line = error.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
-        self.note(format!("the template of `{key}` failed to render{line}"));
-        self.notes.push(LogNote::QuotingReason(format!("the template of `{key}` failed to render: {error}")));
+        let why = error.in_part(&format!("the template of `{key}` failed to render"));
+        self.note_both(why.plain(), why.to_string());
     }
 
     /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that
@@ -412,8 +394,8 @@ impl TranslationRun<'_> {
     pub(super) fn note_detail(&mut self, error: &JqError) {
         // A truncated message may end in half a secret.
         let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
-        if may_be_told && error.raised.is_none() {
-            self.notes.extend(error.detail.clone().map(LogNote::Filter));
+        if let Some(detail) = error.detail.as_ref().filter(|_| may_be_told && error.raised.is_none()) {
+            self.note_quoting(format!("a filter failed: {}", self.translator.redaction.redact(detail)));
         }
     }
 
@@ -431,7 +413,7 @@ impl TranslationRun<'_> {
             redaction.capped(&view.lossy_text(), MAX_NOTED)
         };
         if !body.is_empty() {
-            self.notes.push(LogNote::Body(begins));
+            self.note_quoting(format!("the response begins {begins:?}"));
         }
     }
 }

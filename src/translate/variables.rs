@@ -40,18 +40,15 @@ impl TemplateContext<'_> {
     /// redaction: a template may cut a text so that half a secret is left, which matches no pattern.
     pub(super) fn names<'t>(
         &self,
-        redaction: Option<&Redaction>,
+        redaction: &Redaction,
         templates: impl Iterator<Item = &'t Template>,
     ) -> Vec<(String, Name)> {
-        let (view, redaction) = (self.view, redaction.filter(|redaction| !redaction.is_empty()));
-        let shown = |value: &Value| match redaction {
-            None => from_json(value),
-            Some(redaction) => from_json(&redaction.redact_in(value.clone())),
+        let view = self.view;
+        let shown = |value: &Value| match redaction.is_empty() {
+            true => from_json(value),
+            false => from_json(&redaction.redact_in(value.clone())),
         };
-        let text_shown = |text: &str| match redaction {
-            None => Name::from(text),
-            Some(redaction) => Name::from(redaction.redact_long(text).as_ref()),
-        };
+        let text_shown = |text: &str| Name::from(&*redaction.redact_long(text));
         let mut names: Vec<(String, Name)> = Vec::new();
         for name in templates.flat_map(|template| &template.names) {
             let made = match name.as_str() {

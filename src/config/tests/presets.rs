@@ -155,7 +155,7 @@ fn presets_have_messages_for_unusual_responses() {
             let notes = translate(&route.translator, input, &reply, &mut Trace::off()).notes;
             let wordless: Vec<_> = notes
                 .iter()
-                .map(ToString::to_string)
+                .map(|note| format!("{note:?}"))
                 .filter(|note| note.contains("filled in") || note.contains("empty text"))
                 .collect();
             assert!(wordless.is_empty(), "{name} of {status}, {body:?}: {wordless:?}");

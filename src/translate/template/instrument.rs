@@ -5,7 +5,7 @@
 //! is looked up is piped through a filter that counts its length. So is each operand of `~` and `+`, once per
 //! copy. `a * b` becomes a filter that counts before it repeats a text.
 
-use std::sync::LazyLock;
+use std::{ops::Range, sync::LazyLock};
 
 use minijinja::{
     Environment, Error, Expression, State, Value,
@@ -26,11 +26,11 @@ const TIMES: &str = "__times";
 pub(super) struct InstrumentedTemplate {
     /// Source for the engine.
     pub(super) source: String,
-    edits: Vec<Edit>,
+    /// Parts of the configured template, with their positions in the source.
+    parts: Vec<(usize, Range<usize>)>,
 }
 
 /// Replacement of a part of the configured template.
-#[derive(Debug)]
 struct Edit {
     at: usize,
     removed: usize,
@@ -42,31 +42,25 @@ impl InstrumentedTemplate {
     pub(super) fn new(written: &str) -> Result<Self, Error> {
         let mut edits = Edits { written, list: Vec::new() };
         edits.statement(&parsed(written)?);
-        let mut edits = edits.list;
         // The sort is stable: of two edits at one position, the outer one stays first at the beginning, and
         // last at the end.
-        edits.sort_by_key(|edit| edit.at);
-        let (mut source, mut copied) = (String::with_capacity(written.len() + edits.len() * 16), 0);
-        for edit in &edits {
-            source.push_str(&written[copied..edit.at]);
-            source.push_str(&edit.text);
-            copied = edit.at + edit.removed;
+        edits.list.sort_by_key(|edit| edit.at);
+        let (mut source, mut parts, mut copied) = (String::new(), Vec::new(), 0);
+        edits.insert(written.len(), "");
+        for Edit { at, removed, text } in edits.list {
+            parts.push((source.len(), copied..at));
+            source.push_str(&written[copied..at]);
+            source.push_str(&text);
+            copied = at + removed;
         }
-        source.push_str(&written[copied..]);
-        Ok(Self { source, edits })
+        Ok(Self { source, parts })
     }
 
     /// Position in the configured template of a position in the instrumented source.
     pub(super) fn position_in_source(&self, offset: usize) -> usize {
-        let (mut added, mut removed) = (0, 0);
-        for edit in &self.edits {
-            let begin = edit.at + added - removed;
-            if offset < begin + edit.text.len() {
-                return offset.min(begin) + removed - added;
-            }
-            (added, removed) = (added + edit.text.len(), removed + edit.removed);
-        }
-        offset + removed - added
+        let behind = self.parts.partition_point(|(begin, _)| *begin <= offset);
+        let (begin, part) = &self.parts[behind - 1];
+        (part.start + offset - begin).min(part.end)
     }
 }
 

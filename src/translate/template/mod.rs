@@ -23,6 +23,7 @@ pub use values::{message_variables, request_variables};
 
 use super::WorkBudget;
 use super::leak_filter::{ClientStrings, redact_error_text};
+use super::read_error::ReadError;
 use crate::model::LimitedWriter;
 
 /// Compiled Jinja template.
@@ -244,6 +245,13 @@ impl fmt::Debug for Template {
 impl TemplateError {
     pub(super) fn without_line(message: String) -> Self {
         Self { message, line: None }
+    }
+
+    /// A sentence with the part of a rule that failed. The engine's message may quote the value that caused
+    /// the error.
+    pub(super) fn in_part(&self, what: &str) -> ReadError {
+        let line = self.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
+        ReadError::new(format!("{what}: {self}"), format!("{what}{line}"))
     }
 
     fn new(error: &Error) -> Self {

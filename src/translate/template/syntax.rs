@@ -35,21 +35,27 @@ impl<'s> UsedNames<'s> {
 
     fn statement(&mut self, statement: &Stmt<'s>) {
         let outer = self.local.len();
-        if matches!(statement, Stmt::ForLoop(_)) {
-            self.local.push("loop");
-        }
         let (expressions, bodies) = parts(statement);
-        for (index, expression) in expressions.into_iter().enumerate() {
-            self.expression(expression);
-            // The first expression does not see the variables that the statement assigns.
-            if index == 0 {
-                assigned(statement).into_iter().for_each(|target| self.assign(target));
+        match statement {
+            Stmt::ForLoop(each) => {
+                self.expression(&each.iter);
+                self.local.push("loop");
+                self.assign(&each.target);
+                if let Some(filter) = &each.filter_expr {
+                    self.expression(filter);
+                    self.condition(filter);
+                }
             }
+            Stmt::WithBlock(block) => block.assignments.iter().for_each(|(target, value)| {
+                self.expression(value);
+                self.assign(target);
+            }),
+            Stmt::Do(call) => self.call(&call.call),
+            _ => expressions.into_iter().for_each(|expression| self.expression(expression)),
         }
         match statement {
             Stmt::IfCond(choice) => self.condition(&choice.expr),
-            Stmt::ForLoop(each) => each.filter_expr.iter().for_each(|filter| self.condition(filter)),
-            Stmt::Do(call) => self.call(&call.call),
+            Stmt::Set(set) => self.assign(&set.target),
             Stmt::SetBlock(block) => self.assign(&block.target),
             _ => {}
         }
@@ -174,16 +180,6 @@ pub(super) fn parts<'e, 's>(statement: &'e Stmt<'s>) -> (Vec<&'e Expr<'s>>, Vec<
         Stmt::SetBlock(block) => (block.filter.iter().collect(), vec![&block.body]),
         Stmt::AutoEscape(block) => (vec![&block.enabled], vec![&block.body]),
         Stmt::FilterBlock(block) => (vec![&block.filter], vec![&block.body]),
-    }
-}
-
-/// The targets of a statement that assigns.
-fn assigned<'e, 's>(statement: &'e Stmt<'s>) -> Vec<&'e Expr<'s>> {
-    match statement {
-        Stmt::ForLoop(each) => vec![&each.target],
-        Stmt::WithBlock(block) => block.assignments.iter().map(|(target, _)| target).collect(),
-        Stmt::Set(set) => vec![&set.target],
-        _ => Vec::new(),
     }
 }
 
