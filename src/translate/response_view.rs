@@ -50,8 +50,8 @@ impl<'a> ResponseView<'a> {
     }
 
     /// The same response, decoded with another charset.
-    pub(super) fn with_charset(&self, charset: Option<Charset>) -> Self {
-        Self { charset, ..Self::new(self.response, self.body, self.input, self.limits) }
+    pub(super) fn with_charset(&self, charset: Charset) -> Self {
+        Self { charset: Some(charset), ..Self::new(self.response, self.body, self.input, self.limits) }
     }
 
     /// The same response with a part of it as the text.

@@ -228,14 +228,8 @@ impl TranslationRun<'_> {
     fn apply_rules(&mut self, view: &ResponseView<'_>) -> (ToolResult, Option<usize>) {
         let translator = self.translator;
         for (index, rule) in translator.rules.iter().enumerate() {
-            let recoded;
-            let view = match rule.charset {
-                None => view,
-                charset => {
-                    recoded = view.with_charset(charset);
-                    &recoded
-                }
-            };
+            let recoded = rule.charset.map(|charset| view.with_charset(charset));
+            let view = recoded.as_ref().unwrap_or(view);
             let finding = LazyExtraction::new(rule.action.extract(), view);
             let matched = self.match_rule(rule, view, &finding);
             // A response that exceeds the limits matches no condition, not even under `not`.

@@ -47,7 +47,7 @@ struct Compiled {
     /// Captures that it may use, in the order of its variables.
     captures: Box<[String]>,
     /// Operator of an assignment that is its value.
-    assignment: Option<&'static str>,
+    assignment: Option<String>,
 }
 
 /// Reason why a filter does not compile, or returned no value.
@@ -194,8 +194,8 @@ impl Jq {
 
     /// Operator of the assignment that is the value of the filter, such as `=` in `.ok = false`. As a
     /// condition, it is always true.
-    pub(in crate::translate) fn assignment(&self) -> Option<&'static str> {
-        self.0.assignment
+    pub(in crate::translate) fn assignment(&self) -> Option<&str> {
+        self.0.assignment.as_deref()
     }
 
     /// Applies the filter, which must return exactly one value.

@@ -40,17 +40,13 @@ pub(super) fn rewrite(term: &mut Term<&str>) -> Result<(), JqError> {
 }
 
 /// Operator of the assignment that is the value of a term, or decides it in an `and` or `or`.
-pub(super) fn assignment(term: &Term<&str>) -> Option<&'static str> {
+pub(super) fn assignment(term: &Term<&str>) -> Option<String> {
     let Term::BinOp(left, operator, right) = term else { return None };
     match operator {
-        BinaryOp::Assign => Some("="),
-        BinaryOp::Update => Some("|="),
-        BinaryOp::UpdateMath(Math::Add) => Some("+="),
-        BinaryOp::UpdateMath(Math::Sub) => Some("-="),
-        BinaryOp::UpdateMath(Math::Mul) => Some("*="),
-        BinaryOp::UpdateMath(Math::Div) => Some("/="),
-        BinaryOp::UpdateMath(Math::Rem) => Some("%="),
-        BinaryOp::UpdateAlt => Some("//="),
+        BinaryOp::Assign => Some("=".to_owned()),
+        BinaryOp::Update => Some("|=".to_owned()),
+        BinaryOp::UpdateAlt => Some("//=".to_owned()),
+        BinaryOp::UpdateMath(math) => Some(format!("{}=", math.as_str())),
         BinaryOp::Pipe(_) => assignment(right),
         BinaryOp::And | BinaryOp::Or => assignment(left).or_else(|| assignment(right)),
         BinaryOp::Comma | BinaryOp::Alt | BinaryOp::Math(_) | BinaryOp::Cmp(_) => None,

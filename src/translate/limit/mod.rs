@@ -124,14 +124,14 @@ impl Limit {
             }
             count = (shown + too_many) / 2;
         }
-        if shown == 0 && total > 0 && fits(&without_rows) {
-            return Err(too_long(&format!(
-                "its first row alone is over the limit of {remaining} characters"
-            )));
-        }
         if shown == 0 {
-            let lengths = format!("it has {} characters, the limit is {remaining}", length(&whole));
-            return Err(too_long(&format!("{lengths}, and fewer rows do not make it fit")));
+            return Err(too_long(&match total > 0 && fits(&without_rows) {
+                true => format!("its first row alone is over the limit of {remaining} characters"),
+                false => format!(
+                    "it has {} characters, the limit is {remaining}, and fewer rows do not make it fit",
+                    length(&whole)
+                ),
+            }));
         }
         let unit = if rows.is_text { LINES } else { ROWS };
         let cut = match output {
