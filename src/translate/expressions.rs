@@ -21,7 +21,7 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
     value.check_cancelled()?;
     let report = value.context.report;
     let key = (text.to_owned(), captures.to_owned());
-    compiled_once(report, key, || Jq::compile_with(text, captures)).or_else(|error| {
+    compiled_once(report, key, || Jq::compile(text, captures)).or_else(|error| {
         let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
         let message = error.to_string();
         let mut renamed = value.context.renamed_variables.iter();

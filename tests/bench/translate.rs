@@ -129,7 +129,7 @@ fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {
 }
 
 fn rule(kind: ExtractorKind, fields: Option<Fields>, structured: Option<&str>) -> Rule {
-    let structured = structured.map(|filter| Jq::compile(filter).expect("the filter is fixed"));
+    let structured = structured.map(|filter| Jq::compile(filter, &[]).expect("the filter is fixed"));
     let typing = fields.map_or(Typing::Untyped, Typing::Fields);
     let extract = Some(Extract::One(Box::new(Extractor { source: None, kind, typing })));
     let action = RuleAction::Success(SuccessRule {

@@ -26,11 +26,11 @@ fn by_location() -> AsyncOperationRule {
 }
 
 fn named() -> AsyncOperationRule {
-    let jq = |source| Some(Jq::compile(source).unwrap());
+    let jq = |source| Some(Jq::compile(source, &[]).unwrap());
     let value = |source| Some(Matcher { value: jq(source), ..Matcher::default() });
     let status = Box::new(HttpTemplate::new(Method::GET, PathTemplate::parse("/jobs/{job}").unwrap()));
     AsyncOperationRule {
-        location: OperationLocationRule::Named { id: Jq::compile(".id").unwrap(), status },
+        location: OperationLocationRule::Named { id: Jq::compile(".id", &[]).unwrap(), status },
         done: value(r#".state == "done""#),
         failed: value(r#".state == "failed""#),
         cancelled: value(r#".state == "stopped""#),

@@ -16,7 +16,7 @@ fn form(properties: Value) -> InputForm {
 fn input_request(name: &str, message: &str, when: Option<&str>) -> InputRequestTemplate {
     InputRequestTemplate {
         name: name.to_owned(),
-        when: when.map(|when| Jq::compile(when).unwrap()),
+        when: when.map(|when| Jq::compile(when, &[]).unwrap()),
         optional: false,
         gives_arguments: false,
         kind: InputRequestKindTemplate::Form {

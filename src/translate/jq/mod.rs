@@ -137,21 +137,12 @@ pub fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
 }
 
 impl Jq {
-    /// Compiles a filter.
-    ///
-    /// # Errors
-    ///
-    /// [`JqError`] on a syntax error, or an unknown function or variable.
-    pub fn compile(source: &str) -> Result<Self, JqError> {
-        Self::compile_with(source, &[])
-    }
-
     /// Compiles a filter with these captures as variables; a capture without a match is null.
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
-    pub fn compile_with(source: &str, captures: &[String]) -> Result<Self, JqError> {
+    /// [`JqError`] on a syntax error, or an unknown function or variable.
+    pub fn compile(source: &str, captures: &[String]) -> Result<Self, JqError> {
         check_depth(source)?;
         let compiled = with_deep_stack(|| Self::compile_here(source, captures));
         compiled.unwrap_or_else(|| Err(JqError::new("the filter can't be compiled")))

@@ -27,7 +27,7 @@ fn names(args: &Value) -> JqNames<'_> {
 fn check(filter: &str, input: &str, expected: Result<&str, &str>) {
     let input = serde_json::from_str(input).unwrap();
     let args = json!({"city": "Oslo"});
-    match (Jq::compile(filter).and_then(|jq| jq.apply(&input, names(&args))), expected) {
+    match (Jq::compile(filter, &[]).and_then(|jq| jq.apply(&input, names(&args))), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
         (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
         (found, _) => panic!("found {found:?}, expected {expected:?}"),
@@ -140,7 +140,7 @@ fn loops_and_paths_work_within_the_bounds() {
 fn a_condition_that_fails_does_not_hold() {
     let empty = json!({});
     let names = names(&empty);
-    let holds = |filter: &str, input| Jq::compile(filter).unwrap().is_true(&input, names);
+    let holds = |filter: &str, input| Jq::compile(filter, &[]).unwrap().is_true(&input, names);
     assert!(holds("has(\"error\")", json!({"error": null})));
     assert!(!holds(".error", json!({"error": null})));
     assert!(!holds(".a.b.c", json!("text")));
@@ -155,7 +155,7 @@ fn lists_are_iterated_freely_and_crossed_within_bounds() {
     let crossed_ends = |filter: &str| {
         let (input, empty) = (serde_json::from_str(&long).unwrap(), json!({}));
         let names = JqNames { most_values: 1_000_000, ..names(&empty) };
-        let error = Jq::compile(filter).unwrap().apply(&input, names).unwrap_err();
+        let error = Jq::compile(filter, &[]).unwrap().apply(&input, names).unwrap_err();
         assert!(error.message.contains("limit of a filter"), "{filter}: {error:?}");
     };
     check("[.[] | select(. % 2 == 0) | . + 1] | length", &long, Ok("1500"));
@@ -189,7 +189,7 @@ fn counted_expressions_are_still_paths() {
 #[test]
 fn a_filter_stops_when_the_call_is_cancelled() {
     let (jq, empty, stop) =
-        (Jq::compile("reduce range(9) as $i (0; . + $i)").unwrap(), Value::Null, WorkBudget::default());
+        (Jq::compile("reduce range(9) as $i (0; . + $i)", &[]).unwrap(), Value::Null, WorkBudget::default());
     let names = || JqNames { stop: Some(&stop), ..names(&empty) };
     assert!(jq.apply(&empty, names()).is_ok());
     stop.cancel();
@@ -221,7 +221,7 @@ fn used(filter: &str, input: &Value) -> (u64, u64) {
     let empty = json!({});
     let spent = RunBudget::until(None);
     let given = to_jq(input).unwrap();
-    let done = Jq::compile(filter).unwrap().apply_to(given, names(&empty), &spent);
+    let done = Jq::compile(filter, &[]).unwrap().apply_to(given, names(&empty), &spent);
     assert!(done.is_ok(), "{filter}: {done:?}");
     (WORK_HERE - spent.steps_left.get(), MEMORY_HERE_BYTES - spent.bytes_left.get())
 }
@@ -303,8 +303,8 @@ fn nothing_catches_the_end_of_a_run() {
         check(filter, "[]", Err("the work limit of a filter"));
     }
     let empty = json!({});
-    assert!(!Jq::compile("(until(false; .)?) // true").unwrap().is_true(&json!(1), names(&empty)));
-    assert!(Jq::compile("(until(false; .)?) // false").unwrap().is_true_before_request(&empty, &empty));
+    assert!(!Jq::compile("(until(false; .)?) // true", &[]).unwrap().is_true(&json!(1), names(&empty)));
+    assert!(Jq::compile("(until(false; .)?) // false", &[]).unwrap().is_true_before_request(&empty, &empty));
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn numbers_out_of_bounds_are_not_computed_with() {
     check(".a", r#"{"a": 1e-9998}"#, Err(BOUNDS));
     for filter in ["tonumber", "fromjson", "try tonumber catch error", "\"[\\(.)]\" | fromjson"] {
         let text = Value::from(nines(200_000)).to_string();
-        let (jq, empty) = (Jq::compile(filter).unwrap(), json!({}));
+        let (jq, empty) = (Jq::compile(filter, &[]).unwrap(), json!({}));
         let error = jq.apply(&serde_json::from_str(&text).unwrap(), names(&empty)).unwrap_err();
         let words = error.detail.unwrap_or_default();
         assert!(words.contains(BOUNDS), "{filter}: {words}");

@@ -49,7 +49,7 @@ fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
 /// If the next rule applied, an error in a response of many values would be taken for a success.
 #[test]
 fn a_condition_on_too_large_a_response_stops_rule_matching() {
-    let looks = |filter: &str| Some(Jq::compile(filter).unwrap());
+    let looks = |filter: &str| Some(Jq::compile(filter, &[]).unwrap());
     let everything = || success(ExtractorKind::Json(Json), None, None);
     let json = Matcher { json: looks(".error"), ..Matcher::default() };
     check_values(vec![error(json, "no"), everything()], "application/json", ELEVEN, Err(POSITION));
@@ -146,7 +146,7 @@ fn a_short_response_with_much_work_is_detected() {
     ));
     // Conditions and blocks add up.
     let mut rule = filter(".");
-    rule.matcher.json = Some(Jq::compile("[range(100)] | length > 0").unwrap());
+    rule.matcher.json = Some(Jq::compile("[range(100)] | length > 0", &[]).unwrap());
     assert!(!is_long(rule, n));
     let block = || {
         BlockTemplate::new(BlockPayload::Text(

@@ -43,7 +43,7 @@ fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&st
         let payload = BlockPayload::Text(Template::compile(text).unwrap());
         ContentTemplate(vec![BlockTemplate::new(payload)])
     });
-    let structured = structured.map(|filter| Jq::compile(filter).unwrap());
+    let structured = structured.map(|filter| Jq::compile(filter, &[]).unwrap());
     let action = RuleAction::Success(SuccessRule {
         extract: Some(Extract::One(Box::new(Extractor::whole(extract)))),
         structured,

@@ -182,7 +182,7 @@ fn any_translator() -> impl Strategy<Value = Translator> {
         let mut rules = shapes::errors(errors, || extract(picked));
         if let Some(extract) = extract(picked) {
             let extract = Some(extract);
-            let structured = filter.map(|filter| Jq::compile(filter).unwrap());
+            let structured = filter.map(|filter| Jq::compile(filter, &[]).unwrap());
             let (content, limit) = (shapes::content(content), shapes::limit(limit));
             let action = RuleAction::Success(SuccessRule {
                 extract,

@@ -21,7 +21,7 @@ fn template(source: &str) -> Template {
 }
 
 fn jq(source: &str) -> Jq {
-    Jq::compile(source).unwrap()
+    Jq::compile(source, &[]).unwrap()
 }
 
 /// An optional field.

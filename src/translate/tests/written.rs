@@ -43,7 +43,7 @@ fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
     let mut block = BlockTemplate::new(BlockPayload::Text(
         Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %} {{ item }}").unwrap(),
     ));
-    block.each = Some(Jq::compile(".rows").unwrap());
+    block.each = Some(Jq::compile(".rows", &[]).unwrap());
     let mut rule = success(ExtractorKind::Json(Json), None, None);
     if let RuleAction::Success(success) = &mut rule.action {
         success.content = ContentTemplate(vec![block]);
@@ -79,7 +79,7 @@ fn secrets_are_in_no_note_and_redaction_is_a_step() {
 #[test]
 fn an_error_hidden_in_a_200_is_seen_by_a_condition_and_captures_reach_the_template() {
     let text = Matcher { text: Some(Pattern::compile("^ERR (?<why>.*)").unwrap()), ..Matcher::default() };
-    let json = Matcher { json: Some(Jq::compile("has(\"error\")").unwrap()), ..Matcher::default() };
+    let json = Matcher { json: Some(Jq::compile("has(\"error\")", &[]).unwrap()), ..Matcher::default() };
     let translator =
         translator(vec![error(text, "{{ why }}"), error(json, "{{ json.error }} ({{ args.city }})")], None);
     let hidden = run(&translator, &response(200, "text/plain", "ERR no such city"));
@@ -169,8 +169,9 @@ fn jq_and_templates_shape_structure_and_text() {
 
 #[test]
 fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
-    let value = |filter: &str| Matcher { value: Some(Jq::compile(filter).unwrap()), ..Matcher::default() };
-    let args = Matcher { args: Some(Jq::compile(".city == \"Oslo\"").unwrap()), ..Matcher::default() };
+    let value =
+        |filter: &str| Matcher { value: Some(Jq::compile(filter, &[]).unwrap()), ..Matcher::default() };
+    let args = Matcher { args: Some(Jq::compile(".city == \"Oslo\"", &[]).unwrap()), ..Matcher::default() };
     let ready = Matcher { text: Some(Pattern::compile("^ready").unwrap()), ..Matcher::default() };
     let not = Matcher { not: Some(Box::new(ready)), ..args };
     let mut refused = error(value(".state == \"refused\""), "refused: {{ value.why }}");
@@ -195,7 +196,7 @@ fn a_filter_sees_the_captures_of_its_rule() {
         vec![("x-unit".parse().unwrap(), Pattern::compile("(?<unit>\\w+)( (?<more>x))?").unwrap())];
     let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
     let captures = ["unit".to_owned(), "more".to_owned()];
-    action.structured = Some(Jq::compile_with("{n: ., unit: $unit, more: $more}", &captures).unwrap());
+    action.structured = Some(Jq::compile("{n: ., unit: $unit, more: $more}", &captures).unwrap());
     let translator = translator(vec![rule], None);
     let mut response = response(200, "application/json", "5");
     response.headers.insert("x-unit", HeaderValue::from_static("km"));
@@ -208,7 +209,7 @@ fn an_error_has_the_code_and_the_structure_that_its_rule_gives_it() {
     let mut rule = error(Matcher::default(), "{{ structured.why }} ({{ value.code }})");
     let RuleAction::Error(action) = &mut rule.action else { unreachable!() };
     action.code = Some(CodeTemplate::new(Template::compile("{{ json.code }}").unwrap()));
-    action.structured = Some(Jq::compile("{why: .message, code}").unwrap());
+    action.structured = Some(Jq::compile("{why: .message, code}", &[]).unwrap());
     let translator = translator(vec![rule], Some(json!({"type": "object", "required": ["other"]})));
     let result = run(&translator, &response(200, "application/json", r#"{"message": "full", "code": 7}"#));
     assert_eq!(
