@@ -1,14 +1,12 @@
 //! Character decoding of responses. The charset comes from the rule, a byte order mark, `Content-Type`, or
 //! the document's own declaration: `<meta>` in HTML, the XML declaration.
 
-use std::{cell::OnceCell, str::FromStr};
+use std::{str::FromStr, sync::LazyLock};
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFINED};
-use html5ever::tokenizer::{
-    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
-};
+use scraper::{Html, Selector};
 
 use crate::model::UpstreamResponse;
 use crate::settings::parsed_settings;
@@ -184,54 +182,27 @@ fn from_bytes(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-/// The charset of the first `<meta>` that declares one.
+/// The charset of the first `<meta>` that declares one, in `charset` or in `content` (HTML, section 13.2.3.2).
 fn meta(start: &[u8]) -> Option<String> {
-    let tokenizer = Tokenizer::new(MetaSink::default(), TokenizerOpts::default());
-    let input = BufferQueue::default();
-    input.push_back(from_bytes(start).into());
-    let _ = tokenizer.feed(&input);
-    tokenizer.sink.charset.into_inner()
-}
-
-/// Token sink that stores the first charset of a `<meta>`, in `charset` or in `content` (HTML, section
-/// 13.2.3.2).
-#[derive(Default)]
-struct MetaSink {
-    charset: OnceCell<String>,
-}
-
-impl TokenSink for MetaSink {
-    type Handle = ();
-
-    fn process_token(&self, token: Token, _: u64) -> TokenSinkResult<()> {
-        if let Token::TagToken(Tag { kind: TagKind::StartTag, name, attrs, .. }) = token
-            && &*name == "meta"
-        {
-            let value = |name: &str| {
-                let attribute = attrs.iter().find(|attribute| &*attribute.name.local == name);
-                attribute.map(|attribute| &*attribute.value)
-            };
-            let is_content_type = |value: &str| value.eq_ignore_ascii_case("content-type");
-            let content = || value("content").filter(|_| value("http-equiv").is_some_and(is_content_type));
-            let charset = value("charset").filter(|charset| !charset.is_empty());
-            let charset = charset.or_else(|| content().and_then(|content| value_of("charset", content)));
-            if let Some(charset) = charset {
-                self.charset.get_or_init(|| charset.to_owned());
-            }
-        }
-        TokenSinkResult::Continue
-    }
+    static META: LazyLock<Selector> =
+        LazyLock::new(|| Selector::parse("meta").expect("the selector is fixed and tested"));
+    Html::parse_document(&from_bytes(start)).select(&META).find_map(|meta| {
+        let is_content_type = |value: &str| value.eq_ignore_ascii_case("content-type");
+        let content = meta.attr("content").filter(|_| meta.attr("http-equiv").is_some_and(is_content_type));
+        let charset = meta.attr("charset").filter(|charset| !charset.is_empty());
+        let charset = charset.or_else(|| value_of("charset", content?));
+        charset.filter(|charset| !charset.is_empty()).map(str::to_owned)
+    })
 }
 
 /// The value of a name, such as that of `charset` in `text/html; charset=iso-8859-1`.
 fn value_of<'t>(name: &str, text: &'t str) -> Option<&'t str> {
     let at = text.to_ascii_lowercase().find(name)? + name.len();
     let value = text[at..].trim_ascii_start().strip_prefix('=')?.trim_ascii_start();
-    let value = match value.chars().next()? {
-        quote @ ('"' | '\'') => value[1..].split(quote).next()?,
-        _ => value.split(|c: char| c == ';' || c.is_ascii_whitespace()).next()?,
-    };
-    (!value.is_empty()).then_some(value)
+    match value.chars().next()? {
+        quote @ ('"' | '\'') => value[1..].split(quote).next(),
+        _ => value.split(|c: char| c == ';' || c.is_ascii_whitespace()).next(),
+    }
 }
 
 #[cfg(test)]

@@ -152,8 +152,8 @@ fn external_crates_are_named_only_by_their_owners() {
         // The crate has the same name as the extractor's module.
         (&["ReaderBuilder", "StringRecord", "ByteRecord"], &["translate/extract/", "authoring/infer/"]),
         (&["roxmltree"], &["translate/extract/", "authoring/infer/"]),
-        (&["scraper", "ego_tree"], &["translate/extract/"]),
-        (&["html5ever"], &["translate/extract/", "translate/charset"]),
+        (&["scraper", "ego_tree"], &["translate/extract/", "translate/charset"]),
+        (&["html5ever"], &["translate/extract/"]),
         (
             &["jiff"],
             &[
