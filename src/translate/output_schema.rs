@@ -129,7 +129,7 @@ impl OutputSchema {
         };
         // The advertised schema of another root requires the wrapping, even of an object.
         let wrapped = !self.is_object || !json.is_object();
-        Ok(self.wrap.apply(Structured { json, wrapped, bare_allowed: false }))
+        Ok(Structured { json, wrapped, bare_allowed: self.wrap == WrapNonObjects::LegacyClients })
     }
 
     fn violations(&self, value: &Value, stop: Option<&WorkBudget>) -> Result<Vec<Violation>, ReadError> {
@@ -142,16 +142,6 @@ impl OutputSchema {
         match stop.spend(steps) {
             true => Ok(checked.map_or_else(|_| Vec::new(), |checked| checked.violations)),
             false => Err(STOPPED.into()),
-        }
-    }
-}
-
-impl WrapNonObjects {
-    /// Applies this choice to a structured value.
-    pub(crate) fn apply(self, structured: Structured) -> Structured {
-        match self {
-            Self::Always => structured,
-            Self::LegacyClients => Structured { bare_allowed: true, ..structured },
         }
     }
 }

@@ -13,6 +13,7 @@ use super::translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_
 use super::variables::{TemplateContext, jq_names};
 use super::{
     ContentTemplate, Jq, LIMIT_META_KEY, Limit, Redaction, SAMPLE, SamplingRequestTemplate, Template,
+    WrapNonObjects,
 };
 use crate::model::{
     BlockText, Content, ContentBlock, JsonText, Structured, ToolOutcome, ToolResult, UpstreamResponse,
@@ -167,7 +168,8 @@ impl TranslationRun<'_> {
             }
             Some(found) => found,
         };
-        let wrapped = |json| self.translator.wrap.apply(Structured::new(json));
+        let bare_allowed = self.translator.wrap == WrapNonObjects::LegacyClients;
+        let wrapped = |json| Structured { bare_allowed, ..Structured::new(json) };
         let source = match extracted {
             // The fast path: nothing reads the response as a tree.
             Extracted::Raw(json) if is_unchanged && !wants_value => {
@@ -209,7 +211,7 @@ impl TranslationRun<'_> {
                 self.trace.step("schema", || format!("satisfied by {}", cut_bytes(json, MAX_TRACED)));
                 structured
             }
-            None => self.translator.wrap.apply(Structured::new(JsonText::from_value(&value))),
+            None => wrapped(JsonText::from_value(&value)),
         };
         Ok((Some(structured), value_for_templates))
     }
