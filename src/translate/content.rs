@@ -14,7 +14,7 @@ use super::extract::read_media_type;
 use super::read_error::ReadError;
 use super::template::from_json;
 use super::variables::{TemplateContext, jq_names};
-use super::{Jq, Redaction, Template, TemplateBudget, TemplateError};
+use super::{Jq, Redaction, Template, TemplateBudget, TemplateError, Trace};
 use crate::model::StructuredContentSupport::ObjectsOnly;
 use crate::model::{
     Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured, kind_of,
@@ -222,6 +222,7 @@ impl BlockTemplate {
 pub(in crate::translate) fn render(
     content: &ContentTemplate,
     context: &TemplateContext<'_>,
+    trace: &mut Trace,
 ) -> Result<Vec<RenderedBlock>, ReadError> {
     let structure = match context.structured {
         Some(structured) if content.0.iter().any(BlockTemplate::looks_inside) => {
@@ -257,7 +258,15 @@ pub(in crate::translate) fn render(
             _ => Ok(()),
         }
     };
-    for block in content.0.iter().filter(|block| block.is_included(&structure, context)) {
+    let (included, omitted): (Vec<_>, Vec<_>) =
+        content.0.iter().enumerate().partition(|(_, block)| block.is_included(&structure, context));
+    if !omitted.is_empty() {
+        let words = omitted.into_iter().filter_map(|(index, block)| {
+            Some(format!("block {}: `{}` is false", index + 1, block.when.as_ref()?.source()))
+        });
+        trace.step("omitted", || words.collect::<Vec<_>>().join("\n"));
+    }
+    for (_, block) in included {
         let Some(each) = &block.each else {
             add(block.render(context, &plain, &budget)?)?;
             continue;
@@ -269,20 +278,6 @@ pub(in crate::translate) fn render(
         }
     }
     Ok(shown)
-}
-
-/// Description of the blocks omitted by their conditions; `None` if there are none.
-pub(in crate::translate) fn omitted_blocks(
-    content: &ContentTemplate,
-    context: &TemplateContext<'_>,
-) -> Option<String> {
-    let structure = context.structured.map_or(Value::Null, |structured| structured.value(ObjectsOnly));
-    let omitted = content.0.iter().enumerate().filter(|(_, block)| !block.is_included(&structure, context));
-    let words = omitted.filter_map(|(index, block)| {
-        Some(format!("block {}: `{}` is false", index + 1, block.when.as_ref()?.source()))
-    });
-    let words: Vec<_> = words.collect();
-    (!words.is_empty()).then(|| words.join("\n"))
 }
 
 fn too_many(found: usize) -> ReadError {

@@ -106,12 +106,7 @@ impl TranslationRun<'_> {
             })?;
             return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
         }
-        if self.trace.is_on()
-            && let Some(omitted) = content::omitted_blocks(&rule.content, &context)
-        {
-            self.trace.step("omitted", || omitted);
-        }
-        let mut shown = content::render(&rule.content, &context)?;
+        let mut shown = content::render(&rule.content, &context, self.trace)?;
         // Blocks of an MCP server pass unchanged, unless they contain values that are cut now.
         if shown.is_empty() && cut.is_none() {
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Rendered };
