@@ -189,9 +189,9 @@ fn meta(start: &[u8]) -> Option<String> {
     Html::parse_document(&from_bytes(start)).select(&META).find_map(|meta| {
         let is_content_type = |value: &str| value.eq_ignore_ascii_case("content-type");
         let content = meta.attr("content").filter(|_| meta.attr("http-equiv").is_some_and(is_content_type));
-        let charset = meta.attr("charset").filter(|charset| !charset.is_empty());
-        let charset = charset.or_else(|| value_of("charset", content?));
-        charset.filter(|charset| !charset.is_empty()).map(str::to_owned)
+        let in_content = content.and_then(|content| value_of("charset", content));
+        let mut declared = [meta.attr("charset"), in_content].into_iter().flatten();
+        declared.find(|charset| !charset.is_empty()).map(str::to_owned)
     })
 }
 

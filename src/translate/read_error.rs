@@ -17,7 +17,8 @@ macro_rules! read_error {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReadError {
     quoting: String,
-    plain: String,
+    /// The wording for the log, which quotes nothing of the response but types and lengths.
+    pub(super) plain: String,
 }
 
 impl ReadError {
@@ -74,11 +75,6 @@ impl ReadError {
     #[must_use]
     pub(crate) fn with_suffix(self, words: &str) -> Self {
         Self { quoting: format!("{}{words}", self.quoting), plain: format!("{}{words}", self.plain) }
-    }
-
-    /// The wording for the log, which quotes nothing of the response but types and lengths.
-    pub(crate) fn plain(&self) -> &str {
-        &self.plain
     }
 }
 

@@ -28,22 +28,15 @@ const REACH_BYTES: usize = 64 << 10;
 
 /// Patterns of text that no tool error may contain.
 #[derive(Debug, Clone, Default)]
-pub struct Redaction {
-    patterns: Vec<SecretPattern>,
-}
+pub struct Redaction(pub Vec<SecretPattern>);
 
 impl Redaction {
-    /// Redaction by these patterns.
-    pub fn new(patterns: Vec<SecretPattern>) -> Self {
-        Self { patterns }
-    }
-
     /// Limit of the searched part of a status message, in bytes.
     const STATUS_MESSAGE_SEARCH_BYTES: usize = 4096;
 
     /// Whether there are no patterns.
     pub(super) fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
+        self.0.is_empty()
     }
 
     /// Replaces all matches in a text.
@@ -72,8 +65,7 @@ impl Redaction {
         let (end, reach) =
             (floor_char_boundary(text, end), floor_char_boundary(text, end.saturating_add(REACH_BYTES)));
         let window = &text[..reach];
-        let mut found: Vec<_> =
-            self.patterns.iter().flat_map(|pattern| pattern.found_in(window, end)).collect();
+        let mut found: Vec<_> = self.0.iter().flat_map(|pattern| pattern.found_in(window, end)).collect();
         found.retain(|range| !range.is_empty());
         if found.is_empty() {
             return (Cow::Borrowed(&text[..end]), end);
@@ -359,7 +351,7 @@ mod tests {
 
     fn redaction(patterns: &[&str]) -> Redaction {
         let secret = |source: &&str| SecretPattern::new(&Pattern::compile(source).unwrap()).unwrap();
-        Redaction::new(patterns.iter().map(secret).collect())
+        Redaction(patterns.iter().map(secret).collect())
     }
 
     #[track_caller]

@@ -373,14 +373,15 @@ impl TranslationRun<'_> {
     /// Notes why something failed, with and without quotes of the response; returns the former.
     pub(super) fn note_why(&mut self, what: &str, why: &ReadError) -> String {
         let quoting = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
-        self.note_both(format!("{what}: {}", why.plain()), format!("{what}: {quoting}"));
+        self.note_both(format!("{what}: {}", why.plain), format!("{what}: {quoting}"));
         quoting
     }
 
     /// Notes a template that failed to render. The engine's message may quote its input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
         let why = error.in_part(&format!("the template of `{key}` failed to render"));
-        self.note_both(why.plain(), why.to_string());
+        let quoting = why.to_string();
+        self.note_both(why.plain, quoting);
     }
 
     /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that

@@ -421,7 +421,7 @@ async fn an_invalid_argument_is_quoted_without_secrets() {
         "properties": { "card": { "type": "integer" } },
     }));
     let pattern = SecretPattern::new(&Pattern::compile(r"\d{4}-\d{4}").unwrap()).unwrap();
-    route.translator.redaction = Redaction::new(vec![pattern]);
+    route.translator.redaction = Redaction(vec![pattern]);
     setup.routes = vec![route];
     let response = setup.start().await.call("pay", r#"{"card": "1234-5678"}"#).await;
     let message = "argument `card` must be an integer; found `[redacted]`";

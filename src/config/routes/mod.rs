@@ -328,7 +328,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     no_effect::warn_of_credentials(&section, entry, &request.template, upstream);
     let mut redact = responses.redact.0;
     redact.extend(upstream.and_then(|file| file.secrets.clone()));
-    let redaction = Redaction::new(redact);
+    let redaction = Redaction(redact);
     let mut rules = rules?;
     for compiled in &mut rules {
         if let RuleAction::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
