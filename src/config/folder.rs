@@ -24,11 +24,11 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
         Vec::new()
     });
     for path in paths {
-        match read_one(&path) {
-            Ok(bytes) => {
-                if let Some(file) = add(&mut files, &mut problems, &name_of(&path), bytes) {
-                    files.set_path(file, &path);
-                }
+        let name = name_of(&path);
+        match read_one(&path).and_then(|bytes| text_of(&name, bytes)) {
+            Ok(text) => {
+                let file = files.add(name, without_mark(&text).to_owned());
+                files.set_path(file, &path);
             }
             Err(problem) => problems.push(*problem),
         }
@@ -38,36 +38,28 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
 
 /// Creates the files from the text of one file.
 pub(super) fn from_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
-    let (mut files, mut problems) = (Files::default(), Vec::new());
-    add(&mut files, &mut problems, name, text.as_bytes().to_vec());
-    (files, problems)
+    let mut files = Files::default();
+    files.add(name, without_mark(text).to_owned());
+    (files, Vec::new())
 }
 
-/// Adds a file with these bytes, or a problem if they are not UTF-8.
-pub(super) fn add(
-    files: &mut Files,
-    problems: &mut Vec<Problem>,
-    name: &str,
-    bytes: Vec<u8>,
-) -> Option<usize> {
-    match String::from_utf8(bytes) {
-        Ok(text) => {
-            // Some editors write a byte order mark, which is not part of the text.
-            let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-            Some(files.add(name, text))
-        }
-        Err(error) => {
-            let start = error.utf8_error().valid_up_to();
-            let bytes = error.into_bytes();
-            let mut single = Files::default();
-            let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
-            let span = source::SourceSpan { file, start, end: start + '\u{fffd}'.len_utf8() };
-            let message = format!("the file is not UTF-8 text: invalid byte 0x{:02x}", bytes[start]);
-            let (at, help) = (Code::NotUtf8.at_span(span), Some("save it as UTF-8".to_owned()));
-            problems.push(Problem::with_span(&single, at, message, help));
-            None
-        }
-    }
+/// Text without the byte order mark that some editors write.
+pub(super) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// Decodes the contents of a file.
+pub(super) fn text_of(name: &str, bytes: Vec<u8>) -> Result<String, Box<Problem>> {
+    String::from_utf8(bytes).map_err(|error| {
+        let start = error.utf8_error().valid_up_to();
+        let bytes = error.into_bytes();
+        let mut single = Files::default();
+        let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
+        let span = source::SourceSpan { file, start, end: start + '\u{fffd}'.len_utf8() };
+        let message = format!("the file is not UTF-8 text: invalid byte 0x{:02x}", bytes[start]);
+        let (at, help) = (Code::NotUtf8.at_span(span), Some("save it as UTF-8".to_owned()));
+        Box::new(Problem::with_span(&single, at, message, help))
+    })
 }
 
 pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {

@@ -79,18 +79,13 @@ pub struct Remark {
 /// [`Problems`], with `name` as the file name, if it is not UTF-8 or YAML, or if more than names would
 /// change.
 pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Problems> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => migrate_by(&RENAMES, name, text, format),
-        Err(_) => {
-            let mut problems = Vec::new();
-            folder::add(&mut Files::default(), &mut problems, name, bytes.to_vec());
-            Err(Problems::from_list(problems))
-        }
-    }
+    let text = folder::text_of(name, bytes.to_vec());
+    let text = text.map_err(|problem| Problems::from_list(vec![*problem]))?;
+    migrate_by(&RENAMES, name, &text, format)
 }
 
 fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Result<Migrated, Problems> {
-    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let body = folder::without_mark(text);
     let mark = &text[..text.len() - body.len()];
     let migration = Migration { renames, names: RenamedNameSets::new(renames), name };
     let mut migrated = match format {
