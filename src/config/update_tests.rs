@@ -37,12 +37,14 @@ pub fn update_expectation(text: &str, update: &ExpectationUpdate) -> Result<Stri
     let entry = example.entry("expect");
     let is_as_expected = |written: &String| read(written).is_some_and(|after| after.to_json() == expected);
     // If only scalars differ, replace those, which keeps comments and layout. Otherwise, prefer block style.
-    let scalars = entry.and_then(|entry| scalars_replaced(text, &entry.value, &value));
+    let mut scalars = Vec::new();
+    let only_scalars = entry.and_then(|entry| collect_scalars(text, &entry.value, &value, &mut scalars));
+    let with_scalars = only_scalars.map(|()| with_edits(text, scalars));
     let rewritten = [true, false].into_iter().filter_map(|as_block| match entry {
         Some(entry) => replaced(text, entry, &value, as_block),
         None => added(text, entries, &value, as_block),
     });
-    scalars.into_iter().chain(rewritten).find(is_as_expected).ok_or_else(|| {
+    with_scalars.into_iter().chain(rewritten).find(is_as_expected).ok_or_else(|| {
         "it can't be changed without changing other parts of the file; change it by hand".to_owned()
     })
 }
@@ -64,14 +66,8 @@ fn with_expect(root: &Value, update: &ExpectationUpdate) -> Option<Value> {
     Some(root)
 }
 
-/// Replaces the scalars that differ from `value`; `None` if more than single-line scalars differ.
-fn scalars_replaced(text: &str, node: &Node, value: &Value) -> Option<String> {
-    let mut changes = Vec::new();
-    collect_scalars(text, node, value, &mut changes)?;
-    Some(with_edits(text, changes))
-}
-
-/// Collects the byte range and new text of each scalar that differs.
+/// Collects the byte range and new text of each scalar that differs; `None` if more than single-line scalars
+/// differ.
 fn collect_scalars(
     text: &str,
     node: &Node,
@@ -103,35 +99,27 @@ fn with_line_ends_of(text: &str, lines: String) -> String {
     if text.contains("\r\n") { lines.replace('\n', "\r\n") } else { lines }
 }
 
-/// Replaces the value of `expect`.
+/// Replaces the value of `expect`, which may be empty or null.
 fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
-    if matches!(entry.value.kind, Kind::Null) {
-        return filled_in(text, entry, value, as_block);
-    }
-    let (start, end) = (entry.value.span.start, end_of(text, &entry.value));
-    if entry.value.span.file != entry.key.span.file || start < entry.key.span.end || end < start {
-        return None;
-    }
-    if as_block {
-        let colon = entry.key.span.end + text.get(entry.key.span.end..start)?.find(':')? + 1;
-        let block = yaml::block(value, column(text, entry.key.span.start));
-        return spliced(text, colon..end, with_line_ends_of(text, block));
-    }
-    spliced(text, start..end, yaml::flow(value))
-}
-
-/// Inserts the value of an `expect` that is empty or null.
-fn filled_in(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
-    let colon = entry.key.span.end + text.get(entry.key.span.end..)?.find(':')? + 1;
-    let rest = text.get(colon..)?.lines().next().unwrap_or_default();
-    let begin = rest.trim_start_matches(' ');
-    let word = ["~", "null", "Null", "NULL"].into_iter().find(|word| begin.starts_with(word));
-    let end = colon + word.map_or(0, |word| rest.len() - begin.len() + word.len());
-    let written = match as_block {
-        true => with_line_ends_of(text, yaml::block(value, column(text, entry.key.span.start))),
-        false => format!(" {}", yaml::flow(value)),
+    let (key, node) = (entry.key.span, &entry.value);
+    let colon = key.end + text.get(key.end..)?.find(':')? + 1;
+    let is_null = matches!(node.kind, Kind::Null);
+    let end = if is_null {
+        let rest = text.get(colon..)?.lines().next().unwrap_or_default();
+        let begin = rest.trim_start_matches(' ');
+        let word = ["~", "null", "Null", "NULL"].into_iter().find(|word| begin.starts_with(word));
+        colon + word.map_or(0, |word| rest.len() - begin.len() + word.len())
+    } else {
+        end_of(text, node)
     };
-    spliced(text, colon..end, written)
+    match (as_block, is_null) {
+        (true, _) => {
+            let block = yaml::block(value, column(text, key.start));
+            spliced(text, colon..end, with_line_ends_of(text, block))
+        }
+        (false, true) => spliced(text, colon..end, format!(" {}", yaml::flow(value))),
+        (false, false) => spliced(text, node.span.start..end, yaml::flow(value)),
+    }
 }
 
 /// Adds `expect` after the last key of an example.
