@@ -48,8 +48,8 @@ mod tests;
 
 pub use charset::Charset;
 pub use content::{
-    BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, LinkTemplate, ResourceBodyTemplate,
-    is_timestamp,
+    AnnotationsTemplate, BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, LinkTemplate,
+    ResourceTemplate,
 };
 pub use convert::Booleans;
 pub(crate) use convert::without_exponent;
@@ -78,5 +78,7 @@ pub use translator::{
     CallInput, LogNote, OnNoMatch, Rule, RuleAction, Trace, TraceStep, Translation, TranslationLimits,
     Translator, translate,
 };
-pub use variables::{MessageRole, SAMPLE, SamplingRequest, SamplingRequestTemplate, TEMPLATE_NAMES};
+pub use variables::{
+    MessageRole, SAMPLE, SamplingOptions, SamplingRequest, SamplingRequestTemplate, TEMPLATE_NAMES,
+};
 pub use work_budget::WorkBudget;

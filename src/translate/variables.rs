@@ -2,7 +2,7 @@
 
 use minijinja::Value as Name;
 use serde_json::Value;
-use settings_derive::Word;
+use settings_derive::{Section, Word};
 
 use super::pattern::Captures;
 use super::response_view::ResponseView;
@@ -95,15 +95,26 @@ pub struct SamplingRequest<T = String> {
     pub messages: Vec<(MessageRole, T)>,
     /// System prompt.
     pub system: Option<T>,
-    /// Limit of the response, in tokens.
+    /// Other settings.
+    pub options: SamplingOptions,
+}
+
+/// Settings of a sampling request that are no templates.
+#[derive(Debug, Clone, PartialEq, Section)]
+pub struct SamplingOptions {
+    /// Maximum length of the output, in tokens.
+    #[key(range = 1..=1_000_000, default = 1000)]
     pub max_tokens: u64,
     /// Sampling temperature.
+    #[key(example = "0.2")]
     pub temperature: Option<f64>,
-    /// Sequences at which the model stops.
+    /// Stop sequences.
+    #[key(name = "stop")]
     pub stop_sequences: Vec<String>,
-    /// Model hints: names or parts of names, best first.
+    /// Model hints: names or parts of names, the best first.
     pub models: Vec<String>,
-    /// Whether the call continues without a response.
+    /// Whether the call continues without the model's output.
+    #[key(default = false)]
     pub optional: bool,
 }
 
@@ -120,8 +131,6 @@ pub enum MessageRole {
 pub const SAMPLE: &str = "sample";
 
 impl SamplingRequestTemplate {
-    /// Default limit of a response, in tokens.
-    pub const DEFAULT_MAX_TOKENS: u64 = 1000;
     /// Limit of all messages together, in bytes: a model reads them.
     pub const LIMIT_BYTES: usize = 1 << 20;
 
@@ -146,14 +155,6 @@ impl SamplingRequestTemplate {
             let message = format!("the sampling request is longer than {} bytes", Self::LIMIT_BYTES);
             return Err(TemplateError::without_line(message));
         }
-        Ok(SamplingRequest {
-            messages,
-            system,
-            max_tokens: self.max_tokens,
-            temperature: self.temperature,
-            stop_sequences: self.stop_sequences.clone(),
-            models: self.models.clone(),
-            optional: self.optional,
-        })
+        Ok(SamplingRequest { messages, system, options: self.options.clone() })
     }
 }

@@ -1,5 +1,6 @@
 //! Forms of input requests: `fields` with types, or a JSON Schema.
 
+use crate::model::object_without_nones;
 use crate::route::{FormError, InputForm};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 /// A field of a form.
 #[derive(Section)]
-#[section(name = "a field of a form", id = "form_field", check_keys = Self::check_keys)]
+#[section(name = "a field of a form", id = "form_field", default, check_keys = Self::check_keys)]
 struct FieldSettings {
     /// Type.
     #[key(shown = "`string`")]
@@ -19,8 +20,8 @@ struct FieldSettings {
     /// Description.
     description: Option<String>,
     /// Allowed values, or values with titles.
-    #[key(public)]
-    choices: Option<Choices>,
+    #[key(public, kind = CHOICES, with = read_choices)]
+    choices: Option<Value>,
     /// Whether several choices can be selected.
     #[key(default = false)]
     multiple: bool,
@@ -68,30 +69,27 @@ impl Setting for FieldType {
     }
 }
 
-/// JSON Schema keyword for choices, and its value.
-struct Choices(&'static str, Vec<Value>);
+/// Kinds of values for choices.
+const CHOICES: ValueKind =
+    ValueKind::Either(&[ValueKind::List(&ValueKind::Text), ValueKind::Map(&ValueKind::Text)]);
 
-impl Setting for Choices {
-    const KIND: ValueKind =
-        ValueKind::Either(&[ValueKind::List(&ValueKind::Text), ValueKind::Map(&ValueKind::Text)]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let (keyword, values) = match &value.node.kind {
-            Kind::Map(entries) => {
-                let titled = |entry: &Entry| {
-                    let title = text_of(&value.part(&entry.value, "the title of a choice", ValueKind::Text))?;
-                    Ok(json!({ "const": entry.key.text, "title": title }))
-                };
-                ("titled", entries.iter().map(titled).collect::<Checked<Vec<_>>>()?)
-            }
-            _ => ("enum", Vec::<String>::read(value)?.into_iter().map(Value::from).collect()),
-        };
-        if values.is_empty() {
-            let help = "write `choices: [a, b]`";
-            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`choices` is empty", help);
+/// Parses choices: a list of values, or a map of values with their titles.
+fn read_choices(value: &Cursor<'_>) -> Checked<Option<Value>> {
+    let choices = match &value.node.kind {
+        Kind::Map(entries) => {
+            let titled = |entry: &Entry| {
+                let title = text_of(&value.part(&entry.value, "the title of a choice", ValueKind::Text))?;
+                Ok(json!({ "const": entry.key.text, "title": title }))
+            };
+            entries.iter().map(titled).collect::<Checked<_>>()?
         }
-        Ok(Self(keyword, values))
+        _ => Value::from(Vec::<String>::read(value)?),
+    };
+    if choices == json!([]) {
+        let help = "write `choices: [a, b]`";
+        return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`choices` is empty", help);
     }
+    Ok(Some(choices))
 }
 
 /// Schema of a field, and whether the field may be omitted.
@@ -100,55 +98,45 @@ struct FormField {
     is_optional: bool,
 }
 
-impl FormField {
-    fn from_word(word: &str) -> Self {
-        let name = word.trim_end_matches('?');
-        let schema = match name {
-            "email" | "uri" | "date" | "date-time" => json!({ "type": "string", "format": name }),
-            _ => json!({ "type": name }),
-        };
-        Self { schema, is_optional: word.ends_with('?') }
-    }
-}
-
 /// Parses a field: its type, or a map.
 impl Setting for FormField {
     const KIND: ValueKind = ValueKind::Either(&[FieldType::KIND, FieldSettings::KIND]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        if value.node.as_map().is_none() {
+        let settings = if value.node.as_map().is_some() {
+            FieldSettings::read(value)?
+        } else {
             let name = format!("the type of {}", value.name);
-            let FieldType(word) = FieldType::read(&value.part(value.node, &name, FieldType::KIND))?;
-            return Ok(Self::from_word(word));
-        }
-        let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
-            FieldSettings::read(value)?;
+            let word = FieldType::read(&value.part(value.node, &name, FieldType::KIND))?;
+            FieldSettings { r#type: Some(word), ..FieldSettings::default() }
+        };
+        let FieldSettings { r#type, title, description, choices, multiple, default, optional } = settings;
         let word = r#type.map(|FieldType(word)| word);
-        let mut field = Self::from_word(word.unwrap_or("string"));
-        field.is_optional |= optional;
-        let mut keywords =
-            vec![("title", title.map(Value::from)), ("description", description.map(Value::from))];
-        if let Some(Choices(keyword, values)) = choices {
-            if word.is_some_and(|word| !word.starts_with("string")) {
-                let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
-                let message = "`choices` requires the type `string`";
-                return value.reject_coded(Code::ConflictingKeys.at_span(span), message, "remove `type`");
-            }
-            let (keyword, schema) = match (keyword, multiple) {
-                ("enum", false) => ("enum", values.into()),
-                ("enum", true) => ("items", json!({ "type": "string", "enum": values })),
-                (_, false) => ("oneOf", values.into()),
-                (_, true) => ("items", json!({ "anyOf": values })),
-            };
-            keywords.extend([(keyword, Some(schema)), ("type", multiple.then(|| "array".into()))]);
+        if choices.is_some() && word.is_some_and(|word| !word.starts_with("string")) {
+            let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
+            let message = "`choices` requires the type `string`";
+            return value.reject_coded(Code::ConflictingKeys.at_span(span), message, "remove `type`");
         }
-        keywords.push(("default", default));
-        for (keyword, schema) in keywords {
-            if let Some(schema) = schema {
-                field.schema[keyword] = schema;
-            }
-        }
-        Ok(field)
+        let word = word.unwrap_or("string");
+        let name = word.trim_end_matches('?');
+        let format = Some(name).filter(|name| matches!(*name, "email" | "uri" | "date" | "date-time"));
+        let has_titles = choices.as_ref().is_some_and(|choices| choices[0].is_object());
+        let (keyword, choices) = match (choices, has_titles, multiple) {
+            (None, ..) => ("enum", None),
+            (Some(choices), false, false) => ("enum", Some(choices)),
+            (Some(choices), true, false) => ("oneOf", Some(choices)),
+            (Some(choices), false, true) => ("items", Some(json!({ "type": "string", "enum": choices }))),
+            (Some(choices), true, true) => ("items", Some(json!({ "anyOf": choices }))),
+        };
+        let schema = object_without_nones([
+            ("type", Some(if multiple { "array" } else { format.map_or(name, |_| "string") }.into())),
+            ("format", format.map(Value::from)),
+            ("title", title.map(Value::from)),
+            ("description", description.map(Value::from)),
+            (keyword, choices),
+            ("default", default),
+        ]);
+        Ok(Self { schema: schema.into(), is_optional: optional || word.ends_with('?') })
     }
 }
 

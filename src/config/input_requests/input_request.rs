@@ -1,15 +1,19 @@
-//! Parser for one input request.
+//! Parser for one input request, or for `sample`: a sampling request to the client's model (MCP
+//! `sampling/createMessage`).
 
 use super::{form, read_with_optional_arguments};
 use crate::config::request::as_name;
 use crate::config::schemas::UsedArguments;
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate};
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Section, Setting, SourceSpan, text_of,
+    Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Section, Setting, SourceSpan,
+    ValueKind, text_of,
 };
 use crate::translate::expressions::read_condition;
 use crate::translate::scope::Scope;
-use crate::translate::{self, Jq, OutputContext, SamplingRequestTemplate, Template};
+use crate::translate::{
+    self, Jq, MessageRole, OutputContext, SamplingOptions, SamplingRequestTemplate, Template,
+};
 
 /// Section of an input request.
 #[derive(Section)]
@@ -58,7 +62,7 @@ pub(super) fn read(
     }
     let InputRequestSettings { when, message, fields, schema, arguments, url, sample, optional, .. } =
         read_with_optional_arguments(report, entry, used)?;
-    let optional = optional || sample.as_ref().is_some_and(|sample| sample.optional);
+    let optional = optional || sample.as_ref().is_some_and(|sample| sample.options.optional);
     let kind = match (sample, message, url) {
         (Some(sample), ..) => InputRequestKindTemplate::Sample(sample),
         (None, None, _) => InputRequestKindTemplate::Roots,
@@ -114,4 +118,67 @@ fn read_url(value: &Cursor<'_>) -> Checked<Option<Template>> {
     }
     // The template has just been compiled; the output context has no effect on its validity.
     Ok(Template::compile_for(OutputContext::Address, written.source()).ok())
+}
+
+/// Section `sample`.
+#[derive(Section)]
+#[section(id = "sample", text = "messages")]
+struct SampleSettings {
+    /// Messages: a template for one of the user, or a list by role.
+    #[key(example = "`messages: \"…\"`, the prompt for the model")]
+    messages: Messages,
+    /// System prompt: a template.
+    system: Option<Template>,
+    #[key(part)]
+    options: SamplingOptions,
+}
+
+/// Message of one role.
+#[derive(Section)]
+#[section(name = "a message", id = "message", check_keys = Self::check_keys)]
+struct MessageSettings {
+    /// Message of the user: a template.
+    user: Option<Template>,
+    /// Message of the model: a template.
+    assistant: Option<Template>,
+}
+
+impl MessageSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        if section.entry("user").is_some() != section.entry("assistant").is_some() {
+            return Ok(());
+        }
+        let at = Code::ConflictingKeys.at_span(section.value.node.span);
+        let help = "write `- user: \"…\"`, and another `- assistant: \"…\"`";
+        Err(section.reject_at(at, "a message must have one role", help))
+    }
+
+    fn template(self) -> Option<(MessageRole, Template)> {
+        let user = self.user.map(|template| (MessageRole::User, template));
+        user.or_else(|| self.assistant.map(|template| (MessageRole::Assistant, template)))
+    }
+}
+
+/// Messages of a sampling request: one text of the user, or a list.
+struct Messages(Vec<(MessageRole, Template)>);
+
+impl Setting for Messages {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::List(&MessageSettings::KIND)]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        if value.node.as_list().is_none_or(<[_]>::is_empty) {
+            return Ok(Self(vec![(MessageRole::User, Template::read(value)?)]));
+        }
+        let messages = Vec::<MessageSettings>::read(value)?;
+        Ok(Self(messages.into_iter().filter_map(MessageSettings::template).collect()))
+    }
+}
+
+impl Setting for SamplingRequestTemplate {
+    const KIND: ValueKind = SampleSettings::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let SampleSettings { messages: Messages(messages), system, options } = SampleSettings::read(value)?;
+        Ok(Self { messages, system, options })
+    }
 }

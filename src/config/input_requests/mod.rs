@@ -1,24 +1,21 @@
 //! `input_requests`, `confirm` and `sample`: input requests to the user or the client's model.
 //!
-//! This file parses the rounds, `input_request` one input request, `form` the form of one, and `sample` a
-//! sampling request.
+//! This file parses the rounds, `input_request` one input request or sampling request, and `form` the form of
+//! one.
 
 mod form;
 mod input_request;
-mod sample;
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use self::input_request::InputRequestSettings;
 use super::request::NAMES;
 use super::schemas::{InputResponseUse, UsedArguments};
 use super::section::read_in_scope;
-use crate::route::{
-    InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputRound, InputSchema,
-};
-use crate::settings::{Code, Entry, Named, Node, OneOrMore, Report, Setting, SourceSpan, suggest};
+use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputSchema};
+use crate::settings::{Code, Entry, Key, Named, Node, OneOrMore, Report, Setting, SourceSpan, suggest};
 use crate::translate::Template;
 
 /// Form of `input_requests`: one round, or a list of rounds.
@@ -27,17 +24,12 @@ pub(super) type InputRequestRounds = OneOrMore<Named<InputRequestSettings>>;
 /// Parsed input requests. Forms for arguments are compiled once the input schema is known.
 #[derive(Default)]
 pub(super) struct ParsedInputRequests {
-    rounds: Vec<InputRound>,
-    argument_requests: Vec<ArgumentRequest>,
+    rounds: Vec<Vec<ParsedInputRequest>>,
     timeout: Option<Duration>,
 }
 
-/// Input request for omitted arguments: its position, and their names.
-struct ArgumentRequest {
-    round: usize,
-    index: usize,
-    names: Vec<(String, SourceSpan)>,
-}
+/// Input request, with the names of the arguments that it requests if they are omitted.
+type ParsedInputRequest = (InputRequestTemplate, Vec<(String, SourceSpan)>);
 
 /// Parses `input_requests` and `confirm` of a route or a prompt. Returns `None` after reporting the problems.
 pub(super) fn read(
@@ -62,7 +54,7 @@ pub(super) fn read(
             gives_arguments: false,
             kind,
         };
-        parsed.add(report, entry.key.span, vec![request]);
+        parsed.add(report, std::slice::from_ref(entry), vec![(request, Vec::new())]);
     }
     (report.errors() == before).then_some(parsed)
 }
@@ -82,20 +74,15 @@ fn read_with_optional_arguments<T: Setting>(
     read
 }
 
-fn report_duplicate(report: &Report<'_>, span: SourceSpan, name: &str) {
-    let help = "rename one: templates find the response by this name";
-    report.error(Code::DuplicateValue.at_span(span), format!("duplicate input request `{name}`"), help);
-}
-
 impl ParsedInputRequests {
     /// Names of the responses.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.rounds.iter().flatten().map(|request| request.name.as_str())
+        self.rounds.iter().flatten().map(|(request, _)| request.name.as_str())
     }
 
     /// Arguments that are requested if they are omitted.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, SourceSpan)> {
-        self.argument_requests.iter().flat_map(|request| &request.names)
+        self.rounds.iter().flatten().flat_map(|(_, arguments)| arguments)
     }
 
     fn read_round(&mut self, report: &Report<'_>, node: &Node, used: &mut UsedArguments) {
@@ -104,89 +91,90 @@ impl ParsedInputRequests {
             let help = "write `input_requests: { NAME: { message: \"…\" } }`";
             return report.error(Code::WrongType.at_span(node.span), message, help);
         };
-        let mut round = Vec::new();
-        for entry in entries {
-            let Some((request, names)) = input_request::read(report, entry, used) else { continue };
-            if !names.is_empty() {
-                let (round, index) = (self.rounds.len(), round.len());
-                self.argument_requests.push(ArgumentRequest { round, index, names });
-            }
-            if self.names().any(|known| known == request.name) {
-                report_duplicate(report, entry.key.span, &request.name);
-            }
-            round.push(request);
-        }
-        let place = entries.first().map_or(node.span, |entry| entry.key.span);
-        self.add(report, place, round);
+        let round = entries.iter().filter_map(|entry| input_request::read(report, entry, used)).collect();
+        self.add(report, entries, round);
     }
 
-    fn add(&mut self, report: &Report<'_>, place: SourceSpan, round: InputRound) {
-        if let Some(twice) = round.iter().find(|request| self.names().any(|known| known == request.name)) {
-            return report_duplicate(report, place, &twice.name);
+    fn add(&mut self, report: &Report<'_>, entries: &[Entry], round: Vec<ParsedInputRequest>) {
+        for Key { text, span } in entries.iter().map(|entry| &entry.key) {
+            if self.names().any(|known| known == text) {
+                let message = format!("duplicate input request `{text}`");
+                let help = "rename one: templates find the response by this name";
+                report.error(Code::DuplicateValue.at_span(*span), message, help);
+            }
         }
-        if self.names().count() + round.len() > InputRequests::INPUT_REQUEST_LIMIT {
+        let is_over = self.names().count() + round.len() > InputRequests::INPUT_REQUEST_LIMIT;
+        if let Some(first) = entries.first().filter(|_| is_over) {
             let message = format!("more than {} input requests", InputRequests::INPUT_REQUEST_LIMIT);
-            return report.error(Code::TooMany.at_span(place), message, "combine several in one form");
+            return report.error(
+                Code::TooMany.at_span(first.key.span),
+                message,
+                "combine several in one form",
+            );
         }
         self.rounds.push(round);
     }
 
     /// Compiles the forms for arguments from the input schema.
-    pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<InputRequests> {
+    pub(super) fn finish(self, report: &Report<'_>, input: &InputSchema) -> Option<InputRequests> {
         let before = report.errors();
-        for ArgumentRequest { round, index, names } in &self.argument_requests {
-            let properties = input.document().get("properties").and_then(Value::as_object);
-            let required = input.document().get("required").and_then(Value::as_array);
-            let mut wanted = Map::new();
-            for (name, span) in names {
-                let Some(property) = properties.and_then(|properties| properties.get(name)) else {
-                    let known: Vec<&str> =
-                        properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-                    let help = suggest::help(name, "known arguments", known);
-                    let message = format!("unknown argument `{name}`");
-                    report.error(Code::UnknownArgument.at_span(*span), message, help);
-                    continue;
-                };
-                let never = if required.into_iter().flatten().any(|other| other == name.as_str()) {
-                    let help = "remove it from `required`: it is requested if it is missing";
-                    Some((format!("`input` requires `{name}`"), help))
-                } else {
-                    let has_default = property.get("default").is_some();
-                    has_default
-                        .then(|| (format!("`{name}` has a default"), "remove the default from `input`"))
-                };
-                if let Some((why, help)) = never {
-                    let message = format!("the input request is never sent: {why}");
-                    report.error(Code::InputRequestNeverSent.at_span(*span), message, help);
-                }
-                wanted.insert(name.clone(), property.clone());
+        let complete = |(mut request, arguments): ParsedInputRequest| {
+            if let InputRequestKindTemplate::Form { form, .. } = &mut request.kind
+                && request.gives_arguments
+            {
+                *form = form_of(report, input, &arguments).unwrap_or_default();
             }
-            let all: Vec<&String> = wanted.keys().collect();
-            let document = json!({ "properties": wanted, "required": all });
-            let Value::Object(document) = document else { continue };
-            match InputForm::compile(&document) {
-                Ok(compiled) => {
-                    if let InputRequestKindTemplate::Form { form, .. } = &mut self.rounds[*round][*index].kind
-                    {
-                        *form = compiled;
-                    }
-                }
-                Err(error) => {
-                    let name = error.pointer.split('/').nth(2).unwrap_or_default();
-                    let place = names.iter().find(|(known, _)| known == name).or_else(|| names.first());
-                    let Some((name, span)) = place else { continue };
-                    let message = format!("a form can't have the argument `{name}`: {error}");
-                    let help = "request its parts with `fields`, and build the argument in the request";
-                    report.error(Code::InvalidForm.at_span(*span), message, help);
-                }
-            }
-        }
-        (report.errors() == before).then_some(InputRequests {
-            rounds: self.rounds,
-            sampled: None,
-            input_timeout: self.timeout.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT),
-        })
+            request
+        };
+        let rounds = self.rounds.into_iter().map(|round| round.into_iter().map(complete).collect()).collect();
+        let input_timeout = self.timeout.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT);
+        (report.errors() == before).then_some(InputRequests { rounds, sampled: None, input_timeout })
     }
+}
+
+/// Compiles the form for arguments from their schemas, or reports why they can't be requested.
+fn form_of(
+    report: &Report<'_>,
+    input: &InputSchema,
+    arguments: &[(String, SourceSpan)],
+) -> Option<InputForm> {
+    let properties = input.document().get("properties").and_then(Value::as_object);
+    let required = input.document().get("required").and_then(Value::as_array);
+    let mut wanted = Map::new();
+    for (name, span) in arguments {
+        let Some(property) = properties.and_then(|properties| properties.get(name)) else {
+            let known: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let help = suggest::help(name, "known arguments", known);
+            report.error(Code::UnknownArgument.at_span(*span), format!("unknown argument `{name}`"), help);
+            continue;
+        };
+        let is_required = required.into_iter().flatten().any(|other| other == name.as_str());
+        if is_required || property.get("default").is_some() {
+            let (why, help) = match is_required {
+                true => (
+                    format!("`input` requires `{name}`"),
+                    "remove it from `required`: it is requested if it is missing",
+                ),
+                false => (format!("`{name}` has a default"), "remove the default from `input`"),
+            };
+            let message = format!("the input request is never sent: {why}");
+            report.error(Code::InputRequestNeverSent.at_span(*span), message, help);
+        }
+        wanted.insert(name.clone(), property.clone());
+    }
+    let required = wanted.keys().map(String::as_str).collect();
+    let document = [("properties", Value::Object(wanted)), ("required", required)];
+    let document = document.map(|(keyword, schema)| (keyword.to_owned(), schema)).into_iter().collect();
+    InputForm::compile(&document)
+        .inspect_err(|error| {
+            let name = error.pointer.split('/').nth(2).unwrap_or_default();
+            let place = arguments.iter().find(|(known, _)| known == name).or_else(|| arguments.first());
+            let Some((name, span)) = place else { return };
+            let message = format!("a form can't have the argument `{name}`: {error}");
+            let help = "request its parts with `fields`, and build the argument in the request";
+            report.error(Code::InvalidForm.at_span(*span), message, help);
+        })
+        .ok()
 }
 
 /// Reports input responses in templates that no input request has.

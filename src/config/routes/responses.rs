@@ -57,7 +57,7 @@ pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
         RuleAction::Success(rule) => rule.sample.as_deref(),
         RuleAction::Error(_) => None,
     });
-    let all_optional = samples.map(|sample| sample.optional).reduce(|first, other| first && other)?;
+    let all_optional = samples.map(|sample| sample.options.optional).reduce(|first, other| first && other)?;
     Some(if all_optional { SamplingNeed::Optional } else { SamplingNeed::Needed })
 }
 

@@ -290,13 +290,13 @@ fn sample_params(sample: &SamplingRequest) -> Value {
         .iter()
         .map(|(speaker, text)| json!({ "role": speaker.word(), "content": message(text) }))
         .collect();
-    let hints: Vec<Value> = sample.models.iter().map(|name| json!({ "name": name })).collect();
+    let hints: Vec<Value> = sample.options.models.iter().map(|name| json!({ "name": name })).collect();
     without_nulls(json!({
         "messages": messages,
-        "maxTokens": sample.max_tokens,
+        "maxTokens": sample.options.max_tokens,
         "systemPrompt": sample.system,
-        "temperature": sample.temperature,
-        "stopSequences": Some(&sample.stop_sequences).filter(|sequences| !sequences.is_empty()),
+        "temperature": sample.options.temperature,
+        "stopSequences": Some(&sample.options.stop_sequences).filter(|sequences| !sequences.is_empty()),
         "modelPreferences": (!hints.is_empty()).then(|| json!({ "hints": hints })),
     }))
 }
@@ -383,6 +383,7 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
 mod tests {
     use super::*;
     use crate::route::InputForm;
+    use crate::translate::SamplingOptions;
 
     #[test]
     fn a_subject_is_the_same_whatever_the_order_of_its_arguments() {
@@ -493,11 +494,13 @@ mod tests {
         let sample = SamplingRequest {
             messages: Vec::new(),
             system: None,
-            max_tokens: 5,
-            temperature: None,
-            stop_sequences: Vec::new(),
-            models: Vec::new(),
-            optional: false,
+            options: SamplingOptions {
+                max_tokens: 5,
+                temperature: None,
+                stop_sequences: Vec::new(),
+                models: Vec::new(),
+                optional: false,
+            },
         };
         let input_request = input_request(InputRequestKind::Sample(sample));
         let respond =

@@ -378,7 +378,7 @@ fn address(text: String) -> Result<String, String> {
 impl InputRequest {
     /// Sampling request of a rule.
     pub fn from_rule(sample: SamplingRequest) -> Self {
-        let optional = sample.optional;
+        let optional = sample.options.optional;
         Self { name: SAMPLE.to_owned(), optional, kind: InputRequestKind::Sample(sample) }
     }
 
