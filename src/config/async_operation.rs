@@ -139,7 +139,7 @@ pub(super) fn read(
     // Parses a request about an operation, and adds its arguments to those of the route.
     let mut read_request = |entry: &Entry| {
         let mut used = UsedArguments::default();
-        let compiled = request::read(report, upstreams, &entry.value, entry.key.span, &mut used)?;
+        let compiled = request::read(report, upstreams, entry, &mut used)?;
         if upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
             let message = format!("`{}` uses another upstream than the request of the route", entry.key.text);
             let help = "an operation is polled at the upstream that started it";

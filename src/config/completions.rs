@@ -3,10 +3,11 @@
 
 use std::{cell::RefCell, sync::Arc};
 
+use super::request::NAMES;
 use super::route_calls;
 use super::route_calls::UncheckedRouteCall;
 use super::schemas::UsedArguments;
-use super::section::{ReadElsewhere, plain_context, read_in_scope};
+use super::section::{ReadElsewhere, cursor, in_scope, plain_context, read_in_scope};
 use super::upstreams::scalar;
 use crate::route::{Completion, InputSchema, RouteCompletion};
 use crate::settings::{
@@ -88,7 +89,9 @@ pub(super) fn read(
     let settings: Option<CompletionSettings> =
         read_in_scope(report, entry, &[], &mut UsedArguments::default());
     let mut used = UsedArguments::default();
-    let (call, unchecked) = route_calls::read(report, node, &mut used)?;
+    let value = cursor(report, entry.key.span, node, "`completions`", CompletionSettings::KIND);
+    let call = in_scope(&NAMES, &mut used, |scope| route_calls::read(&value.in_scope(scope)));
+    let (call, unchecked) = call?;
     let before = report.errors();
     route_calls::report_unknown(report, &used, known, "there is no argument", |name| {
         format!("declare it as an argument: `{name}:`")

@@ -3,13 +3,11 @@
 
 use serde_json::Value;
 
-use super::request;
 use super::routes::RouteFile;
 use super::schemas::UsedArguments;
-use super::section::all_valid;
 use crate::model::ToolName;
-use crate::route::RouteCall;
-use crate::settings::{Code, Entry, Node, Report, SourceSpan, suggest};
+use crate::route::{JsonTemplate, RouteCall};
+use crate::settings::{Checked, Code, Cursor, Entry, Node, Report, Setting, SourceSpan, read_each, suggest};
 
 /// Parsed call, which is checked against all routes once they are parsed.
 #[derive(Debug, Clone)]
@@ -26,30 +24,25 @@ pub(super) struct RoutesOfFile<'a> {
     pub(super) parsed: &'a [RouteFile],
 }
 
-/// Parses `route` and `args` of a section whose keys have been checked. Returns `None` after reporting the
-/// problems.
-pub(super) fn read(
-    report: &Report<'_>,
-    section: &Node,
-    used: &mut UsedArguments,
-) -> Option<(RouteCall, UncheckedRouteCall)> {
-    let node = section.get("route")?;
-    let (name, args) = (node.as_text()?, section.get("args"));
-    let entries = args.map_or(Some(&[][..]), Node::as_map);
-    let arguments = entries.unwrap_or_default();
-    let templates = all_valid(arguments.iter().map(|Entry { key, value }| {
-        let template = request::value(report, value, &format!("the argument `{}`", key.text), used)?;
-        Some((key.text.clone(), template))
-    }));
-    let spans = arguments.iter().map(|entry| (entry.key.text.clone(), entry.key.span)).collect();
-    let unchecked = UncheckedRouteCall { route: name.to_owned(), route_span: node.span, arguments: spans };
+/// Parses `route` and `args` of a section whose keys have been checked.
+pub(super) fn read(value: &Cursor<'_>) -> Checked<(RouteCall, UncheckedRouteCall)> {
+    let section = value.node;
+    let entries = section.get("args").and_then(Node::as_map).unwrap_or_default();
+    let argument = |Entry { key, value: node }: &Entry| {
+        let name = format!("the argument `{}`", key.text);
+        Ok((key.text.clone(), JsonTemplate::read(&value.part(node, &name, JsonTemplate::KIND))?))
+    };
+    let arguments = read_each(entries.iter().map(argument));
+    let route = section.get("route").and_then(|node| Some((node.as_text()?, node.span)));
+    let (name, route_span) = value.checked(route)?;
     // A route name is a tool name; `check` reports a name that no route has.
-    let route = name.parse::<ToolName>().map_err(|error| {
-        let message = format!("unknown route `{name}`: {error}");
-        report.error(Code::UnknownRoute.at_span(node.span), message, "write the name of a route");
+    let route = name.parse::<ToolName>().or_else(|error| {
+        let (at, help) = (Code::UnknownRoute.at_span(route_span), "write the name of a route");
+        value.reject_coded(at, format!("unknown route `{name}`: {error}"), help)
     });
-    entries?;
-    Some((RouteCall { route: route.ok()?, arguments: templates? }, unchecked))
+    let spans = entries.iter().map(|entry| (entry.key.text.clone(), entry.key.span)).collect();
+    let unchecked = UncheckedRouteCall { route: name.to_owned(), route_span, arguments: spans };
+    Ok((RouteCall { route: route?, arguments: arguments? }, unchecked))
 }
 
 impl UncheckedRouteCall {

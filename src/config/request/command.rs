@@ -1,15 +1,16 @@
 //! Requests to commands, `RUN UPSTREAM word {argument} …`, and to MCP servers, `CALL UPSTREAM/TOOL`; or maps.
 
-use super::values::{as_name, expression, placeholder};
+use super::values::{add_argument, as_name, expression, placeholder, read_json, span_of, template, text};
 use super::{CompiledRequest, RequestParser};
-use crate::config::response::valid_part;
 use crate::config::route_tests::UpstreamKind;
-use crate::config::section;
-use crate::config::section::all_valid;
+use crate::config::section::is_template;
 use crate::route::{
     CommandTemplate, RequestBodyTemplate, RequestTemplate, ToolTemplate, UpstreamName, WordTemplate,
 };
-use crate::settings::{Code, Node, OpenSection, SourceSpan, suggest};
+use crate::settings::{
+    Checked, Code, Cursor, OpenSection, Setting, SourceSpan, ValueKind, read_each, suggest,
+};
+use crate::translate::scope::Scope;
 use crate::translate::{Template, expressions};
 
 /// Word in place of the HTTP method, for commands.
@@ -23,32 +24,33 @@ pub(super) const CALL: &str = "CALL";
 const CALL_HELP: &str = "write `CALL UPSTREAM/TOOL`, with the server's name for the tool";
 const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {path}`";
 
-impl RequestParser<'_, '_> {
+impl RequestParser<'_> {
     /// Parses the rest of a line after `RUN`.
-    pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<CompiledRequest> {
+    pub(super) fn run_line(&self, rest: &str) -> Checked<CompiledRequest> {
+        let value = &self.value;
         let mut words = rest.split_whitespace();
         let Some(name) = words.next() else {
             let message = "`RUN` needs the name of a command upstream";
-            return self.report.reject(Code::InvalidRequest.at_span(node.span), message, HELP);
+            return value.reject_coded(Code::InvalidRequest.at_span(value.node.span), message, HELP);
         };
-        let place = expressions::span_of_name(self.report, node.span, name);
+        let place = span_of(value, name);
         let upstream = self.command_upstream(place, name)?;
         self.check_kind(place, &upstream, UpstreamKind::Program)?;
-        let words = all_valid(words.map(|word| self.word_of_line(node, word)))?;
-        let template =
-            CommandTemplate { words, is_past_options: self.is_past_options(&upstream), ..Default::default() };
-        Some(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
+        let words = read_each(words.map(|word| word_of_line(value, word)))?;
+        let is_past_options = self.is_past_options(&upstream);
+        let template = CommandTemplate { words, is_past_options, ..Default::default() };
+        Ok(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
     }
 
     /// Finds the upstream after `RUN`, or reports an unknown one, which may be a program or a path.
-    fn command_upstream(&self, place: SourceSpan, name: &str) -> Option<UpstreamName> {
-        let names = || self.upstreams.names.iter().map(|(name, _)| name.as_str());
-        if names().any(|known| known == name) || suggest::nearest(name, names()).is_some() {
+    fn command_upstream(&self, place: SourceSpan, name: &str) -> Checked<UpstreamName> {
+        let is_known = |name: &str| self.names().any(|known| known == name);
+        if is_known(name) || suggest::nearest(name, self.names()).is_some() {
             return self.upstream(place, name);
         }
         let (first, rest) = name.split_once('/').unwrap_or((name, ""));
         let program = name.rsplit('/').next().unwrap_or_default();
-        let help = if names().any(|known| known == first) {
+        let help = if is_known(first) {
             format!("separate the words with spaces: `RUN {first} {rest}`")
         } else if program.parse::<UpstreamName>().is_ok() {
             format!(
@@ -58,102 +60,44 @@ impl RequestParser<'_, '_> {
         } else {
             HELP.to_owned()
         };
-        self.report.reject(Code::UnknownUpstream.at_span(place), format!("unknown upstream `{name}`"), help)
-    }
-
-    /// Parses a word in which `{name}` is an argument.
-    fn word_of_line(&mut self, node: &Node, word: &str) -> Option<WordTemplate> {
-        let place = expressions::span_of_name(self.report, node.span, word);
-        let reject = |message: String, help: &str| {
-            self.report.reject(Code::InvalidRequest.at_span(place), message, help)
-        };
-        let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
-        if section::is_template(word) {
-            return reject("a one-line request can't contain templates".into(), in_the_map);
-        }
-        if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
-            let message = format!("quotes (`{quote}`) have no meaning here: words are separated by spaces");
-            return reject(message, in_the_map);
-        }
-        let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
-        // The next brace must be `{`, with a name and `}` after it.
-        while let Some((before, behind)) = rest.split_once(['{', '}']) {
-            let found = behind.split_once('}').filter(|_| !rest[before.len()..].starts_with('}'));
-            let Some((name, after)) = found.and_then(|(name, after)| Some((as_name(name)?, after))) else {
-                return reject(format!("`{word}` has braces without an argument name"), HELP);
-            };
-            parts.push(before);
-            names.push(name);
-            rest = after;
-        }
-        for name in &names {
-            self.used.add(name, false, expressions::span_of_name(self.report, node.span, name));
-        }
-        Some(match names[..] {
-            [] => WordTemplate::Fixed(word.to_owned()),
-            [name] => argument((parts[0], name, rest)),
-            _ => {
-                let inserted = parts.iter().zip(&names);
-                let source: String =
-                    inserted.map(|(before, name)| format!("{before}{{{{ args.{name} }}}}")).collect();
-                let template = match Template::compile(&(source + rest)) {
-                    Ok(template) => template,
-                    Err(error) => return reject(format!("invalid word: {error}"), in_the_map),
-                };
-                let needs = names.into_iter().map(str::to_owned).collect();
-                WordTemplate::Text { template, needs }
-            }
-        })
+        let message = format!("unknown upstream `{name}`");
+        self.value.reject_coded(Code::UnknownUpstream.at_span(place), message, help)
     }
 
     /// Parses the map form for a command.
     pub(super) fn command(
-        &mut self,
+        &self,
         section: &OpenSection<'_>,
         upstream: Option<&UpstreamName>,
-    ) -> Option<CommandTemplate> {
-        let report = self.report;
-        let words = match section.get("arguments").map(|node| (node, node.as_list())) {
-            None => Some(Vec::new()),
-            Some((_, Some(items))) => all_valid(items.iter().map(|item| self.word(item))),
-            Some((node, None)) => {
+        leading_dash_arguments: Vec<(String, SourceSpan)>,
+    ) -> Checked<CommandTemplate> {
+        let words = section.entry("arguments").map_or(Ok(Vec::new()), |entry| {
+            let value = self.value.member(entry, "`arguments`", Vec::<WordTemplate>::KIND);
+            if entry.value.as_list().is_none() {
+                let message = "`arguments` of a command must be a list";
                 let help = "write one item per word: `[--count, \"{{ args.count }}\"]`";
-                report.reject_type(node, "`arguments` of a command must be a list", help)
+                return value.checked(section.report().reject_type(&entry.value, message, help));
             }
-        };
-        let stdin = section.entry("stdin").map(|entry| match entry.value.as_map() {
-            Some(_) => self.body(entry),
-            None => self.text(&entry.value, "`stdin`").map(RequestBodyTemplate::Text),
+            Vec::read(&value)
         });
-        let mut leading_dash_arguments = Vec::new();
-        for node in section.get("leading_dash_arguments").and_then(Node::as_list).unwrap_or_default() {
-            let Some(name) = node.as_text() else { continue };
-            if !self.used.names(name) {
-                let names = self.used.arguments.iter().map(|argument| argument.name.as_str());
-                let message = format!("the command has no argument `{name}`");
-                let help = suggest::help(name, "known arguments", names);
-                report.error(Code::UnknownArgument.at_span(node.span), message, help);
+        let stdin = section.entry("stdin").map(|entry| {
+            let value = self.value.member(entry, "`stdin`", RequestBodyTemplate::KIND);
+            match entry.value.as_map() {
+                Some(_) => RequestBodyTemplate::read(&value),
+                None => text(&value).map(RequestBodyTemplate::Text),
             }
-            leading_dash_arguments.push(name.to_owned());
+        });
+        let used = Scope::from_cursor(&self.value).used.borrow();
+        for (name, span) in leading_dash_arguments.iter().filter(|(name, _)| !used.names(name)) {
+            let names = used.arguments.iter().map(|argument| argument.name.as_str());
+            let message = format!("the command has no argument `{name}`");
+            let help = suggest::help(name, "known arguments", names);
+            section.report().error(Code::UnknownArgument.at_span(*span), message, help);
         }
-        let (words, stdin) = (words?, valid_part(stdin)?);
+        let leading_dash_arguments = leading_dash_arguments.into_iter().map(|(name, _)| name).collect();
         let is_past_options = upstream.is_some_and(|upstream| self.is_past_options(upstream));
-        Some(CommandTemplate { words, leading_dash_arguments, is_past_options, stdin })
-    }
-
-    /// Parses a word in a list: a template.
-    fn word(&mut self, node: &Node) -> Option<WordTemplate> {
-        if let Some(parts @ (_, name, _)) = node.as_text().and_then(around_argument) {
-            self.used.add(name, false, expressions::span_of_name(self.report, node.span, name));
-            return Some(argument(parts));
-        }
-        let template = self.template(node, "an item of `arguments`")?;
-        if !section::is_template(template.source()) {
-            return Some(WordTemplate::Fixed(template.source().to_owned()));
-        }
-        let arguments = expressions::arguments_of(&template).unwrap_or_default();
-        let needs = arguments.into_iter().filter(|(_, optional)| !optional).map(|(name, _)| name).collect();
-        Some(WordTemplate::Text { template, needs })
+        let (words, stdin) = (words?, stdin.transpose()?);
+        Ok(CommandTemplate { words, leading_dash_arguments, is_past_options, stdin })
     }
 
     /// Whether the command line of the upstream contains `--`, after which no argument is an option.
@@ -161,54 +105,111 @@ impl RequestParser<'_, '_> {
         let command = self.file(upstream).and_then(|file| file.settings.command());
         command.is_some_and(|command| command.program.arguments.iter().any(|word| word == "--"))
     }
-}
 
-impl RequestParser<'_, '_> {
     /// Parses the rest of a line after `CALL`: a tool, to which all arguments are passed unchanged.
-    pub(super) fn call_line(&mut self, node: &Node, target: &str) -> Option<CompiledRequest> {
+    pub(super) fn call_line(&self, target: &str) -> Checked<CompiledRequest> {
+        let value = &self.value;
         let (name, tool) = target.split_once('/').unwrap_or(("", target));
-        let upstream = self.upstream_in(node, name);
-        if tool.is_empty() || tool.contains(char::is_whitespace) {
-            let message = format!("`CALL` needs the name of a tool, found {}", node.found());
-            return self.report.reject(Code::InvalidRequest.at_span(node.span), message, CALL_HELP);
+        let is_upstream =
+            name.is_empty() && self.names().count() > 1 && self.names().any(|name| name == tool);
+        if tool.is_empty() || tool.contains(char::is_whitespace) || is_upstream {
+            let message = format!("`CALL` needs the name of a tool, found {}", value.node.found());
+            return value.reject_coded(Code::InvalidRequest.at_span(value.node.span), message, CALL_HELP);
         }
-        self.used.all = true;
-        let upstream = upstream?;
-        self.check_kind(node.span, &upstream, UpstreamKind::McpServer)?;
-        Some(CompiledRequest { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
+        Scope::from_cursor(value).used.borrow_mut().all = true;
+        let upstream = self.upstream_in(name)?;
+        self.check_kind(value.node.span, &upstream, UpstreamKind::McpServer)?;
+        Ok(CompiledRequest { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
     }
 
     /// Parses the map form for an MCP server.
-    pub(super) fn tool(&mut self, section: &OpenSection<'_>) -> Option<ToolTemplate> {
-        let report = self.report;
+    pub(super) fn tool(&self, section: &OpenSection<'_>) -> Checked<ToolTemplate> {
         let tool = match section.get("tool") {
             Some(node) => {
                 let text = node.as_text().unwrap_or_default().trim();
                 if text.is_empty() {
                     let help = "write the server's name for the tool";
-                    report.error(Code::EmptyValue.at_span(node.span), "`tool` is empty", help);
+                    section.reject_at(Code::EmptyValue.at_span(node.span), "`tool` is empty", help);
                 }
                 text
             }
             None => {
-                let help = "write `tool: NAME`, with the server's name for the tool";
-                section.missing("`request` has no `tool`".to_owned(), help);
+                let message = format!("{} has no `tool`", self.value.name);
+                section.missing(message, "write `tool: NAME`, with the server's name for the tool");
                 ""
             }
         };
         let mut template = ToolTemplate::new(tool);
-        match section.get("arguments") {
-            None => self.used.all = true,
-            Some(node) if node.as_map().is_some() || node.as_text().and_then(expression) == Some("args") => {
-                template.arguments = self.json(node, "a text of `arguments`")?;
-            }
-            Some(node) => {
-                let help =
-                    "write `arguments: { NAME: \"{{ args.name }}\" }`, or remove it to pass all arguments";
-                return report.reject_type(node, "`arguments` of a tool must be a map", help);
-            }
+        let Some(entry) = section.entry("arguments") else {
+            Scope::from_cursor(&self.value).used.borrow_mut().all = true;
+            return Ok(template);
+        };
+        let value = self.value.member(entry, "`arguments`", ValueKind::Anything);
+        if value.node.as_map().is_none() && value.node.as_text().and_then(expression) != Some("args") {
+            let message = "`arguments` of a tool must be a map";
+            let help = "write `arguments: { NAME: \"{{ args.name }}\" }`, or remove it to pass all arguments";
+            return value.checked(section.report().reject_type(value.node, message, help));
         }
-        Some(template)
+        template.arguments = read_json(&value)?.unwrap_or(template.arguments);
+        Ok(template)
+    }
+}
+
+/// Parses a word of a line, in which `{name}` is an argument.
+fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
+    let place = Code::InvalidRequest.at_span(span_of(value, word));
+    let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
+    if is_template(word) {
+        return value.reject_coded(place, "a one-line request can't contain templates", in_the_map);
+    }
+    if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
+        let message = format!("quotes (`{quote}`) have no meaning here: words are separated by spaces");
+        return value.reject_coded(place, message, in_the_map);
+    }
+    let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
+    // The next brace must be `{`, with a name and `}` after it.
+    while let Some((before, behind)) = rest.split_once(['{', '}']) {
+        let found = behind.split_once('}').filter(|_| !rest[before.len()..].starts_with('}'));
+        let Some((name, after)) = found.and_then(|(name, after)| Some((as_name(name)?, after))) else {
+            let message = format!("`{word}` has braces without an argument name");
+            return value.reject_coded(place, message, HELP);
+        };
+        parts.push(before);
+        names.push(name);
+        rest = after;
+    }
+    names.iter().for_each(|name| add_argument(value, name, false));
+    Ok(match names[..] {
+        [] => WordTemplate::Fixed(word.to_owned()),
+        [name] => argument((parts[0], name, rest)),
+        _ => {
+            let inserted = parts.iter().zip(&names);
+            let source: String =
+                inserted.map(|(before, name)| format!("{before}{{{{ args.{name} }}}}")).collect();
+            let template = Template::compile(&(source + rest))
+                .or_else(|error| value.reject_coded(place, format!("invalid word: {error}"), in_the_map))?;
+            let needs = names.into_iter().map(str::to_owned).collect();
+            WordTemplate::Text { template, needs }
+        }
+    })
+}
+
+/// Word in a list: a template.
+impl Setting for WordTemplate {
+    const KIND: ValueKind = ValueKind::Scalar;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        if let Some(parts @ (_, name, _)) = value.node.as_text().and_then(around_argument) {
+            add_argument(value, name, false);
+            return Ok(argument(parts));
+        }
+        let template = template(value)?;
+        if !is_template(template.source()) {
+            return Ok(Self::Fixed(template.source().to_owned()));
+        }
+        let arguments = expressions::arguments_of(&template).unwrap_or_default();
+        let needs = arguments.into_iter().filter(|(_, optional)| !optional).map(|(name, _)| name).collect();
+        Ok(Self::Text { template, needs })
     }
 }
 

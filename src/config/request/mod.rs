@@ -8,22 +8,24 @@ mod values;
 
 use http::Method;
 
-use self::values::warn_of_colon_names;
-use super::response::valid_part;
+use self::values::{HeaderTemplates, Target, read_json, read_text, target, warn_of_colon_names};
 use super::route_tests::UpstreamKind;
 use super::schemas::UsedArguments;
-use super::section::{ReadElsewhere, cursor, open};
+use super::section::{ReadElsewhere, cursor, in_scope};
 use super::upstreams::UpstreamFile;
 use crate::inbound::rest::RESERVED;
-use crate::route::{HttpTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName};
-use crate::settings::{
-    Code, Kind, Named, Node, OneOrMore, OpenSection, Report, Scalar, Section, Setting, SourceSpan, ValueKind,
-    suggest, text_of,
+use crate::route::{
+    HttpTemplate, JsonTemplate, PathTemplate, RequestBodyTemplate, RequestTemplate, RestEndpoint,
+    UpstreamName, ValueTemplate,
 };
-use crate::translate::expressions;
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Kind, Named, OneOrMore, OpenSection, Report, Section, Setting, SourceSpan,
+    ValueKind, suggest, text_of,
+};
+use crate::translate::Template;
 use crate::upstream::UpstreamSettings;
 
-pub(super) use self::values::as_name;
+pub(super) use self::values::{add_argument, as_name, span_of};
 
 /// Kinds of values that `request` accepts.
 pub(super) const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, RequestSettings::KIND]);
@@ -36,15 +38,15 @@ pub(super) struct RequestSettings {
     upstream: Option<String>,
     /// HTTP method, such as `GET` or `PROPFIND`.
     #[key(shown = "`GET`, or `POST` with a body")]
-    method: Option<String>,
+    method: Option<Method>,
     /// Path, with arguments as `{name}`; may end in `?name={argument}`.
-    path: Option<String>,
+    path: Option<Target>,
     /// Query parameters: a template each, or a list of them.
-    query: Named<ReadElsewhere<OneOrMore<Scalar>>>,
+    query: Named<OneOrMore<ValueTemplate>>,
     /// Headers: a template each.
-    headers: Named<ReadElsewhere<Scalar>>,
+    headers: HeaderTemplates,
     /// Body, in one of four forms.
-    body: ReadElsewhere<BodySettings>,
+    body: Option<RequestBodyTemplate>,
     /// MCP servers: name of the tool, as the server lists it.
     tool: Option<String>,
     /// Commands: further arguments, a template each. MCP tools: arguments, in which every text is a template;
@@ -52,7 +54,7 @@ pub(super) struct RequestSettings {
     #[key(kind = ValueKind::Either(&[ValueKind::List(&ValueKind::Scalar), ValueKind::Map(&ValueKind::Anything)]))]
     arguments: ReadElsewhere,
     /// Commands: arguments whose value may start with `-`. The command then reads it as an option.
-    leading_dash_arguments: Vec<String>,
+    leading_dash_arguments: Vec<(String, SourceSpan)>,
     /// Commands: standard input, as a template or in one of the four body forms.
     #[key(kind = ValueKind::Either(&[ValueKind::Text, BodySettings::KIND]))]
     stdin: ReadElsewhere,
@@ -63,13 +65,17 @@ pub(super) struct RequestSettings {
 #[section(id = "body")]
 struct BodySettings {
     /// JSON, in which every text is a template; `"{{ args }}"` alone inserts the value itself.
-    json: ReadElsewhere,
+    #[key(with = read_json)]
+    json: Option<JsonTemplate>,
     /// Form fields: a template each.
-    form: Named<ReadElsewhere<Scalar>>,
+    #[key(kind = ValueKind::Map(&ValueKind::Scalar))]
+    form: Option<Named<OneOrMore<ValueTemplate>>>,
     /// XML: a template in which inserted values are escaped; the default `Content-Type` is `application/xml`.
-    xml: ReadElsewhere<String>,
+    #[key(with = read_text)]
+    xml: Option<Template>,
     /// Text: a template in which inserted values are not escaped.
-    text: ReadElsewhere<String>,
+    #[key(with = read_text)]
+    text: Option<Template>,
 }
 
 /// Names that templates may use before there is a response.
@@ -94,151 +100,131 @@ pub(super) struct Upstreams<'a> {
     pub(super) files: &'a [UpstreamFile],
 }
 
-/// Parser for the parts of a request.
-struct RequestParser<'s, 'f> {
-    report: &'s Report<'f>,
-    upstreams: Upstreams<'s>,
-    used: &'s mut UsedArguments,
+/// Parser of a request.
+struct RequestParser<'a> {
+    value: Cursor<'a>,
+    upstreams: Upstreams<'a>,
 }
 
-/// Parses `request`. Returns `None` after reporting the problems.
+/// Parses `request`, or a request of an asynchronous operation. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     upstreams: Upstreams<'_>,
-    node: &Node,
-    place: SourceSpan,
+    entry: &Entry,
     used: &mut UsedArguments,
 ) -> Option<CompiledRequest> {
-    let mut parser = RequestParser { report, upstreams, used };
-    match &node.kind {
-        Kind::Text(text) => parser.line(node, &text.text),
-        Kind::Map(_) => parser.map(node, place),
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {
-            report.reject_type(node, "`request` must be a string or a map", HELP)
+    let name = format!("`{}`", entry.key.text);
+    let value = cursor(report, entry.key.span, &entry.value, &name, KIND);
+    in_scope(&NAMES, used, |scope| {
+        let parser = RequestParser { value: value.in_scope(scope), upstreams };
+        match &entry.value.kind {
+            Kind::Text(text) => parser.line(&text.text),
+            Kind::Map(_) => parser.map(),
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {
+                value.reject_kind("a string or a map", Some(HELP.to_owned()))
+            }
         }
-    }
+    })
 }
 
-/// Parses a value that may contain templates. Returns `None` after reporting the problems.
-pub(super) fn value(
-    report: &Report<'_>,
-    node: &Node,
-    what: &str,
-    used: &mut UsedArguments,
-) -> Option<JsonTemplate> {
-    let upstreams = Upstreams { names: &[], files: &[] };
-    RequestParser { report, upstreams, used }.json(node, what)
-}
-
-impl RequestParser<'_, '_> {
-    fn line(&mut self, node: &Node, text: &str) -> Option<CompiledRequest> {
-        let (report, span) = (self.report, node.span);
+impl RequestParser<'_> {
+    fn line(&self, text: &str) -> Checked<CompiledRequest> {
+        let (value, name) = (&self.value, self.value.name);
+        let invalid = Code::InvalidRequest.at_span(value.node.span);
         let (word, target) = text.trim().split_once(char::is_whitespace).unwrap_or_else(|| (text.trim(), ""));
         let target = target.trim();
         match word {
-            command::RUN => return self.run_line(node, target),
+            command::RUN => return self.run_line(target),
             _ if target.is_empty() => {
-                let message = format!("`request` must have a method and a path, found {}", node.found());
-                return report.reject(Code::InvalidRequest.at_span(span), message, HELP);
+                let message = format!("{name} must have a method and a path, found {}", value.node.found());
+                return value.reject_coded(invalid, message, HELP);
             }
-            command::CALL => return self.call_line(node, target),
+            command::CALL => return self.call_line(target),
             _ => {}
         }
-        let place = expressions::span_of_name(report, span, word);
-        if !METHODS.contains(&word) && self.upstreams.names.iter().any(|(name, _)| name.as_str() == word) {
-            let message = format!("`request` begins with the upstream `{word}`, and has no method");
+        let place = span_of(value, word);
+        if !METHODS.contains(&word) && self.names().any(|known| known == word) {
+            let message = format!("{name} begins with the upstream `{word}`, and has no method");
             let help = format!("write `GET {word}/path`; `RUN {word} word` if the upstream is a command");
-            return report.reject(Code::InvalidRequest.at_span(place), message, help);
+            return value.reject_coded(Code::InvalidRequest.at_span(place), message, help);
         }
-        let method = method_of(report, place, word);
-        if is_other_word(word) {
+        let method = method_of(value, place, word);
+        if let (Err(reported), true) = (&method, is_other_word(word)) {
             // The rest of such a line is no path.
-            return None;
+            return Err(*reported);
         }
         if target.contains("://") {
-            let message = "`request` must name an upstream, not a URL";
-            return report.reject(Code::InvalidRequest.at_span(span), message, HELP);
+            return value.reject_coded(invalid, format!("{name} must name an upstream, not a URL"), HELP);
         }
         let slash = target.find(['/', '?']).unwrap_or(target.len());
         let (upstream, path) = target.split_at(slash);
-        let upstream = self.upstream_in(node, upstream);
-        if let Some(upstream) = &upstream {
-            self.check_kind(span, upstream, UpstreamKind::Http)?;
+        let upstream = self.upstream_in(upstream);
+        if let Ok(upstream) = &upstream {
+            self.check_kind(value.node.span, upstream, UpstreamKind::Http)?;
         }
-        let (path, query) = self.target(node, if path.is_empty() { "/" } else { path })?;
-        let mut template = HttpTemplate::new(method?, path);
-        template.path_query = query;
-        Some(CompiledRequest { upstream: upstream?, template: RequestTemplate::Http(template) })
+        let Target(path, path_query) = self::target(value, if path.is_empty() { "/" } else { path })?;
+        let template = HttpTemplate { path_query, ..HttpTemplate::new(method?, path) };
+        Ok(CompiledRequest { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
-    fn map(&mut self, node: &Node, place: SourceSpan) -> Option<CompiledRequest> {
-        let report = self.report;
-        let section = open::<RequestSettings>(report, place, node)?;
-        RequestSettings::read_fields(&section, None).ok()?;
+    fn map(&self) -> Checked<CompiledRequest> {
+        let report = self.value.context.report;
+        let section = OpenSection::open(&self.value, RequestSettings::keys())?;
+        let settings = RequestSettings::read_fields(&section, None);
         let upstream = match section.get("upstream").and_then(|node| Some((node, node.as_text()?))) {
             Some((node, name)) => self.upstream(node.span, name),
-            None => self.only_upstream(place),
+            None => self.only_upstream(self.value.place),
         };
         // If the upstream has errors, the keys decide which kind is meant.
         let has = |key: &str| section.get(key).is_some();
-        let kind = match upstream.as_ref().and_then(|upstream| self.kind_of(upstream)) {
+        let kind = match upstream.as_ref().ok().and_then(|upstream| self.kind_of(upstream)) {
             Some(kind) => kind,
             None if has("tool") => UpstreamKind::McpServer,
             None if !has("path") && command::KEYS.into_iter().any(has) => UpstreamKind::Program,
             None => UpstreamKind::Http,
         };
-        let before = report.errors();
-        for entry in node.as_map().unwrap_or_default() {
-            let Some(is) = reason_against(&entry.key.text, kind) else { continue };
+        for Entry { key, .. } in self.value.node.as_map().unwrap_or_default() {
+            let Some(is) = reason_against(&key.text, kind) else { continue };
             let whose = upstream.as_ref().map(|upstream| format!(": the upstream `{upstream}` {is}"));
-            let message = format!("`{}` has no effect{}", entry.key.text, whose.unwrap_or_default());
-            report.error(Code::WrongUpstreamKind.at_span(entry.key.span), message, "remove it");
+            let message = format!("`{}` has no effect{}", key.text, whose.unwrap_or_default());
+            report.error(Code::WrongUpstreamKind.at_span(key.span), message, "remove it");
         }
+        let settings = settings?;
         let template = match kind {
-            UpstreamKind::Http => {
-                let template = self.http(&section)?;
-                return Some(CompiledRequest {
-                    upstream: upstream?,
-                    template: RequestTemplate::Http(template),
-                });
-            }
+            UpstreamKind::Http => RequestTemplate::Http(self.http(&section, settings)?),
             UpstreamKind::McpServer => RequestTemplate::Tool(self.tool(&section)?),
-            UpstreamKind::Program => RequestTemplate::Command(self.command(&section, upstream.as_ref())?),
+            UpstreamKind::Program => {
+                let leading_dash_arguments = settings.leading_dash_arguments;
+                RequestTemplate::Command(self.command(
+                    &section,
+                    upstream.as_ref().ok(),
+                    leading_dash_arguments,
+                )?)
+            }
         };
-        Some(CompiledRequest { upstream: upstream.filter(|_| report.errors() == before)?, template })
+        Ok(CompiledRequest { upstream: upstream?, template })
     }
 
-    /// Parses the map form for an HTTP server.
-    fn http(&mut self, section: &OpenSection<'_>) -> Option<HttpTemplate> {
-        let report = self.report;
-        let target = match section.get("path") {
-            Some(node) => self.target(node, node.as_text()?),
-            None => {
-                section.missing("`request` has no `path`".to_owned(), "write `path: /forecast/{city}`");
-                None
-            }
+    /// Completes the map form for an HTTP server.
+    fn http(&self, section: &OpenSection<'_>, settings: RequestSettings) -> Checked<HttpTemplate> {
+        let RequestSettings { method, path, query, headers: HeaderTemplates(headers), body, .. } = settings;
+        let Some(Target(path, path_query)) = path else {
+            let message = format!("{} has no `path`", self.value.name);
+            return Err(section.missing(message, "write `path: /forecast/{city}`"));
         };
-        let query = self.values(section.get("query"));
-        let headers = self.headers(section.get("headers"));
-        let body = section.entry("body").map(|entry| self.body(entry));
-        let method = match section.get("method") {
-            Some(node) => method_of(report, node.span, node.as_text()?)?,
-            None if body.is_some() => Method::POST,
-            None => Method::GET,
-        };
+        let method = method.unwrap_or(if body.is_some() { Method::POST } else { Method::GET });
         if body.is_some() && matches!(method, Method::GET | Method::HEAD) {
             let message = format!("a `{method}` request can't have a body");
             let help = "write `method: POST`, or send the values in `query`";
-            return report.reject(Code::UnexpectedBody.at_span(section.value.place), message, help);
+            return self.value.reject_coded(Code::UnexpectedBody.at_span(self.value.place), message, help);
         }
-        let (path, path_query) = target?;
-        let (query, headers, body) = (query?, headers?, valid_part(body)?);
-        Some(HttpTemplate { path_query, query, headers, body, ..HttpTemplate::new(method, path) })
+        let query = values::parameters(query);
+        Ok(HttpTemplate { path_query, query, headers, body, ..HttpTemplate::new(method, path) })
     }
 
     /// Rejects a request to an upstream of another kind. An upstream with errors has no kind.
-    fn check_kind(&self, place: SourceSpan, upstream: &UpstreamName, wanted: UpstreamKind) -> Option<()> {
-        let Some(kind) = self.kind_of(upstream).filter(|kind| *kind != wanted) else { return Some(()) };
+    fn check_kind(&self, place: SourceSpan, upstream: &UpstreamName, wanted: UpstreamKind) -> Checked<()> {
+        let Some(kind) = self.kind_of(upstream).filter(|kind| *kind != wanted) else { return Ok(()) };
         let (message, help) = match (wanted, kind) {
             (UpstreamKind::Http, UpstreamKind::McpServer) => (
                 format!("the upstream `{upstream}` is an MCP server, which has no method and path"),
@@ -257,7 +243,7 @@ impl RequestParser<'_, '_> {
                 format!("write `GET {upstream}/path`"),
             ),
         };
-        self.report.reject(Code::WrongUpstreamKind.at_span(place), message, help)
+        self.value.reject_coded(Code::WrongUpstreamKind.at_span(place), message, help)
     }
 
     /// Kind of an upstream; `None` if it has errors.
@@ -270,31 +256,36 @@ impl RequestParser<'_, '_> {
     }
 
     /// Finds the upstream that a line names, or the only one if the name is empty.
-    fn upstream_in(&self, node: &Node, name: &str) -> Option<UpstreamName> {
+    fn upstream_in(&self, name: &str) -> Checked<UpstreamName> {
         match name {
-            "" => self.only_upstream(node.span),
-            name => self.upstream(expressions::span_of_name(self.report, node.span, name), name),
+            "" => self.only_upstream(self.value.node.span),
+            name => self.upstream(span_of(&self.value, name), name),
         }
     }
 
-    fn only_upstream(&self, span: SourceSpan) -> Option<UpstreamName> {
+    fn only_upstream(&self, span: SourceSpan) -> Checked<UpstreamName> {
         match self.upstreams.names {
-            [(only, _)] => Some(only.clone()),
+            [(only, _)] => Ok(only.clone()),
             [] => {
                 let help = "add one: `upstreams: { NAME: http://HOST:PORT }`";
-                self.report.reject(Code::UnknownUpstream.at_span(span), "there are no upstreams", help)
+                self.value.reject_coded(Code::UnknownUpstream.at_span(span), "there are no upstreams", help)
             }
-            several => {
-                let names = suggest::quoted_list(several.iter().map(|(name, _)| name.as_str()));
-                let message = format!("`request` must name an upstream, because there are several: {names}");
+            _ => {
+                let (name, names) = (self.value.name, suggest::quoted_list(self.names()));
+                let message = format!("{name} must name an upstream, because there are several: {names}");
                 let help = "write `METHOD UPSTREAM/path`, or `upstream: NAME`";
-                self.report.reject(Code::AmbiguousUpstream.at_span(span), message, help)
+                self.value.reject_coded(Code::AmbiguousUpstream.at_span(span), message, help)
             }
         }
     }
 
-    fn upstream(&self, span: SourceSpan, name: &str) -> Option<UpstreamName> {
-        find_upstream(self.report, self.upstreams.names, span, name)
+    fn upstream(&self, span: SourceSpan, name: &str) -> Checked<UpstreamName> {
+        let report = self.value.context.report;
+        self.value.checked(find_upstream(report, self.upstreams.names, span, name))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.upstreams.names.iter().map(|(name, _)| name.as_str())
     }
 
     /// Upstream with this name, if it has no errors.
@@ -313,6 +304,11 @@ fn reason_against(key: &str, kind: UpstreamKind) -> Option<&'static str> {
         (UpstreamKind::McpServer, _) => is_of_http.then_some("is an MCP server"),
         (UpstreamKind::Program, _) => (is_of_http || key == "tool").then_some("is a command"),
     }
+}
+
+/// Names of the upstreams of a file, including those with errors.
+pub(super) fn upstream_names(entries: &[Entry]) -> Vec<(UpstreamName, SourceSpan)> {
+    entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect()
 }
 
 /// Finds the upstream with a name, or reports an unknown one with a suggestion.
@@ -335,10 +331,15 @@ fn is_other_word(text: &str) -> bool {
     [command::RUN, command::CALL].iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
-fn method_of(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<Method> {
-    if METHODS.contains(&text) {
-        return text.parse().ok();
+impl Setting for Method {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        method_of(value, value.node.span, text_of(value)?)
     }
+}
+
+fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method> {
     let at = Code::InvalidMethod.at_span(span);
     let not_a_method = format!("`{text}` is not an HTTP method");
     if is_other_word(text) {
@@ -346,72 +347,74 @@ fn method_of(report: &Report<'_>, span: SourceSpan, text: &str) -> Option<Method
             true => "for a command, write `request: RUN UPSTREAM word {argument}` in one line",
             false => "for an MCP tool, write `request: CALL UPSTREAM/TOOL` in one line",
         };
-        return report.reject(at, not_a_method, help);
+        return value.reject_coded(at, not_a_method, help);
     }
-    let usual = suggest::nearest(text, METHODS);
+    let unknown = Some(text).filter(|text| !METHODS.contains(text));
+    let usual = unknown.and_then(|text| suggest::nearest(text, METHODS));
     if let Some(usual) = usual.filter(|usual| usual.eq_ignore_ascii_case(text)) {
         // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section
         // 9.1).
         let message = format!("the HTTP method must be in capitals, found `{text}`");
-        return report.reject(at, message, format!("write `{usual}`"));
+        return value.reject_coded(at, message, format!("write `{usual}`"));
     }
     let Ok(method) = text.parse::<Method>() else {
-        return report.reject(at, not_a_method, "write `GET`, `POST`, or another method, such as `PROPFIND`");
+        let help = "write `GET`, `POST`, or another method, such as `PROPFIND`";
+        return value.reject_coded(at, not_a_method, help);
     };
     if method == Method::CONNECT {
         let message = "`CONNECT` is not supported: a tool can't use a tunnel";
-        return report.reject(at, message, "use another method");
+        return value.reject_coded(at, message, "use another method");
     }
     if let Some(usual) = usual {
         let message = format!("the method `{text}` looks like a misspelled `{usual}`; it is sent unchanged");
         let help = format!("write `{usual}` if that was meant");
-        report.warning(Code::UnusualMethod.at_span(span), message, help);
+        value.context.report.warning(Code::UnusualMethod.at_span(span), message, help);
     }
-    Some(method)
+    Ok(method)
 }
 
 /// Parses `rest`.
-pub(super) fn rest(report: &Report<'_>, node: &Node, used: &mut UsedArguments) -> Option<RestEndpoint> {
-    let text = text_of(&cursor(report, node.span, node, "`rest`", ValueKind::Text)).ok()?;
-    let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
-    let invalid = Code::InvalidEndpoint.at_span(node.span);
-    let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
-        let message = format!("`rest` must have a method and a path, found {}", node.found());
-        return report.reject(invalid, message, help);
-    };
-    let path = path.trim();
-    warn_of_colon_names(report, node.span, path);
-    let method = method_of(report, expressions::span_of_name(report, node.span, method), method)?;
-    if matches!(method, Method::HEAD | Method::OPTIONS) {
-        let message = format!("`rest` can't use the method `{method}`");
-        return report.reject(Code::InvalidMethod.at_span(node.span), message, "use `GET` or `POST`");
+impl Setting for RestEndpoint {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
+        let (text, invalid) = (text_of(value)?, Code::InvalidEndpoint.at_span(value.node.span));
+        let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
+            let message = format!("`rest` must have a method and a path, found {}", value.node.found());
+            return value.reject_coded(invalid, message, help);
+        };
+        let path = path.trim();
+        warn_of_colon_names(value, path);
+        let method = method_of(value, span_of(value, method), method)?;
+        if matches!(method, Method::HEAD | Method::OPTIONS) {
+            let message = format!("`rest` can't use the method `{method}`");
+            let at = Code::InvalidMethod.at_span(value.node.span);
+            return value.reject_coded(at, message, "use `GET` or `POST`");
+        }
+        let template = PathTemplate::parse(path);
+        let template = template.or_else(|error| value.reject_coded(invalid, error.to_string(), help))?;
+        let own = |reserved: &str| path == reserved || path.starts_with(&format!("{reserved}/"));
+        if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
+            let message = format!("the path `{path}` is reserved: glossator uses `{reserved}` itself");
+            let help = "choose another, such as `/weather`; `POST /tools/NAME` always exists";
+            return value.reject_coded(invalid, message, help);
+        }
+        let is_whole =
+            |segment: &str| segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1);
+        let is_valid = |segment: &str| !segment.contains('{') || is_whole(segment);
+        if let Some(segment) = path.split('/').find(|segment| !is_valid(segment)) {
+            let message = format!("an argument in a REST path must be a whole segment, found `{segment}`");
+            let help = "write `/reports/{id}`; only the path of the upstream request can have other characters in the segment";
+            return value.reject_coded(invalid, message, help);
+        }
+        let names: Vec<&str> = template.arguments().collect();
+        let is_repeated = |(at, name): &(usize, &&str)| names[..*at].contains(name);
+        if let Some((_, twice)) = names.iter().enumerate().find(is_repeated) {
+            let message = format!("the path contains the argument `{twice}` twice");
+            return value.reject_coded(invalid, message, "remove one of the two");
+        }
+        names.iter().for_each(|name| add_argument(value, name, false));
+        Ok(Self { method, path: path.to_owned() })
     }
-    let template = match PathTemplate::parse(path) {
-        Ok(template) => template,
-        Err(error) => return report.reject(invalid, error.to_string(), help),
-    };
-    let own = |reserved: &str| path == reserved || path.starts_with(&format!("{reserved}/"));
-    if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
-        let message = format!("the path `{path}` is reserved: glossator uses `{reserved}` itself");
-        let help = "choose another, such as `/weather`; `POST /tools/NAME` always exists";
-        return report.reject(invalid, message, help);
-    }
-    let is_valid_segment = |segment: &str| {
-        !segment.contains('{') || (segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1))
-    };
-    if let Some(segment) = path.split('/').find(|segment| !is_valid_segment(segment)) {
-        let message = format!("an argument in a REST path must be a whole segment, found `{segment}`");
-        let help = "write `/reports/{id}`; only the path of the upstream request can have other characters in the segment";
-        return report.reject(invalid, message, help);
-    }
-    let names: Vec<&str> = template.arguments().collect();
-    let is_repeated = |(at, name): &(usize, &&str)| names[..*at].contains(name);
-    if let Some((_, twice)) = names.iter().enumerate().find(is_repeated) {
-        let message = format!("the path contains the argument `{twice}` twice");
-        return report.reject(invalid, message, "remove one of the two");
-    }
-    for name in names {
-        used.add(name, false, expressions::span_of_name(report, node.span, name));
-    }
-    Some(RestEndpoint { method, path: path.to_owned() })
 }

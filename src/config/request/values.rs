@@ -5,199 +5,236 @@ use std::sync::LazyLock;
 use http::HeaderName;
 use regex::Regex;
 
-use super::{BodySettings, NAMES, RequestParser};
-use crate::config::section::{self, all_valid, cursor, open, plain_context};
-use crate::config::upstreams::{header_name, scalar};
+use super::BodySettings;
+use crate::config::section::{ReadElsewhere, is_template};
+use crate::config::upstreams::header_name;
 use crate::route::{
     JsonTemplate, PathTemplate, PathTemplateError, QueryTemplate, RequestBodyTemplate, ValueTemplate,
 };
-use crate::settings::{Code, Entry, Kind, Node, Report, Section as _, Setting, SourceSpan, fixed_regex};
+use crate::settings::{
+    Checked, Code, Cursor, Entry, Kind, Named, Node, OneOrMore, Scalar, Setting, SourceSpan, ValueKind,
+    fixed_regex, read_each, text_of,
+};
+use crate::translate::scope::Scope;
 use crate::translate::{OutputContext, Template, expressions};
 
-impl RequestParser<'_, '_> {
-    /// Parses a path with arguments, and the query after its `?`.
-    pub(super) fn target(&mut self, node: &Node, text: &str) -> Option<(PathTemplate, QueryTemplate)> {
-        if VARIABLE.is_match(text) {
-            return self.reject_variable(node, "the path and query of a request");
-        }
-        let (path, query) = text.split_once('?').unwrap_or((text, ""));
-        let help = match template_argument(path) {
-            Some(name) => format!("in a path, write `{{{name}}}`"),
-            None => "write `/forecast/{city}`".to_owned(),
-        };
-        warn_of_colon_names(self.report, node.span, path);
-        let path = self.parsed(node, PathTemplate::parse(path), &help)?;
-        if query.contains("{{") {
-            let message = "a one-line request can't contain templates";
-            let help = "write an argument as `{name}` in one line, or use the map form with a template under `query`";
-            return self.report.reject(Code::NotEvaluated.at_span(node.span), message, help);
-        }
-        let query = self.parsed(node, QueryTemplate::parse(query), "write `?units={units}`")?;
-        for name in path.arguments().chain(query.arguments()) {
-            self.used.add(name, false, expressions::span_of_name(self.report, node.span, name));
-        }
-        Some((path, query))
-    }
+/// Span of a name in a value.
+pub(in crate::config) fn span_of(value: &Cursor<'_>, name: &str) -> SourceSpan {
+    expressions::span_of_name(value.context.report, value.node.span, name)
+}
 
-    /// Unwraps a parsed template, or reports the error.
-    fn parsed<T>(&self, node: &Node, parsed: Result<T, PathTemplateError>, help: &str) -> Option<T> {
-        let at = Code::InvalidTemplate.at_span(node.span);
-        parsed.map_or_else(|error| self.report.reject(at, error.to_string(), help), Some)
-    }
+/// Records that the request uses an argument.
+pub(in crate::config) fn add_argument(value: &Cursor<'_>, name: &str, optional: bool) {
+    Scope::from_cursor(value).used.borrow_mut().add(name, optional, span_of(value, name));
+}
 
-    pub(super) fn values(&mut self, map: Option<&Node>) -> Option<Vec<(String, ValueTemplate)>> {
-        let entries = map.and_then(Node::as_map).unwrap_or_default();
-        let items = entries
-            .iter()
-            .flat_map(|Entry { key, value }| value.one_or_more().iter().map(move |item| (key, item)));
-        all_valid(items.map(|(key, item)| {
-            if item.as_text().is_some_and(|text| VARIABLE.is_match(text)) {
-                return self.reject_variable(item, "query parameters and form fields");
-            }
-            Some((key.text.clone(), self.value(item, &format!("`{}`", key.text))?))
-        }))
-    }
+/// Path with arguments, and the query after its `?`.
+pub(super) struct Target(pub(super) PathTemplate, pub(super) QueryTemplate);
 
-    /// Parses a template, or an argument alone, whose parameter or header is omitted if it may be.
-    pub(super) fn value(&mut self, node: &Node, what: &str) -> Option<ValueTemplate> {
-        match node.as_text().and_then(placeholder) {
-            Some((name, is_omitted)) => {
-                self.used.add(name, is_omitted, expressions::span_of_name(self.report, node.span, name));
-                Some(ValueTemplate::Argument(name.to_owned()))
-            }
-            None => self.text(node, what).map(ValueTemplate::Text),
-        }
-    }
+impl Setting for Target {
+    const KIND: ValueKind = ValueKind::Text;
 
-    pub(super) fn headers(&mut self, map: Option<&Node>) -> Option<Vec<(HeaderName, ValueTemplate)>> {
-        let entries = map.and_then(Node::as_map).unwrap_or_default();
-        all_valid(entries.iter().map(|Entry { key, value }| {
-            let name = header_name(plain_context(self.report), &key.text, key.span).ok();
-            if value.as_text().is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
-                return self.reject_variable(value, "request headers");
-            }
-            let what = format!("the header `{}`", key.text);
-            let template = match value.as_text().and_then(placeholder) {
-                // The header of an absent argument is omitted, too.
-                Some((_, false)) => self.template(value, &what).map(ValueTemplate::Text),
-                _ => self.value(value, &what),
-            };
-            Some((name?, template?))
-        }))
-    }
-
-    pub(super) fn body(&mut self, entry: &Entry) -> Option<RequestBodyTemplate> {
-        let section = open::<BodySettings>(self.report, entry.key.span, &entry.value)?;
-        BodySettings::read_fields(&section, None).ok()?;
-        // The standard input of a command may be a script with variables of its own.
-        if entry.key.text == "body" {
-            let texts = ["json", "xml", "text"].into_iter().filter_map(|name| section.get(name));
-            if texts.map(|node| self.reject_variables_in(node)).max() == Some(true) {
-                return None;
-            }
-        }
-        match (section.get("json"), section.get("form"), section.get("xml"), section.get("text")) {
-            (Some(json), None, None, None) => {
-                self.json(json, "a text of `json`").map(RequestBodyTemplate::Json)
-            }
-            (None, Some(form), None, None) => self.values(Some(form)).map(RequestBodyTemplate::Form),
-            (None, None, Some(xml), None) => {
-                let template = self.text(xml, "`xml`")?;
-                // The template has just been compiled; the output context has no effect on its validity.
-                let template = Template::compile_for(OutputContext::Xml, template.source()).ok();
-                template.map(RequestBodyTemplate::Xml)
-            }
-            (None, None, None, Some(text)) => self.text(text, "`text`").map(RequestBodyTemplate::Text),
-            _ => {
-                let message = "`body` must have exactly one of `json`, `form`, `xml` and `text`";
-                let help = "write `body: { json: \"{{ args }}\" }`";
-                self.report.reject(Code::ConflictingKeys.at_span(entry.key.span), message, help)
-            }
-        }
-    }
-
-    /// Reports variables in the strings of a body. Returns whether there are any.
-    fn reject_variables_in(&self, node: &Node) -> bool {
-        if node.as_text().is_some_and(|text| VARIABLE.is_match(text)) {
-            self.reject_variable::<()>(node, "request bodies");
-            return true;
-        }
-        node.children().fold(false, |found, child| self.reject_variables_in(child) | found)
-    }
-
-    /// Rejects a reference to a variable or file, which would be sent literally.
-    fn reject_variable<T>(&self, node: &Node, place: &str) -> Option<T> {
-        let message = format!("`${{VARIABLE}}` and `file:` are not expanded in {place}");
-        let help = "write a secret under `headers` or `credentials` of the upstream, where both are expanded";
-        self.report.reject(Code::NotEvaluated.at_span(node.span), message, help)
-    }
-
-    pub(super) fn json(&mut self, node: &Node, what: &str) -> Option<JsonTemplate> {
-        Some(match &node.kind {
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) => JsonTemplate::Fixed(node.to_json()),
-            Kind::Text(text) if expression(&text.text) == Some("args") => {
-                self.used.all = true;
-                JsonTemplate::AllArguments
-            }
-            Kind::Text(text) => match (placeholder(&text.text), single_answer(&text.text)) {
-                (Some((name, is_omitted)), _) => {
-                    self.used.add(name, is_omitted, expressions::span_of_name(self.report, node.span, name));
-                    let kind = if is_omitted { JsonTemplate::NotNull } else { JsonTemplate::Argument };
-                    kind(name.to_owned())
-                }
-                (None, Some((name, field))) => {
-                    self.template(node, "a text of `json`")?;
-                    JsonTemplate::InputResponse { name: name.to_owned(), field: field.map(str::to_owned) }
-                }
-                (None, None) if !section::is_template(&text.text) => JsonTemplate::Fixed(node.to_json()),
-                (None, None) => JsonTemplate::Text(self.text(node, what)?),
-            },
-            Kind::List(items) => {
-                JsonTemplate::Array(items.iter().map(|item| self.json(item, what)).collect::<Option<_>>()?)
-            }
-            Kind::Map(entries) => {
-                let member = |Entry { key, value }: &Entry| Some((key.text.clone(), self.json(value, what)?));
-                JsonTemplate::Object(entries.iter().map(member).collect::<Option<_>>()?)
-            }
-        })
-    }
-
-    /// Parses a template of a text that is not omitted: without an argument that it inserts, it fails.
-    pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<Template> {
-        let template = self.template(node, what)?;
-        for (name, optional) in expressions::arguments_of(&template).unwrap_or_default() {
-            if !optional {
-                let at = expressions::span_of_name(self.report, node.span, &format!("args.{name}"));
-                self.used.set_needed(&name, at);
-            }
-        }
-        Some(template)
-    }
-
-    pub(super) fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
-        let text = scalar(plain_context(self.report), node, what).ok()?;
-        let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-        if let Some(name) = bare.and_then(as_name) {
-            let message = format!("{what} must be a template, found `{text}`");
-            let help =
-                format!("write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and one-line requests");
-            return self.report.reject(Code::WrongType.at_span(node.span), message, help);
-        }
-        let value = cursor(self.report, node.span, node, what, Template::KIND);
-        let template = expressions::template(&value, &NAMES).ok()?;
-        self.used.add_template(self.report, &template, node.span);
-        Some(template)
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        target(value, text_of(value)?)
     }
 }
 
+/// Parses the path and query that are a part of a value.
+pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
+    if VARIABLE.is_match(text) {
+        return reject_variable(value, "the path and query of a request");
+    }
+    let (path, query) = text.split_once('?').unwrap_or((text, ""));
+    let help = match template_argument(path) {
+        Some(name) => format!("in a path, write `{{{name}}}`"),
+        None => "write `/forecast/{city}`".to_owned(),
+    };
+    let reject = |error: PathTemplateError, help: &str| {
+        value.context.reject_at(Code::InvalidTemplate.at_span(value.node.span), error.to_string(), help)
+    };
+    warn_of_colon_names(value, path);
+    let path = PathTemplate::parse(path).map_err(|error| reject(error, &help))?;
+    if query.contains("{{") {
+        let message = "a one-line request can't contain templates";
+        let help =
+            "write an argument as `{name}` in one line, or use the map form with a template under `query`";
+        return value.reject_coded(Code::NotEvaluated.at_span(value.node.span), message, help);
+    }
+    let query = QueryTemplate::parse(query).map_err(|error| reject(error, "write `?units={units}`"))?;
+    path.arguments().chain(query.arguments()).for_each(|name| add_argument(value, name, false));
+    Ok(Target(path, query))
+}
+
+/// Query parameters or form fields; a list is several of the same name.
+pub(super) fn parameters(values: Named<OneOrMore<ValueTemplate>>) -> Vec<(String, ValueTemplate)> {
+    let named = |(name, OneOrMore(values)): (String, OneOrMore<_>)| {
+        values.into_iter().map(move |value| (name.clone(), value))
+    };
+    values.0.into_iter().flat_map(named).collect()
+}
+
+/// Parses a template, or an argument alone, whose parameter or header is omitted if it may be.
+impl Setting for ValueTemplate {
+    const KIND: ValueKind = ValueKind::Scalar;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let written = value.node.as_text();
+        if written.is_some_and(|text| VARIABLE.is_match(text)) {
+            return reject_variable(value, "query parameters and form fields");
+        }
+        let Some((name, is_omitted)) = written.and_then(placeholder) else {
+            return text(value).map(Self::Text);
+        };
+        add_argument(value, name, is_omitted);
+        Ok(Self::Argument(name.to_owned()))
+    }
+}
+
+/// Headers of a request.
+pub(super) struct HeaderTemplates(pub(super) Vec<(HeaderName, ValueTemplate)>);
+
+impl Setting for HeaderTemplates {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+    const ABSENT: Option<fn() -> Self> = Some(|| Self(Vec::new()));
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Named::<ReadElsewhere>::read(value)?;
+        let header = |entry: &Entry| {
+            let name = header_name(value.context, &entry.key.text, entry.key.span);
+            let label = format!("the header `{}`", entry.key.text);
+            let value = value.member(entry, &label, ValueKind::Scalar);
+            let text = value.node.as_text();
+            if text.is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
+                return reject_variable(&value, "request headers");
+            }
+            let template = match text.and_then(placeholder) {
+                // The header of an absent argument is omitted, too.
+                Some((_, false)) => template(&value).map(ValueTemplate::Text),
+                _ => ValueTemplate::read(&value),
+            };
+            Ok((name?, template?))
+        };
+        read_each(value.node.as_map().unwrap_or_default().iter().map(header)).map(Self)
+    }
+}
+
+impl Setting for RequestBodyTemplate {
+    const KIND: ValueKind = BodySettings::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let BodySettings { json, form, xml, text } = BodySettings::read(value)?;
+        // The standard input of a command may be a script with variables of its own.
+        if value.key.is_some_and(|key| key.name == "body") {
+            check_variables(value, value.node)?;
+        }
+        match (json, form, xml, text) {
+            (Some(json), None, None, None) => Ok(Self::Json(json)),
+            (None, Some(form), None, None) => Ok(Self::Form(parameters(form))),
+            (None, None, Some(xml), None) => {
+                // The template has just been compiled; the output context has no effect on its validity.
+                let template = Template::compile_for(OutputContext::Xml, xml.source());
+                value.checked(template.ok().map(Self::Xml))
+            }
+            (None, None, None, Some(text)) => Ok(Self::Text(text)),
+            _ => {
+                let message = "`body` must have exactly one of `json`, `form`, `xml` and `text`";
+                let help = "write `body: { json: \"{{ args }}\" }`";
+                value.reject_coded(Code::ConflictingKeys.at_span(value.place), message, help)
+            }
+        }
+    }
+}
+
+/// Rejects variables in the strings of a body.
+fn check_variables(value: &Cursor<'_>, node: &Node) -> Checked<()> {
+    if node.as_text().is_some_and(|text| VARIABLE.is_match(text)) {
+        return reject_variable(&value.part(node, value.name, value.kind), "request bodies");
+    }
+    read_each(node.children().map(|child| check_variables(value, child)))
+}
+
+/// Rejects a reference to a variable or file, which would be sent literally.
+fn reject_variable<T>(value: &Cursor<'_>, place: &str) -> Checked<T> {
+    let message = format!("`${{VARIABLE}}` and `file:` are not expanded in {place}");
+    let help = "write a secret under `headers` or `credentials` of the upstream, where both are expanded";
+    value.reject_coded(Code::NotEvaluated.at_span(value.node.span), message, help)
+}
+
+/// JSON in which every text is a template.
+impl Setting for JsonTemplate {
+    const KIND: ValueKind = ValueKind::Anything;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let part = |node: &Node| Self::read(&value.part(node, value.name, Self::KIND));
+        Ok(match &value.node.kind {
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) => Self::Fixed(value.node.to_json()),
+            Kind::Text(text) if expression(&text.text) == Some("args") => {
+                Scope::from_cursor(value).used.borrow_mut().all = true;
+                Self::AllArguments
+            }
+            Kind::Text(text) => match (placeholder(&text.text), single_answer(&text.text)) {
+                (Some((name, is_omitted)), _) => {
+                    add_argument(value, name, is_omitted);
+                    let kind = if is_omitted { Self::NotNull } else { Self::Argument };
+                    kind(name.to_owned())
+                }
+                (None, Some((name, field))) => {
+                    template(value)?;
+                    Self::InputResponse { name: name.to_owned(), field: field.map(str::to_owned) }
+                }
+                (None, None) if !is_template(&text.text) => Self::Fixed(value.node.to_json()),
+                (None, None) => Self::Text(self::text(value)?),
+            },
+            Kind::List(items) => Self::Array(items.iter().map(part).collect::<Checked<_>>()?),
+            Kind::Map(entries) => {
+                let member = |Entry { key, value }: &Entry| Ok((key.text.clone(), part(value)?));
+                Self::Object(entries.iter().map(member).collect::<Checked<_>>()?)
+            }
+        })
+    }
+}
+
+/// Parses a key whose texts are templates.
+pub(super) fn read_json(value: &Cursor<'_>) -> Checked<Option<JsonTemplate>> {
+    let name = format!("a text of {}", value.name);
+    JsonTemplate::read(&value.part(value.node, &name, JsonTemplate::KIND)).map(Some)
+}
+
+/// Parses a template of a text that is not omitted: without an argument that it inserts, it fails.
+pub(super) fn text(value: &Cursor<'_>) -> Checked<Template> {
+    let template = template(value)?;
+    for (name, optional) in expressions::arguments_of(&template).unwrap_or_default() {
+        if !optional {
+            let at = span_of(value, &format!("args.{name}"));
+            Scope::from_cursor(value).used.borrow_mut().set_needed(&name, at);
+        }
+    }
+    Ok(template)
+}
+
+pub(super) fn read_text(value: &Cursor<'_>) -> Checked<Option<Template>> {
+    text(value).map(Some)
+}
+
+pub(super) fn template(value: &Cursor<'_>) -> Checked<Template> {
+    let Scalar(text) = Scalar::read(value)?;
+    let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    if let Some(name) = bare.and_then(as_name) {
+        let message = format!("{} must be a template, found `{text}`", value.name);
+        let help = format!("write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and one-line requests");
+        return value.reject_coded(Code::WrongType.at_span(value.node.span), message, help);
+    }
+    Template::read(value)
+}
+
 /// Warns of `:name` as a segment of a path: other programs write an argument that way.
-pub(super) fn warn_of_colon_names(report: &Report<'_>, span: SourceSpan, path: &str) {
+pub(super) fn warn_of_colon_names(value: &Cursor<'_>, path: &str) {
     for segment in path.split('/') {
         let Some(name) = segment.strip_prefix(':') else { continue };
         if name.starts_with(|c: char| c.is_ascii_alphabetic()) && as_name(name).is_some() {
-            let at = Code::NotEvaluated.at_span(expressions::span_of_name(report, span, segment));
+            let at = Code::NotEvaluated.at_span(span_of(value, segment));
             let message = format!("`{segment}` is not an argument: it is in the path literally");
-            report.warning(at, message, format!("write `{{{name}}}`"));
+            value.context.report.warning(at, message, format!("write `{{{name}}}`"));
         }
     }
 }
