@@ -9,13 +9,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Map, Value};
+use settings_derive::Section;
 
 use crate::model::{
-    Annotations, Arguments, BlockText, Content, ContentBlock, ResourceBody, ToolName, ToolResult, kind_of,
+    Arguments, BlockText, Content, ContentBlock, ResourceBody, ToolName, ToolResult, kind_of,
     object_without_nones,
 };
 use crate::route::{Completion, InputRequests, RouteCall, Scopes};
-use crate::translate::{LinkTemplate, MessageRole, Template, TemplateError, WorkBudget, is_timestamp};
+use crate::translate::extract::read_media_type;
+use crate::translate::{AnnotationsTemplate, LinkTemplate, MessageRole, Template, TemplateError, WorkBudget};
 
 /// All prompts, by name.
 pub type PromptTable = BTreeMap<ToolName, Arc<Prompt>>;
@@ -142,9 +144,7 @@ pub struct PartTemplate {
     /// The content.
     pub part: PartContent,
     /// Hints for clients, for each block that has none of its own.
-    pub annotations: Option<Annotations>,
-    /// The time of the last change; omitted if it is not a valid timestamp.
-    pub last_modified: Option<Template>,
+    pub annotations: Option<AnnotationsTemplate>,
 }
 
 /// The content of a part.
@@ -154,36 +154,44 @@ pub enum PartContent {
     Text(Template),
     /// The blocks of the result of a call.
     Route(RouteCall),
-    /// The contents of the resource with a URI, read by its route.
-    Read(Template),
-    /// An embedded document in the configuration.
-    Resource {
-        /// The URI.
-        uri: Template,
-        /// The media type, such as `text/csv`.
-        media_type: Option<String>,
-        /// The text.
-        text: Template,
-    },
+    /// An embedded document in the configuration, or the contents of a resource.
+    Resource(PromptResource),
     /// A resource link.
     ResourceLink(LinkTemplate),
+}
+
+/// Embedded document of a prompt.
+#[derive(Debug, Section)]
+#[section(name = "`resource`", id = "prompt_resource", text = "uri")]
+pub struct PromptResource {
+    /// URI of the resource: a template.
+    #[key(example = "uri: report://today")]
+    pub uri: Template,
+    /// Text: a template. When absent, the content is read from the route whose resource has the URI. Default:
+    /// the resource of the route with this URI.
+    pub text: Option<Template>,
+    /// Media type of `text`.
+    #[key(with = read_media_type, shown = "`text/plain`", requires = "text",
+        help = "remove it: the resource has its own media type")]
+    pub media_type: Option<String>,
 }
 
 impl PartTemplate {
     /// The templates in it, for checks at load.
     pub fn templates(&self) -> Vec<&Template> {
         let of_part: Vec<&Template> = match &self.part {
-            PartContent::Text(template) | PartContent::Read(template) => vec![template],
+            PartContent::Text(template) => vec![template],
             PartContent::Route(_) => Vec::new(),
-            PartContent::Resource { uri, text, .. } => vec![uri, text],
+            PartContent::Resource(resource) => std::iter::once(&resource.uri).chain(&resource.text).collect(),
             PartContent::ResourceLink(link) => link.templates().collect(),
         };
-        of_part.into_iter().chain(&self.last_modified).collect()
+        let annotations = self.annotations.iter();
+        of_part.into_iter().chain(annotations.filter_map(|own| own.last_modified.as_ref())).collect()
     }
 
     /// Whether it needs an upstream call.
     pub fn is_fetched(&self) -> bool {
-        matches!(self.part, PartContent::Route(_) | PartContent::Read(_))
+        matches!(self.part, PartContent::Route(_) | PartContent::Resource(PromptResource { text: None, .. }))
     }
 
     /// The messages of a part; none if it is an empty text. `fetched` is the result of its upstream call, if
@@ -204,21 +212,16 @@ impl PartTemplate {
                 text if text.trim().is_empty() => return Ok(Vec::new()),
                 text => vec![Content::text(text)],
             },
-            PartContent::Route(_) | PartContent::Read(_) => fetched.map(contents_of).unwrap_or_default(),
-            PartContent::Resource { uri, media_type, text } => {
+            PartContent::Resource(PromptResource { uri, text: Some(text), media_type }) => {
                 let (uri, body) = (render(uri)?, ResourceBody::Text(render(text)?));
-                vec![ContentBlock::Resource { uri, mime_type: media_type.clone(), body }.into()]
+                let mime_type = media_type.clone().or_else(|| Some("text/plain".to_owned()));
+                vec![ContentBlock::Resource { uri, mime_type, body }.into()]
             }
+            PartContent::Route(_) | PartContent::Resource(_) => fetched.map(contents_of).unwrap_or_default(),
             PartContent::ResourceLink(link) => vec![link.render(render)?.into()],
         };
-        let mut annotations = self.annotations.clone();
-        if let Some(template) = &self.last_modified {
-            let timestamp = render(template)?;
-            // Strict clients would reject the whole prompt for an invalid timestamp.
-            if is_timestamp(timestamp.trim()) {
-                annotations.get_or_insert_default().last_modified = Some(timestamp.trim().to_owned());
-            }
-        }
+        let annotations = self.annotations.as_ref().map(|annotations| annotations.render(render));
+        let annotations = annotations.transpose()?.flatten();
         let message = |content: Content| PromptMessage {
             role: self.role,
             content: Content { annotations: content.annotations.or_else(|| annotations.clone()), ..content },

@@ -1,15 +1,12 @@
 //! `content`: content blocks of a result, for users and models.
 
-use crate::model::Annotations;
-use crate::settings::{
-    Checked, Code, Cursor, Invalid, Kind, OpenSection, Section, Setting, ValueKind, Word, text_of,
-};
+use crate::settings::{Checked, Code, Cursor, Invalid, Kind, OpenSection, Section, Setting, ValueKind, Word};
 use crate::translate::expressions::read_condition;
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
 use crate::translate::scope::Scope;
 use crate::translate::{
-    BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, MessageRole, ResourceBodyTemplate,
-    Template, is_timestamp,
+    AnnotationsTemplate, BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, ResourceTemplate,
+    Template,
 };
 
 impl Setting for ContentTemplate {
@@ -59,7 +56,7 @@ struct BlockSettings {
     #[key(kind = ValueKind::Text)]
     audio: Option<FromResponse<Template>>,
     /// Embedded resource: `response` for the response body, or a map.
-    resource: Option<FromResponse<EmbeddedResource>>,
+    resource: Option<FromResponse<ResourceTemplate>>,
     /// Link to a resource.
     resource_link: Option<LinkTemplate>,
     /// Media type of `image`, `audio` or `resource: response`.
@@ -71,7 +68,7 @@ struct BlockSettings {
     /// jq filter to a list; each item gives one block, with the item as the variable `item`.
     for_each: Option<Jq>,
     /// Hints for clients.
-    annotations: Option<BlockAnnotations>,
+    annotations: Option<AnnotationsTemplate>,
 }
 
 impl BlockSettings {
@@ -109,20 +106,11 @@ impl BlockSettings {
             Self { audio: Some(FromResponse::Given(data)), .. } => {
                 BlockPayload::Audio { data, media_type: typed("audio")? }
             }
-            Self { resource: Some(FromResponse::Given(resource)), .. } => {
-                let EmbeddedResource { uri, media_type, text, blob } = resource;
-                let body = match (text, blob) {
-                    (Some(text), _) => ResourceBodyTemplate::Text(text),
-                    (None, Some(blob)) => ResourceBodyTemplate::Blob(blob),
-                    (None, None) => ResourceBodyTemplate::Response,
-                };
-                BlockPayload::Resource { uri, media_type, body }
-            }
+            Self { resource: Some(FromResponse::Given(resource)), .. } => BlockPayload::Resource(resource),
             Self { resource_link: Some(link), .. } => BlockPayload::ResourceLink(link),
             _ => bytes(BinaryKind::Resource, media_type),
         };
-        let (annotations, last_modified) = self.annotations.map(Into::into).unwrap_or_default();
-        Ok(BlockTemplate { payload, annotations, last_modified, when: self.when, each: self.for_each })
+        Ok(BlockTemplate { payload, annotations: self.annotations, when: self.when, each: self.for_each })
     }
 }
 
@@ -166,72 +154,5 @@ impl<T: Setting> Setting for FromResponse<T> {
         }
         value.reject_renamed_word()?;
         T::read(value).map(Self::Given)
-    }
-}
-
-/// Section of an embedded resource.
-#[derive(Section)]
-#[section(id = "resource")]
-struct EmbeddedResource {
-    /// URI of the resource: a template.
-    #[key(example = "uri: report://today")]
-    uri: Template,
-    /// Media type; that of the response when absent.
-    #[key(with = read_media_type)]
-    media_type: Option<String>,
-    /// Text: a template; the text of the response when absent.
-    #[key(conflicts = "blob")]
-    text: Option<Template>,
-    /// Binary content instead of `text`: a template of Base64 data.
-    blob: Option<Template>,
-}
-
-/// Section of the annotations of a block.
-#[derive(Section)]
-#[section(name = "`annotations`", id = "block_annotations")]
-pub(super) struct BlockAnnotations {
-    /// Intended audience of the content.
-    audience: Vec<MessageRole>,
-    /// Importance, from 0 (optional) to 1 (required).
-    #[key(example = "0.5")]
-    priority: Option<f64>,
-    /// Time of the last modification, such as `2026-11-21T09:30:00Z`; may be a template.
-    #[key(name = "lastModified")]
-    last_modified: Option<LastModified>,
-}
-
-/// Value of `lastModified`.
-enum LastModified {
-    Timestamp(String),
-    Template(Template),
-}
-
-impl Setting for LastModified {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match text_of(value)? {
-            text if text.contains("{{") => Template::read(value).map(Self::Template),
-            text if is_timestamp(text) => Ok(Self::Timestamp(text.to_owned())),
-            _ => {
-                let found = value.node.found();
-                let message = format!("`lastModified` must be an RFC 3339 timestamp, found {found}");
-                value.reject(Invalid::new(message, "write `\"2026-11-21T09:30:00Z\"`, or a template"))
-            }
-        }
-    }
-}
-
-/// Splits off the template of `lastModified`; fixed annotations are returned as they are sent.
-impl From<BlockAnnotations> for (Option<Annotations>, Option<Template>) {
-    fn from(BlockAnnotations { audience, priority, last_modified }: BlockAnnotations) -> Self {
-        let audience = audience.iter().map(|audience| audience.word().to_owned()).collect();
-        let (last_modified, template) = match last_modified {
-            Some(LastModified::Timestamp(text)) => (Some(text), None),
-            Some(LastModified::Template(template)) => (None, Some(template)),
-            None => (None, None),
-        };
-        let annotations = Annotations { audience, priority, last_modified };
-        ((annotations != Annotations::default()).then_some(annotations), template)
     }
 }

@@ -10,15 +10,13 @@ use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, is_template, open, read_in_scope};
 use super::{completions, content, input_requests, lint, schemas};
 use crate::model::ToolName;
-use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument};
+use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, PromptResource};
 use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, suggest,
 };
-use crate::translate::extract::read_media_type;
-use crate::translate::scope::Scope;
-use crate::translate::{LinkTemplate, MessageRole, Template};
+use crate::translate::{AnnotationsTemplate, LinkTemplate, MessageRole, Template};
 
 /// Prompt with its position in the file.
 #[derive(Debug, Clone)]
@@ -91,27 +89,11 @@ struct BlockSettings {
     /// Arguments for that route: a template each, or a value.
     args: Named<ReadElsewhere>,
     /// Embedded resource: the URI of a resource of a route, or a map.
-    resource: Option<ResourceSettings>,
+    resource: Option<PromptResource>,
     /// Link to a resource.
     resource_link: Option<LinkTemplate>,
     /// Annotations for blocks that have none of their own.
-    annotations: Option<content::BlockAnnotations>,
-}
-
-/// An embedded resource.
-#[derive(Section)]
-#[section(name = "`resource`", id = "prompt_resource", text = "uri")]
-struct ResourceSettings {
-    /// URI of the resource: a template.
-    #[key(example = "uri: report://today")]
-    uri: Template,
-    /// Text: a template. When absent, the content is read from the route whose resource has the URI. Default:
-    /// the resource of the route with this URI.
-    text: Option<Template>,
-    /// Media type of `text`.
-    #[key(with = read_media_type, shown = "`text/plain`", requires = "text",
-        help = "remove it: the resource has its own media type")]
-    media_type: Option<String>,
+    annotations: Option<AnnotationsTemplate>,
 }
 
 /// Part of a message, its span and that of its URI, and the route call that it makes.
@@ -313,7 +295,7 @@ impl Setting for MessageContent {
             Kind::Map(_) => vec![part(value, role)?],
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
                 let part = PartContent::Text(Template::read(value)?);
-                let template = PartTemplate { role, part, annotations: None, last_modified: None };
+                let template = PartTemplate { role, part, annotations: None };
                 let span = value.node.span;
                 vec![ParsedPart { template, span, uri_span: span, call: None }]
             }
@@ -342,31 +324,24 @@ fn part(value: &Cursor<'_>, role: MessageRole) -> Checked<ParsedPart> {
     let mut call = None;
     let part = match (text, resource, resource_link) {
         (Some(text), ..) => PartContent::Text(text),
-        (_, Some(ResourceSettings { uri, text: Some(text), media_type }), _) => {
-            let media_type = media_type.or_else(|| Some("text/plain".to_owned()));
-            PartContent::Resource { uri, media_type, text }
-        }
-        (_, Some(ResourceSettings { uri, .. }), _) => PartContent::Read(uri),
+        (_, Some(resource), _) => PartContent::Resource(resource),
         (.., Some(link)) => PartContent::ResourceLink(link),
         (None, None, None) => {
-            let mut used = Scope::from_cursor(value).used.borrow_mut();
-            let read = route_calls::read(value.context.report, value.node, &mut used);
-            let (route, unchecked) = value.checked(read)?;
+            let (route, unchecked) = route_calls::read(value)?;
             call = Some(unchecked);
             PartContent::Route(route)
         }
     };
-    let (annotations, last_modified) = annotations.map(Into::into).unwrap_or_default();
     let content = BlockSettings::KINDS.into_iter().find_map(|kind| value.node.get(kind));
     let content = content.unwrap_or(value.node);
-    let template = PartTemplate { role, part, annotations, last_modified };
+    let template = PartTemplate { role, part, annotations };
     let uri_span = content.get("uri").unwrap_or(content).span;
     Ok(ParsedPart { template, span: content.span, uri_span, call })
 }
 
 /// Checks that the literal URI of an embedded resource is that of a route. A template is checked at the call.
 fn check_resource(report: &Report<'_>, routes: RoutesOfFile<'_>, part: &ParsedPart) {
-    let PartContent::Read(uri) = &part.template.part else { return };
+    let PartContent::Resource(PromptResource { uri, text: None, .. }) = &part.template.part else { return };
     let uri = uri.source();
     let resources = || routes.parsed.iter().filter_map(|file| file.route.resource.as_ref());
     let is_known = || resources().any(|resource| resource.uri.arguments_of(uri).is_some());

@@ -11,8 +11,8 @@ use crate::settings::{
 use crate::translate::extract::ValueCount;
 use crate::translate::scope::Scope;
 use crate::translate::{
-    Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, RuleAction,
-    SamplingRequestTemplate, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template, expressions,
+    Charset, ErrorRule, Matcher, Rule, RuleAction, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template,
+    expressions,
 };
 
 /// Compiled rule, with the spans for later checks.
@@ -76,7 +76,7 @@ pub(super) struct RuleSettings {
     when: Matcher,
     /// Makes the response a tool error: a template for its text, or a map.
     #[key(with = read_error)]
-    error: Option<ErrorSettings>,
+    error: Option<ErrorRule>,
     /// HTTP status of that error for REST clients.
     #[key(range = 400..=599, requires = "error",
         help = "write conditions under `when`; `status` beside `error` is for REST clients")]
@@ -84,36 +84,10 @@ pub(super) struct RuleSettings {
     /// Extractor that parses the response; chosen by the media type when absent.
     #[key(public)]
     extract: Option<extract::CompiledExtract>,
-    /// jq filter from that value to the structured content.
-    structured: Option<Jq>,
-    /// Sampling request to the client's model about the response; its result is `input_responses.sample.text`
-    /// in `content`.
-    #[key(conflicts = "error")]
-    sample: Option<Box<SamplingRequestTemplate>>,
-    /// Content for users and models: a template, `{ as: … }`, or a list of blocks.
-    #[key(conflicts = "error")]
-    content: Option<ContentTemplate>,
-    /// Maximum length of a success.
-    #[key(conflicts = "error")]
-    limit: Option<Box<Limit>>,
+    #[key(part)]
+    success: SuccessRule,
     /// Charset of the response, if it declares none or a wrong one.
     charset: Option<Charset>,
-}
-
-/// Text, code and structured content of an error.
-#[derive(Section)]
-#[section(id = "error", text = "text")]
-pub(super) struct ErrorSettings {
-    /// Error text for the model: a template.
-    #[key(example = "`text: \"…\"`: what the model reads", with = read_error_text)]
-    text: Template,
-    /// Error code for programs: a template; `{{ json.code }}` alone keeps its type.
-    code: Option<CodeTemplate>,
-    /// jq filter from the value to the structured content of the error.
-    structured: Option<Jq>,
-    /// HTTP status of the error for REST clients.
-    #[key(range = 400..=599)]
-    status: Option<u16>,
 }
 
 impl RuleSettings {
@@ -145,11 +119,11 @@ impl RuleSettings {
             }
         }
         let (action, fields_span) = match self.error {
-            Some(ErrorSettings { text, code, structured, status }) => {
-                if self.status.and(status).is_some() {
+            Some(rule) => {
+                if self.status.and(rule.status).is_some() {
                     return reject("status", "`status` has no effect beside `error: { status: … }`");
                 }
-                let rule = ErrorRule { extract, text, code, structured, status: status.or(self.status) };
+                let rule = ErrorRule { extract, status: rule.status.or(self.status), ..rule };
                 let reads_value = rule.reads_value() || self.when.reads_value();
                 if let Some(entry) = value.node.entry("extract").filter(|_| !reads_value) {
                     let message = "`extract` has no effect: this rule does not use the value";
@@ -159,13 +133,7 @@ impl RuleSettings {
                 (RuleAction::Error(rule), None)
             }
             None => {
-                let rule = SuccessRule {
-                    extract,
-                    structured: self.structured,
-                    content: self.content.unwrap_or_default(),
-                    limit: self.limit,
-                    sample: self.sample,
-                };
+                let rule = SuccessRule { extract, ..self.success };
                 if let Some(node) = value.node.get("content") {
                     check_paths(value, node, &rule)?;
                 }
@@ -178,20 +146,10 @@ impl RuleSettings {
 }
 
 /// Parses `error`. The variable `structured` exists only if `error.structured` is set.
-fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorSettings>> {
+fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
     let is_there = |name: &&str| *name != "structured" || value.node.get(name).is_some();
     let names: Vec<_> = TEMPLATE_NAMES.into_iter().filter(is_there).collect();
-    Scope::from_cursor(value).with_names(&names, || ErrorSettings::read(value)).map(Some)
-}
-
-/// Rejects an empty error text: a model could not react to it.
-fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
-    if value.node.as_text().is_some_and(|text| text.trim().is_empty()) {
-        let help = "write what is wrong and what to do: `error: \"No such city. Try Oslo.\"`";
-        let message = "`error` is empty, so a model could not correct the call";
-        value.context.report.error(Code::EmptyValue.at_span(value.node.span), message, help);
-    }
-    Template::read(value)
+    Scope::from_cursor(value).with_names(&names, || ErrorRule::read(value)).map(Some)
 }
 
 /// Rejects templates with `structured.x` if the rule has no field `x`: they would fail at every call.

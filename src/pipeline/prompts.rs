@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 use super::worker_pool::WorkError;
 use super::{BoundRoute, Call, NoElicitor, ResourceReadError, Snapshot};
 use crate::model::{Arguments, ContentBlock, ErrorType, ResourceContents, ToolOutcome, ToolResult, kind_of};
-use crate::prompt::{PartContent, PartTemplate, Prompt, PromptMessage};
+use crate::prompt::{PartContent, PartTemplate, Prompt, PromptMessage, PromptResource};
 use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, lines_of};
 use crate::telemetry::Untrusted;
 use crate::translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables};
@@ -86,7 +86,6 @@ impl Snapshot {
         call: &Call<'_>,
     ) -> Result<Option<ToolResult>, PromptError> {
         match &part.part {
-            PartContent::Text(_) | PartContent::Resource { .. } | PartContent::ResourceLink(_) => Ok(None),
             PartContent::Route(route_call) => {
                 let result = self.call_on_behalf(route_call, arguments, call).await;
                 let result = result.map_err(PromptError::Failed)?;
@@ -96,7 +95,7 @@ impl Snapshot {
                     ToolOutcome::Error(_) => Err(PromptError::Failed(result.message())),
                 }
             }
-            PartContent::Read(uri) => {
+            PartContent::Resource(PromptResource { uri, text: None, .. }) => {
                 let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
                 let uri = uri.render_until(&request_variables(arguments), &stop);
                 let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
@@ -115,6 +114,7 @@ impl Snapshot {
                 let documents = read.contents.into_iter().map(document).collect();
                 Ok(Some(ToolResult::new(ToolOutcome::Success, documents)))
             }
+            PartContent::Text(_) | PartContent::Resource(_) | PartContent::ResourceLink(_) => Ok(None),
         }
     }
 

@@ -4,44 +4,68 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
+use settings_derive::Section;
 
 use super::path::{
     PathPart, arguments_in, is_argument_name, is_percent_encoded, not_a_name, split_braces, unmatched_brace,
 };
 use crate::model::{Annotations, object_without_nones};
 use crate::settings::suggest::quoted;
+use crate::settings::{Checked, Code, Node, OpenSection};
+use crate::translate::extract::read_media_type;
 
 /// Definition of a resource or a resource template (MCP 2026-07-28, Resources, "Data Types").
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Section)]
+#[section(name = "`resource` of a route", id = "read_as", text = "uri", check_keys = Self::check_size)]
 pub struct ResourceDefinition {
-    /// URI or template.
+    /// URI of the resource, or a URI template with arguments as `{name}`.
+    #[key(example = "uri: report://daily/{date}")]
     pub uri: UriTemplate,
     /// Name of the route.
+    #[key(skip)]
     pub name: String,
     /// Title for people.
+    #[key(skip)]
     pub title: Option<String>,
     /// Description for a model.
+    #[key(skip)]
     pub description: Option<String>,
-    /// Media type, such as `text/csv`. `None`: that of the response.
+    /// Media type; that of the response when absent.
+    #[key(with = read_media_type)]
     pub media_type: Option<String>,
-    /// Audience and priority.
-    pub annotations: Option<Annotations>,
-    /// Size in bytes. `None` for templates.
+    /// Size in bytes, if known in advance.
+    #[key(name = "size", size = 0..=1 << 50)]
     pub size_bytes: Option<u64>,
-    /// Poll interval for changes, while clients are subscribed.
+    /// Hints for clients.
+    pub annotations: Option<Annotations>,
+    /// Interval in which the upstream is polled for changes while a client is subscribed.
+    #[key(
+        name = "poll_interval",
+        range = 100..=24 * 3_600_000,
+        shown = "never; clients can't subscribe"
+    )]
     pub watch: Option<Duration>,
 }
 
 impl ResourceDefinition {
+    fn check_size(section: &OpenSection<'_>) -> Checked<()> {
+        let uri = section.get("uri").and_then(Node::as_text).map(|text| UriTemplate::parse(text.trim()));
+        let is_template = uri.is_some_and(|uri| uri.is_ok_and(|uri| uri.is_template()));
+        let Some(entry) = section.entry("size").filter(|_| is_template) else { return Ok(()) };
+        let message = "`size` has no effect with a URI template, which matches many resources";
+        Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), message, "remove it"))
+    }
+
     /// Entry in `resources/list` or `resources/templates/list`.
     pub fn to_json(&self) -> Map<String, Value> {
+        let annotations = self.annotations.as_ref().map(Annotations::to_json);
         object_without_nones([
             (if self.uri.is_template() { "uriTemplate" } else { "uri" }, Some(self.uri.as_str().into())),
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
             ("description", self.description.as_deref().map(Value::from)),
             ("mimeType", self.media_type.as_deref().map(Value::from)),
-            ("annotations", self.annotations.as_ref().map(|annotations| annotations.to_json().into())),
+            ("annotations", annotations.filter(|json| !json.is_empty()).map(Value::from)),
             ("size", self.size_bytes.map(Value::from)),
         ])
     }

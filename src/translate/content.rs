@@ -14,12 +14,12 @@ use super::extract::read_media_type;
 use super::read_error::ReadError;
 use super::template::from_json;
 use super::variables::{TemplateContext, jq_names};
-use super::{Jq, Redaction, Template, TemplateBudget, TemplateError, Trace};
+use super::{Jq, MessageRole, Redaction, Template, TemplateBudget, TemplateError, Trace};
 use crate::model::StructuredContentSupport::ObjectsOnly;
 use crate::model::{
     Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured, kind_of,
 };
-use crate::settings::fixed_regex;
+use crate::settings::{Checked, Cursor, Invalid, Setting as _, Word as _, fixed_regex, text_of};
 
 /// Content blocks of a success rule, in order. If there are none, the result has one text block: the
 /// structured content as JSON, or the text of the response without structured content.
@@ -37,9 +37,7 @@ pub struct BlockTemplate {
     /// Kind and contents of the block.
     pub payload: BlockPayload,
     /// Annotations, which are hints for clients.
-    pub annotations: Option<Annotations>,
-    /// Timestamp of the last change; omitted if it does not render to a timestamp.
-    pub last_modified: Option<Template>,
+    pub annotations: Option<AnnotationsTemplate>,
     /// Condition on the structured content; if it is false, the block is omitted.
     pub when: Option<Jq>,
     /// Filter that returns a list: one block for each item, which is `item` in the block's templates.
@@ -76,14 +74,7 @@ pub enum BlockPayload {
     /// A resource link.
     ResourceLink(LinkTemplate),
     /// An embedded resource.
-    Resource {
-        /// URI of the resource.
-        uri: Template,
-        /// Such as `text/csv`.
-        media_type: Option<String>,
-        /// Contents of the resource.
-        body: ResourceBodyTemplate,
-    },
+    Resource(ResourceTemplate),
 }
 
 /// Link to a resource.
@@ -103,15 +94,58 @@ pub struct LinkTemplate {
     pub media_type: Option<String>,
 }
 
-/// Contents of an embedded resource.
-#[derive(Debug)]
-pub enum ResourceBodyTemplate {
-    /// The text of the response.
-    Response,
-    /// A rendered text.
-    Text(Template),
-    /// Bytes, rendered as Base64.
-    Blob(Template),
+/// Embedded resource.
+#[derive(Debug, Section)]
+#[section(id = "resource")]
+pub struct ResourceTemplate {
+    /// URI of the resource: a template.
+    #[key(example = "uri: report://today")]
+    pub uri: Template,
+    /// Media type; that of the response when absent.
+    #[key(with = read_media_type)]
+    pub media_type: Option<String>,
+    /// Text: a template; the text of the response when absent.
+    #[key(conflicts = "blob")]
+    pub text: Option<Template>,
+    /// Binary content instead of `text`: a template of Base64 data.
+    pub blob: Option<Template>,
+}
+
+/// Annotations of a block, of which one may be a template.
+#[derive(Debug, Default, Section)]
+#[section(name = "`annotations`", id = "block_annotations")]
+pub struct AnnotationsTemplate {
+    /// Intended audience of the content.
+    pub audience: Vec<MessageRole>,
+    /// Importance, from 0 (optional) to 1 (required).
+    #[key(example = "0.5")]
+    pub priority: Option<f64>,
+    /// Time of the last modification, such as `2026-11-21T09:30:00Z`; may be a template.
+    #[key(name = "lastModified", with = read_last_modified)]
+    pub last_modified: Option<Template>,
+}
+
+fn read_last_modified(value: &Cursor<'_>) -> Checked<Option<Template>> {
+    let text = text_of(value)?;
+    if text.contains("{{") || is_timestamp(text) {
+        return Template::read(value).map(Some);
+    }
+    let message = format!("`lastModified` must be an RFC 3339 timestamp, found {}", value.node.found());
+    value.reject(Invalid::new(message, "write `\"2026-11-21T09:30:00Z\"`, or a template"))
+}
+
+impl AnnotationsTemplate {
+    /// Annotations with a rendered `lastModified`, which is omitted if it is no timestamp.
+    pub(crate) fn render<E>(
+        &self,
+        render: impl FnOnce(&Template) -> Result<String, E>,
+    ) -> Result<Option<Annotations>, E> {
+        let rendered = self.last_modified.as_ref().map(render).transpose()?;
+        let last_modified = rendered.map(|text| text.trim().to_owned()).filter(|text| is_timestamp(text));
+        let audience = self.audience.iter().map(|audience| audience.word().to_owned()).collect();
+        let annotations = Annotations { audience, priority: self.priority, last_modified };
+        Ok((annotations != Annotations::default()).then_some(annotations))
+    }
 }
 
 /// A rendered block, and the way to shorten it.
@@ -134,8 +168,7 @@ pub(in crate::translate) enum TextKind {
 impl ContentTemplate {
     /// The templates in it, for checks at load.
     pub fn templates(&self) -> Vec<&Template> {
-        let blocks = self.0.iter();
-        blocks.flat_map(|block| block.payload.templates().into_iter().chain(&block.last_modified)).collect()
+        self.0.iter().flat_map(BlockTemplate::templates).collect()
     }
 
     /// Whether it needs the structured content as a tree.
@@ -159,10 +192,15 @@ impl ContentTemplate {
 impl BlockTemplate {
     /// A block without conditions.
     pub fn new(payload: BlockPayload) -> Self {
-        Self { payload, annotations: None, last_modified: None, when: None, each: None }
+        Self { payload, annotations: None, when: None, each: None }
     }
 
     /// Whether it needs the structured content as a tree.
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        let last_modified = self.annotations.iter().filter_map(|own| own.last_modified.as_ref());
+        self.payload.templates().into_iter().chain(last_modified)
+    }
+
     fn looks_inside(&self) -> bool {
         self.when.is_some() || self.each.is_some()
     }
@@ -197,14 +235,8 @@ impl BlockTemplate {
         let failed = |error: TemplateError| error.in_part("a template of the rule failed to render");
         let render = |template: &Template| template.render_within(names, budget).map_err(failed);
         let block = self.payload.render(context, render)?;
-        let mut annotations = self.annotations.clone();
-        if let Some(template) = &self.last_modified {
-            let timestamp = render(template)?;
-            // With an invalid hint, strict clients would reject the whole result.
-            if is_timestamp(timestamp.trim()) {
-                annotations.get_or_insert_default().last_modified = Some(timestamp.trim().to_owned());
-            }
-        }
+        let annotations = self.annotations.as_ref().map(|annotations| annotations.render(render));
+        let annotations = annotations.transpose()?.flatten();
         let text = match self.payload {
             BlockPayload::Json | BlockPayload::JsonPretty => TextKind::Json,
             BlockPayload::Verbatim => TextKind::Verbatim,
@@ -285,7 +317,7 @@ fn too_many(found: usize) -> ReadError {
 }
 
 /// Whether a text is an RFC 3339 timestamp.
-pub fn is_timestamp(text: &str) -> bool {
+fn is_timestamp(text: &str) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
         let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
         fixed_regex(&shape.replace(r"\d", "[0-9]"))
@@ -300,10 +332,9 @@ impl BlockPayload {
             Self::Text(text) => vec![text],
             Self::Image { data, .. } | Self::Audio { data, .. } => vec![data],
             Self::ResourceLink(link) => link.templates().collect(),
-            Self::Resource { uri, body, .. } => match body {
-                ResourceBodyTemplate::Text(body) | ResourceBodyTemplate::Blob(body) => vec![uri, body],
-                ResourceBodyTemplate::Response => vec![uri],
-            },
+            Self::Resource(ResourceTemplate { uri, text, blob, .. }) => {
+                std::iter::once(uri).chain(text).chain(blob).collect()
+            }
             Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
         }
     }
@@ -328,15 +359,13 @@ impl BlockPayload {
                 ContentBlock::Audio { data: base64_text(&render(data)?)?, mime_type: media_type.clone() }
             }
             Self::ResourceLink(link) => link.render(render)?,
-            Self::Resource { uri, media_type, body } => ContentBlock::Resource {
+            Self::Resource(ResourceTemplate { uri, media_type, text, blob }) => ContentBlock::Resource {
                 uri: render(uri)?,
                 mime_type: media_type.clone().or_else(|| view.response.media_type().map(Into::into)),
-                body: match body {
-                    ResourceBodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
-                    ResourceBodyTemplate::Blob(template) => {
-                        ResourceBody::Blob(base64_text(&render(template)?)?)
-                    }
-                    ResourceBodyTemplate::Response => ResourceBody::Text(view.text()?.to_owned()),
+                body: match (text, blob) {
+                    (Some(template), _) => ResourceBody::Text(render(template)?),
+                    (None, Some(template)) => ResourceBody::Blob(base64_text(&render(template)?)?),
+                    (None, None) => ResourceBody::Text(view.text()?.to_owned()),
                 },
             },
         })

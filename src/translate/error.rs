@@ -3,6 +3,7 @@
 
 use minijinja::Value as Name;
 use serde_json::Value;
+use settings_derive::Section;
 
 use super::charset::begins_with_tag;
 use super::extract::{Extract, MCP_MEDIA_TYPE, ResultKind, message_of_page};
@@ -16,7 +17,7 @@ use crate::model::{
     BlockText, Content, ContentBlock, ErrorType, JsonText, ProgramEnd, Structured, ToolOutcome, ToolResult,
     UpstreamResponse, cut_bytes,
 };
-use crate::settings::{Checked, Cursor, Setting, ValueKind};
+use crate::settings::{Checked, Code, Cursor, Setting, ValueKind};
 
 /// Key in the `_meta` of a tool error: HTTP status of the upstream.
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
@@ -27,20 +28,34 @@ pub const RETRY_AFTER_META_KEY: &str = "glossator/retryAfter";
 /// Key in the `_meta` of a tool error: the upstream's own error code.
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 
-/// Compiled error rule.
-#[derive(Debug)]
+/// Text, code and structured content of an error.
+#[derive(Debug, Section)]
+#[section(id = "error", text = "text")]
 pub struct ErrorRule {
     /// Extractor of the value that `structured`, `code` and `value` use; selected by media type if there is
     /// none.
+    #[key(skip)]
     pub extract: Option<Extract>,
-    /// Text of the error, for the model.
+    /// Error text for the model: a template.
+    #[key(example = "`text: \"…\"`: what the model reads", with = read_text)]
     pub text: Template,
-    /// The upstream's own error code, for `_meta`.
+    /// Error code for programs: a template; `{{ json.code }}` alone keeps its type.
     pub code: Option<CodeTemplate>,
-    /// Filter from the value to the structured content of the error. Without it, the error has none.
+    /// jq filter from the value to the structured content of the error.
     pub structured: Option<Jq>,
-    /// HTTP status for REST clients.
+    /// HTTP status of the error for REST clients.
+    #[key(range = 400..=599)]
     pub status: Option<u16>,
+}
+
+/// Parses the text of an error.
+fn read_text(value: &Cursor<'_>) -> Checked<Template> {
+    if value.node.as_text().is_some_and(|text| text.trim().is_empty()) {
+        let help = "write what is wrong and what to do: `error: \"No such city. Try Oslo.\"`";
+        let message = "`error` is empty, so a model could not correct the call";
+        value.context.report.error(Code::EmptyValue.at_span(value.node.span), message, help);
+    }
+    Template::read(value)
 }
 
 /// Template of an error code. Renders a string, or the value itself if the template is a single expression,

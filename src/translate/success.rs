@@ -2,6 +2,7 @@
 
 use bytestring::ByteString;
 use serde_json::Value;
+use settings_derive::Section;
 
 use super::content::{self, RenderedBlock, TextKind};
 use super::error::content_or_error;
@@ -20,19 +21,25 @@ use crate::model::{
     cut_bytes,
 };
 
-/// Compiled success rule.
-#[derive(Debug, Default)]
+/// Keys of a rule that make a response a success.
+#[derive(Debug, Default, Section)]
 pub struct SuccessRule {
     /// Extractor, from bytes to a value; selected by media type if there is none.
+    #[key(skip)]
     pub extract: Option<Extract>,
-    /// Filter from the value to the structured content; the value itself if there is none.
+    /// jq filter from that value to the structured content.
     pub structured: Option<Jq>,
-    /// Content blocks, for people and models.
-    pub content: ContentTemplate,
-    /// Limit of the result. Boxed, because it is large and rare.
-    pub limit: Option<Box<Limit>>,
-    /// Sampling request, sent before the content is built; its response is `input_responses.sample`.
+    /// Sampling request to the client's model about the response; its result is `input_responses.sample.text`
+    /// in `content`.
+    #[key(conflicts = "error")]
     pub sample: Option<Box<SamplingRequestTemplate>>,
+    /// Content for users and models: a template, `{ as: … }`, or a list of blocks.
+    #[key(conflicts = "error", default = ContentTemplate::default())]
+    pub content: ContentTemplate,
+    /// Maximum length of a success.
+    // Boxed, because it is large and rare.
+    #[key(conflicts = "error")]
+    pub limit: Option<Box<Limit>>,
 }
 
 impl SuccessRule {

@@ -8,28 +8,30 @@ mod shared;
 
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
+use serde_json::{Map, Value};
+
 use self::shared::ResponseSettings;
 use super::compile::RESPONSE;
 use super::input_requests::InputRequestRounds;
 use super::lint::{no_effect, templates};
 use super::request::Upstreams;
-use super::resource::RouteResourceSettings;
-use super::response::{self, ErrorSettings, valid_part};
+use super::response::{self, valid_part};
 use super::route_calls::UncheckedRouteCall;
 use super::route_tests::{self, Example, Position, UpstreamKind};
 use super::rules::RuleSets;
 use super::schemas::UsedArguments;
-use super::section::{ReadElsewhere, cursor};
+use super::section::{ReadElsewhere, cursor, read_in_scope};
 use super::{async_operation, completions, input_requests, request, resource, schemas};
 use crate::model::{ToolDefinition, ToolName};
 use crate::policy::RoutePolicySettings;
 use crate::route::{
-    AsyncOperationRule, InputRequests, LogLine, RequestTemplate, Route, Scopes, TaskSupport, ToolEffect,
-    TracePropagation, Visibility,
+    AsyncOperationRule, InputRequests, LogLine, RequestTemplate, ResourceDefinition, Route, Scopes,
+    TaskSupport, ToolEffect, TracePropagation, Visibility,
 };
 use crate::settings::{Code, Entry, Named, OpenSection, Report, Section, Setting, SourceSpan};
 use crate::translate::{
-    OnNoMatch, OutputSchema, Redaction, RuleAction, SAMPLE, SuccessRule, Translator, WrapNonObjects,
+    ErrorRule, OnNoMatch, OutputSchema, Redaction, RuleAction, SAMPLE, SuccessRule, Translator,
+    WrapNonObjects,
 };
 
 pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};
@@ -82,9 +84,10 @@ pub(super) struct RouteSettings {
     /// Description of the tool for models.
     description: Option<String>,
     /// Hints for clients about what the tool does (`ToolAnnotations` in MCP).
-    annotations: Option<AnnotationSettings>,
+    #[key(kind = AnnotationSettings::KIND, with = AnnotationSettings::read_hints)]
+    annotations: Option<Map<String, Value>>,
     /// Makes the route an MCP resource: a URI, or a URI template with arguments as `{name}`.
-    resource: ReadElsewhere<RouteResourceSettings>,
+    resource: ReadElsewhere<ResourceDefinition>,
     /// Whether the route is a tool.
     #[key(shown = "`true`, or `false` for a resource")]
     tool: Option<bool>,
@@ -119,7 +122,7 @@ pub(super) struct RouteSettings {
     response: ReadElsewhere,
     /// Form of an error about arguments that violate `input`, as in `error` of a rule: `value.message`
     /// describes the violation.
-    argument_error: ReadElsewhere<ErrorSettings>,
+    argument_error: ReadElsewhere<ErrorRule>,
     /// Polling of asynchronous operations: `follow_location` polls the `Location` of a 202; a map configures
     /// it. Default: the first response is the result.
     #[key(kind = async_operation::KIND)]
@@ -167,9 +170,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let section = OpenSection::open(&value, RouteSettings::keys()).ok()?;
     let mut in_request = UsedArguments::default();
     let request = match section.entry("request") {
-        Some(Entry { key, value }) => {
-            request::read(report, context.upstreams, value, key.span, &mut in_request)
-        }
+        Some(entry) => request::read(report, context.upstreams, entry, &mut in_request),
         None => {
             section.missing("a route has no `request`".to_owned(), "write `request: GET UPSTREAM/path`");
             None
@@ -203,8 +204,9 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     }
     let sent: Vec<String> = in_request.arguments.iter().map(|argument| argument.name.clone()).collect();
     let sends_all = in_request.all;
-    let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut in_request));
-    let rest = section.entry("rest").map(|entry| request::rest(report, &entry.value, &mut in_request));
+    let resource: Option<Option<ResourceDefinition>> =
+        section.entry("resource").map(|entry| read_in_scope(report, entry, &[], &mut in_request));
+    let rest = section.entry("rest").map(|entry| read_in_scope(report, entry, &[], &mut in_request));
     let mut in_rules = UsedArguments::default();
     let (rules, own_count) = responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules)
         .map_or((None, 0), |(rules, own_count)| (Some(rules), own_count));
@@ -260,8 +262,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let (output, why_no_output) = output.map_or_else(|why| (None, why), |output| (Some(output), None));
     let tests = section.get("tests").map(|node| route_tests::read(report, node, upstream_kind));
     let tests = tests.unwrap_or_default();
-    let RouteSettings { title, description, idempotent, policy, limits, responses, .. } = settings;
-    let annotations = settings.annotations.map(|AnnotationSettings(annotations)| annotations);
+    let RouteSettings { title, description, annotations, idempotent, policy, limits, responses, .. } =
+        settings;
     let is_tool = settings.tool.unwrap_or_else(|| resource.is_none());
     // Without rules, the server's own output schema applies.
     let is_described_by_server = calls_a_tool && section.entry("response").is_none();
@@ -318,7 +320,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         report.error(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
     }
     if let Some(Some(resource)) = &resource {
-        resource.check(&section, &input, &request.template, idempotent);
+        resource::check(resource, &section, &input, &request.template, idempotent);
     }
     let (template, timeout) = (&request.template, limits.timeout);
     no_effect::check_policies(&section, &policy, template, annotations.as_ref(), is_idempotent, timeout);
@@ -338,9 +340,10 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let rule_origins =
         rules.iter().map(|rule| rule.origin.as_ref().map(|origin| origin.names.clone())).collect();
     let description = description.map(|text| text.trim_end().to_owned());
-    let resource = resource
-        .flatten()
-        .map(|read| read.definition(&entry.key.text, title.clone(), description.clone()).into());
+    let resource = resource.flatten().map(|read| {
+        let (name, title, description) = (entry.key.text.clone(), title.clone(), description.clone());
+        ResourceDefinition { name, title, description, ..read }.into()
+    });
     let translator = |rules, on_no_match, output, has_effect| {
         let (redaction, limits) = (redaction.clone(), limits.translation);
         Translator { rules, on_no_match, output, wrap, redaction, limits, has_effect }

@@ -6,7 +6,7 @@ use crate::config::compile::RESPONSE;
 use crate::config::lint::no_effect::warn_of_forwarded_authorization;
 use crate::config::section::ReadElsewhere;
 use crate::model::ErrorFormat;
-use crate::policy::{PolicyOverride, PolicySettings};
+use crate::policy::PolicyOverride;
 use crate::route::{Envelope, ErrorStatus, Scopes};
 use crate::settings::{Checked, Cursor, OpenSection, Section, Setting, ValueKind};
 use crate::translate::{SecretPattern, TranslationLimits};
@@ -56,9 +56,6 @@ impl<T: Setting> Setting for Added<T> {
     const ABSENT: Option<fn() -> Self> = Some(|| Self(Vec::new()));
 
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
-        if value.node.as_list().is_none() {
-            return value.reject_kind("a list", None);
-        }
         let mut all = base.map(|Self(items)| items).unwrap_or_default();
         all.extend(Vec::read(value)?);
         Ok(Self(all))
@@ -87,24 +84,16 @@ pub(in crate::config) struct DefaultSettings {
 }
 
 impl DefaultSettings {
-    /// Policies of an upstream without policies of its own.
-    pub(in crate::config) fn policy(&self) -> PolicySettings {
-        self.policies.apply_to(PolicySettings::default())
-    }
-
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         warn_of_forwarded_authorization(section);
         Ok(())
     }
 }
 
-/// MCP tool annotations: hints for clients.
-pub(in crate::config) struct AnnotationSettings(pub(super) Map<String, Value>);
-
-/// Section `annotations` of a tool.
+/// Section `annotations` of a tool: hints for clients.
 #[derive(Section)]
 #[section(id = "annotations")]
-struct AnnotationSection {
+pub(in crate::config) struct AnnotationSettings {
     /// Display name.
     title: Option<String>,
     /// The tool modifies nothing.
@@ -124,16 +113,13 @@ struct AnnotationSection {
 impl AnnotationSettings {
     /// Whether MCP defines a hint with that name.
     pub(in crate::config) fn has(name: &str) -> bool {
-        AnnotationSection::keys().get(name).is_some()
+        Self::keys().get(name).is_some()
     }
-}
 
-impl Setting for AnnotationSettings {
-    const KIND: ValueKind = AnnotationSection::KIND;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        AnnotationSection::read(value)?;
+    /// Parses annotations to the hints that are sent to clients.
+    pub(super) fn read_hints(value: &Cursor<'_>) -> Checked<Option<Map<String, Value>>> {
+        Self::read(value)?;
         let hint = |name: &str| Some((name.to_owned(), value.node.get(name)?.to_json()));
-        Ok(Self(AnnotationSection::keys().names().filter_map(hint).collect()))
+        Ok(Some(Self::keys().names().filter_map(hint).collect()))
     }
 }

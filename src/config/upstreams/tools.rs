@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::config::compile::RESPONSE;
-use crate::config::response::ErrorSettings;
 use crate::config::routes::AnnotationSettings;
 use crate::config::section::ReadElsewhere;
 use crate::model::ToolName;
@@ -12,6 +11,7 @@ use crate::route::Scopes;
 use crate::settings::{
     Checked, Code, Cursor, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
 };
+use crate::translate::ErrorRule;
 use crate::translate::extract::matches_wildcard;
 
 /// Selection and renaming for one list of an MCP server, by the server's names or URIs.
@@ -44,7 +44,7 @@ pub struct ToolRules {
     #[key(kind = RESPONSE)]
     response: ReadElsewhere,
     /// Form of an error about arguments that violate a tool's schema: `value.message` is the sentence.
-    argument_error: ReadElsewhere<ErrorSettings>,
+    argument_error: ReadElsewhere<ErrorRule>,
     /// Settings for single tools, by the server's names; they replace those of the server.
     overrides: Named<ToolOverride>,
     /// Interval between requests of the list, in addition to those after a change notification of the server.
@@ -143,14 +143,14 @@ impl ToolRules {
         let mut checked = check_prefix(section, "tool");
         let renamed = section.get("rename").and_then(Node::as_map).unwrap_or_default();
         let texts = renamed.iter().filter_map(|entry| Some((&entry.value, entry.value.as_text()?)));
-        for (value, text) in texts.clone() {
+        for (index, (value, text)) in texts.clone().enumerate() {
             let mut reject = |code: Code, message: &str, help| {
                 checked = Err(section.reject_at(code.at_span(value.span), message, help));
             };
             if let Err(error) = text.parse::<ToolName>() {
                 reject(Code::InvalidName, &error.to_string(), "write a valid tool name");
             }
-            if texts.clone().filter(|(_, other)| *other == text).count() > 1 {
+            if texts.clone().take(index).any(|(_, other)| other == text) {
                 reject(Code::DuplicateValue, &format!("two tools are renamed to `{text}`"), "rename one");
             }
         }
@@ -176,11 +176,9 @@ impl NameRules {
     }
 
     /// Exact names that the server does not have.
-    pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
+    pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> BTreeSet<&'a str> {
         let exact = self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'));
-        let unknown: BTreeSet<&str> =
-            exact.map(String::as_str).filter(|name| !names.contains(name)).collect();
-        unknown.into_iter().collect()
+        exact.map(String::as_str).filter(|name| !names.contains(name)).collect()
     }
 }
 
@@ -208,11 +206,10 @@ impl ToolRules {
     }
 
     /// Configured names that the server does not have.
-    pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
+    pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> BTreeSet<&'a str> {
         let keys = self.rename.0.iter().chain(&self.describe.0).map(|(name, _)| name.as_str());
         let keys = keys.chain(self.overrides.0.iter().map(|(name, _)| name.as_str()));
-        let unknown = keys.filter(|name| !names.contains(name)).chain(self.names.unknown_names(names));
-        unknown.collect::<BTreeSet<&str>>().into_iter().collect()
+        keys.filter(|name| !names.contains(name)).chain(self.names.unknown_names(names)).collect()
     }
 }
 
@@ -235,7 +232,7 @@ mod tests {
         assert!(rules.names.offers("get_file") && rules.names.offers("list"));
         assert!(!rules.names.offers("get_secret") && !rules.names.offers("delete"));
         assert_eq!((rules.name_of("list"), rules.name_of("a/b é")), ("all".into(), "git_a_b__".into()));
-        assert_eq!(rules.unknown_names(&["get_file"]), ["list"]);
+        assert_eq!(rules.unknown_names(&["get_file"]), ["list"].into());
         assert!(ToolRules::default().names.offers("anything"));
     }
 }

@@ -107,7 +107,13 @@ pub(super) fn content(index: usize) -> ContentTemplate {
         5 => vec![BlockTemplate { when: Some(jq("false")), ..text("never") }],
         6 => vec![
             block(BlockPayload::Verbatim),
-            BlockTemplate { last_modified: Some(template("{{ text }}")), ..block(BlockPayload::JsonPretty) },
+            BlockTemplate {
+                annotations: Some(AnnotationsTemplate {
+                    last_modified: Some(template("{{ text }}")),
+                    ..AnnotationsTemplate::default()
+                }),
+                ..block(BlockPayload::JsonPretty)
+            },
             text("{{ structured.result | default([]) | markdown_table }}"),
         ],
         7 => vec![
@@ -115,11 +121,12 @@ pub(super) fn content(index: usize) -> ContentTemplate {
                 data: template("{{ structured.a }}"),
                 media_type: "image/png".into(),
             }),
-            block(BlockPayload::Resource {
+            block(BlockPayload::Resource(ResourceTemplate {
                 uri: template("file:///a"),
                 media_type: None,
-                body: ResourceBodyTemplate::Blob(template("{{ text }}")),
-            }),
+                text: None,
+                blob: Some(template("{{ text }}")),
+            })),
         ],
         _ => vec![
             block(BlockPayload::Bytes(Binary { kind: None, media_type: None })),
