@@ -130,7 +130,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let exit_timeout = server::CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = stop_signal(exit_timeout).map_err(Failure::from_error)?;
         let (limit_bytes, shutdown_timeout) =
-            (loaded.filter.body_limit_bytes, loaded.listener.shutdown_timeout);
+            (loaded.server.filter.body_limit_bytes, loaded.server.listener.shutdown_timeout);
         let (_, process) = Process::new(Playground::new(&loaded));
         app.start().await;
         let mcp = app.mcp.clone();

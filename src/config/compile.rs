@@ -8,7 +8,7 @@ use std::{cell::RefCell, collections::HashMap};
 use super::import::Importer;
 use super::prompts::{self, PromptFile, PromptSettings};
 use super::renamed::renamed_variable;
-use super::request::{Upstreams, find_upstream};
+use super::request::{Upstreams, find_upstream, upstream_names};
 use super::response::RuleSettings;
 use super::route_calls::RoutesOfFile;
 use super::routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings};
@@ -20,7 +20,6 @@ use super::telemetry::TelemetrySettings;
 use super::upstreams::{self, UpstreamFile, UpstreamSection};
 use super::{AdminSettings, Loaded, certificates, clients, import, lint, response};
 use crate::auth::ClientSettings;
-use crate::inbound::filter::FilterSettings;
 use crate::inbound::mcp::McpApiSettings;
 use crate::policy::{PassthroughSettings, PolicySettings};
 use crate::route::{Scopes, UpstreamName};
@@ -122,19 +121,19 @@ pub(in crate::config) fn compile(
     let written_defaults = file.get("defaults").unwrap_or(&root);
     upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies, PolicySettings::default());
     let default_response = node_at("defaults", "response").and_then(|_| written_defaults.entry("response"));
-    let preset_entries =
-        presets.and_then(|root| root.get("rules")).and_then(Node::as_map).unwrap_or_default();
-    let rules = RuleSets::read(report, entries_of("rules"), preset_entries);
+    let rules = RuleSets::read(report, entries_of("rules"), presets);
+
     let entries = entries_of("upstreams");
     let upstreams: Vec<UpstreamFile> =
         entries.iter().filter_map(|entry| upstreams::read(context, &defaults, entry)).collect();
-    let names: Vec<(UpstreamName, SourceSpan)> =
-        entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
+    let names = upstream_names(entries);
     let auth = server.as_ref().ok().map(|server| server.auth.clone());
     let clients = clients::read(context, &root, auth, &defaults.scopes);
     let passthrough = file
         .entry("passthrough")
         .and_then(|entry| read_passthrough(context, entry, &names, &upstreams, &clients));
+    let (mut passthrough, passthrough_scopes) = passthrough
+        .map_or_else(Default::default, |(name, settings, scopes)| (Some((name, settings)), scopes));
     let calls = RefCell::default();
     let route_context = RouteContext {
         defaults: &defaults,
@@ -168,44 +167,35 @@ pub(in crate::config) fn compile(
         report.error(Code::NoRoutes.at_span(place), "there are no routes", help);
     }
     read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
-    let proxied = passthrough.as_ref().map(|(name, ..)| name);
+    let proxied = passthrough.as_ref().map(|(name, _)| name);
     lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
     lint::conflicts::check(report, &routes);
-    let body_timeout = server.as_ref().map(|server| server.filter.body_timeout);
-    let passthrough_scopes = passthrough.as_ref().map(|(.., scopes)| scopes.clone()).unwrap_or_default();
-    let passthrough = passthrough.map(|(name, settings, _)| {
-        let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
-        let timeout = upstream.map_or(defaults.limits, |file| file.limits).timeout;
-        let body_timeout = body_timeout.unwrap_or_else(|_| FilterSettings::default().body_timeout);
-        (name, PassthroughSettings { timeout, body_timeout, ..settings })
-    });
     lint::clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
-    let ServerSettings { listener, filter, mcp, tls, .. } = server;
+    if let Some((name, settings)) = &mut passthrough {
+        let file = upstreams.iter().find(|file| file.settings.name() == name);
+        settings.timeout = file.map_or(settings.timeout, |file| file.limits.timeout);
+        settings.body_timeout = server.filter.body_timeout;
+    }
     let place = node_at("server", "listen").or_else(|| file.get("clients"));
     let place = place.map_or(root.span, |node| node.span);
-    let is_behind = tls.is_some() || !filter.trusted_proxies.is_empty();
-    lint::clients::warn_of_open_port(&clients, report, place, &listener, is_behind);
+    let is_behind = server.tls.is_some() || !server.filter.trusted_proxies.is_empty();
+    lint::clients::warn_of_open_port(&clients, report, place, &server.listener, is_behind);
     let elsewhere = node_at("defaults", "timeout").or_else(|| node_at("server", "shutdown_timeout"));
     let elsewhere = elsewhere.map_or(root.span, |node| node.span);
-    let limit = listener.shutdown_timeout;
+    let limit = server.listener.shutdown_timeout;
     lint::upstreams::warn_of_long_timeouts(report, limit, &routes, (written, entries), elsewhere);
     let certificates = certificates::read(report, &root);
     let needs_place = node_at("admin", "readiness_upstreams").map(|node| node.span);
     lint::upstreams::check_readiness(report, &names, &admin.readiness_upstreams, needs_place);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(&upstreams),
-        listener,
+        server,
         admin,
-        tls,
-        filter,
         access: clients.access,
-        mcp,
         log,
         telemetry: Box::new(telemetry),
-        cache_limit_bytes: server.cache_limit_bytes,
-        upstream_buffer_limit_bytes: server.upstream_buffer_limit_bytes,
         shared,
         upstreams,
         passthrough,
@@ -337,20 +327,18 @@ fn read_passthrough(
 fn check_version(report: &Report<'_>, trees: &[Node]) -> Option<()> {
     let before = report.errors();
     for node in trees.iter().filter_map(|tree| tree.get(VERSION_KEY)) {
-        match &node.kind {
-            Kind::Number(text) if text.parse() == Ok(VERSION) => {}
-            Kind::Number(text) if text.parse::<u64>().is_ok_and(|version| version > VERSION) => {
-                let message =
-                    format!("version {text} is not supported; this program supports version {VERSION}");
-                let help = "install a newer glossator; the rest of this file has not been checked";
-                report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
-            }
-            _ => {
-                let message = format!("`version` must be {VERSION}, found {}", node.found());
-                let help = format!("write `version: {VERSION}`, or remove it");
-                report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
-            }
-        }
+        let (message, help) = match &node.kind {
+            Kind::Number(text) if text.parse() == Ok(VERSION) => continue,
+            Kind::Number(text) if text.parse::<u64>().is_ok_and(|version| version > VERSION) => (
+                format!("version {text} is not supported; this program supports version {VERSION}"),
+                "install a newer glossator; the rest of this file has not been checked".to_owned(),
+            ),
+            _ => (
+                format!("`version` must be {VERSION}, found {}", node.found()),
+                format!("write `version: {VERSION}`, or remove it"),
+            ),
+        };
+        report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
     }
     (report.errors() == before).then_some(())
 }

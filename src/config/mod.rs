@@ -65,15 +65,12 @@ pub mod yaml;
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use crate::auth::AccessSettings;
-use crate::inbound::filter::FilterSettings;
-use crate::inbound::mcp::McpApiSettings;
 use crate::policy::PassthroughSettings;
 use crate::route::{Scopes, UpstreamName};
 use crate::settings::layers::ExternalSettings;
 use crate::settings::{Node, Report};
 use crate::shared_state::StoreSettings;
 use crate::telemetry::log::LogSettings;
-use crate::tls::ServerTls;
 use crate::translate::with_deep_stack;
 use crate::upstream::UpstreamSettings;
 use crate::upstream::mcp::McpTransport;
@@ -94,7 +91,7 @@ pub use renamed::renamed_flag;
 pub use route_tests::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use routes::RouteFile;
 pub use schema::schema;
-pub use server::ListenerSettings;
+pub use server::{ListenerSettings, ServerSettings};
 pub use telemetry::{MetricsExport, TelemetrySettings, TracesExport};
 pub use update_tests::{ExpectationUpdate, update_expectation};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};
@@ -127,26 +124,16 @@ pub enum ConfigSource {
 /// Compiled configuration without errors.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// Listener for clients, and limits of its connections.
-    pub listener: ListenerSettings,
-    /// TLS certificate of the server. `None`: no TLS.
-    pub tls: Option<ServerTls>,
+    /// Listener for clients, its request filter, and the MCP API.
+    pub server: ServerSettings,
     /// Admin API: its address, and its access control.
     pub admin: AdminSettings,
-    /// Settings of the request filter: allowed hosts and origins, request limits, trusted proxies.
-    pub filter: FilterSettings,
     /// Access control of clients. `None`: every client may call.
     pub access: Option<AccessSettings>,
-    /// Settings of the MCP API.
-    pub mcp: McpApiSettings,
     /// Level and format of the log.
     pub log: LogSettings,
     /// Export of traces and metrics.
     pub telemetry: Box<TelemetrySettings>,
-    /// Size limit of the response cache.
-    pub cache_limit_bytes: usize,
-    /// Memory limit for upstream responses of all calls together.
-    pub upstream_buffer_limit_bytes: usize,
     /// Store for the state that replicas share.
     pub shared: Option<StoreSettings>,
     /// Upstreams.
@@ -229,7 +216,7 @@ impl Loaded {
                 UpstreamSettings::Mcp(_) => OF_A_PROGRAM,
             }
         });
-        let needed = upstreams.fold(OWN + self.listener.max_connections, usize::saturating_add);
+        let needed = upstreams.fold(OWN + self.server.listener.max_connections, usize::saturating_add);
         u64::try_from(needed).unwrap_or(u64::MAX)
     }
 }

@@ -20,16 +20,19 @@ const HOUR: u64 = 3_600_000;
 /// Section `server`.
 #[derive(Debug, Clone, Section)]
 #[section(id = "server", process, variables, default, check = Self::complete)]
-pub(super) struct ServerSettings {
+pub struct ServerSettings {
+    /// Listener for clients, and limits of its connections.
     #[key(part)]
-    pub(super) listener: ListenerSettings,
+    pub listener: ListenerSettings,
+    /// Request filter: allowed hosts and origins, request limits, trusted proxies.
     #[key(part)]
-    pub(super) filter: FilterSettings,
+    pub filter: FilterSettings,
+    /// MCP API.
     #[key(part)]
-    pub(super) mcp: McpApiSettings,
+    pub mcp: McpApiSettings,
     /// Size of the response cache of all routes together.
     #[key(name = "cache_limit", size = 0..=1 << 40, default = CacheStore::LIMIT_BYTES_DEFAULT, live)]
-    pub(super) cache_limit_bytes: usize,
+    pub cache_limit_bytes: usize,
     /// Maximum memory for upstream responses of all calls together. A response longer than 16 KiB counts 3
     /// times its length, or 10 times if rules or a schema parse it. A compressed one counts as
     /// `response_limit`. Calls over the limit are queued for up to 10 s, then rejected with a time to retry
@@ -40,13 +43,13 @@ pub(super) struct ServerSettings {
         default = UpstreamBuffer::LIMIT_BYTES_DEFAULT,
         live
     )]
-    pub(super) upstream_buffer_limit_bytes: usize,
+    pub upstream_buffer_limit_bytes: usize,
     /// TLS with clients.
     #[key(shown = "none", live)]
-    pub(super) tls: Option<ServerTls>,
+    pub tls: Option<ServerTls>,
     /// OAuth: access tokens of authorization servers.
     #[key(shown = "none", live)]
-    pub(super) auth: Option<ResourceServer>,
+    pub auth: Option<ResourceServer>,
 }
 
 /// Listener for clients, and limits of its connections.
@@ -114,12 +117,10 @@ impl ServerSettings {
         let listen = self.listener.listen;
         self.filter.allowed_hosts = hosts_of(listen);
         if let Some(entry) = section.entry("listen").filter(|_| listen.ip().is_unspecified()) {
-            let report = section.value.context.report;
-            let help = match report.files().origin(entry.value.span) {
-                Origin::File | Origin::BuiltIn => {
-                    "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`"
-                }
-                Origin::Variable | Origin::Flag => {
+            let report = section.report();
+            let help = match report.files().origin(entry.value.span) == Origin::File {
+                true => "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`",
+                false => {
                     "write `server: { allowed_hosts: [NAME] }` with the names that clients use, or set \
                      `GLOSSATOR__SERVER__ALLOWED_HOSTS`; `*` allows all"
                 }

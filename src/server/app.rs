@@ -107,18 +107,18 @@ impl App {
         let parts = SharedParts {
             meters: meters.clone(),
             tracing: tracing.clone(),
-            store: CacheStore::new(loaded.cache_limit_bytes),
-            upstream_buffer: UpstreamBuffer::new(loaded.upstream_buffer_limit_bytes),
+            store: CacheStore::new(loaded.server.cache_limit_bytes),
+            upstream_buffer: UpstreamBuffer::new(loaded.server.upstream_buffer_limit_bytes),
         };
-        let shared = loaded.shared.clone().zip(loaded.mcp.secret_key.as_ref());
+        let shared = loaded.shared.clone().zip(loaded.server.mcp.secret_key.as_ref());
         let shared = shared.map(|(settings, secret)| SharedStore::new(settings, secret));
         let (mut active, mut lists) =
             (Active::new(loaded, None, shared.as_ref()), DiscoveredLists::default());
         let snapshot = active.snapshot(&mut lists, &parts)?;
         let gateway = Gateway::new(snapshot).sharing(shared.clone());
-        let filter = Filter::new(&loaded.filter);
+        let filter = Filter::new(&loaded.server.filter);
         filter.authenticator.replace(access(loaded));
-        let mcp = McpEndpoint::new(gateway.clone(), loaded.mcp.clone(), filter.clone());
+        let mcp = McpEndpoint::new(gateway.clone(), loaded.server.mcp.clone(), filter.clone());
         let rest = RestApi::new(gateway.clone(), filter.clone());
         let expiries = Arc::new(ArcSwap::from_pointee(loaded.certificates.clone()));
         filter.register(&meters);
@@ -126,13 +126,13 @@ impl App {
         let current = Arc::clone(&expiries);
         meters.register(move |reading| report_expiries(&current.load(), reading));
         Ok(Self {
-            settings: loaded.listener,
+            settings: loaded.server.listener,
             handler: HttpHandler::for_clients(rest, mcp.clone(), meters.clone(), tracing),
             mcp,
             gateway,
             meters,
             filter,
-            tls: loaded.tls.clone().map(|tls| Arc::new(ArcSwap::from_pointee(tls))),
+            tls: loaded.server.tls.clone().map(|tls| Arc::new(ArcSwap::from_pointee(tls))),
             expiries,
             shared,
             replica_events: None,
@@ -213,12 +213,12 @@ impl App {
             .retain(|name| active.upstreams.get(name).is_some_and(|bound| bound.upstream.mcp().is_some()));
         let snapshot = active.snapshot(&mut self.lists, &self.parts)?;
         self.active = active;
-        self.parts.store.set_limit(loaded.cache_limit_bytes);
-        self.parts.upstream_buffer.set_limit(loaded.upstream_buffer_limit_bytes);
-        self.filter.replace(&loaded.filter);
+        self.parts.store.set_limit(loaded.server.cache_limit_bytes);
+        self.parts.upstream_buffer.set_limit(loaded.server.upstream_buffer_limit_bytes);
+        self.filter.replace(&loaded.server.filter);
         // Before the routes: at no time is a client admitted that the new configuration rejects.
         let has_new_access = self.apply_access(loaded);
-        if let (Some(now), Some(tls)) = (&self.tls, &loaded.tls)
+        if let (Some(now), Some(tls)) = (&self.tls, &loaded.server.tls)
             && **now.load() != *tls
         {
             now.store(Arc::new(tls.clone()));
@@ -239,7 +239,7 @@ impl App {
         let now = self.filter.authenticator.access();
         let is_same = match (now.as_deref(), &loaded.access) {
             (None, None) => true,
-            (Some(now), Some(then)) => now.has(then, loaded.tls.as_ref()),
+            (Some(now), Some(then)) => now.has(then, loaded.server.tls.as_ref()),
             (Some(_), None) | (None, Some(_)) => false,
         };
         if !is_same {
@@ -327,7 +327,7 @@ impl RunningApp {
 
 /// The access rules, if clients are configured.
 fn access(loaded: &Loaded) -> Option<Arc<Access>> {
-    loaded.access.clone().map(|settings| Arc::new(Access::new(settings, loaded.tls.clone())))
+    loaded.access.clone().map(|settings| Arc::new(Access::new(settings, loaded.server.tls.clone())))
 }
 
 /// Handles the events that other replicas publish in the shared state.
@@ -500,7 +500,8 @@ routes:
         let loaded = config::load(&Sources::from_text("config.yaml", text)).unwrap();
         let shared = SharedStore::in_memory(memory);
         let gateway = App::new(&loaded).unwrap().gateway.sharing(Some(shared.clone()));
-        let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), Filter::new(&loaded.filter));
+        let mcp =
+            McpEndpoint::new(gateway.clone(), McpApiSettings::default(), Filter::new(&loaded.server.filter));
         let events = tokio::spawn(handle_replica_events(&shared, mcp));
         (gateway, shared, AbortOnDropHandle::new(events))
     }

@@ -37,7 +37,7 @@ impl Reloader {
             sources: Arc::new(sources),
             process,
             hangups,
-            interval: loaded.listener.reload_interval,
+            interval: loaded.server.listener.reload_interval,
             named_files,
             fingerprint,
         }
@@ -175,8 +175,7 @@ async fn files_changed(
 /// The names of the settings that differ in another configuration, and that stay the same until the process
 /// ends.
 pub(super) fn restart_differences(now: &Loaded, then: &Loaded) -> Vec<String> {
-    let mut found = differences("server", &now.listener, &then.listener);
-    found.extend(differences("server", &now.mcp, &then.mcp));
+    let mut found = differences("server", &now.server, &then.server);
     found.extend(differences("admin", &now.admin, &then.admin));
     found.extend(differences("log", &now.log, &then.log));
     match (&now.shared, &then.shared) {
@@ -185,7 +184,7 @@ pub(super) fn restart_differences(now: &Loaded, then: &Loaded) -> Vec<String> {
         _ => found.push("shared_state".to_owned()),
     }
     found.extend(differences("telemetry", &*now.telemetry, &*then.telemetry));
-    if now.tls.is_some() != then.tls.is_some() {
+    if now.server.tls.is_some() != then.server.tls.is_some() {
         found.push("server.tls".to_owned());
     }
     found

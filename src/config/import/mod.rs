@@ -14,14 +14,14 @@ use serde_json::{Map, Value, value::RawValue};
 use self::listed_tool::{FALLBACKS, InputParts, ListedTool, ToolImportSettings, entries_of};
 pub use self::proxied::ProxiedLists;
 use super::masked::shown;
-use super::request::Upstreams;
+use super::request::{Upstreams, upstream_names};
 use super::routes::RouteContext;
 use super::rules::RuleSets;
 use super::section::plain_context;
 use super::{RouteFile, ToolRules, UpstreamFile, compile, routes, trees};
 use crate::route::UpstreamName;
 use crate::settings::suggest::nearest;
-use crate::settings::{Entry, Files, Kind, Node, Report, SourceSpan, read_section};
+use crate::settings::{Entry, Files, Kind, Node, Report, read_section};
 use crate::upstream::mcp::McpLists;
 
 /// Creates routes from the tools of MCP servers, with the settings of the configuration that it belongs to.
@@ -284,12 +284,8 @@ impl Trees<'_> {
         let defaults_entry = self.root.entry("defaults");
         let defaults = read_section(plain_context(&report), defaults_entry, self.root.span, "`defaults`")
             .unwrap_or_default();
-        let presets = self.presets.as_ref().and_then(|root| root.get("rules")).and_then(Node::as_map);
-        let rules = RuleSets::read(&report, entries("rules"), presets.unwrap_or_default());
-        let names: Vec<(UpstreamName, SourceSpan)> = entries("upstreams")
-            .iter()
-            .filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span)))
-            .collect();
+        let rules = RuleSets::read(&report, entries("rules"), self.presets.as_ref());
+        let names = upstream_names(entries("upstreams"));
         work(&RouteContext {
             defaults: &defaults,
             rules: &rules,

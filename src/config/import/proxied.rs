@@ -10,7 +10,7 @@ use crate::config::{NameRules, RouteFile};
 use crate::model::ToolName;
 use crate::pipeline::{ProxiedEntry, UriPattern};
 use crate::route::{Route, UpstreamName};
-use crate::settings::{Entry, Kind, Node};
+use crate::settings::{Entry, Node};
 use crate::upstream::mcp::{ListKind, McpLists};
 
 /// The offered prompts and resources of one upstream.
@@ -105,15 +105,14 @@ impl Trees<'_> {
     ) -> Option<Arc<Route>> {
         let span = self.root.span;
         let request = json!({ "upstream": upstream.as_str(), "tool": key });
-        let request = Entry::new("request", Node::from_json(&request, span), span);
         // Default rules translate tool results only.
-        let default_rules = Entry::new("default_rules", Node::new(Kind::Boolean(false), span), span);
+        let mut route = json!({ "request": request, "default_rules": false });
         let settings = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
-        let scopes = settings.and_then(|node| node.get("scopes"));
-        let scopes = scopes.map(|node| Entry::new("scopes", node.clone(), node.span));
-        let parts = [request, default_rules].into_iter().chain(scopes).collect();
-        let name = format!("{upstream}.{key}");
-        match self.read(context, &Entry::new(&name, Node::new(Kind::Map(parts), span), span)) {
+        if let Some(scopes) = settings.and_then(|node| node.get("scopes")) {
+            route["scopes"] = scopes.to_json();
+        }
+        let route = Entry::new(&format!("{upstream}.{key}"), Node::from_json(&route, span), span);
+        match self.read(context, &route) {
             Ok(file) => {
                 let route = Arc::clone(&file.route);
                 out.routes.push(file);

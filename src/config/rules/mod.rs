@@ -100,7 +100,8 @@ pub(super) struct RuleOrigin {
 
 impl<'n> RuleSets<'n> {
     /// Parses the named rules of the file and the presets.
-    pub(super) fn read(report: &Report<'_>, own: &'n [Entry], presets: &'n [Entry]) -> Self {
+    pub(super) fn read(report: &Report<'_>, own: &'n [Entry], presets: Option<&'n Node>) -> Self {
+        let presets = presets.and_then(|root| root.get("rules")?.as_map()).unwrap_or_default();
         let own_sets = own.iter().map(|entry| read_set(report, entry, false));
         let hidden = |entry: &&Entry| !own.iter().any(|known| known.key.text == entry.key.text);
         let preset_sets = presets.iter().filter(hidden).map(|entry| read_set(report, entry, true));

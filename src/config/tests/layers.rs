@@ -32,10 +32,13 @@ fn a_later_layer_wins() {
         ("GLOSSATOR__SERVER__MCP__NAME", ""),
     ];
     let settings = layered(file, &variables, &[flag]).unwrap();
-    assert_eq!(settings.listener.listen.port(), 3);
-    assert_eq!(settings.listener.shutdown_timeout, Duration::from_secs(2));
-    assert_eq!((settings.mcp.server.page_size, settings.mcp.server.name.as_str()), (7, "glossator"));
-    assert_eq!(settings.filter.allowed_hosts, ["a.test", "b.test:80"]);
+    assert_eq!(settings.server.listener.listen.port(), 3);
+    assert_eq!(settings.server.listener.shutdown_timeout, Duration::from_secs(2));
+    assert_eq!(
+        (settings.server.mcp.server.page_size, settings.server.mcp.server.name.as_str()),
+        (7, "glossator")
+    );
+    assert_eq!(settings.server.filter.allowed_hosts, ["a.test", "b.test:80"]);
     assert_eq!((settings.log.level, settings.log.format), (LogLevel::Warn, LogFormat::Json));
 }
 
@@ -58,7 +61,7 @@ fn a_problem_names_the_variable_or_the_flag() {
 #[test]
 fn variables_are_substituted_and_their_values_are_not_shown() {
     let file = "server: { listen: \"127.0.0.1:${PORT}\", max_connections: \"${N:-12}\" }";
-    let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
+    let listener = layered(file, &[("PORT", "9")], &[]).unwrap().server.listener;
     assert_eq!((listener.listen.port(), listener.max_connections), (9, 12));
     /// Settings that are nested sections.
     const MAPS: [&str; 3] = ["mcp", "tls", "auth"];
@@ -110,7 +113,7 @@ fn a_secret_may_be_the_contents_of_a_file() {
     let by_file = layered(&format!("server: {{ secret_key: '{named}' }}"), &[], &[]).unwrap();
     let by_variable = layered("", &[("GLOSSATOR__SERVER__SECRET_KEY", &named)], &[]).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_eq!((by_file.mcp.secret_key, by_variable.mcp.secret_key), (secret(), secret()));
+    assert_eq!((by_file.server.mcp.secret_key, by_variable.server.mcp.secret_key), (secret(), secret()));
     assert!(by_file.warnings.iter().all(|warning| !warning.message.contains("secret")));
     assert_eq!(by_file.named_files, [path]);
 }

@@ -71,7 +71,7 @@ fn three_lines_are_enough() {
             "additionalProperties": false})
     );
     assert_eq!((route.timeout, route.response_limit_bytes), (Duration::from_secs(30), 8 << 20));
-    assert_eq!(loaded.listener.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(loaded.server.listener.listen.to_string(), "127.0.0.1:8080");
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
 

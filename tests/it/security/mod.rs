@@ -115,10 +115,10 @@ fn the_memory_limits_in_deploy_fit_the_defaults() {
     let parts = [
         OWN_MIB,
         CONNECTIONS_MIB,
-        loaded.filter.request_buffer_limit_bytes >> 20,
-        loaded.upstream_buffer_limit_bytes >> 20,
+        loaded.server.filter.request_buffer_limit_bytes >> 20,
+        loaded.server.upstream_buffer_limit_bytes >> 20,
         response >> 20,
-        loaded.cache_limit_bytes >> 20,
+        loaded.server.cache_limit_bytes >> 20,
     ];
     let needed: usize = parts.iter().sum();
     let [own, connections, bodies, buffer, response, cache] = parts;
