@@ -137,6 +137,9 @@ fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
             }
             (Some(_), false) => Some(format!("write `when: {{ {key}: … }}`")),
             (None, true) => Some(format!("write `extract: {{ {key}: … }}`")),
+            (None, false) if key == "fields" => {
+                Some("write it beside the extractor: `extract: { json: {}, fields: … }`".to_owned())
+            }
             (None, false) if key.parse::<StatusPattern>().is_ok() => {
                 Some(format!("write a list of rules, each with `when: {{ status: {key} }}`"))
             }

@@ -151,7 +151,13 @@ pub(super) fn read(
     let cursor = Cursor::new(context, key.span, node, "`url`", UpstreamSection::KIND);
     let written = UpstreamSection::read_over(&cursor, Some(base));
     let (name, mut written) = (name.ok()?, written.ok()?);
-    let policy = policy(report, node, &written, defaults);
+    let mut base = defaults.policies.apply_to(PolicySettings::default());
+    if written.command.is_some() || written.cgi.is_some() {
+        let of_programs = PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS;
+        base.max_in_flight = defaults.policies.max_in_flight.unwrap_or(of_programs);
+    }
+    warn_of_client_limit(report, node, &written.policies, base);
+    let policy = written.policies.apply_to(base);
     let settings = written.settings(context, node, name, &policy)?;
     let is_mcp = matches!(settings, UpstreamSettings::Mcp(_));
     let tools = written.tools.on().filter(|_| is_mcp);
@@ -168,22 +174,6 @@ pub(super) fn read(
         resources,
         limits: written.limits,
     })
-}
-
-/// Policies of an upstream: its own override those of `defaults`.
-fn policy(
-    report: &Report<'_>,
-    node: &Node,
-    written: &UpstreamSection,
-    defaults: &DefaultSettings,
-) -> PolicySettings {
-    let mut base = defaults.policy();
-    if written.command.is_some() || written.cgi.is_some() {
-        let of_programs = PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS;
-        base.max_in_flight = defaults.policies.max_in_flight.unwrap_or(of_programs);
-    }
-    warn_of_client_limit(report, node, &written.policies, base);
-    written.policies.apply_to(base)
 }
 
 /// Warns of a limit per client that is never reached. Queued requests count for it, so it may be above
@@ -228,8 +218,14 @@ impl UpstreamSection {
             let program = program::command(context, line, cwd, env).ok()?;
             return Some(UpstreamSettings::Command(ProgramSettings { name, program }));
         }
-        if let Some(path) = self.cgi.take() {
-            let program = program::cgi(context, path, cwd, env).ok()?;
+        if let Some(line) = self.cgi.take() {
+            let has_folder = cwd.is_some();
+            let mut program = program::command(context, line, cwd, env).ok()?;
+            program.arg0 = program.path.to_string_lossy().into_owned();
+            // The default is the folder of the program (RFC 3875, section 7.2).
+            if let Some(folder) = program.path.parent().filter(|_| !has_folder) {
+                program.folder = folder.to_owned();
+            }
             return Some(UpstreamSettings::Cgi(ProgramSettings { name, program }));
         }
         let transport = match self.mcp.take() {

@@ -125,23 +125,6 @@ pub(super) fn command(
     Ok(Program { path, arg0: program, arguments, folder, environment, secrets })
 }
 
-/// Creates the program of a CGI upstream.
-pub(super) fn cgi(
-    context: ReadContext<'_>,
-    line: CommandLine,
-    cwd: Option<Directory>,
-    env: EnvSettings,
-) -> Checked<Program> {
-    let has_folder = cwd.is_some();
-    let mut program = command(context, line, cwd, env)?;
-    program.arg0 = program.path.to_string_lossy().into_owned();
-    // The default is the folder of the program (RFC 3875, section 7.2).
-    if let Some(folder) = program.path.parent().filter(|_| !has_folder) {
-        program.folder = folder.to_owned();
-    }
-    Ok(program)
-}
-
 /// Resolves a program to an absolute path; returns the name unchanged, with a warning, if it does not exist.
 fn find(
     context: ReadContext<'_>,
