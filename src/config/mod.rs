@@ -247,9 +247,9 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let named_files = report.named_files();
     let found = report.into_problems();
     match loaded {
-        Some(loaded) if !has_errors => {
-            let importer = loaded.importer.with_files(files);
-            Ok(Loaded { warnings: found, named_files, importer, ..loaded })
+        Some(mut loaded) if !has_errors => {
+            loaded.importer.files = Arc::new(files);
+            Ok(Loaded { warnings: found, named_files, ..loaded })
         }
         _ => Err(Problems::from_list(found)),
     }

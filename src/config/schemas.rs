@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::lint::schema_keywords::TYPES;
 use super::lint::{schema_keywords, schema_patterns};
-use crate::model::{CHECK_STEP_LIMIT, SchemaError};
+use crate::model::{CHECK_STEP_LIMIT, SchemaError, object_without_nones};
 use crate::route::InputSchema;
 use crate::settings::{Code, Entry, Kind, Node, Report, SourceSpan, suggest};
 use crate::translate::expressions::span_of_name;
@@ -77,16 +77,12 @@ fn inferred(in_request: &UsedArguments, used: &UsedArguments) -> Map<String, Val
     let properties: Map<_, _> = arguments.iter().map(property).collect();
     let required = arguments.iter().filter(|argument| !argument.optional);
     let required: Vec<Value> = required.map(|argument| argument.name.as_str().into()).collect();
-    let mut document = Map::new();
-    document.insert("type".into(), "object".into());
-    document.insert("properties".into(), properties.into());
-    if !required.is_empty() {
-        document.insert("required".into(), required.into());
-    }
-    if !in_request.all {
-        document.insert("additionalProperties".into(), false.into());
-    }
-    document
+    object_without_nones([
+        ("type", Some("object".into())),
+        ("properties", Some(properties.into())),
+        ("required", (!required.is_empty()).then(|| required.into())),
+        ("additionalProperties", (!in_request.all).then(|| false.into())),
+    ])
 }
 
 fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Option<Map<String, Value>> {

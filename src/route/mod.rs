@@ -55,6 +55,7 @@ pub use table::{Conflict, EndpointMatch, RouteTable};
 
 use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName, ToolResult};
 use crate::settings::Word as _;
+use crate::settings::suggest::quoted;
 use crate::translate::{Jq, Template, Translator, WorkBudget};
 
 /// Tool or resource, bound to an endpoint of an upstream.
@@ -171,7 +172,7 @@ pub struct UpstreamName(Arc<str>);
 
 /// Error for a string that is not a valid upstream name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are")]
+#[error("{} is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are", quoted(.0))]
 pub struct UpstreamNameError(String);
 
 impl UpstreamName {

@@ -78,11 +78,6 @@ impl Importer {
         Self { files: Arc::default(), upstreams: upstreams.into() }
     }
 
-    /// Sets the files to which the spans refer.
-    pub(in crate::config) fn with_files(self, files: Files) -> Self {
-        Self { files: Arc::new(files), ..self }
-    }
-
     /// Creates routes from tool lists, in addition to those of the file; returns one result for each list. A
     /// tool that can't be a route is omitted with a note.
     pub fn import<'l>(

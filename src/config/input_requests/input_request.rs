@@ -1,9 +1,10 @@
 //! Parser for one input request, or for `sample`: a sampling request to the client's model (MCP
 //! `sampling/createMessage`).
 
-use super::{form, read_with_optional_arguments};
-use crate::config::request::as_name;
+use super::form;
+use crate::config::request::{NAMES, as_name};
 use crate::config::schemas::UsedArguments;
+use crate::config::section::read_in_scope;
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Section, Setting, SourceSpan,
@@ -61,7 +62,7 @@ pub(super) fn read(
         report.error(Code::ReservedName.at_span(place), message, "choose another name, such as `summary`");
     }
     let InputRequestSettings { when, message, fields, schema, arguments, url, sample, optional, .. } =
-        read_with_optional_arguments(report, entry, used)?;
+        read_in_scope(report, entry, &NAMES, used)?;
     let optional = optional || sample.as_ref().is_some_and(|sample| sample.options.optional);
     let kind = match (sample, message, url) {
         (Some(sample), ..) => InputRequestKindTemplate::Sample(sample),

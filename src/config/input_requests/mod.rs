@@ -15,7 +15,7 @@ use super::request::NAMES;
 use super::schemas::{InputResponseUse, UsedArguments};
 use super::section::read_in_scope;
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputSchema};
-use crate::settings::{Code, Entry, Key, Named, Node, OneOrMore, Report, Setting, SourceSpan, suggest};
+use crate::settings::{Code, Entry, Key, Named, Node, OneOrMore, Report, SourceSpan, suggest};
 use crate::translate::Template;
 
 /// Form of `input_requests`: one round, or a list of rounds.
@@ -44,7 +44,7 @@ pub(super) fn read(
         entry.value.one_or_more().iter().for_each(|round| parsed.read_round(report, round, used));
     }
     if let Some(entry) = section.entry("confirm") {
-        let message: Template = read_with_optional_arguments(report, entry, used)?;
+        let message: Template = read_in_scope(report, entry, &NAMES, used)?;
         // A form without fields.
         let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
         let request = InputRequestTemplate {
@@ -57,21 +57,6 @@ pub(super) fn read(
         parsed.add(report, std::slice::from_ref(entry), vec![(request, Vec::new())]);
     }
     (report.errors() == before).then_some(parsed)
-}
-
-/// Parses a setting whose templates may use arguments and earlier responses. The arguments remain optional:
-/// without one, the request is not sent.
-fn read_with_optional_arguments<T: Setting>(
-    report: &Report<'_>,
-    entry: &Entry,
-    used: &mut UsedArguments,
-) -> Option<T> {
-    let mut own = UsedArguments::default();
-    let read = read_in_scope(report, entry, &NAMES, &mut own);
-    used.all |= own.all;
-    own.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
-    used.answers.extend(own.answers);
-    read
 }
 
 impl ParsedInputRequests {

@@ -68,7 +68,6 @@ impl RequestParser<'_> {
     pub(super) fn command(
         &self,
         section: &OpenSection<'_>,
-        upstream: Option<&UpstreamName>,
         leading_dash_arguments: Vec<(String, SourceSpan)>,
     ) -> Checked<CommandTemplate> {
         let words = section.entry("arguments").map_or(Ok(Vec::new()), |entry| {
@@ -95,9 +94,8 @@ impl RequestParser<'_> {
             section.report().error(Code::UnknownArgument.at_span(*span), message, help);
         }
         let leading_dash_arguments = leading_dash_arguments.into_iter().map(|(name, _)| name).collect();
-        let is_past_options = upstream.is_some_and(|upstream| self.is_past_options(upstream));
         let (words, stdin) = (words?, stdin.transpose()?);
-        Ok(CommandTemplate { words, leading_dash_arguments, is_past_options, stdin })
+        Ok(CommandTemplate { words, leading_dash_arguments, is_past_options: false, stdin })
     }
 
     /// Whether the command line of the upstream contains `--`, after which no argument is an option.

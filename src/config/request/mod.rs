@@ -194,12 +194,9 @@ impl RequestParser<'_> {
             UpstreamKind::Http => RequestTemplate::Http(self.http(&section, settings)?),
             UpstreamKind::McpServer => RequestTemplate::Tool(self.tool(&section)?),
             UpstreamKind::Program => {
-                let leading_dash_arguments = settings.leading_dash_arguments;
-                RequestTemplate::Command(self.command(
-                    &section,
-                    upstream.as_ref().ok(),
-                    leading_dash_arguments,
-                )?)
+                let mut template = self.command(&section, settings.leading_dash_arguments)?;
+                template.is_past_options = upstream.as_ref().is_ok_and(|name| self.is_past_options(name));
+                RequestTemplate::Command(template)
             }
         };
         Ok(CompiledRequest { upstream: upstream?, template })

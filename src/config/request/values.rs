@@ -185,10 +185,10 @@ impl Setting for JsonTemplate {
                 (None, None) if !is_template(&text.text) => Self::Fixed(value.node.to_json()),
                 (None, None) => Self::Text(self::text(value)?),
             },
-            Kind::List(items) => Self::Array(items.iter().map(part).collect::<Checked<_>>()?),
+            Kind::List(items) => Self::Array(read_each(items.iter().map(part))?),
             Kind::Map(entries) => {
                 let member = |Entry { key, value }: &Entry| Ok((key.text.clone(), part(value)?));
-                Self::Object(entries.iter().map(member).collect::<Checked<_>>()?)
+                Self::Object(read_each(entries.iter().map(member))?)
             }
         })
     }

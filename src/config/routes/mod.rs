@@ -191,50 +191,43 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if calls_a_tool {
         no_effect::reject_async_operation(&section)?;
     }
-    let mut in_operation = UsedArguments::default();
+    // Arguments that are used before and after the call, besides the request and the rules.
+    let mut elsewhere = UsedArguments::default();
     let operation = section.entry("async_operation").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
-        async_operation::read(report, entry, context.upstreams, upstream, &mut in_request, &mut in_operation)
+        async_operation::read(report, entry, context.upstreams, upstream, &mut in_request, &mut elsewhere)
     });
-    let mut in_input_requests = UsedArguments::default();
-    let input_requests =
-        input_requests::read(report, &entry.value, settings.input_timeout, &mut in_input_requests);
+    let input_requests = input_requests::read(report, &entry.value, settings.input_timeout, &mut elsewhere);
     for (name, _) in input_requests.iter().flat_map(input_requests::ParsedInputRequests::arguments) {
         in_request.make_optional(name);
     }
-    let sent: Vec<String> = in_request.arguments.iter().map(|argument| argument.name.clone()).collect();
-    let sends_all = in_request.all;
+    let (sent, sends_all) = (in_request.arguments.len(), in_request.all);
     let resource: Option<Option<ResourceDefinition>> =
         section.entry("resource").map(|entry| read_in_scope(report, entry, &[], &mut in_request));
     let rest = section.entry("rest").map(|entry| read_in_scope(report, entry, &[], &mut in_request));
     let mut in_rules = UsedArguments::default();
-    let (rules, own_count) = responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules)
-        .map_or((None, 0), |(rules, own_count)| (Some(rules), own_count));
+    let (rules, own_count) =
+        responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules).unzip();
+    let own_count = own_count.unwrap_or_default();
     let argument_error = section
         .entry("argument_error")
         .map(|written| responses::argument_error(report, context, written, &mut in_rules));
     let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
     if request_is_good && !sends_all && rules.is_some() {
-        let is_unused = |name: &String| !sent.contains(name) && !in_rules.names(name);
-        let unused = in_request.arguments.iter().filter(|argument| is_unused(&argument.name));
+        let unused = in_request.arguments[sent..].iter().filter(|argument| !in_rules.names(&argument.name));
         no_effect::warn_of_unused_arguments(report, unused);
     }
-    let log = responses::notifications(&section, &mut in_operation);
-    let mut used = UsedArguments {
-        all: in_request.all || in_rules.all || in_input_requests.all || in_operation.all,
-        ..UsedArguments::default()
-    };
-    for argument in in_request.arguments.iter().chain(&in_input_requests.arguments) {
+    let log = responses::notifications(&section, &mut elsewhere);
+    let mut used =
+        UsedArguments { all: in_request.all || in_rules.all || elsewhere.all, ..UsedArguments::default() };
+    for argument in in_request.arguments.iter().chain(&elsewhere.arguments) {
         used.add(&argument.name, true, argument.span);
     }
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
-    in_operation.arguments.iter().for_each(|argument| used.add_for(argument, None));
     let samples = rules.as_deref().and_then(responses::sampled);
     if let Some(input_requests) = &input_requests {
         let names: Vec<&str> = input_requests.names().chain(samples.map(|_| SAMPLE)).collect();
-        let named = [&in_request, &in_input_requests, &in_operation, &in_rules]
-            .into_iter()
-            .flat_map(|used| &used.answers);
+        let named = [&in_request, &elsewhere, &in_rules].into_iter().flat_map(|used| &used.answers);
         input_requests::report_unknown_input_responses(report, "the route", named, &names);
     }
     let any = UsedArguments { all: true, ..UsedArguments::default() };
