@@ -101,17 +101,13 @@ fn quoted(text: &str) -> String {
     if text.contains(['\\', '"']) && !text.contains('\'') && text.chars().all(is_printable) {
         return format!("'{text}'");
     }
-    let escaped = text.chars().map(|c| match c {
-        '"' => "\\\"".to_owned(),
-        '\\' => "\\\\".to_owned(),
-        '\n' => "\\n".to_owned(),
-        '\r' => "\\r".to_owned(),
-        '\t' => "\\t".to_owned(),
+    let json = Value::from(text).to_string();
+    let escaped = json.chars().map(|c| match c {
         c if is_printable(c) => c.to_string(),
         c if u32::from(c) <= 0xffff => format!("\\u{:04x}", u32::from(c)),
         c => format!("\\U{:08x}", u32::from(c)),
     });
-    format!("\"{}\"", escaped.collect::<String>())
+    escaped.collect()
 }
 
 /// Whether YAML allows the character unescaped and it is visible (YAML 1.2, section 5.1), line breaks

@@ -41,6 +41,13 @@ pub(in crate::config) struct Trees<'i> {
     upstreams: &'i [UpstreamFile],
 }
 
+/// MCP server whose lists are read, with the files that it is in.
+struct ListedServer<'i> {
+    trees: &'i Trees<'i>,
+    context: &'i RouteContext<'i>,
+    file: &'i UpstreamFile,
+}
+
 /// Result of the import from one server.
 #[derive(Debug, Default)]
 pub struct ImportedTools {
@@ -85,9 +92,7 @@ impl Importer {
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<RawValue>])>,
         file_routes: &[RouteFile],
     ) -> Vec<ImportedTools> {
-        self.read_lists(lists.into_iter(), |trees, context, (upstream, tools)| {
-            Some(trees.import(context, upstream, tools, file_routes))
-        })
+        self.read_lists(lists.into_iter(), |server, tools| server.import(tools, file_routes))
     }
 
     /// Selects the prompts and resources of servers that clients are offered; returns one result for each
@@ -97,21 +102,27 @@ impl Importer {
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l McpLists)>,
     ) -> Vec<ProxiedLists> {
         let lists = lists.into_iter().filter(|(_, lists)| lists.has_prompts || lists.has_resources);
-        self.read_lists(lists, |trees, context, (upstream, lists)| trees.proxy(context, upstream, lists))
+        self.read_lists(lists, |server, lists| server.proxy(lists))
     }
 
-    /// Parses the files again if there is a list.
-    fn read_lists<L, T>(
+    /// Parses the files again if there is a list. The lists are those of upstreams in the files.
+    fn read_lists<'l, L, T>(
         &self,
-        lists: impl Iterator<Item = L>,
-        read: impl Fn(&Trees<'_>, &RouteContext<'_>, L) -> Option<T>,
+        lists: impl Iterator<Item = (&'l UpstreamName, L)>,
+        read: impl Fn(&ListedServer<'_>, L) -> T,
     ) -> Vec<T> {
         let mut lists = lists.peekable();
         if lists.peek().is_none() {
             return Vec::new();
         }
         let trees = self.trees();
-        trees.with_route_context(|context| lists.filter_map(|list| read(&trees, context, list)).collect())
+        trees.with_route_context(|context| {
+            let read = |(name, list)| {
+                let file = self.upstreams.iter().find(|file| file.settings.name() == name)?;
+                Some(read(&ListedServer { trees: &trees, context, file }, list))
+            };
+            lists.filter_map(read).collect()
+        })
     }
 
     /// The configuration as JSON with masked secrets, for operators.
@@ -129,18 +140,9 @@ impl Importer {
     }
 }
 
-impl Trees<'_> {
-    fn import(
-        &self,
-        context: &RouteContext<'_>,
-        upstream: &UpstreamName,
-        tools: &[Box<RawValue>],
-        file_routes: &[RouteFile],
-    ) -> ImportedTools {
+impl ListedServer<'_> {
+    fn import(&self, tools: &[Box<RawValue>], file_routes: &[RouteFile]) -> ImportedTools {
         let mut imported = ImportedTools::default();
-        let Some(file) = self.upstreams.iter().find(|file| file.settings.name() == upstream) else {
-            return imported;
-        };
         let mut listed = Vec::with_capacity(tools.len());
         for tool in tools {
             match ListedTool::read(tool) {
@@ -149,7 +151,7 @@ impl Trees<'_> {
             }
         }
         for route in file_routes {
-            let Some(called) = called_tool(route, upstream) else { continue };
+            let Some(called) = self.called_tool(route) else { continue };
             let Some(tool) = listed.iter().find(|tool| tool.name == called) else {
                 let names = listed.iter().map(|tool| tool.name.as_str());
                 let route = &route.route.definition.name;
@@ -159,10 +161,10 @@ impl Trees<'_> {
                 imported.notes.push(ImportNote::new(called, text));
                 continue;
             };
-            if let Some(entry) = self.entry_of(route.route.definition.name.as_str())
+            if let Some(entry) = self.trees.entry_of(route.route.definition.name.as_str())
                 && let Some(completed) = completed_route(entry, route, tool)
             {
-                match self.read_tool(context, &completed, tool) {
+                match self.read_tool(&completed, tool) {
                     Ok(route) => imported.completed.push(route),
                     Err(why) => {
                         let route = &entry.key.text;
@@ -173,16 +175,14 @@ impl Trees<'_> {
                 }
             }
         }
-        if let Some(rules) = &file.tools {
-            self.list(context, upstream, rules, &listed, file_routes, &mut imported);
+        if let Some(rules) = &self.file.tools {
+            self.list(rules, &listed, file_routes, &mut imported);
         }
         imported
     }
 
     fn list(
         &self,
-        context: &RouteContext<'_>,
-        upstream: &UpstreamName,
         rules: &ToolRules,
         listed: &[ListedTool],
         file_routes: &[RouteFile],
@@ -193,12 +193,12 @@ impl Trees<'_> {
             let text = "`tools` lists it, but the server has no such tool";
             imported.notes.push(ImportNote::new(unknown, text));
         }
-        let settings = ToolImportSettings::new(&self.root, upstream);
+        let settings = ToolImportSettings::new(&self.trees.root, self.file.settings.name());
         let has_name = |file: &RouteFile, name: &str| file.name().as_str() == name;
         for tool in listed.iter().filter(|tool| rules.names.offers(&tool.name)) {
             let name = rules.name_of(&tool.name);
             let calls_it =
-                |file: &RouteFile| file.route.is_tool() && called_tool(file, upstream) == Some(&*tool.name);
+                |file: &RouteFile| file.route.is_tool() && self.called_tool(file) == Some(&*tool.name);
             let note = if tool.is_task_only() {
                 Some("omitted: it can be called as a task only".to_owned())
             } else if file_routes.iter().any(calls_it) {
@@ -209,7 +209,7 @@ impl Trees<'_> {
             } else if imported.routes.iter().any(|file| has_name(file, &name)) {
                 Some(format!("omitted: another tool has the name `{name}`, too"))
             } else {
-                match self.route_of(context, &settings, rules, tool, &name) {
+                match self.route_of(&settings, rules, tool, &name) {
                     Ok((route, omission)) => {
                         imported.routes.push(route);
                         omission
@@ -225,7 +225,6 @@ impl Trees<'_> {
     /// rest.
     fn route_of(
         &self,
-        context: &RouteContext<'_>,
         settings: &ToolImportSettings<'_>,
         rules: &ToolRules,
         tool: &ListedTool,
@@ -238,7 +237,7 @@ impl Trees<'_> {
                 parts.insert("description".into(), description.into());
             }
             let entry = settings.route(&tool.name, name, &parts);
-            match self.read_tool(context, &entry, tool) {
+            match self.read_tool(&entry, tool) {
                 Ok(route) => return Ok((route, first_error.map(|why| format!("{omission}: {why}")))),
                 Err(error) => first_error.get_or_insert(error),
             };
@@ -247,13 +246,8 @@ impl Trees<'_> {
     }
 
     /// Parses the route of a tool, with its `_meta`.
-    fn read_tool(
-        &self,
-        context: &RouteContext<'_>,
-        entry: &Entry,
-        tool: &ListedTool,
-    ) -> Result<RouteFile, String> {
-        let mut file = self.read(context, entry)?;
+    fn read_tool(&self, entry: &Entry, tool: &ListedTool) -> Result<RouteFile, String> {
+        let mut file = self.read(entry)?;
         if let Some(route) = Arc::get_mut(&mut file.route) {
             route.definition.meta = tool.meta();
         }
@@ -261,9 +255,9 @@ impl Trees<'_> {
     }
 
     /// Parses a route as if it were in the file.
-    fn read(&self, context: &RouteContext<'_>, entry: &Entry) -> Result<RouteFile, String> {
-        let report = Report::new(self.files);
-        let route = routes::read(&report, context, entry);
+    fn read(&self, entry: &Entry) -> Result<RouteFile, String> {
+        let report = Report::new(self.trees.files);
+        let route = routes::read(&report, self.context, entry);
         let problems = report.into_problems();
         match (route, problems.iter().find(|problem| problem.is_error())) {
             (Some(file), None) => Ok(file),
@@ -272,6 +266,14 @@ impl Trees<'_> {
         }
     }
 
+    /// Tool of this server that a route calls.
+    fn called_tool<'r>(&self, file: &'r RouteFile) -> Option<&'r str> {
+        let is_own = file.route.upstream == *self.file.settings.name();
+        file.route.request.tool().filter(|_| is_own).map(|template| &*template.tool)
+    }
+}
+
+impl Trees<'_> {
     /// Calls `work` with the context for parsing routes. It has no errors, because the file had none.
     pub(in crate::config) fn with_route_context<T>(&self, work: impl FnOnce(&RouteContext<'_>) -> T) -> T {
         let report = Report::new(self.files);
@@ -315,12 +317,6 @@ pub(super) fn check_tools(
             let _ = routes::read(report, context, &settings.route(tool, &rules.name_of(tool), &Map::new()));
         }
     }
-}
-
-/// Tool of this upstream that a route calls.
-fn called_tool<'r>(file: &'r RouteFile, upstream: &UpstreamName) -> Option<&'r str> {
-    let template = file.route.request.tool().filter(|_| file.route.upstream == *upstream);
-    template.map(|template| &*template.tool)
 }
 
 /// Completes a route of the file with the server's definition of its tool. `None` if the route defines

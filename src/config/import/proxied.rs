@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{ImportNote, Trees};
-use crate::config::routes::RouteContext;
+use super::{ImportNote, ListedServer};
 use crate::config::{NameRules, RouteFile};
 use crate::model::ToolName;
 use crate::pipeline::{ProxiedEntry, UriPattern};
@@ -37,16 +36,11 @@ pub struct ProxiedLists {
 /// The key of a list entry, and the entry.
 type ProxiedListEntry = (String, Map<String, Value>);
 
-impl Trees<'_> {
-    pub(super) fn proxy(
-        &self,
-        context: &RouteContext<'_>,
-        upstream: &UpstreamName,
-        lists: &McpLists,
-    ) -> Option<ProxiedLists> {
-        let file = self.upstreams.iter().find(|file| file.settings.name() == upstream)?;
+impl ListedServer<'_> {
+    pub(super) fn proxy(&self, lists: &McpLists) -> ProxiedLists {
+        let file = self.file;
         let mut out = ProxiedLists {
-            upstream: upstream.clone(),
+            upstream: file.settings.name().clone(),
             routes: Vec::new(),
             prompts: Vec::new(),
             resources: Vec::new(),
@@ -57,7 +51,7 @@ impl Trees<'_> {
         };
         let completes = lists.completes;
         if let Some(rules) = file.prompts.as_ref().filter(|_| out.has_prompts)
-            && let Some(route) = self.proxy_route(context, upstream, "prompts", &mut out)
+            && let Some(route) = self.proxy_route("prompts", &mut out)
         {
             let prompts = offered_entries(lists.get(ListKind::Prompts), "name", rules, &mut out.notes);
             for (upstream_key, mut definition) in prompts {
@@ -73,7 +67,7 @@ impl Trees<'_> {
             }
         }
         if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)
-            && let Some(route) = self.proxy_route(context, upstream, "resources", &mut out)
+            && let Some(route) = self.proxy_route("resources", &mut out)
         {
             let proxied = |(upstream_key, mut definition): ProxiedListEntry| {
                 let name = definition.get("name").and_then(Value::as_str).unwrap_or(&upstream_key);
@@ -91,28 +85,22 @@ impl Trees<'_> {
                 }
             }
         }
-        Some(out)
+        out
     }
 
     /// The route by which requests for `key` are forwarded: limits, scopes and secrets. Clients can't call
     /// it.
-    fn proxy_route(
-        &self,
-        context: &RouteContext<'_>,
-        upstream: &UpstreamName,
-        key: &'static str,
-        out: &mut ProxiedLists,
-    ) -> Option<Arc<Route>> {
-        let span = self.root.span;
+    fn proxy_route(&self, key: &'static str, out: &mut ProxiedLists) -> Option<Arc<Route>> {
+        let (root, upstream) = (&self.trees.root, self.file.settings.name());
         let request = json!({ "upstream": upstream.as_str(), "tool": key });
         // Default rules translate tool results only.
         let mut route = json!({ "request": request, "default_rules": false });
-        let settings = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
+        let settings = root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
         if let Some(scopes) = settings.and_then(|node| node.get("scopes")) {
             route["scopes"] = scopes.to_json();
         }
-        let route = Entry::new(&format!("{upstream}.{key}"), Node::from_json(&route, span), span);
-        match self.read(context, &route) {
+        let route = Entry::new(&format!("{upstream}.{key}"), Node::from_json(&route, root.span), root.span);
+        match self.read(&route) {
             Ok(file) => {
                 let route = Arc::clone(&file.route);
                 out.routes.push(file);
