@@ -135,7 +135,8 @@ fn read_last_modified(value: &Cursor<'_>) -> Checked<Option<Template>> {
 }
 
 impl AnnotationsTemplate {
-    /// Annotations with a rendered `lastModified`, which is omitted if it is no timestamp.
+    /// Annotations with a rendered `lastModified`, which is omitted if it is no timestamp: strict clients would
+    /// reject the whole result for an invalid one.
     pub(crate) fn render<E>(
         &self,
         render: impl FnOnce(&Template) -> Result<String, E>,
