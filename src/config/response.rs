@@ -11,8 +11,7 @@ use crate::settings::{
 use crate::translate::extract::ValueCount;
 use crate::translate::scope::Scope;
 use crate::translate::{
-    Charset, ErrorRule, Matcher, Rule, RuleAction, StatusPattern, SuccessRule, TEMPLATE_NAMES, Template,
-    expressions,
+    Charset, ErrorRule, Matcher, Rule, RuleAction, StatusPattern, SuccessRule, TEMPLATE_NAMES, expressions,
 };
 
 /// Compiled rule, with the spans for later checks.
