@@ -131,21 +131,15 @@ fn is_words(text: &str) -> bool {
 
 /// User and password in URLs.
 fn in_urls(text: &str) -> Vec<Range<usize>> {
-    let users = text.match_indices("://").filter_map(|(at, _)| {
-        let start = at + 3;
-        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
-        let url = beginning(&text[start..]).split(is_end).next().unwrap_or_default();
-        let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
-        let user_end = authority.rfind('@').or_else(|| {
-            // A password with an unencoded `/`: the text after the colon is no port.
-            let (host, port) = authority.split_once(':')?;
-            let is_address = host.starts_with('[') || port.bytes().all(|byte| byte.is_ascii_digit());
-            if is_address || authority.contains(['{', ',', '}']) { None } else { url.rfind('@') }
-        })?;
-        // A pattern for URLs: `https://[^@]+@`.
-        (!url[..user_end].contains("[^")).then(|| start..start + user_end)
-    });
-    users.collect()
+    const LOGIN: &str = concat!(
+        r#"://(?<login>[^\s"'/?#]*"#,
+        // A password with an unencoded `/`: the text after the colon is no port.
+        r#"|(?:[^\s"'/?#{},:\[][^\s"'/?#{},:]*)?:[0-9]*[^\s"'/?#{},0-9][^\s"'/?#{},]*[/?#][^\s"']*)@"#,
+    );
+    static LOGINS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(LOGIN));
+    let logins = LOGINS.captures_iter(text).filter_map(|found| found.name("login"));
+    // A pattern for URLs: `https://[^@]+@`.
+    logins.filter(|login| !login.as_str().contains("[^")).map(|login| login.range()).collect()
 }
 
 /// Values of query parameters with secret names.
@@ -334,6 +328,9 @@ mod tests {
         check("http://a.test, http://me:word@b.test/c@d and ftp://you:more@c.test", &["me:word", "you:more"]);
         check("http://me:wo/rd@a.test/", &["me:wo/rd"]);
         check("http://me:wo,rd@a.test/", &["me:wo,rd"]);
+        for login in [format!("me:{}", "word".repeat(1000)), format!("me:w/{}", "or@d".repeat(1000))] {
+            check(&format!("http://{login}@a.test/"), &[&login]);
+        }
         check("a: { url: \"http://a.test/x?page=1&access_token=word\" }", &["word"]);
         check("a: { url: http://a.test/x?api_key=word&sig=other, b: c }", &["word", "other"]);
         check("http://a.test/x?token=a,b", &["a,b"]);
