@@ -17,6 +17,8 @@ use crate::translate::{
 /// Compiled rule, with the spans for later checks.
 pub(super) struct CompiledRule {
     pub(super) rule: Rule,
+    /// The rule as it is written.
+    node: Node,
     /// The `use` that inserted it.
     pub(super) origin: Option<RuleOrigin>,
     pub(super) span: SourceSpan,
@@ -42,7 +44,8 @@ pub(super) fn read(
         in_rule.arguments.iter().for_each(|argument| used.add_for(argument, context));
         let answers = in_rule.answers.into_iter();
         used.answers.extend(answers.map(|answer| InputResponseUse { context: context.cloned(), ..answer }));
-        Some(CompiledRule { origin, ..read? })
+        let (rule, fields_span) = read?;
+        Some(CompiledRule { rule, node, origin, span, fields_span })
     }))?;
     warn_unreachable(report, &compiled);
     Some(compiled)
@@ -99,7 +102,8 @@ impl RuleSettings {
         Err(section.reject_at(at, "`structured` has no effect beside `error`", help))
     }
 
-    fn compile(self, value: &Cursor<'_>) -> Checked<CompiledRule> {
+    /// Compiles the rule; returns it with the span of its fields.
+    fn compile(self, value: &Cursor<'_>) -> Checked<(Rule, Option<SourceSpan>)> {
         let reject = |name: &str, message: &str| {
             let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
             value.reject_coded(Code::ConflictingKeys.at_span(place), message, "remove one of the two")
@@ -139,8 +143,7 @@ impl RuleSettings {
                 (RuleAction::Success(rule), fields_span)
             }
         };
-        let rule = Rule { matcher: self.when, charset: self.charset, action };
-        Ok(CompiledRule { origin: None, rule, span: value.place, fields_span })
+        Ok((Rule { matcher: self.when, charset: self.charset, action }, fields_span))
     }
 }
 
@@ -181,15 +184,36 @@ pub(super) fn valid_part<T>(part: Option<Option<T>>) -> Option<Option<T>> {
 
 /// Whether the first of two rules matches every response that the later one matches.
 fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
+    let extract_of = |rule: &CompiledRule| rule.node.get("extract").map(Node::to_json);
+    let has_same_extract = || extract_of(first) == extract_of(later);
     let (first, later) = (&first.rule, &later.rule);
     // Another charset may give another text.
     let reads_the_same = first.charset == later.charset || first.matcher.is_empty();
+    // A condition on the value holds for the same responses only if the extractor is the same.
+    let covers = first.matcher.covers_except_status(&later.matcher)
+        || first.matcher == later.matcher && has_same_extract();
     let includes = |status: &StatusPattern| first.statuses().iter().any(|own| own.includes(*status));
     // Conditions on the exit of a program may match a failure.
-    reads_the_same
-        && first.matcher.covers_except_status(&later.matcher)
-        && !later.matcher.is_about_programs()
-        && later.statuses().iter().all(includes)
+    reads_the_same && covers && !later.matcher.is_about_programs() && later.statuses().iter().all(includes)
+}
+
+/// Warns of a route that can't return a success: its first rule without conditions is an error, and there is
+/// no rule for a success before it.
+pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
+    let is_success = |rule: &Rule| matches!(rule.action, RuleAction::Success(_));
+    let decides = |rule: &&CompiledRule| is_success(&rule.rule) || rule.rule.matcher.is_empty();
+    let Some(first) = rules.iter().find(decides) else { return };
+    let RuleAction::Error(error) = &first.rule.action else { return };
+    let help = match error.status {
+        Some(status) => format!(
+            "write `when: {{ status: {status} }}` for a condition; `status` beside `error` is for REST clients"
+        ),
+        None => "write its conditions under `when`, or the rule for a success before it".to_owned(),
+    };
+    let message = "every response becomes an error: this rule has no `when`";
+    report.in_context(first.origin.as_ref().map(|origin| origin.context.clone()), || {
+        report.warning(Code::OnlyErrors.at_span(first.span), message, help);
+    });
 }
 
 /// Warns of rules that an earlier rule leaves no response. Part of some named rules may be unreachable in one

@@ -1063,6 +1063,18 @@ codes! {
     ///     expect: { isError: false }
     /// ```
     InvalidRecording = 506,
+    /// Every response of a route becomes an error.
+    ///
+    /// A rule without `when` matches every response. If it returns an error, and no rule before it returns a
+    /// success, then no call succeeds. Usually, the condition is in the wrong place: `status` beside `error`
+    /// is the status for REST clients.
+    ///
+    /// ```yaml
+    /// response:
+    ///   - when: { status: 404 }   # not `status: 404` beside `error`
+    ///     error: No such report.
+    /// ```
+    OnlyErrors = 507,
     /// A rule returns a value of another shape than `output` declares.
     ///
     /// Clients check a result against the tool's output schema and reject one that does not match. glossator

@@ -34,7 +34,9 @@ pub(super) fn rules(
     let defaults = defaults.map_or_else(|| Some(Vec::new()), |rules| response::read(report, rules?, used));
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
-    Some((response::with_defaults(own, defaults), own_count))
+    let rules = response::with_defaults(own, defaults);
+    response::warn_of_errors_only(report, &rules);
+    Some((rules, own_count))
 }
 
 /// Parses `argument_error`: compiled as the `error` of a rule whose response is the error message.
