@@ -190,7 +190,7 @@ pub(in crate::config) fn compile(
     let needs_place = node_at("admin", "readiness_upstreams").map(|node| node.span);
     lint::upstreams::check_readiness(report, &names, &admin.readiness_upstreams, needs_place);
     (report.errors() == 0).then(|| Loaded {
-        importer: Importer::new(&upstreams),
+        importer: Importer::default(),
         server,
         admin,
         access: clients.access,

@@ -9,7 +9,7 @@ use super::routes::{self, RouteContext, RouteSettings};
 use super::{Importer, RouteFile, file, masked, yaml};
 use crate::route::UpstreamName;
 use crate::settings::{
-    Entry, Files, Kind, Node, Problem, Report, Section as _, Setting as _, SourceSpan, ValueKind,
+    Entry, Files, Kind, Node, Origin, Problem, Report, Section as _, Setting as _, SourceSpan, ValueKind,
 };
 use crate::translate::WorkBudget;
 
@@ -36,7 +36,7 @@ impl Importer {
     /// Parsing stops once the budget `stop` is exhausted.
     pub fn draft(&self, name: &str, text: &str, stop: &WorkBudget) -> Draft {
         let mut files = (*self.files).clone();
-        let index = files.add(NAME, text.to_owned());
+        let index = files.add(NAME, text, Origin::File);
         let is_cancelled = || stop.is_exhausted();
         let report = Report::new(&files).cancelled_by(&is_cancelled);
         let beginning = files.beginning(index);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{ConfigSource, Sources};
-use crate::settings::{Code, Files, Problem, source, units};
+use crate::settings::{Code, Files, Origin, Problem, source, units};
 
 /// Maximum length of a file, in bytes.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
         let name = name_of(&path);
         match read_one(&path).and_then(|bytes| text_of(&name, bytes)) {
             Ok(text) => {
-                let file = files.add(name, without_mark(&text).to_owned());
+                let file = files.add(name, without_mark(&text), Origin::File);
                 files.set_path(file, &path);
             }
             Err(problem) => problems.push(*problem),
@@ -38,9 +38,7 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
 
 /// Creates the files from the text of one file.
 pub(super) fn from_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
-    let mut files = Files::default();
-    files.add(name, without_mark(text).to_owned());
-    (files, Vec::new())
+    (Files::from_text(name, without_mark(text)), Vec::new())
 }
 
 /// Text without the byte order mark that some editors write.
@@ -53,9 +51,8 @@ pub(super) fn text_of(name: &str, bytes: Vec<u8>) -> Result<String, Box<Problem>
     String::from_utf8(bytes).map_err(|error| {
         let start = error.utf8_error().valid_up_to();
         let bytes = error.into_bytes();
-        let mut single = Files::default();
-        let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
-        let span = source::SourceSpan { file, start, end: start + '\u{fffd}'.len_utf8() };
+        let single = Files::from_text(name, &String::from_utf8_lossy(&bytes));
+        let span = source::SourceSpan { file: 0, start, end: start + '\u{fffd}'.len_utf8() };
         let message = format!("the file is not UTF-8 text: invalid byte 0x{:02x}", bytes[start]);
         let (at, help) = (Code::NotUtf8.at_span(span), Some("save it as UTF-8".to_owned()));
         Box::new(Problem::with_span(&single, at, message, help))

@@ -68,7 +68,7 @@ use crate::auth::AccessSettings;
 use crate::policy::PassthroughSettings;
 use crate::route::{Scopes, UpstreamName};
 use crate::settings::layers::ExternalSettings;
-use crate::settings::{Node, Report};
+use crate::settings::{Node, Origin, Report};
 use crate::shared_state::StoreSettings;
 use crate::telemetry::log::LogSettings;
 use crate::translate::with_deep_stack;
@@ -237,7 +237,7 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
         ConfigSource::Path(path) => folder::read(path),
         ConfigSource::Text { name, text } => folder::from_text(name, text),
     };
-    files.add_built_in("built-in presets", rules::PRESETS);
+    files.add("built-in presets", rules::PRESETS, Origin::BuiltIn);
     let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);
     let report = Report::new(&files);
     unread.into_iter().for_each(|problem| report.add(problem));
@@ -247,9 +247,9 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let named_files = report.named_files();
     let found = report.into_problems();
     match loaded {
-        Some(mut loaded) if !has_errors => {
-            loaded.importer.files = Arc::new(files);
-            Ok(Loaded { warnings: found, named_files, ..loaded })
+        Some(loaded) if !has_errors => {
+            let importer = Importer::new(files, &loaded.upstreams);
+            Ok(Loaded { warnings: found, named_files, importer, ..loaded })
         }
         _ => Err(Problems::from_list(found)),
     }

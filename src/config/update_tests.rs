@@ -50,10 +50,9 @@ pub fn update_expectation(text: &str, update: &ExpectationUpdate) -> Result<Stri
 }
 
 fn read(text: &str) -> Option<Node> {
-    let mut files = Files::default();
-    let file = files.add("", text.to_owned());
+    let files = Files::from_text("", text);
     let report = Report::new(&files);
-    let root = file::read(&report, file);
+    let root = file::read(&report, 0);
     root.filter(|_| report.errors() == 0)
 }
 

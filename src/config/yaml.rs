@@ -16,10 +16,9 @@ const WIDTH: usize = 100;
 ///
 /// [`Problems`], with `name` as the file name.
 pub fn read(name: &str, text: String) -> Result<Value, Problems> {
-    let mut files = Files::default();
-    let index = files.add(name, text);
+    let files = Files::from_text(name, &text);
     let report = Report::new(&files);
-    match file::read_as(&report, index, ValueKind::Anything) {
+    match file::read_as(&report, 0, ValueKind::Anything) {
         Some(root) if report.errors() == 0 => Ok(root.to_json()),
         _ => Err(Problems::from_list(report.into_problems())),
     }

@@ -44,12 +44,12 @@ impl ExternalSettings {
         let mut external = Vec::new();
         let is_setting = |(name, value): &(&str, &str)| name.starts_with(PREFIX) && !value.is_empty();
         for (name, value) in environment.iter().filter(is_setting) {
-            external.push((name.to_owned(), files.add_external(name, value, Origin::Variable)));
+            external.push((name.to_owned(), files.add(name, value, Origin::Variable)));
         }
         for Flag { name, setting, value } in flags {
-            external.push((setting.clone(), files.add_external(name, value, Origin::Flag)));
+            external.push((setting.clone(), files.add(name, value, Origin::Flag)));
         }
-        Self(external)
+        Self(external.into_iter().map(|(name, file)| (name, files.whole(file))).collect())
     }
 }
 

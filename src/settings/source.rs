@@ -55,14 +55,18 @@ pub(crate) enum Origin {
 }
 
 impl Files {
-    /// Adds a file and returns its index.
-    pub(crate) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
-        self.add_text(name.into(), text, Origin::File)
-    }
-
-    fn add_text(&mut self, name: String, text: String, origin: Origin) -> usize {
+    /// Adds a text and returns its index.
+    pub(crate) fn add(&mut self, name: impl Into<String>, text: impl Into<String>, origin: Origin) -> usize {
+        let (name, text) = (name.into(), text.into());
         self.0.push(SourceFile { name, folder: None, text, masked: OnceLock::new(), origin });
         self.0.len() - 1
+    }
+
+    /// Creates one file, whose index is 0.
+    pub(crate) fn from_text(name: &str, text: &str) -> Self {
+        let mut files = Self::default();
+        files.add(name, text, Origin::File);
+        files
     }
 
     /// Sets the path of a file, against which relative paths in it are resolved.
@@ -75,32 +79,14 @@ impl Files {
         self.0[span.file].folder.as_deref()
     }
 
-    /// Adds a file that is part of the program.
-    pub(crate) fn add_built_in(&mut self, name: &str, text: &str) -> usize {
-        self.add_text(name.to_owned(), text.to_owned(), Origin::BuiltIn)
-    }
-
     /// Index of the file that is part of the program.
     pub(crate) fn built_in(&self) -> Option<usize> {
         self.0.iter().position(|file| file.origin == Origin::BuiltIn)
     }
 
-    /// Adds the value of an environment variable or flag as a text of that name.
-    pub(crate) fn add_external(&mut self, name: &str, value: &str, origin: Origin) -> SourceSpan {
-        let file = self.add_text(name.to_owned(), value.to_owned(), origin);
-        SourceSpan { file, start: 0, end: value.len() }
-    }
-
     /// Origin of the text that contains `span`.
     pub(crate) fn origin(&self, span: SourceSpan) -> Origin {
         self.0[span.file].origin
-    }
-
-    #[cfg(test)]
-    pub(crate) fn from_text(name: &str, text: &str) -> Self {
-        let mut files = Self::default();
-        files.add(name, text.to_owned());
-        files
     }
 
     /// Name of the file that contains `span`.
@@ -114,7 +100,6 @@ impl Files {
     }
 
     /// Span of the whole file.
-    #[cfg(test)]
     pub(crate) fn whole(&self, file: usize) -> SourceSpan {
         SourceSpan { file, start: 0, end: self.0[file].text.len() }
     }

@@ -26,7 +26,7 @@ use crate::upstream::mcp::McpLists;
 
 /// Creates routes from the tools of MCP servers, with the settings of the configuration that it belongs to.
 /// Clones share the data.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Importer {
     pub(in crate::config) files: Arc<Files>,
     upstreams: Arc<[UpstreamFile]>,
@@ -81,8 +81,9 @@ impl fmt::Debug for Importer {
 }
 
 impl Importer {
-    pub(in crate::config) fn new(upstreams: &[UpstreamFile]) -> Self {
-        Self { files: Arc::default(), upstreams: upstreams.into() }
+    /// Creates an importer with the files to which the spans of the upstreams refer.
+    pub(in crate::config) fn new(files: Files, upstreams: &[UpstreamFile]) -> Self {
+        Self { files: Arc::new(files), upstreams: upstreams.into() }
     }
 
     /// Creates routes from tool lists, in addition to those of the file; returns one result for each list. A

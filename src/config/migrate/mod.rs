@@ -214,14 +214,8 @@ impl Migration<'_> {
         Some(unchanged)
     }
 
-    fn files(&self, text: &str) -> Files {
-        let mut files = Files::default();
-        files.add(self.name, text.to_owned());
-        files
-    }
-
     fn read(&self, text: &str) -> Result<(Files, Vec<Node>), Problems> {
-        let files = self.files(text);
+        let files = Files::from_text(self.name, text);
         let report = Report::new(&files);
         match tree::read_documents(&report, 0, usize::MAX) {
             Some(trees) if report.errors() == 0 => Ok((files, trees)),
@@ -266,7 +260,7 @@ impl Migration<'_> {
         let walked = self.walk(text, forms, true)?;
         let without_moves = || self.apply(text, forms, &self.walk(text, forms, false).ok()?);
         self.apply(text, forms, &walked).or_else(without_moves).ok_or_else(|| {
-            let files = self.files(text);
+            let files = Files::from_text(self.name, text);
             let place = walked.0.first().map_or_else(|| files.beginning(0), |old_name| old_name.span);
             let message = "the renames would change more than names, so the file was not changed";
             let help = "rename by hand: `glossator check` lists every place".to_owned();
@@ -277,7 +271,7 @@ impl Migration<'_> {
 
     /// Applies the actions; `None` if the result does not parse to the expected trees.
     fn apply(&self, text: &str, forms: &[Option<ValueKind>], walked: &WalkResult) -> Option<Migrated> {
-        let ((old_names, expected), files) = (walked, self.files(text));
+        let ((old_names, expected), files) = (walked, Files::from_text(self.name, text));
         let mut edits = BTreeMap::new();
         let (mut changes, mut remarks, mut moves) = (Vec::new(), Vec::new(), 0);
         for OldName { section, span, was, action } in old_names {
