@@ -7,9 +7,7 @@ use settings_derive::Section;
 
 use super::{AuthError, ClientSettings, IdentifiedClient};
 use crate::crypto::{Digest, parse_digest, random_key, sha256};
-use crate::settings::{
-    Checked, Code, Cursor, FromText, Invalid, OpenSection, Setting, SourceSpan, ValueKind, text_of,
-};
+use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Setting, SourceSpan, ValueKind, text_of};
 use crate::upstream::Client;
 
 /// SHA-256 hash of an API key. Keys are long and random, so the hash cannot be reversed and no slow hash is
@@ -31,6 +29,22 @@ impl KeyHash {
     /// The hash of a key, or of any bytes.
     pub fn from_key(key: impl AsRef<[u8]>) -> Self {
         Self(sha256(key.as_ref()))
+    }
+
+    /// Parses a hash, as `glossator key` prints it.
+    pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
+        let Some(digits) = text.strip_prefix(PREFIX) else {
+            let message = format!("expected `{PREFIX}` and 64 hexadecimal digits");
+            let help = "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the key \
+                        itself does not belong in the file";
+            return Err(Invalid::without_value(message, help));
+        };
+        parse_digest(digits).map(Self).ok_or_else(|| {
+            let found = digits.chars().count();
+            let message =
+                format!("expected 64 hexadecimal digits after `{PREFIX}`, found {found} characters");
+            Invalid::without_value(message, "copy the whole hash, as `glossator key` prints it")
+        })
     }
 }
 
@@ -91,23 +105,6 @@ impl Setting for SystemTime {
         }
         let help = "write `2027-01-31` for midnight UTC, or `2027-01-31T12:00:00Z`";
         value.reject(Invalid::new(format!("expected a date, found {}", value.node.found()), help))
-    }
-}
-
-impl FromText for KeyHash {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        let Some(digits) = text.strip_prefix(PREFIX) else {
-            let message = format!("expected `{PREFIX}` and 64 hexadecimal digits");
-            let help = "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the key \
-                        itself does not belong in the file";
-            return Err(Invalid::without_value(message, help));
-        };
-        parse_digest(digits).map(Self).ok_or_else(|| {
-            let found = digits.chars().count();
-            let message =
-                format!("expected 64 hexadecimal digits after `{PREFIX}`, found {found} characters");
-            Invalid::without_value(message, "copy the whole hash, as `glossator key` prints it")
-        })
     }
 }
 

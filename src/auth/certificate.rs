@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use super::{AuthError, ClientSettings, IdentifiedClient, KeyHash};
-use crate::settings::{FromText, Invalid, text_settings};
+use crate::settings::{FromText, Invalid};
 use crate::tls::ClientCertificate;
 use crate::upstream::Client;
 
@@ -20,8 +20,6 @@ pub enum CertificateName {
     /// The fingerprint of exactly this certificate.
     Fingerprint(KeyHash),
 }
-
-text_settings!(CertificateName);
 
 impl FromText for CertificateName {
     fn from_text(text: &str) -> Result<Self, Invalid> {

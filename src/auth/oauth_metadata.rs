@@ -8,8 +8,7 @@ use settings_derive::Section;
 use super::{Access, AuthError, TokenSettings};
 use crate::route::Scopes;
 use crate::settings::{
-    Checked, Code, Cursor, FromText, Invalid, Node, OneOrMore, OpenSection, Section as _, Setting, ValueKind,
-    text_of,
+    Checked, Code, Cursor, Invalid, Node, OneOrMore, OpenSection, Section as _, Setting, ValueKind, text_of,
 };
 use crate::upstream::Client;
 use crate::upstream::http::Address;
@@ -103,8 +102,9 @@ pub struct ResourceUrl {
     path: String,
 }
 
-impl FromText for ResourceUrl {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
+impl ResourceUrl {
+    /// Parses the URL.
+    pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
         let invalid = || {
             let message = "expected an `http://` or `https://` address without query and fragment";
             Invalid::without_value(message, "write `https://tools.example.com/mcp`")
@@ -119,9 +119,7 @@ impl FromText for ResourceUrl {
         let url = Self { written: text.to_owned(), origin: format!("{scheme}://{authority}"), path };
         is_plain.then_some(url).ok_or_else(invalid)
     }
-}
 
-impl ResourceUrl {
     /// The URL as it was written: tokens repeat it letter by letter.
     pub fn as_str(&self) -> &str {
         &self.written

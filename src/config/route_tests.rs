@@ -8,7 +8,7 @@ use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResp
 use crate::settings::source::describe_io_error;
 use crate::settings::{
     Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, OpenSection, Report, Scalar, Section,
-    Setting, SourceSpan, ValueKind, parsed_settings, read_each, text_of, text_settings, units,
+    Setting, SourceSpan, ValueKind, parsed_settings, read_each, text_of, units,
 };
 use crate::translate::extract::MCP_MEDIA_TYPE;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -282,8 +282,6 @@ impl Setting for ExpectedContent {
 parsed_settings! {
     ProgramEnd = Scalar, "write `exit_status: 1`";
 }
-
-text_settings!(HeaderValue, Bytes);
 
 /// Value of `Content-Type`.
 impl FromText for HeaderValue {

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use super::host_origin::HostAndOriginRules;
 use super::{Authenticator, Rejection, UnauthenticatedRequest, host_origin};
 use crate::pipeline::ApiKind;
-use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind, text_of, text_settings};
+use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind, text_of};
 use crate::telemetry::{LabelCounter, Meters, RequestId};
 
 /// Settings of the filter. By default only loopback hosts are allowed.
@@ -137,8 +137,6 @@ impl Setting for IpNet {
 
 /// Pattern of allowed hosts: a host, or `*`.
 struct HostPattern(String);
-
-text_settings!(HostPattern, OriginPattern);
 
 impl FromText for HostPattern {
     fn from_text(text: &str) -> Result<Self, Invalid> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind, text_settings};
+use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind};
 
 /// Set of scopes, such as `weather.read`. Clones share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,8 +86,6 @@ impl Setting for Scopes {
 }
 
 struct Scope(Box<str>);
-
-text_settings!(Scope);
 
 impl FromText for Scope {
     fn from_text(text: &str) -> Result<Self, Invalid> {

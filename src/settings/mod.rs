@@ -42,7 +42,7 @@ pub(crate) use settings_derive::{Section, Word};
 pub(crate) use source::{Files, LineAndColumn, Origin, SourceSpan};
 pub(crate) use tree::{Budget, Cost, Entry, Key, Kind, Node, Style, TextNode};
 pub(crate) use value::{FromText, Named, OneOrMore, OrOff, Scalar, Word};
-pub(crate) use value::{parsed_settings, read_one_of, text_of, text_settings};
+pub(crate) use value::{parsed_settings, read_one_of, text_of};
 
 /// Compiles a pattern that is part of the program.
 pub(crate) fn fixed_regex(pattern: &str) -> regex::Regex {

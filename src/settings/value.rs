@@ -1,6 +1,6 @@
 //! [`Setting`] for plain values, lists, maps and alternatives.
 
-use std::{fmt::Display, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use super::{
     code::Code,
@@ -14,6 +14,9 @@ use super::{
 
 /// Type that is parsed from a string.
 pub(crate) trait FromText: Sized {
+    /// `Scalar` if numbers and booleans are accepted as well.
+    const FORM: ValueKind = ValueKind::Text;
+
     /// Parses the string.
     ///
     /// # Errors
@@ -22,26 +25,32 @@ pub(crate) trait FromText: Sized {
     fn from_text(text: &str) -> Result<Self, Invalid>;
 }
 
-/// Implements [`Setting`] for types that implement [`FromText`].
-macro_rules! text_settings {
-    ($($type:ty),* $(,)?) => {$(const _: () = {
-        use $crate::settings::{
-            keys::ValueKind,
-            section::{Checked, Cursor, Setting},
-            value::{FromText, text_of},
+impl<T: FromText> Setting for T {
+    const KIND: ValueKind = T::FORM;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let parsed = match T::FORM {
+            ValueKind::Scalar => T::from_text(&Scalar::read(value)?.0),
+            _ => T::from_text(text_of(value)?),
         };
-
-        impl Setting for $type {
-            const KIND: ValueKind = ValueKind::Text;
-
-            fn read(value: &Cursor<'_>) -> Checked<Self> {
-                FromText::from_text(text_of(value)?).or_else(|invalid| value.reject(invalid))
-            }
-        }
-    };)*};
+        parsed.or_else(|invalid| value.reject(invalid))
+    }
 }
 
-pub(crate) use text_settings;
+/// Implements [`FromText`] for types that implement `FromStr`, each with the help for an invalid string.
+macro_rules! parsed_settings {
+    ($($type:ty = $kind:ident, $help:literal;)*) => {$(
+        impl $crate::settings::FromText for $type {
+            const FORM: $crate::settings::ValueKind = $crate::settings::ValueKind::$kind;
+
+            fn from_text(text: &str) -> Result<Self, $crate::settings::Invalid> {
+                text.parse().map_err(|error| $crate::settings::Invalid::new(format!("{error}"), $help))
+            }
+        }
+    )*};
+}
+
+pub(crate) use parsed_settings;
 
 impl Setting for String {
     const KIND: ValueKind = ValueKind::Text;
@@ -162,41 +171,6 @@ impl Setting for Scalar {
     }
 }
 
-/// Implements [`Setting`] for types that implement [`FromStr`], each with the help for an invalid string.
-macro_rules! parsed_settings {
-    ($($type:ty = $kind:ident, $help:literal;)*) => {$(const _: () = {
-        use $crate::settings::{keys::ValueKind, section::{Checked, Cursor, Setting}, value};
-
-        impl Setting for $type {
-            const KIND: ValueKind = ValueKind::$kind;
-
-            fn read(cursor: &Cursor<'_>) -> Checked<Self> {
-                value::parse(cursor, $help)
-            }
-        }
-    };)*};
-}
-
-pub(crate) use parsed_settings;
-
-/// Parses a string, or any scalar if the type accepts that.
-pub(crate) fn parse<T: Setting + FromStr<Err: Display>>(value: &Cursor<'_>, help: &str) -> Checked<T> {
-    let text = match T::KIND {
-        ValueKind::Scalar => Scalar::read(value)?.0,
-        _ => text_of(value)?.to_owned(),
-    };
-    text.parse().or_else(|error: T::Err| value.reject(Invalid::new(error.to_string(), help)))
-}
-
-/// Boxed setting: one that is large or recursive.
-impl<T: Setting> Setting for Box<T> {
-    const KIND: ValueKind = T::KIND;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        T::read(value).map(Self::new)
-    }
-}
-
 macro_rules! numbers {
     ($($number:ty),*) => {$(
         impl Setting for $number {
@@ -302,12 +276,13 @@ impl<T: Setting> Setting for (T, SourceSpan) {
 }
 
 /// Parses the items of a list.
-fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node], name: &str) -> Checked<Vec<T>> {
+fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node]) -> Checked<Vec<T>> {
+    let name = format!("an item of {}", value.name);
     let kind = match value.kind {
         ValueKind::List(item) | ValueKind::OneOrMore(item) => *item,
         other => other,
     };
-    let read = |item: &Node| value.part(item, name, kind).with_span(item.span).read_expanded(T::read);
+    let read = |item: &Node| value.part(item, &name, kind).with_span(item.span).read_expanded(T::read);
     read_each(items.iter().map(read))
 }
 
@@ -356,7 +331,7 @@ impl<T: Setting> Setting for Vec<T> {
             });
             return value.reject_kind("a list", help);
         };
-        read_items(value, items, &format!("an item of {}", value.name))
+        read_items(value, items)
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
@@ -394,7 +369,7 @@ impl<T: Setting> Setting for OneOrMore<T> {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match &value.node.kind {
-            Kind::List(items) => read_items(value, items, &format!("an item of {}", value.name)).map(Self),
+            Kind::List(items) => read_items(value, items).map(Self),
             _ => {
                 let one = value.part(value.node, value.name, T::KIND).with_span(value.node.span);
                 T::read(&one).map(|one| Self(vec![one]))

@@ -4,9 +4,7 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use settings_derive::Section;
 
-use crate::settings::{
-    Checked, Code, CodedSpan, Cursor, FromText, Invalid, OpenSection, text_of, text_settings,
-};
+use crate::settings::{Checked, Code, CodedSpan, Cursor, FromText, Invalid, OpenSection, text_of};
 use crate::tls::ClientTls;
 
 /// The address of a Redis or Valkey.
@@ -235,8 +233,6 @@ fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
     let message = format!("{} must have 1 to {LIMIT_BYTES} letters, digits and `-_.:/{{}}`", value.name);
     value.reject(Invalid::without_value(message, "write the name of the service: `prefix: weather-tools`"))
 }
-
-text_settings!(StoreAddress);
 
 impl FromText for StoreAddress {
     fn from_text(text: &str) -> Result<Self, Invalid> {

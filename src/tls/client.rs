@@ -17,7 +17,7 @@ use crate::crypto::{Digest, parse_digest, sha256};
 use crate::settings::suggest::quoted;
 use crate::settings::{
     Checked, Code, Cursor, FromText, Invalid, OpenSection, Report, Section as _, Setting, SourceSpan,
-    ValueKind, text_of, text_settings,
+    ValueKind, text_of,
 };
 
 /// A TLS connection to an upstream.
@@ -81,8 +81,6 @@ impl ClientTlsOptions {
 /// The SHA-256 fingerprint of a certificate: hexadecimal digits, with colons between the pairs or without.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub Digest);
-
-text_settings!(Fingerprint);
 
 impl FromText for Fingerprint {
     fn from_text(text: &str) -> Result<Self, Invalid> {

@@ -51,7 +51,7 @@ pub struct Matcher {
     /// Conditions; the rule matches if at least one of them is false.
     ///
     /// For the rule's default on the status, a `status` inside does not count.
-    #[key(kind = Matcher::KIND, with = negated)]
+    #[key(kind = Matcher::KIND)]
     pub not: Option<Box<Self>>,
 }
 
@@ -211,14 +211,19 @@ fn read_args_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     read_condition(value)
 }
 
-fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {
-    let not = Scope::from_cursor(value).with_own_captures(|| Matcher::read(value))?;
-    if not.is_empty() {
-        let message = "`not` has no condition, so the rule would never match";
-        let help = "write a condition: `not: { text: '^OK' }`";
-        return value.reject_coded(Code::EmptyValue.at_span(value.place), message, help);
+/// The conditions of `not`.
+impl Setting for Box<Matcher> {
+    const KIND: ValueKind = Matcher::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let not = Scope::from_cursor(value).with_own_captures(|| Matcher::read(value))?;
+        if not.is_empty() {
+            let message = "`not` has no condition, so the rule would never match";
+            let help = "write a condition: `not: { text: '^OK' }`";
+            return value.reject_coded(Code::EmptyValue.at_span(value.place), message, help);
+        }
+        Ok(Self::new(not))
     }
-    Ok(Some(Box::new(not)))
 }
 
 impl Setting for HeaderPatterns {

@@ -32,14 +32,14 @@ pub struct SuccessRule {
     /// Sampling request to the client's model about the response; its result is `input_responses.sample.text`
     /// in `content`.
     #[key(conflicts = "error")]
-    pub sample: Option<Box<SamplingRequestTemplate>>,
+    pub sample: Option<SamplingRequestTemplate>,
     /// Content for users and models: a template, `{ as: … }`, or a list of blocks.
     #[key(conflicts = "error", default = ContentTemplate::default())]
     pub content: ContentTemplate,
     /// Maximum length of a success.
     // Boxed, because it is large and rare.
     #[key(conflicts = "error")]
-    pub limit: Option<Box<Limit>>,
+    pub limit: Option<Limit>,
 }
 
 impl SuccessRule {

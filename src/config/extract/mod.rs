@@ -127,7 +127,7 @@ pub(in crate::config) struct ExtractSettings {
     #[key(kind = XmlOptions::KIND, with = read_as::<XmlOptions>)]
     xml: Option<Extractor>,
     /// Extractor whose text is parsed in place of the response, such as `html` for the text of a page.
-    source: Option<Box<Extractor>>,
+    source: Option<Extractor>,
     /// Typed fields of the value.
     fields: ReadElsewhere<Fields>,
     /// Type of a single value.
@@ -295,7 +295,7 @@ fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
     };
     check_single_extractor(&value)?;
     let mut settings = ExtractSettings::read(&value)?;
-    let (source, optional) = (settings.source.take(), settings.optional);
+    let (source, optional) = (settings.source.take().map(Box::new), settings.optional);
     let Extractor { kind, .. } = value.checked(settings.extractor())?;
     let written = value.node.entry(kind.name());
     if let Some(written) = written.filter(|_| source.is_some()) {

@@ -56,7 +56,7 @@ pub(super) fn argument_error(
 /// Whether rules send sampling requests, and whether these are required.
 pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
     let samples = rules.iter().filter_map(|compiled| match &compiled.rule.action {
-        RuleAction::Success(rule) => rule.sample.as_deref(),
+        RuleAction::Success(rule) => rule.sample.as_ref(),
         RuleAction::Error(_) => None,
     });
     let all_optional = samples.map(|sample| sample.options.optional).reduce(|first, other| first && other)?;

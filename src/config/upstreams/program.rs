@@ -11,7 +11,7 @@ use super::addresses::Addresses;
 use super::scalar;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Expanded, FromText, Invalid, Kind, Node, ReadContext, Section,
-    Setting, SourceSpan, ValueKind, read_each, secret, source, suggest, text_of, text_settings,
+    Setting, SourceSpan, ValueKind, read_each, secret, source, suggest, text_of,
 };
 use crate::upstream::program::Program;
 
@@ -218,8 +218,6 @@ impl Setting for Variables {
         read_each(entries.iter().map(read)).map(Self)
     }
 }
-
-text_settings!(VariableName);
 
 impl FromText for VariableName {
     fn from_text(name: &str) -> Result<Self, Invalid> {

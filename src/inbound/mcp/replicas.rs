@@ -28,7 +28,7 @@ use super::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, SESSION_ID};
 use crate::crypto::{Purpose, TokenCipher, fingerprint, random_id};
 use crate::inbound::host_origin::request_host;
 use crate::route::Scopes;
-use crate::settings::{FromText, Invalid, text_settings};
+use crate::settings::{FromText, Invalid};
 use crate::telemetry::ErrorChain;
 use crate::tls::ClientTls;
 use crate::upstream::http::{Address, HttpSettings, HttpUpstream, HttpVersion, StreamedBody};
@@ -62,8 +62,6 @@ pub struct ReplicaUrl {
     pub(super) written: String,
     address: Address,
 }
-
-text_settings!(ReplicaUrl);
 
 impl FromText for ReplicaUrl {
     fn from_text(text: &str) -> Result<Self, Invalid> {

@@ -12,7 +12,7 @@ use super::{
 use crate::model::Schema;
 use crate::settings::{
     Checked, Code, Cursor, FromText, Invalid, Kind, Node, OpenSection, Setting, SourceSpan, ValueKind,
-    suggest, text_settings,
+    suggest,
 };
 use crate::translate::convert::Booleans;
 
@@ -305,8 +305,6 @@ impl Setting for Fields {
         checked.map(|()| Self { others, ..Self::new(fields) })
     }
 }
-
-text_settings!(FieldPath);
 
 impl FromText for FieldPath {
     fn from_text(text: &str) -> Result<Self, Invalid> {

@@ -184,13 +184,8 @@ fn any_translator() -> impl Strategy<Value = Translator> {
             let extract = Some(extract);
             let structured = filter.map(|filter| Jq::compile(filter, &[]).unwrap());
             let (content, limit) = (shapes::content(content), shapes::limit(limit));
-            let action = RuleAction::Success(SuccessRule {
-                extract,
-                structured,
-                content,
-                limit: limit.map(Box::new),
-                sample: None,
-            });
+            let action =
+                RuleAction::Success(SuccessRule { extract, structured, content, limit, sample: None });
             rules.push(Rule { matcher: Matcher::default(), charset: None, action });
         }
         translator(rules, schema)

@@ -52,7 +52,7 @@ pub(crate) struct CredentialsSection {
     #[key(kind = ValueKind::Text, with = read_bearer, masked)]
     bearer: Option<AuthSettings>,
     /// Token of an OAuth server (client credentials grant).
-    oauth: Option<Box<OAuthSettings>>,
+    oauth: Option<OAuthSettings>,
 }
 
 /// User name and password (RFC 7617).
@@ -92,7 +92,7 @@ impl Setting for AuthSettings {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let CredentialsSection { basic, bearer, oauth } = CredentialsSection::read(value)?;
-        value.checked(basic.map(Self::Basic).or(bearer).or_else(|| oauth.map(Self::OAuth)))
+        value.checked(basic.map(Self::Basic).or(bearer).or_else(|| Some(Self::OAuth(Box::new(oauth?)))))
     }
 }
 

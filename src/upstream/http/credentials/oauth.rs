@@ -16,7 +16,7 @@ use super::{
 };
 use crate::model::UpstreamResponse;
 use crate::route::{HttpRequest, PathBase, UpstreamName};
-use crate::settings::{Checked, Code, Entry, FromText, Invalid, Named, OpenSection, Scalar, text_settings};
+use crate::settings::{Checked, Code, Entry, FromText, Invalid, Named, OpenSection, Scalar};
 use crate::tls::ClientTls;
 use crate::upstream::Deadline;
 
@@ -85,8 +85,6 @@ impl FromStr for TokenUrl {
         Ok(Self { address, path_and_query })
     }
 }
-
-text_settings!(TokenUrl);
 
 impl FromText for TokenUrl {
     fn from_text(text: &str) -> Result<Self, Invalid> {
