@@ -9,10 +9,9 @@ use crate::config::route_tests::Example;
 use crate::config::schemas::ArgumentUse;
 use crate::config::upstreams::UpstreamFile;
 use crate::policy::{HedgeSettings, RoutePolicySettings};
-use crate::route::{HttpTemplate, InputSchema, RequestTemplate};
+use crate::route::{InputSchema, RequestTemplate};
 use crate::settings::{Code, Entry, Node, OpenSection, Report};
 use crate::upstream::UpstreamSettings;
-use crate::upstream::http::HttpSettings;
 
 /// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the work does.
 pub(crate) fn reject_async_operation(section: &OpenSection<'_>) -> Option<()> {
@@ -53,7 +52,8 @@ pub(crate) fn report_headers(section: &OpenSection<'_>) {
     }
 }
 
-/// Warns of credentials in a route that are overridden, or that are not passed to the upstream.
+/// Warns of credentials in a route that `credentials` of the upstream overrides, that are forwarded from the
+/// client, or that are not passed to the upstream.
 pub(crate) fn warn_of_credentials(
     section: &OpenSection<'_>,
     entry: &Entry,
@@ -61,9 +61,19 @@ pub(crate) fn warn_of_credentials(
     upstream: Option<&UpstreamFile>,
 ) {
     let RequestTemplate::Http(template) = request else { return };
-    warn_of_authorization(section, template, upstream.and_then(|file| file.settings.http()));
-    let is_cgi = upstream.is_some_and(|file| matches!(file.settings, UpstreamSettings::Cgi(_)));
-    if is_cgi && template.carries(&AUTHORIZATION) {
+    let settings = upstream.map(|file| &file.settings);
+    if settings.and_then(UpstreamSettings::http).is_none_or(|http| http.auth.is_none()) {
+        warn_of_forwarded_authorization(section);
+    } else {
+        let is_written = template.headers.iter().any(|(name, _)| *name == AUTHORIZATION);
+        let request = section.entry("request").filter(|_| is_written).map(|entry| entry.key.span);
+        for span in request.into_iter().chain(forwarded_authorization(section).map(|node| node.span)) {
+            let message = "`Authorization` has no effect: `credentials` of the upstream sets it";
+            let at = Code::OverriddenAuthorization.at_span(span);
+            section.report().warning(at, message, "remove one of the two");
+        }
+    }
+    if matches!(settings, Some(UpstreamSettings::Cgi(_))) && template.carries(&AUTHORIZATION) {
         let message = "`Authorization` has no effect: credentials are not passed to a CGI program";
         let help = "set an environment variable under `env` of the upstream";
         section.report().warning(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
@@ -80,25 +90,6 @@ pub(crate) fn warn_of_impossible_examples(section: &OpenSection<'_>, input: &Inp
             let help = "write arguments that match `input`";
             section.report().warning(Code::ImpossibleTest.at_span(args.span), message, help);
         }
-    }
-}
-
-/// Warns of `Authorization` in a route if its upstream has `credentials`, or if it is forwarded from the
-/// client.
-fn warn_of_authorization(
-    section: &OpenSection<'_>,
-    template: &HttpTemplate,
-    upstream: Option<&HttpSettings>,
-) {
-    if upstream.is_none_or(|upstream| upstream.auth.is_none()) {
-        return warn_of_forwarded_authorization(section);
-    }
-    let is_written = template.headers.iter().any(|(name, _)| *name == AUTHORIZATION);
-    let request = section.entry("request").filter(|_| is_written).map(|entry| entry.key.span);
-    for span in request.into_iter().chain(forwarded_authorization(section).map(|node| node.span)) {
-        let message = "`Authorization` has no effect: `credentials` of the upstream sets it";
-        let at = Code::OverriddenAuthorization.at_span(span);
-        section.report().warning(at, message, "remove one of the two");
     }
 }
 

@@ -336,14 +336,17 @@ pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(Str
 /// longer list would be a tool error.
 fn warn_of_min_items(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[CompiledRule]) {
     for compiled in rules {
-        let RuleAction::Success(rule) = &compiled.rule.action else { continue };
-        let Some(limit) = &rule.limit else { continue };
+        let RuleAction::Success(SuccessRule { limit: Some(limit), .. }) = &compiled.rule.action else {
+            continue;
+        };
         let Some(rows) = limit.rows else { continue };
-        let Some((place, schema)) = limited_list(output.document(), limit) else { continue };
+        let Some((names, schema)) = limited_list(output.document(), limit) else { continue };
         let Some(least) = schema.get("minItems").and_then(Value::as_u64) else { continue };
         if rows as u64 >= least {
             continue;
         }
+        let place: String =
+            names.iter().map(|name| format!("/properties/{}", pointer_segment(name))).collect();
         let span = node.at_pointer(&place).get("minItems").map_or(node.span, |node| node.span);
         let line = report.files().line_and_column(compiled.span).line;
         let message =
@@ -353,30 +356,28 @@ fn warn_of_min_items(report: &Report<'_>, output: &OutputSchema, node: &Node, ru
     }
 }
 
-/// JSON Pointer and schema of the list that a limit truncates; `None` if that depends on the response.
-fn limited_list<'s>(schema: &'s Schema, limit: &Limit) -> Option<(String, &'s Schema)> {
-    let lists = lists_in(schema, String::new(), Vec::new());
-    let is_there = |names: &[String]| {
-        let path = limit.of.as_ref().map(|ListPath(names)| names.as_slice());
+/// The list that a limit truncates; `None` if that depends on the response.
+fn limited_list<'s>(schema: &'s Schema, limit: &Limit) -> Option<ListSchema<'s>> {
+    let mut lists = lists_in(schema, Vec::new());
+    lists.retain(|(names, _)| match &limit.of {
         // The root list may also have the name under which clients see it: `result`.
-        path.is_none_or(|path| path == names || names.is_empty() && path == ["result"])
-    };
-    let mut found = lists.into_iter().filter(|(names, ..)| is_there(names));
-    let (_, place, schema) = found.next()?;
-    found.next().is_none().then_some((place, schema))
+        Some(ListPath(path)) => path == names || names.is_empty() && *path == ["result"],
+        None => true,
+    });
+    lists.pop().filter(|_| lists.is_empty())
 }
 
-/// Schema of a list: the names of the properties that lead to it, its JSON Pointer, and its keywords.
-type ListSchema<'s> = (Vec<String>, String, &'s Schema);
+/// Schema of a list, with the names of the properties that lead to it.
+type ListSchema<'s> = (Vec<&'s str>, &'s Schema);
 
 /// Lists that are reached through objects only.
-fn lists_in(schema: &Schema, place: String, names: Vec<String>) -> Vec<ListSchema<'_>> {
-    if schema.get("type") == Some(&json!("array")) {
-        return vec![(names, place, schema)];
+fn lists_in<'s>(schema: &'s Schema, names: Vec<&'s str>) -> Vec<ListSchema<'s>> {
+    if schema.get("type").is_some_and(|kind| kind == "array") {
+        return vec![(names, schema)];
     }
-    let lists = member(schema, "properties").into_iter().flatten().filter_map(|(name, property)| {
-        let place = format!("{place}/properties/{}", pointer_segment(name));
-        Some(lists_in(property.as_object()?, place, [names.as_slice(), std::slice::from_ref(name)].concat()))
+    let properties = member(schema, "properties").into_iter().flatten();
+    let lists = properties.filter_map(|(name, property)| {
+        Some(lists_in(property.as_object()?, [names.as_slice(), &[name]].concat()))
     });
     lists.flatten().collect()
 }
