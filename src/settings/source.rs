@@ -180,7 +180,7 @@ impl Files {
 }
 
 /// Offset of the last line of a text.
-fn line_start(text: &str) -> usize {
+pub(crate) fn line_start(text: &str) -> usize {
     text.rfind('\n').map_or(0, |at| at + 1)
 }
 

@@ -113,12 +113,10 @@ impl Migration<'_> {
     /// Migrates a YAML file: a configuration, named rules, or another file that may contain configurations as
     /// strings.
     fn yaml(&self, text: &str) -> Result<Migrated, Problems> {
-        let (files, trees) = self.read(text)?;
-        let forms: Vec<_> = trees.iter().map(|tree| self.form_of(tree)).collect();
+        let forms: Vec<_> = self.read(text)?.1.iter().map(|tree| self.form_of(tree)).collect();
         let mut migrated = self.rewrite(text, &forms)?;
         if forms.iter().any(Option::is_none) {
-            let (files, trees) =
-                if migrated.text == text { (files, trees) } else { self.read(&migrated.text)? };
+            let (files, trees) = self.read(&migrated.text)?;
             let mut blocks = Vec::new();
             let other_files = trees.iter().zip(&forms).filter(|(_, form)| form.is_none());
             other_files.for_each(|(tree, _)| yaml_blocks::find_in_manifest(&files, tree, &mut blocks));
@@ -182,7 +180,7 @@ impl Migration<'_> {
     fn count(&self, tree: &Node, kind: &ValueKind) -> Option<usize> {
         let none = HashSet::new();
         let mut walk = Walk::new(self, "", &none, true);
-        walk.walk(&mut tree.clone(), kind);
+        walk.value(&mut tree.clone(), kind, None);
         (walk.unknown_keys == 0 && walk.known_keys > 0).then_some(walk.known_keys)
     }
 
@@ -234,7 +232,7 @@ impl Migration<'_> {
             let mut trees = trees.clone();
             for (tree, form) in trees.iter_mut().zip(forms) {
                 match form {
-                    Some(kind) => walk.walk(tree, kind),
+                    Some(kind) => walk.value(tree, kind, None),
                     None => walk.walk_other_file(tree),
                 }
             }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::walk::Move;
 use crate::settings::SourceSpan;
+use crate::settings::source::line_start;
 
 /// Indentation of the keys in a new section, in spaces.
 const INDENT: usize = 2;
@@ -59,7 +60,7 @@ fn move_in_block_map(text: &str, key: SourceSpan, action: &Move) -> Option<Strin
     let own = lines_of(text, key, column);
     let written = &text[own.clone()];
     let line_end = if written.contains("\r\n") { "\r\n" } else { "\n" };
-    let at_key = line_start(text, key.start) - own.start + column;
+    let at_key = line_start(&text[..key.start]) - own.start + column;
     let member = format!("{}{}{}", &written[..at_key], action.leaf, &written[at_key + key.end - key.start..]);
     let member = if member.ends_with('\n') { member } else { member + line_end };
     let Some((target, inside)) = &action.target else {
@@ -84,18 +85,14 @@ fn move_in_block_map(text: &str, key: SourceSpan, action: &Move) -> Option<Strin
 
 /// Column of a key that is the first of its line.
 fn column(text: &str, key: SourceSpan) -> Option<usize> {
-    let before = &text[line_start(text, key.start)..key.start];
+    let before = &text[line_start(&text[..key.start])..key.start];
     before.bytes().all(|byte| byte == b' ').then_some(before.len())
-}
-
-fn line_start(text: &str, at: usize) -> usize {
-    text[..at].rfind('\n').map_or(0, |line| line + 1)
 }
 
 /// Lines of a key and its value, with the comments directly above it.
 fn lines_of(text: &str, key: SourceSpan, column: usize) -> Range<usize> {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
-    let begin = line_start(text, key.start);
+    let begin = line_start(&text[..key.start]);
     let is_comment = |line: &&str| indent(line) == column && line.trim_start().starts_with('#');
     let comments = text[..begin].split_inclusive('\n').rev().take_while(is_comment);
     let start = begin - comments.map(str::len).sum::<usize>();

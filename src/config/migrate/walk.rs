@@ -104,11 +104,6 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Walks a value of a known kind.
-    pub(super) fn walk(&mut self, node: &mut Node, kind: &ValueKind) {
-        self.value(node, kind, None);
-    }
-
     /// Walks a file that is not a configuration; it may refer to environment variables.
     pub(super) fn walk_other_file(&mut self, node: &mut Node) {
         let names = &self.migration.names;
@@ -127,7 +122,13 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn value(&mut self, node: &mut Node, kind: &ValueKind, at: Option<(&'static KeyTable, &'static str)>) {
+    /// Walks a value of a known kind; `at` is its key, and the section of that.
+    pub(super) fn value(
+        &mut self,
+        node: &mut Node,
+        kind: &ValueKind,
+        at: Option<(&'static KeyTable, &'static str)>,
+    ) {
         if let Some((keys, key)) = at
             && let Some(was) = node.scalar()
         {
