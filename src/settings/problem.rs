@@ -192,29 +192,24 @@ impl Excerpt {
     fn new(files: &Files, span: SourceSpan) -> Self {
         let line = files.line(span);
         let (text, masked) = (files.text(span), files.masked(span, line.clone()));
-        // Characters as displayed, with their byte offsets and widths in terminal cells.
-        let mut characters: Vec<(usize, String, usize)> = Vec::new();
-        let mut last_mask = None;
+        let [start, end] = [span.start, span.end].map(|offset| offset.clamp(line.start, line.end));
+        // Characters as displayed, with their widths in terminal cells; cells before the span, and in it.
+        let (mut characters, mut caret, mut width) = (Vec::new(), 0, 0);
         for (at, character) in text[line.clone()].char_indices().map(|(at, c)| (at + line.start, c)) {
-            let mask = masked.iter().position(|range| range.contains(&at));
-            let (shown, cells) = match mask {
+            let (shown, cells) = match masked.iter().find(|range| range.contains(&at)) {
                 // One mask for the whole secret, so that its length is not visible.
-                Some(_) if mask == last_mask => (String::new(), 0),
+                Some(range) if at > range.start.max(line.start) => continue,
                 Some(_) => (MASK.to_owned(), MASK.len()),
                 None => displayed(character),
             };
-            last_mask = mask;
-            characters.push((at, shown, cells));
+            caret += if at < start { cells } else { 0 };
+            width += if (start..end).contains(&at) { cells } else { 0 };
+            characters.push((shown, cells));
         }
-        let cells_to = |offset: usize| -> usize {
-            characters.iter().take_while(|(at, ..)| *at < offset).map(|(.., cells)| cells).sum()
-        };
-        let [caret, caret_end] =
-            [span.start, span.end].map(|offset| cells_to(offset.clamp(line.start, line.end)));
-        let total = cells_to(usize::MAX);
+        let total: usize = characters.iter().map(|(_, cells)| cells).sum();
         let cut = if total > Self::MAX_CELLS { caret.saturating_sub(Self::CELLS_BEFORE) } else { 0 };
         let (mut excerpt, mut cell) = (if cut > 0 { "…".to_owned() } else { String::new() }, 0);
-        for (_, shown, cells) in &characters {
+        for (shown, cells) in &characters {
             if (cut..cut + Self::MAX_CELLS).contains(&cell) {
                 excerpt.push_str(shown);
             }
@@ -227,7 +222,7 @@ impl Excerpt {
         Self {
             text: excerpt.trim_end().to_owned(),
             caret_cell: caret - cut + usize::from(cut > 0),
-            caret_width: caret_end.saturating_sub(caret).clamp(1, most),
+            caret_width: width.clamp(1, most),
         }
     }
 }
@@ -239,25 +234,19 @@ fn displayed(character: char) -> (String, usize) {
     (shown, cells)
 }
 
+/// Escapes a character that moves the cursor or changes the writing direction of the text after it.
 fn escaped(character: char) -> String {
-    if must_be_escaped(character) { character.escape_unicode().to_string() } else { character.to_string() }
-}
-
-/// Whether a character moves the cursor or changes the writing direction of the text after it.
-fn must_be_escaped(character: char) -> bool {
-    character.is_control()
+    let is_escaped = character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            | '\u{2028}' | '\u{2029}' | '\u{feff}')
+            | '\u{2028}' | '\u{2029}' | '\u{feff}');
+    if is_escaped { character.escape_unicode().to_string() } else { character.to_string() }
 }
 
-/// Masks the tokens in a message, which may quote a value of the file, and escapes it.
+/// Masks the tokens in a message, which may quote a value of the file, and escapes terminal control characters;
+/// line breaks and tabs become spaces.
 fn shown_text(message: &str) -> String {
-    escape_controls(&replaced(message, &tokens_in(message), MASK))
-}
-
-/// Escapes terminal control characters in a message; line breaks and tabs become spaces.
-fn escape_controls(message: &str) -> String {
-    message.replace(['\n', '\r', '\t'], " ").chars().map(escaped).collect()
+    let masked = replaced(message, &tokens_in(message), MASK);
+    masked.replace(['\n', '\r', '\t'], " ").chars().map(escaped).collect()
 }
 
 #[cfg(test)]

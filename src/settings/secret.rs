@@ -11,6 +11,7 @@ use std::{
 };
 
 use regex::Regex;
+use strsim::damerau_levenshtein;
 
 use super::{
     code::Code,
@@ -18,7 +19,6 @@ use super::{
     report::Report,
     section::{Checked, Invalid, ReadContext},
     source::{SourceSpan, describe_io_error},
-    suggest,
 };
 
 /// Snapshot of the environment variables that a configuration can refer to.
@@ -162,25 +162,21 @@ fn secret_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checke
     read_file(context, span, path)
 }
 
+/// Reads a file without the line break at its end, which editors add.
 fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
-    contents_of(path).map_err(|Invalid { message, help, .. }| {
+    let contents = || {
+        if !Path::new(path).is_absolute() {
+            let help = "write an absolute path: `file:/run/secrets/token`";
+            return Err(Invalid::new(format!("`{path}` is not an absolute path"), help));
+        }
+        let text = String::from_utf8(bytes_of(path)?);
+        let text = text.map_err(|_| invalid_file(path, "is not UTF-8 text", ONLY_THE_VALUE))?;
+        let text = text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text));
+        if text.is_empty() { Err(invalid_file(path, "is empty", CREATE_IT)) } else { Ok(text.to_owned()) }
+    };
+    contents().map_err(|Invalid { message, help, .. }| {
         context.reject_at(Code::UnreadableFile.at_span(span), message, help)
     })
-}
-
-/// Reads a file without the line break at its end, which editors add.
-fn contents_of(path: &str) -> Result<String, Invalid> {
-    if !Path::new(path).is_absolute() {
-        let help = "write an absolute path: `file:/run/secrets/token`";
-        return Err(Invalid::new(format!("`{path}` is not an absolute path"), help));
-    }
-    let text = String::from_utf8(bytes_of(path)?);
-    let text = text.map_err(|_| invalid_file(path, "is not UTF-8 text", ONLY_THE_VALUE))?;
-    let text = text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text));
-    if text.is_empty() {
-        return Err(invalid_file(path, "is empty", CREATE_IT));
-    }
-    Ok(text.to_owned())
 }
 
 /// Reads a file of at most [`SECRET_LIMIT_BYTES`].
@@ -234,7 +230,7 @@ fn has_misspelled_secret(name: &str) -> bool {
         let is_close = |secret: &str| {
             let most = if secret.len() >= 12 { 2 } else { 1 };
             // The first letter is rarely wrong: "rookie" is not a misspelled "cookie".
-            word.bytes().next() == secret.bytes().next() && suggest::edit_distance(&word, secret) <= most
+            word.bytes().next() == secret.bytes().next() && damerau_levenshtein(&word, secret) <= most
         };
         // "taken" is as close to "token", and spelled correctly.
         word != "taken" && NAMES_OF_CREDENTIALS.split(' ').any(is_close)
@@ -264,15 +260,14 @@ pub(crate) fn is_only_references(value: &str) -> bool {
 /// Byte ranges of values after keys with secret names, found by text search, for a file that could not be
 /// parsed. `offset` is the start of the line.
 pub(crate) fn probable_secrets(line: &str, offset: usize) -> Vec<Range<usize>> {
-    let mut ranges = Vec::new();
-    let mut from = 0;
-    while let Some(colon) = line[from..].find(':').map(|at| at + from) {
-        from = colon + 1;
-        let key = line[..colon].trim_end_matches(['"', '\'', ' ']);
-        let key = key.rsplit([' ', ',', '{', '[', '"', '\'']).next().unwrap_or_default();
-        let value = line[from..].trim_start();
-        let start = line.len() - value.len();
-        if is_secret_name(key)
+    static KEY: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"([^ ,{\["':]*)["' ]*:\s*"#));
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for found in KEY.captures_iter(line) {
+        let start = found.get_match().end();
+        let value = &line[start..];
+        let is_inside = ranges.last().is_some_and(|last| offset + start < last.end);
+        if !is_inside
+            && is_secret_name(&found[1])
             && !value.is_empty()
             && !value.starts_with(['{', '['])
             && !is_only_references(value.trim())
@@ -280,7 +275,6 @@ pub(crate) fn probable_secrets(line: &str, offset: usize) -> Vec<Range<usize>> {
             let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
             let end = quote.and_then(|quote| value[1..].find(quote)).map_or(line.len(), |at| start + at + 2);
             ranges.push(offset + start..offset + end);
-            from = end;
         }
     }
     ranges

@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
+use strsim::damerau_levenshtein;
+
 /// Synonyms from other proxies and from the MCP specification, by the name of glossator.
 static SYNONYMS: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
     let lines = include_str!("synonyms.txt").lines().filter_map(|line| line.split_once(": "));
@@ -43,15 +45,10 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
         // Every key of a configuration is compared with several words; a difference in length rules most of
         // them out.
         .filter(|candidate| length(candidate).abs_diff(length(found)) <= most)
-        .map(|candidate| (edit_distance(&found_word, &normalized(candidate)), candidate))
+        .map(|candidate| (damerau_levenshtein(&found_word, &normalized(candidate)), candidate))
         .filter(|(distance, candidate)| *distance <= most && *distance < length(candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
-}
-
-/// Number of letters to insert, delete, replace or swap with the next one, to turn one word into the other.
-pub(super) fn edit_distance(one: &str, other: &str) -> usize {
-    strsim::damerau_levenshtein(one, other)
 }
 
 /// Help for a word that is not one of `candidates`: the nearest one, or a list of all. `what` introduces the

@@ -229,11 +229,6 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
     }
 }
 
-/// Parses a word of an enum.
-pub(crate) fn read_word<T: Word>(value: &Cursor<'_>) -> Checked<T> {
-    read_one_of(value, T::WORDS.iter().copied())
-}
-
 /// Parses one of `words`, each with what it stands for.
 pub(crate) fn read_one_of<T>(
     value: &Cursor<'_>,
