@@ -242,8 +242,8 @@ fn escaped(character: char) -> String {
     if is_escaped { character.escape_unicode().to_string() } else { character.to_string() }
 }
 
-/// Masks the tokens in a message, which may quote a value of the file, and escapes terminal control characters;
-/// line breaks and tabs become spaces.
+/// Masks the tokens in a message, which may quote a value of the file, and escapes terminal control
+/// characters; line breaks and tabs become spaces.
 fn shown_text(message: &str) -> String {
     let masked = replaced(message, &tokens_in(message), MASK);
     masked.replace(['\n', '\r', '\t'], " ").chars().map(escaped).collect()

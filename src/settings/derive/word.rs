@@ -20,13 +20,16 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     }
     Ok(quote! {
         const _: () = {
-            use crate::settings::{keys::ValueKind, section::{Checked, Cursor, Setting}, value::{Word, read_one_of}};
+            use crate::settings::{keys::ValueKind, section::{Checked, Cursor, Setting}};
+            use crate::settings::value::{Word, read_one_of};
             impl Word for #name {
                 const WORDS: &'static [(&'static str, Self)] = &[#((#words, Self::#variants)),*];
             }
             impl Setting for #name {
                 const KIND: ValueKind = ValueKind::Word(&[#(#words),*]);
-                fn read(value: &Cursor<'_>) -> Checked<Self> { read_one_of(value, Self::WORDS.iter().copied()) }
+                fn read(value: &Cursor<'_>) -> Checked<Self> {
+                    read_one_of(value, Self::WORDS.iter().copied())
+                }
                 fn shown(&self, _kind: ValueKind) -> Option<String> { Some(format!("`{}`", self.word())) }
             }
         };
