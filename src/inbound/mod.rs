@@ -30,8 +30,17 @@ pub use filter::parse_network;
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 
 /// The text for a client whose request was cut off by a shutdown.
-const CUT_OFF_BY_SHUTDOWN: &str = "the server is shutting down and did not finish this request in time. It \
-                                   may have taken effect: check before you retry";
+fn cut_off_by_shutdown(may_have_effect: bool) -> &'static str {
+    match may_have_effect {
+        true => {
+            "the server is shutting down and did not finish this request in time. It may have taken effect: \
+             check before you retry"
+        }
+        false => {
+            "the server is shutting down and did not finish this request in time; retry in a few seconds"
+        }
+    }
+}
 
 /// The text for a client whose request is not served because of a shutdown.
 const SHUTTING_DOWN: &str = "the server is shutting down and does not serve this request; retry in a few \

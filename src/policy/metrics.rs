@@ -196,12 +196,14 @@ pub struct UpstreamView {
 
 impl UpstreamView {
     /// Whether a call may reach the upstream. Untried endpoints count as reachable, and so do those to be
-    /// probed by the next call: otherwise nothing would ever probe them.
+    /// probed by the next call: otherwise nothing would ever probe them. The same holds for a program that
+    /// the next call starts.
     pub fn is_reachable(&self) -> bool {
+        let is_restarting = matches!(self.program, Some(ProgramState::Restarting { .. }));
         let is_open = matches!(self.breaker, CircuitBreakerView::Open { remaining } if !remaining.is_zero());
         let may_be_used =
             |view: &AddressView| matches!(view.state, EndpointState::Healthy | EndpointState::Probing);
-        !is_open && (self.addresses.is_empty() || self.addresses.iter().any(may_be_used))
+        !is_open && !is_restarting && (self.addresses.is_empty() || self.addresses.iter().any(may_be_used))
     }
 }
 

@@ -160,6 +160,13 @@ impl Route {
         self.rest.clone().into_iter().chain((self.is_tool() && !same).then_some(default))
     }
 
+    /// Whether a call may change something: its request does more than read, and the tool has no
+    /// `readOnlyHint`.
+    pub fn may_have_effect(&self) -> bool {
+        let only_reads = |annotations| ToolEffect::from_annotations(annotations).is_none();
+        self.translator.has_effect && !self.definition.annotations.as_ref().is_some_and(only_reads)
+    }
+
     /// Whether clients can call it as a tool.
     pub fn is_tool(&self) -> bool {
         self.tool == Visibility::Listed

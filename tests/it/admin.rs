@@ -408,6 +408,23 @@ async fn a_process_is_not_ready_while_a_required_upstream_is_down() {
     );
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_process_is_not_ready_while_a_required_mcp_program_restarts() {
+    let (admin, app) = admin(
+        "admin: { readiness_upstreams: [gone] }
+         upstreams: { gone: { mcp: { command: [/no/such/program] }, retry: { max_attempts: 3 } } }
+         routes: { a: { request: CALL gone/a } }",
+    );
+    assert_eq!(send(&admin, "GET /readyz", &[HERE]).await.0, 200, "the first call starts it");
+    let call = Request::post("/tools/a").header("host", "localhost").body(Body::empty()).unwrap();
+    let _ = app.handler.handle(call).await;
+    let (status, body) = send(&admin, "GET /readyz", &[HERE]).await;
+    assert_eq!(status, 503, "{body}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["upstreams"], json!({ "gone": { "reachable": false } }));
+}
+
 fn config_of(upstream: &Scripted, names: &[&str], more: &str) -> String {
     let routes: String =
         names.iter().map(|name| format!("  {name}: {{ request: GET old/{name} }}\n")).collect();

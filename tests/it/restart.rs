@@ -108,15 +108,20 @@ async fn queued_calls_do_not_delay_the_shutdown() {
 async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = setup(&upstream);
+    let mut changes = route("change_slow", "POST /slow");
+    changes.translator.has_effect = true;
+    setup.routes.push(changes);
     setup.passthrough = true;
     setup.server.shutdown_timeout = Duration::from_millis(20);
     let mut proxy = setup.start().await;
-    let [mut rest, mut older, mut newer, mut through] =
+    let [mut rest, mut through, mut rest_change, mut through_change] =
         [proxy.connect().await, proxy.connect().await, proxy.connect().await, proxy.connect().await];
     rest.write(SLOW).await;
     through.write("GET /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    let call = |meta: serde_json::Value| {
-        let params = json!({ "name": "get_slow", "arguments": {}, "_meta": meta });
+    rest_change.write("POST /tools/change_slow HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    through_change.write("DELETE /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let call = |tool: &str, meta: serde_json::Value| {
+        let params = json!({ "name": tool, "arguments": {}, "_meta": meta });
         json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string()
     };
     let head = |body: &str, more: &str| {
@@ -126,31 +131,40 @@ async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
             body.len()
         )
     };
-    older.write(&head(&call(json!({})), "")).await;
+    let [mut older, mut newer] = [proxy.connect().await, proxy.connect().await];
+    older.write(&head(&call("change_slow", json!({})), "")).await;
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: get_slow\r\n";
-    newer.write(&head(&call(meta), headers)).await;
-    upstream.until("the calls are in flight", |state| state.requests.len() == 4).await;
+    newer.write(&head(&call("get_slow", meta), headers)).await;
+    upstream.until("the calls are in flight", |state| state.requests.len() == 6).await;
     proxy.stop();
-    for client in [&mut rest, &mut through] {
+    // Only a request that does more than read may have changed something.
+    let check = |error: &str, may_have_effect: bool| {
+        let advice = if may_have_effect { "may have taken effect" } else { "retry in a few seconds" };
+        assert!(error.contains("shutting down") && error.contains(advice), "{error}");
+        assert_eq!(error.contains("effect"), may_have_effect, "{error}");
+    };
+    for (client, may_have_effect) in
+        [(&mut rest, false), (&mut through, false), (&mut rest_change, true), (&mut through_change, true)]
+    {
         let response = client.read(false).await;
         assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("2")));
-        let error = response.json()["error"].as_str().unwrap().to_owned();
-        assert!(error.contains("shutting down") && error.contains("may have taken effect"), "{error}");
+        check(response.json()["error"].as_str().unwrap(), may_have_effect);
         assert!(client.is_closed().await);
     }
-    for client in [&mut older, &mut newer] {
+    for (client, may_have_effect) in [(&mut older, true), (&mut newer, false)] {
         let response = client.read(false).await;
         assert_eq!(response.status, 200);
         let message = response.json();
         assert_eq!((&message["id"], &message["error"]["code"]), (&json!(7), &json!(-32603)), "{message}");
+        check(message["error"]["message"].as_str().unwrap(), may_have_effect);
         assert!(client.is_closed().await);
     }
-    assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 4 });
-    upstream.until("the upstream is left", |state| state.closed_connections == 4).await;
+    assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 6 });
+    upstream.until("the upstream is left", |state| state.closed_connections == 6).await;
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use super::{
     tools, truncated,
 };
 use crate::crypto::TokenCipher;
-use crate::inbound::{Authenticator, CUT_OFF_BY_SHUTDOWN};
+use crate::inbound::{Authenticator, cut_off_by_shutdown};
 use crate::pipeline::{Gateway, Snapshot};
 use crate::telemetry::Untrusted;
 
@@ -277,7 +277,8 @@ impl MessageContext {
         };
         let rpc = RpcContext { dispatcher: &self.dispatcher, revision, request, message: self, outbox };
         let result = self.context.request.connection.ending.unless_overdue(pin!(rpc.respond())).await;
-        let result = result.unwrap_or_else(|| Err(ErrorKind::SHUTTING_DOWN.error(CUT_OFF_BY_SHUTDOWN)));
+        let cut_off = || Err(ErrorKind::SHUTTING_DOWN.error(cut_off_by_shutdown(rpc.may_have_effect())));
+        let result = result.unwrap_or_else(cut_off);
         result.unwrap_or_else(|error| reject(revision, &error))
     }
 }
@@ -308,6 +309,20 @@ impl RpcContext<'_> {
             message.check_session(revision)?;
         }
         handler(self).await
+    }
+
+    /// Whether the request may have changed something, if it is cut off.
+    fn may_have_effect(&self) -> bool {
+        let snapshot = self.dispatcher.gateway.snapshot();
+        let route = match &*self.request.method {
+            "tools/call" => self.request.name().ok().and_then(|tool| snapshot.table.by_tool(&tool)),
+            "resources/read" => {
+                resources::uri_of(self).ok().and_then(|uri| Some(snapshot.table.by_uri(&uri)?.0))
+            }
+            // A prompt and a task may call any route.
+            method => return method == "prompts/get" || method.starts_with("tasks/"),
+        };
+        route.is_some_and(|route| route.may_have_effect())
     }
 }
 

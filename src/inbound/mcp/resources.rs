@@ -11,7 +11,7 @@ use crate::pipeline::{
 };
 use crate::route::McpMethod;
 
-fn uri_of(rpc: &RpcContext<'_>) -> Result<String, RpcError> {
+pub(super) fn uri_of(rpc: &RpcContext<'_>) -> Result<String, RpcError> {
     Ok(rpc.request.param("uri").required_text("params.uri")?.into_owned())
 }
 

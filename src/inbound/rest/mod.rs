@@ -32,8 +32,8 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CUT_OFF_BY_SHUTDOWN, CrossOriginPage, Filter, LoggedRequest, MCP_PATHS, ProtectedPort, Rejection,
-    RequestContext, SHUTTING_DOWN, UnauthenticatedRequest,
+    CrossOriginPage, Filter, LoggedRequest, MCP_PATHS, ProtectedPort, Rejection, RequestContext,
+    SHUTTING_DOWN, UnauthenticatedRequest, cut_off_by_shutdown,
 };
 use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within};
 use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot};
@@ -138,11 +138,16 @@ impl RestApi {
         let context = RequestContext { request: unauthenticated, identity };
         let target = url_of(&snapshot, target, context.client(), head.uri.path());
         let is_passed = matches!(target, Target::Passthrough(_));
+        let called = if let Target::Tool { route, .. } = &target { Some(*route) } else { None };
         let responded = {
             let respond = self.respond(&snapshot, target, &page, &context, &head, body);
             ending.unless_overdue(pin!(respond)).await
         };
-        let responded = responded.unwrap_or_else(|| Err(Rejection::for_shutdown(CUT_OFF_BY_SHUTDOWN)));
+        let responded = responded.unwrap_or_else(|| {
+            let may_have_effect =
+                called.map_or(is_passed && !head.method.is_safe(), |route| route.may_have_effect());
+            Err(Rejection::for_shutdown(cut_off_by_shutdown(may_have_effect)))
+        });
         let response =
             responded.unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
         // The upstream itself decides which pages may read its responses.
