@@ -65,16 +65,14 @@ pub struct ClientTlsOptions {
 
 impl ClientTlsOptions {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let (message, help) = match (section.entry("certificate"), section.entry("key")) {
-            (Some(_), Some(_)) | (None, None) => return Ok(()),
-            (Some(_), None) => {
-                ("`certificate` has no `key` beside it", "write `key: file:/run/secrets/client.key`")
+        let pairs = [("certificate", "key", "client.key"), ("key", "certificate", "client.pem")];
+        for (given, needed, file) in pairs {
+            if section.entry(given).is_some() && section.entry(needed).is_none() {
+                let message = format!("`{given}` has no `{needed}` beside it");
+                return Err(section.missing(message, &format!("write `{needed}: file:/run/secrets/{file}`")));
             }
-            (None, Some(_)) => {
-                ("`key` has no `certificate` beside it", "write `certificate: file:/run/secrets/client.pem`")
-            }
-        };
-        Err(section.missing(message.to_owned(), help))
+        }
+        Ok(())
     }
 }
 

@@ -10,7 +10,6 @@
 //! Only this module names the TLS library.
 
 mod client;
-mod client_certificate;
 mod server;
 
 use std::{fmt, io, time::SystemTime};
@@ -23,8 +22,7 @@ use rustls::{
 use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Fingerprint};
-pub use client_certificate::ClientCertificate;
-pub use server::{ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
+pub use server::{ClientCertificate, ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
 
 /// Certificates or a private key in PEM. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,34 +44,30 @@ impl Setting for Pem {
 
 /// Reads our certificate chain.
 fn read_certificate<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
-    let pem = Pem::read(value)?;
-    read_expiries(value, &pem, TlsError::Certificates, |expiries| expiries.min())?;
-    Ok(pem.into())
+    read_certificates(value, TlsError::Certificates, |expiries| expiries.into_iter().min()).map(T::from)
 }
 
 /// Reads trusted CAs.
 fn read_trusted_cas(value: &Cursor<'_>) -> Checked<Option<Pem>> {
-    let pem = Pem::read(value)?;
     // Replaced CAs may remain beside the new ones.
-    read_expiries(value, &pem, TlsError::Roots, |expiries| expiries.max())?;
-    Ok(Some(pem))
+    read_certificates(value, TlsError::Roots, |expiries| expiries.into_iter().max()).map(Some)
 }
 
-/// Records when certificates expire, for `/metrics` and warnings.
-fn read_expiries(
+/// Reads certificates, and records when they expire, for `/metrics` and warnings.
+fn read_certificates(
     value: &Cursor<'_>,
-    pem: &Pem,
     error: TlsError,
-    expiry: fn(&mut dyn Iterator<Item = SystemTime>) -> Option<SystemTime>,
-) -> Checked<()> {
+    expiry: fn(Vec<SystemTime>) -> Option<SystemTime>,
+) -> Checked<Pem> {
+    let pem = Pem::read(value)?;
     if certificates(&pem.0).is_none() {
         let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
         return value.reject(Invalid::without_value(error.to_string(), help));
     }
-    if let Some(expiry) = expiry(&mut expiries(&pem.0).into_iter()) {
+    if let Some(expiry) = expiry(expiries(&pem.0)) {
         value.context.report.add_certificate(value.node.span, expiry);
     }
-    Ok(())
+    Ok(pem)
 }
 
 /// Reads a private key.
@@ -132,7 +126,7 @@ pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
     certificates(pem)
         .unwrap_or_default()
         .iter()
-        .filter_map(|certificate| client_certificate::expires(certificate))
+        .filter_map(|certificate| server::expires(certificate))
         .collect()
 }
 

@@ -51,7 +51,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("request line and headers", "src/server/connection.rs", "HEAD_LIMIT_BYTES"),
     ("concurrent requests on one HTTP/2 connection", "src/server/connection.rs", "STREAM_LIMIT"),
     ("TLS handshake", "src/server/connection.rs", "HANDSHAKE_TIMEOUT"),
-    ("connections to the admin API", "src/server/admin_listener.rs", "CONNECTION_LIMIT"),
+    ("connections to the admin API", "src/server/listener.rs", "CONNECTION_LIMIT"),
     (
         "part of each request body that `request_buffer_limit` does not count",
         "src/inbound/filter.rs",
