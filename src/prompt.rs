@@ -15,7 +15,7 @@ use crate::model::{
     Arguments, BlockText, Content, ContentBlock, ResourceBody, ToolName, ToolResult, kind_of,
     object_without_nones,
 };
-use crate::route::{Completion, InputRequests, RouteCall, Scopes};
+use crate::route::{Completion, InputRequests, RouteCall, Scopes, quoted_names};
 use crate::translate::extract::read_media_type;
 use crate::translate::{AnnotationsTemplate, LinkTemplate, MessageRole, Template, TemplateError, WorkBudget};
 
@@ -94,7 +94,10 @@ impl Prompt {
             let what = match (self.argument(name), value) {
                 (Some(_), Value::String(_)) => continue,
                 (Some(_), value) => format!("must be a string, found {}", kind_of(value)),
-                (None, _) => format!("is unknown; {}", self.known_names()),
+                (None, _) => {
+                    let known = self.arguments.iter().map(|argument| argument.name.as_str());
+                    format!("is unknown; this prompt takes {}", quoted_names(known))
+                }
             };
             wrong.push(format!("argument `{}` {what}", name.chars().take(100).collect::<String>()));
             if wrong.len() >= Self::ERRORS_LIMIT {
@@ -106,14 +109,6 @@ impl Prompt {
 
     /// Maximum number of reported errors in the arguments.
     const ERRORS_LIMIT: usize = 5;
-
-    fn known_names(&self) -> String {
-        let names: Vec<_> = self.arguments.iter().map(|argument| format!("`{}`", argument.name)).collect();
-        match names.is_empty() {
-            true => "this prompt takes none".to_owned(),
-            false => format!("this prompt takes {}", names.join(", ")),
-        }
-    }
 }
 
 impl PromptArgument {

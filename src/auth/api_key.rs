@@ -181,7 +181,7 @@ mod tests {
         assert_ne!(old, new);
         let settings = ClientSettings {
             name: "reports".to_owned(),
-            scopes: Scopes::new(["read"]).unwrap(),
+            scopes: Scopes::from_client(["read"]),
             api_key_hashes: OneOrMore(vec![
                 ApiKey { hash: KeyHash::from_key(&old), expires: Some(until) },
                 ApiKey { hash: KeyHash::from_key(&new), expires: None },

@@ -217,7 +217,7 @@ mod tests {
             scope_claim: "scope".to_owned(),
             tls: None,
         };
-        let known = Client::new("client reports", "reports", Scopes::new(["read"]).unwrap());
+        let known = Client::new("client reports", "reports", Scopes::from_client(["read"]));
         Issuer::new(settings, HashMap::from([("svc-1".to_owned(), Arc::new(known))]))
     }
 

@@ -245,7 +245,7 @@ mod tests {
     };
 
     fn scopes(text: &str) -> Scopes {
-        Scopes::new(text.split_whitespace()).unwrap()
+        Scopes::from_client(text.split_whitespace())
     }
 
     fn access(resource: Option<&str>) -> Access {
@@ -254,7 +254,7 @@ mod tests {
             jwt: OneOrMore(Vec::new()),
             authorization_servers: Some(vec!["https://login.test".into()]),
         };
-        let scopes = Scopes::new(["use"]).unwrap();
+        let scopes = Scopes::from_client(["use"]);
         Access::new(AccessSettings { server: Some(server), scopes, ..AccessSettings::default() }, None)
     }
 
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn metadata_is_where_clients_look_for_it() {
-        let found = |access: &Access, path: &str| access.metadata_at(path, &Scopes::new(["more"]).unwrap());
+        let found = |access: &Access, path: &str| access.metadata_at(path, &Scopes::from_client(["more"]));
         let with_path = access(Some("https://tools.test/team/mcp"));
         for path in ["", "/", "/mcp", "/team/mcp", "/team/mcp/"] {
             let metadata = found(&with_path, &format!("{METADATA_PATH}{path}")).unwrap();

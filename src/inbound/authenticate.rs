@@ -304,7 +304,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_without_context_has_no_rights() {
-        let write = Scopes::new(["write"]).unwrap();
+        let write = Scopes::from_client(["write"]);
         let mut head = head(&[]);
         let unknown = UnauthenticatedRequest::take(&mut head, crate::pipeline::ApiKind::Rest);
         let found = Authenticator::default().identify(&mut head, &unknown, None).await.unwrap();

@@ -17,8 +17,8 @@ use super::worker_pool::{LARGE_FOR_RULES_BYTES, WorkError, is_shorter};
 use super::{BoundRoute, Call, NoElicitor, Snapshot, error_text};
 use crate::model::{Arguments, ErrorType, ToolResult, UpstreamResponse};
 use crate::route::{
-    AsyncOperationRule, HttpRequest, InitialResponse, McpLogLevel, OperationContext, OperationLocation,
-    OperationRequest, OperationStatus, Route, RunningOperation, StatusResponse,
+    AsyncOperationRule, HttpRequest, InitialResponse, McpLogLevel, OperationLocation, OperationRequest,
+    OperationStatus, Route, RunningOperation, StatusResponse,
 };
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::translate::{CallInput, Translator, WorkBudget};
@@ -173,7 +173,9 @@ impl CallRun<'_> {
         let mut running = match meaning {
             InitialResponse::Result => return Ok(PollOutcome::Ended(response, None)),
             InitialResponse::Elsewhere => {
-                self.log.log_operation_elsewhere();
+                let (route, request_id) =
+                    (&self.exchange.route.definition.name, self.exchange.context.request_id());
+                warn!(%route, request_id, "asynchronous operation not polled: its URL is on another server");
                 return Err(failure(ErrorType::UnparseableResponse, error_text::OPERATION_ELSEWHERE));
             }
             InitialResponse::Operation(running) => running,
@@ -256,7 +258,21 @@ impl CallRun<'_> {
         kind: OperationRequest,
         location: &OperationLocation,
     ) -> Result<(HttpRequest, UpstreamResponse), PollError> {
-        let request = self.build(kind, location.clone()).await?;
+        let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
+        let about = location.clone();
+        let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
+            rule_of(route).request(kind, &about, arguments, headers, Some(stop))
+        };
+        let lost =
+            |error_type, text: &str| PollError { is_transient: false, result: failure(error_type, text) };
+        let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
+        let built = built.map_err(|error| match error {
+            WorkError::Panicked => lost(ErrorType::Unreachable, error_text::OPERATION_LOST),
+            WorkError::DeadlineExceeded => lost(ErrorType::Timeout, error_text::OPERATION_LOST),
+        })?;
+        let request = built.map_err(|error| {
+            lost(ErrorType::UnparseableResponse, &error_text::operation_unnamed(&error.to_string()))
+        })?;
         let is_idempotent = request.method.is_idempotent();
         let response = self.send(request.clone().into(), is_idempotent, PolicyStack::Upstream).await;
         response.map(|response| (request, response.response)).map_err(|error| PollError {
@@ -275,33 +291,13 @@ impl CallRun<'_> {
         })
     }
 
-    /// Builds a request about the operation in the worker pool.
-    async fn build(
-        &self,
-        kind: OperationRequest,
-        location: OperationLocation,
-    ) -> Result<HttpRequest, PollError> {
-        let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
-        let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            rule_of(route).request(kind, &location, arguments, headers, Some(stop))
-        };
-        let lost =
-            |error_type, text: &str| PollError { is_transient: false, result: failure(error_type, text) };
-        let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
-        let built = built.map_err(|error| match error {
-            WorkError::Panicked => lost(ErrorType::Unreachable, error_text::OPERATION_LOST),
-            WorkError::DeadlineExceeded => lost(ErrorType::Timeout, error_text::OPERATION_LOST),
-        })?;
-        built.map_err(|error| {
-            lost(ErrorType::UnparseableResponse, &error_text::operation_unnamed(&error.to_string()))
-        })
-    }
-
     /// Applies the route's polling rules to a response in the worker pool.
     async fn evaluate<T: Send + 'static>(
         &self,
         response: UpstreamResponse,
-        interpret: impl Fn(&AsyncOperationRule, OperationContext<'_>, &UpstreamResponse) -> T + Send + 'static,
+        interpret: impl Fn(&AsyncOperationRule, (CallInput<'_>, &Translator), &UpstreamResponse) -> T
+        + Send
+        + 'static,
     ) -> Result<(T, UpstreamResponse), PollError> {
         let route = Arc::clone(self.exchange.route);
         let (args, input_responses) = self.exchange.arguments.clone().into_values();
@@ -309,9 +305,7 @@ impl CallRun<'_> {
         let work = move |stop: &WorkBudget| {
             let (tool, args, input_responses) = (&route.definition.name, &args, &input_responses);
             let input = CallInput { tool, args, input_responses, stop: Some(stop) };
-            let Translator { limits, redaction, .. } = &route.translator;
-            let context = OperationContext { input, limits, redaction };
-            (interpret(rule_of(&route), context, &response), response.clone())
+            (interpret(rule_of(&route), (input, &route.translator), &response), response.clone())
         };
         let (name, workers) = (&self.exchange.route.definition.name, &self.snapshot.workers);
         let evaluated = workers.run_inline_first(name, self.deadline.at, is_short, work).await;

@@ -207,7 +207,7 @@ mod tests {
 
     fn list(name: &'static str, keys: &[&str]) -> DefinitionList {
         let entry = |key: &&str| {
-            let scopes = if key.ends_with('!') { Scopes::new(["more"]).unwrap() } else { Scopes::default() };
+            let scopes = if key.ends_with('!') { Scopes::from_client(["more"]) } else { Scopes::default() };
             ListEntry::new(key, &scopes, &Map::new())
         };
         DefinitionList::new(name, keys.iter().map(entry))
@@ -245,7 +245,7 @@ mod tests {
     fn pages_contain_only_entries_that_the_client_may_use() {
         let list = list("letters", &["a!", "b", "c!", "d", "e!"]);
         let (nobody, client) =
-            (ClientIdentity::Unknown, Client::new("me", "me", Scopes::new(["more"]).unwrap()));
+            (ClientIdentity::Unknown, Client::new("me", "me", Scopes::from_client(["more"])));
         let page = list.page(None, 1, &nobody).unwrap();
         assert_eq!((keys(&page), page.next_cursor.is_some()), (vec!["b"], true));
         let page = list.page(page.next_cursor.as_deref(), 1, &nobody).unwrap();

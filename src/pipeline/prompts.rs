@@ -11,7 +11,7 @@ use super::worker_pool::WorkError;
 use super::{BoundRoute, Call, NoElicitor, ResourceReadError, Snapshot};
 use crate::model::{Arguments, ContentBlock, ErrorType, ResourceContents, ToolOutcome, ToolResult, kind_of};
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptMessage, PromptResource};
-use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, lines_of};
+use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, lines_of, scalar_text};
 use crate::telemetry::Untrusted;
 use crate::translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables};
 
@@ -99,13 +99,13 @@ impl Snapshot {
                 let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
                 let uri = uri.render_until(&request_variables(arguments), &stop);
                 let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
-                let read = self.read(&uri, call.clone()).await.map_err(|error| match error {
-                    ResourceReadError::Unknown | ResourceReadError::Arguments(_) => {
-                        PromptError::Arguments(error.to_string())
-                    }
-                    ResourceReadError::Missing(_) | ResourceReadError::Failed(_) => {
-                        PromptError::Failed(error.to_string())
-                    }
+                let read = self.read(&uri, call.clone()).await.map_err(|error| {
+                    use ResourceReadError::{Arguments, Failed, Missing, Unknown};
+                    let kind = match error {
+                        Unknown | Arguments(_) => PromptError::Arguments,
+                        Missing(_) | Failed(_) => PromptError::Failed,
+                    };
+                    kind(error.to_string())
                 })?;
                 // A result of embedded resources.
                 let document = |ResourceContents { uri, media_type: mime_type, body }| {
@@ -209,8 +209,7 @@ impl Snapshot {
     ) -> Result<Vec<String>, String> {
         let result = self.call_on_behalf(&completion.call, &arguments, call).await?;
         if result.is_error() {
-            let texts = result.content.iter().filter_map(|content| content.block.text(None));
-            return Err(texts.collect::<Vec<_>>().join(" "));
+            return Err(result.message());
         }
         let route = self.table.by_name(completion.call.route.as_str());
         let most_values = route.map_or(1, |route| route.translator.limits.values);
@@ -249,10 +248,5 @@ fn values_of(value: Value) -> Result<Vec<String>, String> {
         Value::Null => Vec::new(),
         other => return Err(format!("expected a list of values, found {}", kind_of(&other))),
     };
-    let text = |item: Value| match item {
-        Value::String(text) => Some(text),
-        Value::Number(_) | Value::Bool(_) => Some(item.to_string()),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    };
-    Ok(items.into_iter().filter_map(text).collect())
+    Ok(items.iter().filter_map(scalar_text).collect())
 }

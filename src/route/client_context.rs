@@ -10,31 +10,13 @@ use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scopes(Arc<BTreeSet<Box<str>>>);
 
-/// Error for a string that is not a scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a scope must have 1 to {} visible ASCII characters without quotes and backslashes",
-    Scopes::LENGTH_LIMIT
-)]
-pub struct ScopeError;
-
 impl Scopes {
     /// Longest scope, in bytes.
     pub const LENGTH_LIMIT: usize = 128;
     /// Maximum number of scopes of a client. Further ones are ignored.
     pub const COUNT_LIMIT: usize = 200;
 
-    /// Creates a set of scopes.
-    ///
-    /// # Errors
-    ///
-    /// [`ScopeError`] if one is invalid.
-    pub fn new<'s>(names: impl IntoIterator<Item = &'s str>) -> Result<Self, ScopeError> {
-        let names = names.into_iter().map(|name| is_scope(name).then(|| name.into()).ok_or(ScopeError));
-        names.collect::<Result<_, _>>().map(|names| Self(Arc::new(names)))
-    }
-
-    /// Scopes of a client. Invalid ones are ignored.
+    /// Set of scopes of a client. Invalid ones are ignored.
     pub fn from_client<'s>(names: impl IntoIterator<Item = &'s str>) -> Self {
         let names = names.into_iter().filter(|name| is_scope(name)).take(Self::COUNT_LIMIT);
         Self(Arc::new(names.map(Box::from).collect()))
@@ -89,8 +71,13 @@ struct Scope(Box<str>);
 
 impl FromText for Scope {
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        let scope = is_scope(text).then(|| Self(text.into()));
-        scope.ok_or_else(|| Invalid::new(ScopeError.to_string(), "write a scope such as `weather.read`"))
+        let limit = Scopes::LENGTH_LIMIT;
+        is_scope(text).then(|| Self(text.into())).ok_or_else(|| {
+            let message = format!(
+                "a scope must have 1 to {limit} visible ASCII characters without quotes and backslashes"
+            );
+            Invalid::new(message, "write a scope such as `weather.read`")
+        })
     }
 }
 
@@ -204,7 +191,7 @@ mod tests {
     use super::*;
 
     fn scopes(text: &str) -> Scopes {
-        Scopes::new(text.split_whitespace()).unwrap()
+        Scopes::from_client(text.split_whitespace())
     }
 
     #[test]
@@ -226,8 +213,7 @@ mod tests {
     #[test]
     fn a_scope_has_no_characters_that_break_a_header() {
         for wrong in ["", "a b", "a\"b", "a\\b", "ä", "a\n", &"a".repeat(129)] {
-            assert_eq!(Scopes::new([wrong]), Err(ScopeError), "{wrong:?}");
-            assert!(Scopes::from_client([wrong]).is_empty());
+            assert!(Scope::from_text(wrong).is_err() && Scopes::from_client([wrong]).is_empty(), "{wrong:?}");
         }
     }
 

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Number, Value, json};
 
+use super::path::scalar_text;
 use crate::model::{
     Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, check_number, combined, listed_values,
     own_types,
@@ -61,13 +62,29 @@ impl InputSchema {
 
     /// Converts one or several strings to the type of this property. A string that can't be converted stays
     /// one, so that [`check`](Self::check) reports it.
-    pub fn coerce_texts(&self, name: &str, texts: Vec<String>) -> Value {
-        typed(self.document(), name, texts)
+    pub fn coerce_texts(&self, name: &str, mut texts: Vec<String>) -> Value {
+        let property = Wanted::from_property(self.document(), name);
+        match texts.pop() {
+            Some(only) if texts.is_empty() && (property.accepts("string") || !property.accepts("array")) => {
+                property.value(only)
+            }
+            last => {
+                let items = Wanted::from_schema(self.document(), property.items);
+                texts.into_iter().chain(last).map(|text| items.value(text)).collect()
+            }
+        }
     }
 
-    /// Values that the schema lists for an argument, as strings: of `enum`, `const`, or a boolean.
+    /// Values that the schema lists for an argument, or for the items of an array, as strings: of `enum`,
+    /// `const`, or a boolean.
     pub fn listed(&self, name: &str) -> Vec<String> {
-        listed(self.document(), name)
+        let property = Wanted::from_property(self.document(), name);
+        let items = Wanted::from_schema(self.document(), property.items);
+        let of = |wanted: &Wanted<'_>| -> Vec<String> {
+            let flags = if wanted.is_boolean() { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
+            wanted.listed.iter().copied().chain(flags).filter_map(scalar_text).collect()
+        };
+        [of(&property), of(&items)].concat()
     }
 
     /// Arguments that every call must have: required ones without a default.
@@ -111,24 +128,36 @@ impl InputSchema {
             return Err(Box::new(Arguments::from(map).with_input_responses(answers)));
         };
         if checked.violations.is_empty() {
-            normalize_integers(self.document(), &mut map);
+            self.normalize_integers(&mut map);
             return Ok(Ok(Arguments::from(map).with_input_responses(answers)));
         }
         let messages = checked.violations.iter().map(|violation| match violation.path.as_str() {
-            "" => format!("the arguments object {}; {}", violation.message, self.known_names()),
+            "" => {
+                let properties = self.document().get("properties").and_then(Value::as_object);
+                let names = properties.into_iter().flat_map(Map::keys).map(String::as_str);
+                format!("the arguments object {}; this tool takes {}", violation.message, quoted_names(names))
+            }
             path => format!("argument `{path}` {}", violation.message),
         });
         Ok(Err(messages.collect::<Vec<_>>().join(". ")))
     }
 
-    fn known_names(&self) -> String {
+    /// Writes the integers in arguments without point and exponent.
+    fn normalize_integers(&self, arguments: &mut Map<String, Value>) {
         let properties = self.document().get("properties").and_then(Value::as_object);
-        let names: Vec<_> = properties.into_iter().flatten().map(|(name, _)| format!("`{name}`")).collect();
-        match names.is_empty() {
-            true => "this tool takes none".to_owned(),
-            false => format!("this tool takes {}", names.join(", ")),
+        let mut steps_left = STEP_LIMIT;
+        for (name, value) in arguments {
+            if let Some(property) = properties.and_then(|properties| properties.get(name)) {
+                normalize_integers(self.document(), property, value, &mut steps_left);
+            }
         }
     }
+}
+
+/// Names of arguments, for an error text.
+pub fn quoted_names<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let names = names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.is_empty() { "none".to_owned() } else { names }
 }
 
 /// Admits `null` wherever a schema has `nullable: true`. Returns whether it does anywhere.
@@ -152,37 +181,6 @@ fn admit_nulls(schema: &mut Value) -> bool {
         Value::Array(items) => items.iter_mut().fold(false, |changed, item| admit_nulls(item) | changed),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
-}
-
-/// Converts strings to the type of this property. A string that can't be converted stays one, so that the
-/// schema check reports it.
-pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
-    let property = Wanted::from_property(schema, name);
-    match texts.pop() {
-        Some(only) if texts.is_empty() && (property.accepts("string") || !property.accepts("array")) => {
-            property.value(only)
-        }
-        last => {
-            let items = Wanted::from_schema(schema, property.items);
-            texts.into_iter().chain(last).map(|text| items.value(text)).collect()
-        }
-    }
-}
-
-/// Values that the schema lists for a property, or for the items of an array, as strings.
-pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
-    let property = Wanted::from_property(schema, name);
-    let items = Wanted::from_schema(schema, property.items);
-    let as_text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    };
-    let of = |wanted: &Wanted<'_>| -> Vec<String> {
-        let flags = if wanted.is_boolean() { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
-        wanted.listed.iter().copied().chain(flags).filter_map(as_text).collect()
-    };
-    [of(&property), of(&items)].concat()
 }
 
 /// Types and values that a schema admits, as far as it declares them directly.
@@ -252,51 +250,34 @@ fn is_written(value: &Value, text: &str) -> bool {
 /// Maximum number of value and schema pairs visited per call. Further integers stay as they were written.
 const STEP_LIMIT: u32 = 10_000;
 
-/// Writes the integers in arguments without point and exponent.
-pub(super) fn normalize_integers(schema: &Map<String, Value>, arguments: &mut Map<String, Value>) {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    let mut writing = IntegerNormalizer { root: schema, steps_left: STEP_LIMIT };
-    for (name, value) in arguments {
-        if let Some(property) = properties.get(name) {
-            writing.value(property, value);
-        }
-    }
-}
-
-struct IntegerNormalizer<'a> {
-    root: &'a Map<String, Value>,
-    steps_left: u32,
-}
-
-impl<'a> IntegerNormalizer<'a> {
-    fn value(&mut self, schema: &'a Value, value: &mut Value) {
-        let Some(schema) = schema.as_object().filter(|_| self.steps_left > 0) else { return };
-        for schema in combined(self.root, schema) {
-            let Some(left) = self.steps_left.checked_sub(1) else { return };
-            self.steps_left = left;
-            match value {
-                Value::Number(number) => {
-                    if own_types(schema).any(|kind| kind == "integer")
-                        && let Some(plain) = plain(number)
-                    {
-                        *number = plain;
-                    }
+/// Writes the integers in a value without point and exponent, as long as there are steps left.
+fn normalize_integers(root: &Map<String, Value>, schema: &Value, value: &mut Value, steps_left: &mut u32) {
+    let Some(schema) = schema.as_object().filter(|_| *steps_left > 0) else { return };
+    for schema in combined(root, schema) {
+        let Some(left) = steps_left.checked_sub(1) else { return };
+        *steps_left = left;
+        match value {
+            Value::Number(number) => {
+                if own_types(schema).any(|kind| kind == "integer")
+                    && let Some(plain) = plain(number)
+                {
+                    *number = plain;
                 }
-                Value::Array(items) => {
-                    if let Some(of_items) = schema.get("items") {
-                        items.iter_mut().for_each(|item| self.value(of_items, item));
-                    }
-                }
-                Value::Object(members) => {
-                    let properties = schema.get("properties").and_then(Value::as_object);
-                    for (name, property) in properties.into_iter().flatten() {
-                        if let Some(member) = members.get_mut(name) {
-                            self.value(property, member);
-                        }
-                    }
-                }
-                Value::Null | Value::Bool(_) | Value::String(_) => return,
             }
+            Value::Array(items) => {
+                if let Some(of_items) = schema.get("items") {
+                    items.iter_mut().for_each(|item| normalize_integers(root, of_items, item, steps_left));
+                }
+            }
+            Value::Object(members) => {
+                let properties = schema.get("properties").and_then(Value::as_object);
+                for (name, property) in properties.into_iter().flatten() {
+                    if let Some(member) = members.get_mut(name) {
+                        normalize_integers(root, property, member, steps_left);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::String(_) => return,
         }
     }
 }
@@ -309,8 +290,7 @@ fn plain(number: &Number) -> Option<Number> {
     }
     let text = without_exponent(&text)?;
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let is_whole = fraction.bytes().all(|digit| digit == b'0');
-    if is_whole { whole.parse().ok() } else { None }
+    fraction.bytes().all(|digit| digit == b'0').then(|| whole.parse().ok())?
 }
 
 #[cfg(test)]
@@ -383,7 +363,8 @@ mod texts_tests {
             "$defs": { "count": { "type": "integer" }, "loop": { "$ref": "#/$defs/loop" } },
         });
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-        assert_eq!(typed(schema.as_object().unwrap(), "x", texts).to_string(), expected.to_string());
+        let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
+        assert_eq!(input.coerce_texts("x", texts).to_string(), expected.to_string());
     }
 
     #[test]
@@ -406,7 +387,7 @@ mod texts_tests {
         let of = |property: Value| {
             let root =
                 json!({ "properties": { "x": property }, "$defs": { "sky": { "enum": ["clear", "rain"] } } });
-            listed(root.as_object().unwrap(), "x").join(" ")
+            InputSchema::new(root.as_object().unwrap()).unwrap().listed("x").join(" ")
         };
         assert_eq!(of(json!({ "enum": ["a", 5, null, true] })), "a 5 true");
         assert_eq!(of(json!({ "$ref": "#/$defs/sky" })), "clear rain");
@@ -420,8 +401,9 @@ mod texts_tests {
     #[test]
     fn a_number_keeps_its_text() {
         let schema = json!({ "properties": { "x": { "type": "number" } } });
+        let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
         for text in ["1.0", "12345678901234567890", "0.10", "-3"] {
-            let value = typed(schema.as_object().unwrap(), "x", vec![text.to_owned()]);
+            let value = input.coerce_texts("x", vec![text.to_owned()]);
             assert!(value.is_number(), "{text}");
             assert_eq!(value.to_string(), text);
         }
@@ -461,7 +443,7 @@ mod integers_tests {
             },
         });
         let mut arguments: Map<String, Value> = serde_json::from_str(&format!(r#"{{"x":{value}}}"#)).unwrap();
-        normalize_integers(schema.as_object().unwrap(), &mut arguments);
+        InputSchema::new(schema.as_object().unwrap()).unwrap().normalize_integers(&mut arguments);
         assert_eq!(arguments["x"].to_string(), expected);
     }
 
@@ -499,9 +481,9 @@ mod integers_tests {
             "properties": { "x": { "items": { "$ref": "#/$defs/loop" } } },
             "$defs": { "loop": { "anyOf": [{ "$ref": "#/$defs/loop" }, { "$ref": "#/$defs/loop" }] } },
         });
-        let mut writing = IntegerNormalizer { root: schema.as_object().unwrap(), steps_left: STEP_LIMIT };
-        let mut value = json!(vec![1; 1000]);
-        writing.value(&schema["properties"]["x"], &mut value);
-        assert_eq!(writing.steps_left, 0);
+        let (mut value, mut steps_left) = (json!(vec![1; 1000]), STEP_LIMIT);
+        let property = &schema["properties"]["x"];
+        normalize_integers(schema.as_object().unwrap(), property, &mut value, &mut steps_left);
+        assert_eq!(steps_left, 0);
     }
 }

@@ -32,25 +32,23 @@ use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 pub use async_operation::{
-    AsyncOperationRule, CancelRule, InitialResponse, OperationContext, OperationLocation,
-    OperationLocationRule, OperationRequest, OperationStatus, RunningOperation, StatusResponse, TaskRule,
-    TaskSupport,
+    AsyncOperationRule, CancelRule, InitialResponse, OperationLocation, OperationLocationRule,
+    OperationRequest, OperationStatus, RunningOperation, StatusResponse, TaskRule, TaskSupport,
 };
-pub use client_context::{ScopeError, Scopes, TraceContext};
-pub use input::InputSchema;
+pub use client_context::{Scopes, TraceContext};
+pub use input::{InputSchema, quoted_names};
 pub use input_requests::{
-    ClientCapabilities, ClientCapability, FormError, FormSupport, InputForm, InputRequest, InputRequestKind,
-    InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputResponse, InputRound, InvalidInput,
-    MissingCapability, NextStep, SamplingNeed,
+    ClientCapability, FormError, InputForm, InputRequest, InputRequestKind, InputRequestKindTemplate,
+    InputRequestTemplate, InputRequests, InputResponse, InputRound, InvalidInput, NextStep, SamplingNeed,
 };
-pub use path::{PathTemplate, PathTemplateError, leads_out, resolve_location, same_origin};
+pub use path::{PathTemplate, PathTemplateError, leads_out, resolve_location, same_origin, scalar_text};
 pub use query::QueryTemplate;
 pub use request::{
     CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,
     RequestBodyTemplate, RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate,
     UpstreamRequest, ValueTemplate, WordTemplate,
 };
-pub use resource::{ResourceDefinition, UriError, UriTemplate};
+pub use resource::{ResourceDefinition, UriTemplate};
 pub use table::{Conflict, EndpointMatch, RouteTable};
 
 use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName, ToolResult};
@@ -177,11 +175,6 @@ impl Route {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UpstreamName(Arc<str>);
 
-/// Error for a string that is not a valid upstream name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are", quoted(.0))]
-pub struct UpstreamNameError(String);
-
 impl UpstreamName {
     /// Name as text.
     pub fn as_str(&self) -> &str {
@@ -195,15 +188,18 @@ impl UpstreamName {
 }
 
 impl FromStr for UpstreamName {
-    type Err = UpstreamNameError;
+    /// A sentence.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, UpstreamNameError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        if (1..=64).contains(&text.len()) && text.bytes().all(good) {
-            Ok(Self(text.into()))
-        } else {
-            Err(UpstreamNameError(text.to_owned()))
-        }
+        let is_name = (1..=64).contains(&text.len()) && text.bytes().all(good);
+        is_name.then(|| Self(text.into())).ok_or_else(|| {
+            format!(
+                "{} is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are",
+                quoted(text)
+            )
+        })
     }
 }
 
@@ -284,18 +280,14 @@ impl McpLogLevel {
         Self::WORDS.iter().map(|(name, _)| *name)
     }
 
+    /// Level of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
+    }
+
     /// Name, such as `info`.
     pub fn as_str(self) -> &'static str {
         self.word()
-    }
-}
-
-impl FromStr for McpLogLevel {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let found = Self::WORDS.iter().find(|(name, _)| *name == text);
-        found.map(|(_, level)| *level).ok_or(())
     }
 }
 

@@ -29,10 +29,24 @@ pub(super) enum PathPart {
     Argument(String),
 }
 
-/// Reason why a string is not a path template, in a sentence.
+/// Reason why a string is not a template of a path, a query or a resource URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PathTemplateError(String);
+#[error("{message}")]
+pub struct PathTemplateError {
+    message: String,
+    /// Text in braces that it is about.
+    pub argument: Option<String>,
+}
+
+impl PathTemplateError {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), argument: None }
+    }
+
+    pub(super) fn with_argument(message: impl Into<String>, argument: &str) -> Self {
+        Self { message: message.into(), argument: Some(argument.to_owned()) }
+    }
+}
 
 impl PathTemplate {
     /// Parses a path template.
@@ -41,11 +55,11 @@ impl PathTemplate {
     ///
     /// [`PathTemplateError`].
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
-        let wrong = |message| Err(PathTemplateError(message));
+        let wrong = |message: String| Err(PathTemplateError::new(message));
         if !text.starts_with('/') {
             return wrong(format!("a path begins with `/`, found {}", quoted(text)));
         }
-        let parts = parse_parts(text)?;
+        let parts = parse_parts(text, not_a_name)?;
         let is_wrong = |c: &char| {
             !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|')
         };
@@ -101,42 +115,31 @@ impl PathTemplate {
     }
 }
 
-/// Pieces of a template: fixed text, and the text in the braces that follow it, if any. `None` for an
-/// unmatched brace.
-pub(super) fn split_braces(template: &str) -> impl Iterator<Item = Option<(&str, Option<&str>)>> {
-    let mut rest = Some(template);
-    std::iter::from_fn(move || {
-        let text = rest.take()?;
-        let Some(open) = text.find(['{', '}']) else { return Some(Some((text, None))) };
-        let braces = text[open..].strip_prefix('{').and_then(|inner| inner.split_once('}'));
-        Some(braces.map(|(inner, after)| {
-            rest = Some(after);
-            (&text[..open], Some(inner))
-        }))
-    })
-}
-
-/// Splits a template into fixed text and arguments.
-pub(super) fn parse_parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError> {
-    let mut parts = Vec::new();
-    for piece in split_braces(text) {
-        let (fixed, name) = piece.ok_or_else(|| PathTemplateError(unmatched_brace(text)))?;
-        if !fixed.is_empty() {
-            parts.push(PathPart::Fixed(fixed.to_owned()));
+/// Splits a template into fixed text and arguments. `invalid_name` is the text of the error for a placeholder
+/// without a valid name.
+pub(super) fn parse_parts(
+    text: &str,
+    invalid_name: fn(&str) -> String,
+) -> Result<Vec<PathPart>, PathTemplateError> {
+    let (mut parts, mut rest) = (Vec::new(), text);
+    while let Some(open) = rest.find(['{', '}']) {
+        let braces = rest[open..].strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let (name, after) = braces.ok_or_else(|| {
+            PathTemplateError::new(format!("unmatched brace in `{text}`; write an argument as `{{name}}`"))
+        })?;
+        if !is_argument_name(name) {
+            return Err(PathTemplateError::with_argument(invalid_name(name), name));
         }
-        if let Some(name) = name {
-            if !is_argument_name(name) {
-                return Err(PathTemplateError(not_a_name(name)));
-            }
-            parts.push(PathPart::Argument(name.to_owned()));
+        if open > 0 {
+            parts.push(PathPart::Fixed(rest[..open].to_owned()));
         }
+        parts.push(PathPart::Argument(name.to_owned()));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        parts.push(PathPart::Fixed(rest.to_owned()));
     }
     Ok(parts)
-}
-
-/// Error text for an unmatched brace.
-pub(super) fn unmatched_brace(template: &str) -> String {
-    format!("unmatched brace in `{template}`; write an argument as `{{name}}`")
 }
 
 /// Error text for a placeholder without a valid name.
@@ -164,15 +167,19 @@ pub(super) fn is_percent_encoded(text: &str) -> bool {
 
 /// Text of a scalar argument.
 pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String> {
+    let value = value.ok_or_else(|| format!("argument `{name}` is required; found nothing"))?;
+    scalar_text(value).ok_or_else(|| {
+        format!("argument `{name}` must be a string, a number or a boolean; found {}", kind_of(value))
+    })
+}
+
+/// Text of a string, a number or a boolean.
+pub fn scalar_text(value: &Value) -> Option<String> {
     match value {
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(Value::Number(number)) => Ok(number.to_string()),
-        Some(Value::Bool(flag)) => Ok(flag.to_string()),
-        Some(other) => Err(format!(
-            "argument `{name}` must be a string, a number or a boolean; found {}",
-            kind_of(other)
-        )),
-        None => Err(format!("argument `{name}` is required; found nothing")),
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 

@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 
 use super::path::{
-    ESCAPED, PathPart, PathTemplateError, arguments_in, is_percent_encoded, parse_parts, scalar,
+    ESCAPED, PathPart, PathTemplateError, arguments_in, is_percent_encoded, not_a_name, parse_parts, scalar,
 };
 use super::request::items_of;
 use crate::model::Arguments;
@@ -56,7 +56,7 @@ impl QueryTemplate {
             let value_starts = parameter.find('=').map_or(0, |equals| equals + 1);
             let value_starts = if parameter[..value_starts].contains('{') { 0 } else { value_starts };
             let (name, value) = parameter.split_at(value_starts);
-            let mut value = parse_parts(value)?;
+            let mut value = parse_parts(value, not_a_name)?;
             for part in &mut value {
                 if let PathPart::Fixed(text) = part {
                     *text = encode_literal(text);

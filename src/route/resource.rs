@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use settings_derive::Section;
 
 use super::path::{
-    PathPart, arguments_in, is_argument_name, is_percent_encoded, not_a_name, split_braces, unmatched_brace,
+    PathPart, PathTemplateError, arguments_in, is_argument_name, is_percent_encoded, not_a_name, parse_parts,
 };
 use crate::model::{Annotations, object_without_nones};
 use crate::settings::suggest::quoted;
@@ -82,25 +82,6 @@ pub struct UriTemplate {
     parts: Vec<PathPart>,
 }
 
-/// Reason why a string is not a resource URI.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct UriError {
-    message: String,
-    /// Text in braces that it is about.
-    pub argument: Option<String>,
-}
-
-impl UriError {
-    fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), argument: None }
-    }
-
-    fn with_argument(message: impl Into<String>, argument: &str) -> Self {
-        Self { message: message.into(), argument: Some(argument.to_owned()) }
-    }
-}
-
 impl UriTemplate {
     /// Longest URI or template, in bytes.
     pub const MAX_BYTES: usize = 2048;
@@ -109,38 +90,37 @@ impl UriTemplate {
     ///
     /// # Errors
     ///
-    /// [`UriError`].
-    pub fn parse(text: &str) -> Result<Self, UriError> {
+    /// [`PathTemplateError`].
+    pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
         let (found, most) = (text.len(), Self::MAX_BYTES);
         if found > most {
-            return Err(UriError::new(format!("the URI has {found} bytes, at most {most} are allowed")));
+            return Err(PathTemplateError::new(format!(
+                "the URI has {found} bytes, at most {most} are allowed"
+            )));
         }
         let Some((_, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
             let found = quoted(text);
-            return Err(UriError::new(format!(
+            return Err(PathTemplateError::new(format!(
                 "a URI begins with a scheme, such as `report:`, found {found}"
             )));
         };
         if matches!(rest, "" | "/" | "//") {
-            return Err(UriError::new(format!("`{text}` has nothing after its scheme")));
+            return Err(PathTemplateError::new(format!("`{text}` has nothing after its scheme")));
         }
-        let mut parts = Vec::new();
-        for piece in split_braces(text) {
-            let (fixed, expression) = piece.ok_or_else(|| UriError::new(unmatched_brace(text)))?;
-            check_fixed(fixed, text)?;
-            if !fixed.is_empty() {
-                parts.push(PathPart::Fixed(fixed.to_owned()));
+        let parts = parse_parts(text, invalid_name)?;
+        for (index, part) in parts.iter().enumerate() {
+            match (part, parts[..index].last()) {
+                (PathPart::Fixed(fixed), _) => check_fixed(fixed, text)?,
+                (PathPart::Argument(name), Some(PathPart::Argument(before))) => {
+                    let message = format!("`{{{before}}}` and `{{{name}}}` need text between them");
+                    return Err(PathTemplateError::new(message));
+                }
+                (PathPart::Argument(name), _) if arguments_in(&parts[..index]).any(|known| known == name) => {
+                    let message = format!("the argument `{name}` is in the URI twice");
+                    return Err(PathTemplateError::with_argument(message, name));
+                }
+                (PathPart::Argument(_), _) => {}
             }
-            let Some(name) = expression else { continue };
-            check_argument_name(name)?;
-            if let Some(PathPart::Argument(before)) = parts.last() {
-                return Err(UriError::new(format!("`{{{before}}}` and `{{{name}}}` need text between them")));
-            }
-            if arguments_in(&parts).any(|known| known == name) {
-                let message = format!("the argument `{name}` is in the URI twice");
-                return Err(UriError::with_argument(message, name));
-            }
-            parts.push(PathPart::Argument(name.to_owned()));
         }
         Ok(Self { text: text.to_owned(), parts })
     }
@@ -178,10 +158,8 @@ impl UriTemplate {
     ///
     /// If several matches are possible, arguments are as short as possible, from the left.
     pub fn arguments_of(&self, uri: &str) -> Option<Vec<(&str, String)>> {
-        let mut found = Vec::new();
-        let mut rest = uri;
-        let mut parts = self.parts.iter().peekable();
-        while let Some(part) = parts.next() {
+        let (mut found, mut rest) = (Vec::new(), uri);
+        for (index, part) in self.parts.iter().enumerate() {
             let name = match part {
                 PathPart::Fixed(text) => {
                     rest = rest.strip_prefix(text.as_str())?;
@@ -189,20 +167,20 @@ impl UriTemplate {
                 }
                 PathPart::Argument(name) => name,
             };
-            let (value, after) = match parts.next() {
-                None => (rest, ""),
+            let end = match self.parts.get(index + 1) {
+                None => rest.len(),
                 // The last fixed text must be at the end. Earlier occurrences belong to the argument.
-                Some(PathPart::Fixed(text)) if parts.peek().is_none() => {
-                    (rest.strip_suffix(text.as_str())?, "")
+                Some(PathPart::Fixed(text)) if index + 2 == self.parts.len() => {
+                    rest.len().checked_sub(text.len())?
                 }
                 Some(PathPart::Fixed(text)) => {
                     // An argument has at least one character.
                     let first = rest.chars().next()?.len_utf8();
-                    let end = first + rest[first..].find(text.as_str())?;
-                    (&rest[..end], &rest[end + text.len()..])
+                    first + rest[first..].find(text.as_str())?
                 }
                 Some(PathPart::Argument(_)) => return None,
             };
+            let (value, after) = rest.split_at_checked(end)?;
             found.push((name.as_str(), decoded(value)?));
             rest = after;
         }
@@ -225,25 +203,22 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-fn check_argument_name(text: &str) -> Result<(), UriError> {
-    if is_argument_name(text) {
-        return Ok(());
-    }
+/// Error text for a placeholder without a valid name, such as an expression above level 1 of RFC 6570.
+fn invalid_name(text: &str) -> String {
     let inner = text.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']).trim_end_matches('*');
-    // An expression above level 1 of RFC 6570.
-    let message = match inner.split([',', ':']).all(is_argument_name) {
+    match inner.split([',', ':']).all(is_argument_name) {
         true => format!("`{{{text}}}` is not supported: write an argument as `{{name}}` (RFC 6570, level 1)"),
         false => not_a_name(text),
-    };
-    Err(UriError::with_argument(message, text))
+    }
 }
 
-fn check_fixed(text: &str, whole: &str) -> Result<(), UriError> {
+fn check_fixed(text: &str, whole: &str) -> Result<(), PathTemplateError> {
     let wrong = |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
     if let Some(wrong) = text.chars().find(wrong) {
-        return Err(UriError::new(format!("a URI can't have {wrong:?}; write it percent-encoded")));
+        return Err(PathTemplateError::new(format!("a URI can't have {wrong:?}; write it percent-encoded")));
     }
-    let without_digits = || UriError::new(format!("`{whole}` has a `%` without two hexadecimal digits"));
+    let without_digits =
+        || PathTemplateError::new(format!("`{whole}` has a `%` without two hexadecimal digits"));
     is_percent_encoded(text).then_some(()).ok_or_else(without_digits)
 }
 

@@ -76,7 +76,13 @@ pub enum EndpointMatch<'a, R = Route> {
 
 impl Default for RouteTable {
     fn default() -> Self {
-        Self::new(Vec::new()).expect("no two of no routes are in conflict")
+        Self {
+            in_order: Vec::new(),
+            by_name: HashMap::new(),
+            uris: HashMap::new(),
+            uri_templates: Vec::new(),
+            endpoints: matchit::Router::new(),
+        }
     }
 }
 
@@ -88,13 +94,7 @@ impl RouteTable {
     /// [`Conflict`] if two routes match the same request.
     pub fn new(mut routes: Vec<Arc<Route>>) -> Result<Self, Conflict> {
         routes.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
-        let mut table = Self {
-            in_order: routes,
-            by_name: HashMap::new(),
-            uris: HashMap::new(),
-            uri_templates: Vec::new(),
-            endpoints: matchit::Router::new(),
-        };
+        let mut table = Self { in_order: routes, ..Self::default() };
         for (index, route) in table.in_order.iter().enumerate() {
             let tool = &route.definition.name;
             if table.by_name.insert(tool.clone(), index).is_some() {

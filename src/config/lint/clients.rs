@@ -51,7 +51,7 @@ pub(crate) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&No
     let mut reported = HashSet::new();
     for item in places.iter().filter_map(|node| node.as_list()).flatten() {
         let Some(name) = item.as_text() else { continue };
-        let Ok(scope) = Scopes::new([name]) else { continue };
+        let scope = Scopes::from_client([name]);
         let is_held = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
         if !is_held && reported.insert(name) {
             let message = format!("no client has the scope `{name}`");

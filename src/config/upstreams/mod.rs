@@ -136,7 +136,7 @@ pub(super) fn read(
     let (report, Entry { key, value: node }) = (context.report, entry);
     let name = key.text.parse::<UpstreamName>().map_err(|error| {
         let help = "choose a name, such as `weather` or `billing-v1`";
-        report.error(Code::InvalidName.at_span(key.span), error.to_string(), help);
+        report.error(Code::InvalidName.at_span(key.span), error, help);
     });
     if !matches!(node.kind, Kind::Text(_) | Kind::Map(_)) {
         let message = format!("an upstream must be a URL or a map, found {}", node.found());

@@ -288,7 +288,7 @@ impl<'a> Member<'a> {
 
     /// A log level.
     pub(super) fn level(self, path: &str) -> Result<McpLogLevel, RpcError> {
-        let level = self.text().and_then(|text| text.parse().ok());
+        let level = self.text().and_then(|text| McpLogLevel::from_name(&text));
         let names = || McpLogLevel::names().collect::<Vec<_>>().join(", ");
         level.ok_or_else(|| ErrorKind::PARAMS.error(format!("`{path}` must be one of {}", names())))
     }

@@ -387,7 +387,7 @@ mod signed_identity_tests {
         let cipher = TokenCipher::random();
         let of_session = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
         let sent = request(Method::POST, PATH, &of_session);
-        let client = Client::new("client a", "a", Scopes::new(["use"]).unwrap());
+        let client = Client::new("client a", "a", Scopes::from_client(["use"]));
         let token = sign_identity(&cipher, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
         let replicas = |cipher: &TokenCipher| Replicas::new(cipher.clone(), None, None);
@@ -398,7 +398,7 @@ mod signed_identity_tests {
         };
         let found = check(sent.clone(), BODY, &cipher, now).unwrap();
         assert_eq!(found.owner(), Some("client a"));
-        assert!(found.may(&client.scopes) && !found.may(&Scopes::new(["more"]).unwrap()));
+        assert!(found.may(&client.scopes) && !found.may(&Scopes::from_client(["more"])));
         assert_eq!(check(sent.clone(), b"{}", &cipher, now), None);
         assert_eq!(check(sent.clone(), b"", &cipher, now), None);
         assert_eq!(check(sent.clone(), BODY, &TokenCipher::random(), now), None);

@@ -292,7 +292,7 @@ impl MessageDispatcher {
     /// Stores a subscription in the shared state. Returns whether the limit allowed it; `None` if there is no
     /// shared state, or it can't be reached.
     async fn store(&self, session: &str, uri: &str) -> Option<bool> {
-        let shared = self.gateway.shared()?;
+        let shared = self.gateway.shared.as_ref()?;
         let group = group(shared, session);
         let added = shared.add(&group, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_TTL).await.ok()?;
         if added {
@@ -305,7 +305,7 @@ impl MessageDispatcher {
     /// Removes a subscription.
     pub(super) async fn unsubscribe(&self, session: &str, uri: &str) {
         self.subscribed.remove(session, uri);
-        if let Some(shared) = self.gateway.shared()
+        if let Some(shared) = &self.gateway.shared
             && shared.remove_member(&group(shared, session), uri.as_bytes()).await.is_ok()
         {
             shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
@@ -314,7 +314,7 @@ impl MessageDispatcher {
 
     /// Reads the subscriptions of a session that other replicas have stored.
     pub(super) async fn read_subscriptions(&self, session: &str) {
-        let Some(shared) = self.gateway.shared() else { return };
+        let Some(shared) = &self.gateway.shared else { return };
         if let Ok(members) = shared.members(&group(shared, session)).await {
             let uris = members.into_iter().filter_map(|member| String::from_utf8(member).ok());
             self.subscribed.replace(&self.gateway, session, &uris.collect::<Vec<_>>());
@@ -324,7 +324,7 @@ impl MessageDispatcher {
     /// Sets the log level of a session, at every replica.
     pub(super) fn set_level(&self, session: &str, level: McpLogLevel) {
         self.subscribed.set_level(session, level);
-        if let Some(shared) = self.gateway.shared() {
+        if let Some(shared) = &self.gateway.shared {
             shared.publish(&ReplicaMessage::Level { session: session.into(), level: level.as_str().into() });
         }
     }
@@ -337,7 +337,7 @@ impl MessageDispatcher {
 
     /// Notifies the other replicas that a session was ended here.
     pub(super) fn publish_ended(&self, session: &str) {
-        if let Some(shared) = self.gateway.shared() {
+        if let Some(shared) = &self.gateway.shared {
             shared.remove(&group(shared, session));
             shared.publish(&ReplicaMessage::Ended { session: session.into() });
         }
@@ -359,7 +359,7 @@ impl McpEndpoint {
             }
             ReplicaMessage::Level { session, level } => {
                 // An unknown level may come from another version.
-                if let Ok(level) = level.parse() {
+                if let Some(level) = McpLogLevel::from_name(&level) {
                     subscribed.set_level(&session, level);
                 }
             }

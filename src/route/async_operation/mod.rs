@@ -21,13 +21,11 @@ use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
-use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location, same_origin};
+use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location, same_origin, scalar_text};
 use crate::model::{Arguments, UpstreamResponse};
 use crate::settings::{Checked, Code, Entry, OpenSection};
 use crate::translate::extract::Extract;
-use crate::translate::{
-    CallInput, Inspection, Jq, Matcher, Redaction, TranslationLimits, WorkBudget, inspect,
-};
+use crate::translate::{CallInput, Inspection, Jq, Matcher, Redaction, Translator, WorkBudget, inspect};
 
 /// Polling rules of a route's asynchronous operations.
 #[derive(Debug)]
@@ -139,17 +137,6 @@ pub enum OperationRequest {
     Cancellation,
 }
 
-/// Context for interpreting a response.
-#[derive(Debug, Clone, Copy)]
-pub struct OperationContext<'a> {
-    /// Input of the call.
-    pub input: CallInput<'a>,
-    /// Limits of the extraction.
-    pub limits: &'a TranslationLimits,
-    /// Redaction for clients.
-    pub redaction: &'a Redaction,
-}
-
 impl AsyncOperationRule {
     /// Argument with the id of the operation in its requests.
     pub const ARGUMENT: &'static str = "job";
@@ -162,11 +149,12 @@ impl AsyncOperationRule {
     /// Longest progress message, in bytes.
     const MAX_MESSAGE_LENGTH: usize = 300;
 
-    /// Interprets the first response to a call. `request` is the request that was sent.
+    /// Interprets the first response to a call. `request` is the request that was sent, `translator` that of
+    /// the route.
     pub fn interpret_initial(
         &self,
         request: &HttpRequest,
-        context: OperationContext<'_>,
+        (input, translator): (CallInput<'_>, &Translator),
         response: &UpstreamResponse,
     ) -> InitialResponse {
         let wait = retry_after(response).unwrap_or(self.poll_interval);
@@ -189,7 +177,7 @@ impl AsyncOperationRule {
                 if !response.status.is_success() {
                     return InitialResponse::Result;
                 }
-                let OperationContext { input, limits, .. } = context;
+                let limits = &translator.limits;
                 let name = inspect(self.extract.as_ref(), input, limits, response, |inspection| {
                     inspection.value(id).and_then(|name| text_of(&name))
                 });
@@ -244,7 +232,7 @@ impl AsyncOperationRule {
         &self,
         location: &OperationLocation,
         request: &HttpRequest,
-        context: OperationContext<'_>,
+        (input, translator): (CallInput<'_>, &Translator),
         response: &UpstreamResponse,
     ) -> StatusResponse {
         let wait = retry_after(response);
@@ -252,12 +240,12 @@ impl AsyncOperationRule {
             let location = self.full_uri(request).and_then(|from| self.resolve(&from, response));
             return location.map_or(StatusResponse::Result, StatusResponse::Moved);
         }
-        inspect(self.extract.as_ref(), context.input, context.limits, response, |inspection| {
+        inspect(self.extract.as_ref(), input, &translator.limits, response, |inspection| {
             if self.cancelled.as_ref().is_some_and(|cancelled| inspection.is_true(cancelled)) {
                 return StatusResponse::Cancelled;
             }
             if self.failed.as_ref().is_some_and(|failed| inspection.is_true(failed)) {
-                return StatusResponse::Failed(self.status(inspection, context.redaction));
+                return StatusResponse::Failed(self.status(inspection, &translator.redaction));
             }
             let status = response.status;
             let later = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
@@ -277,8 +265,11 @@ impl AsyncOperationRule {
                 (OperationLocationRule::Location, Some(from)) if running => self.resolve(&from, response),
                 _ => None,
             };
-            let status =
-                if running { self.status(inspection, context.redaction) } else { OperationStatus::default() };
+            let status = if running {
+                self.status(inspection, &translator.redaction)
+            } else {
+                OperationStatus::default()
+            };
             let location = moved.unwrap_or_else(|| location.clone());
             let wait = wait.unwrap_or(self.poll_interval);
             StatusResponse::Running(RunningOperation { status, location, wait })
@@ -319,11 +310,7 @@ impl AsyncOperationRule {
 }
 
 fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    }
+    scalar_text(value).filter(|_| !value.is_boolean())
 }
 
 /// Time in `Retry-After`, if it is in seconds; zero means the route's `poll_interval`.

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::route::PathTemplate;
+use crate::translate::{OnNoMatch, TranslationLimits, WrapNonObjects};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -58,10 +59,18 @@ fn first_request() -> HttpRequest {
     HttpRequest { method: Method::POST, ..request }
 }
 
-fn with_context<T>(run: impl FnOnce(OperationContext<'_>) -> T) -> T {
+fn with_context<T>(run: impl FnOnce((CallInput<'_>, &Translator)) -> T) -> T {
     let (tool, args) = ("make_report".parse().unwrap(), json!({}));
-    let (limits, redaction) = (TranslationLimits::default(), Redaction::default());
-    run(OperationContext { input: CallInput::new(&tool, &args), limits: &limits, redaction: &redaction })
+    let translator = Translator {
+        rules: Vec::new(),
+        on_no_match: OnNoMatch::default(),
+        output: None,
+        wrap: WrapNonObjects::default(),
+        redaction: Redaction::default(),
+        limits: TranslationLimits::default(),
+        has_effect: false,
+    };
+    run((CallInput::new(&tool, &args), &translator))
 }
 
 #[track_caller]

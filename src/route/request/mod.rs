@@ -22,6 +22,7 @@ pub use self::{
     tool::{McpMethod, ToolEffect, ToolRequest, ToolTemplate},
 };
 use super::TraceContext;
+use super::input::quoted_names;
 use super::path::{ESCAPED, scalar};
 use crate::model::Arguments;
 use crate::translate::{Template, TemplateBudget, TemplateError, WorkBudget, request_variables};
@@ -307,7 +308,7 @@ fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -
     names.dedup();
     let is_missing = |name: &&str| matches!(arguments.get(name), None | Some(Value::Null));
     let missing: Vec<&str> = names.iter().copied().filter(is_missing).collect();
-    let listed = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let listed = |names: &[&str]| quoted_names(names.iter().copied());
     let sentence = match (missing.as_slice(), names.as_slice()) {
         ([], []) => "the request can't be built from these arguments".to_owned(),
         ([], names) => {
