@@ -34,7 +34,7 @@ pub(super) fn report(reading: &mut MetricsSnapshot, process: &Process, gateway: 
     if let Some(buffer) = &snapshot.upstream_buffer {
         upstream_buffer(reading, buffer);
     }
-    if let Some(shared) = gateway.shared() {
+    if let Some(shared) = &gateway.shared {
         shared_store(reading, shared);
     }
 }

@@ -127,7 +127,7 @@ impl Api {
     fn describe(&self, status: &ProcessStatus, shown: Option<&ReloadFailure>) -> Value {
         let upstreams = self.readiness_upstreams();
         let are_reachable = upstreams.values().all(|upstream| upstream["reachable"] == true);
-        let shared = self.gateway.shared().map(|shared| shared.state());
+        let shared = self.gateway.shared.as_ref().map(|shared| shared.state());
         without_null(json!({
             "ready": !status.is_ending && are_reachable,
             "configuration": without_null(json!({

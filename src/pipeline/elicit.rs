@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 use super::error_text;
 use super::error_text::failure;
 use crate::model::{Arguments, ErrorType, ToolResult};
-use crate::route::{ClientCapabilities, InputRequest, InputRequests, MissingCapability, NextStep};
+use crate::route::{ClientCapability, InputRequest, InputRequests, NextStep};
 
 /// Sends input requests to the client of a call, as its API and protocol revision require.
 pub trait Elicitor: Send + Sync {
     /// Kinds of input request that the client supports.
-    fn capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::default()
+    fn capabilities(&self) -> &[ClientCapability] {
+        &[]
     }
 
     /// Input responses that came with the call.
@@ -27,7 +27,7 @@ pub trait Elicitor: Send + Sync {
     }
 
     /// Reports that the client does not support these input requests. The call ends then.
-    fn report_unsupported(&mut self, _missing: Vec<MissingCapability>) {}
+    fn report_unsupported(&mut self, _missing: Vec<ClientCapability>) {}
 }
 
 /// Future of input responses.
@@ -51,10 +51,10 @@ pub async fn elicit_first(
     if input_requests_of_route.is_empty() {
         return Ok(arguments);
     }
-    let capabilities = elicitor.capabilities();
+    let capabilities = elicitor.capabilities().to_vec();
     let mut input_responses = elicitor.input_responses();
     loop {
-        let next = input_requests_of_route.next(&arguments, &input_responses, capabilities);
+        let next = input_requests_of_route.next(&arguments, &input_responses, &capabilities);
         match next.map_err(|sentence| failure(ErrorType::Arguments, sentence))? {
             NextStep::Done(arguments) => return Ok(arguments),
             NextStep::Unable(missing) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::RETRY_AFTER_META;
 use super::worker_pool::WorkError;
 use crate::model::{ErrorType, ToolResult};
-use crate::route::{ClientCapability, MissingCapability, Scopes};
+use crate::route::{ClientCapability, Scopes};
 use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError};
 
 /// For a response that could not be translated at all.
@@ -155,19 +155,18 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             )
         }
         Failure::RateLimited { scope, count, per, retry_after, .. } => {
-            let (what, who) = match scope {
-                RateLimitScope::ClientOfRoute => ("this tool", "One client may call it"),
-                RateLimitScope::ClientOfUpstream => {
-                    ("the service behind this tool", "One client may call its tools")
-                }
-                RateLimitScope::Route => ("this tool", "All clients together may call it"),
-                RateLimitScope::Upstream => {
-                    ("the service behind this tool", "All clients together may call its tools")
+            let (what, it) = match scope {
+                RateLimitScope::ClientOfRoute | RateLimitScope::Route => ("this tool", "it"),
+                RateLimitScope::ClientOfUpstream | RateLimitScope::Upstream => {
+                    ("the service behind this tool", "its tools")
                 }
             };
+            let who = if scope.is_per_client() { "One client" } else { "All clients together" };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
             let (per, retry) = (per_period(*per), retry(retry_after));
-            format!("The rate limit of {what} is exceeded. {who} {times} {per}. No request was sent. {retry}")
+            format!(
+                "The rate limit of {what} is exceeded. {who} may call {it} {times} {per}. No request was sent. {retry}"
+            )
         }
         Failure::RateLimitUnavailable => "Rate limiting is temporarily unavailable, so this \
                                                        call was rejected. No request was sent. Retry in a \
@@ -226,8 +225,8 @@ fn later(error_type: ErrorType, text: impl Into<String>) -> ToolResult {
 }
 
 /// For a client that lacks a capability for input requests.
-pub(super) fn cannot_elicit(missing: &[MissingCapability]) -> String {
-    let mut texts: Vec<(&str, &str)> = missing.iter().map(|missing| texts_of(missing.capability)).collect();
+pub(super) fn cannot_elicit(missing: &[ClientCapability]) -> String {
+    let mut texts: Vec<(&str, &str)> = missing.iter().copied().map(texts_of).collect();
     texts.sort_unstable();
     texts.dedup();
     let list = |words: Vec<&str>| words.join(" and ");

@@ -214,7 +214,7 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
             let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
             // If two replicas merely see different contents, nothing has changed. Otherwise they would notify
             // each other endlessly.
-            if let Some(shared) = gateway.shared().filter(|_| is_new && has_changed) {
+            if let Some(shared) = gateway.shared.as_ref().filter(|_| is_new && has_changed) {
                 shared.publish(&ReplicaMessage::Changed { uri: Arc::clone(&uri), fingerprint });
             }
             known = Some(now);

@@ -17,8 +17,8 @@ use crate::crypto::{Purpose, fingerprint, random_id};
 use crate::inbound::without_nulls;
 use crate::pipeline::{Elicitor, InputResponsesFuture};
 use crate::route::{
-    ClientCapabilities, FormSupport, InputRequest, InputRequestKind, InputRequests,
-    InputResponse as InputAnswer, InvalidInput, MissingCapability,
+    ClientCapability, InputRequest, InputRequestKind, InputRequests, InputResponse as InputAnswer,
+    InvalidInput,
 };
 use crate::settings::Word as _;
 use crate::translate::SamplingRequest;
@@ -58,7 +58,7 @@ impl<'a> RequestElicitor<'a> {
         let is_legacy = rpc.revision.has_handshake();
         // Most tools request no input.
         let capabilities = match input_requests.is_empty() || (is_legacy && rpc.outbox.0.is_none()) {
-            true => ClientCapabilities::default(),
+            true => Vec::new(),
             false => capabilities(rpc.revision, &rpc.capabilities()),
         };
         if is_legacy {
@@ -165,7 +165,7 @@ fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<Req
 /// One round of input requests: matches responses to them, and records what is missing.
 #[derive(Debug)]
 pub(super) struct ElicitationRound<'a> {
-    pub(super) capabilities: ClientCapabilities,
+    pub(super) capabilities: Vec<ClientCapability>,
     /// All input responses, of this request and of earlier ones.
     pub(super) input_responses: Map<String, Value>,
     /// The input responses of this request, until they are matched.
@@ -179,7 +179,7 @@ pub(super) struct ElicitationRound<'a> {
 
 impl ElicitationRound<'_> {
     pub(super) fn new(
-        capabilities: ClientCapabilities,
+        capabilities: Vec<ClientCapability>,
         input_responses: Map<String, Value>,
         responses: Map<String, Value>,
     ) -> Self {
@@ -220,8 +220,8 @@ impl ElicitationRound<'_> {
 }
 
 impl Elicitor for ElicitationRound<'_> {
-    fn capabilities(&self) -> ClientCapabilities {
-        self.capabilities
+    fn capabilities(&self) -> &[ClientCapability] {
+        &self.capabilities
     }
 
     fn input_responses(&self) -> Map<String, Value> {
@@ -235,7 +235,7 @@ impl Elicitor for ElicitationRound<'_> {
         }
     }
 
-    fn report_unsupported(&mut self, missing: Vec<MissingCapability>) {
+    fn report_unsupported(&mut self, missing: Vec<ClientCapability>) {
         // The model of a legacy client reads a tool error instead.
         if self.legacy_client.is_none() {
             self.outcome = Err(RpcError::capability(&missing));
@@ -247,20 +247,23 @@ impl Elicitor for ElicitationRound<'_> {
 ///
 /// `elicitation` was added in 2025-06-18; its modes, multiple choices and titles in 2025-11-25, where a
 /// capability without modes means forms (Elicitation, "Capabilities").
-pub(super) fn capabilities(revision: Revision, capabilities: &Map<String, Value>) -> ClientCapabilities {
-    let declared = |name: &str| capabilities.get(name).and_then(Value::as_object);
-    let elicitation = declared("elicitation");
-    let (form, link) = match (revision, elicitation) {
-        (_, None) | (Revision::R2024_11_05 | Revision::R2025_03_26, _) => (FormSupport::None, false),
-        (Revision::R2025_06_18, Some(_)) => (FormSupport::WithoutLists, false),
+pub(super) fn capabilities(revision: Revision, declared: &Map<String, Value>) -> Vec<ClientCapability> {
+    use ClientCapability::{Form, FormWithLists, Link, Roots, Sample};
+    let declared = |name: &str| declared.get(name).and_then(Value::as_object);
+    let elicitation: &[_] = match (revision, declared("elicitation")) {
+        (_, None) | (Revision::R2024_11_05 | Revision::R2025_03_26, _) => &[],
+        (Revision::R2025_06_18, Some(_)) => &[Form],
         (Revision::R2025_11_25 | Revision::R2026_07_28, Some(modes)) => {
-            let link = modes.contains_key("url");
-            let form = if modes.contains_key("form") || !link { FormSupport::All } else { FormSupport::None };
-            (form, link)
+            match (modes.contains_key("form"), modes.contains_key("url")) {
+                (_, false) => &[Form, FormWithLists],
+                (true, true) => &[Form, FormWithLists, Link],
+                (false, true) => &[Link],
+            }
         }
     };
-    let (sample, roots) = (declared("sampling").is_some(), declared("roots").is_some());
-    ClientCapabilities { form, link, sample, roots }
+    let others = [("sampling", Sample), ("roots", Roots)].into_iter();
+    let others = others.filter_map(|(name, capability)| declared(name).map(|_| capability));
+    elicitation.iter().copied().chain(others).collect()
 }
 
 /// The method and the parameters of an input request.
@@ -340,8 +343,8 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
             match (result.get("action").and_then(Value::as_str), content) {
                 (Some("decline"), _) => Ok(InputAnswer::Declined),
                 (Some("cancel"), _) => Ok(InputAnswer::Cancelled),
-                (Some("accept"), Value::Null) => Ok(InputAnswer::Accepted(Map::new())),
-                (Some("accept"), Value::Object(content)) => Ok(InputAnswer::Accepted(content)),
+                (Some("accept"), Value::Null) => Ok(InputAnswer::Accepted(json!({}))),
+                (Some("accept"), content @ Value::Object(_)) => Ok(InputAnswer::Accepted(content)),
                 (Some("accept"), _) => Err(wrong("has a `content` that is not an object")),
                 _ => Err(wrong("has no `action`, which is `accept`, `decline` or `cancel`")),
             }
@@ -359,12 +362,10 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
                 Some(block) => text_of(block),
                 None => None,
             };
-            let member = |name: &str| result.get(name).and_then(Value::as_str).map(str::to_owned);
-            Ok(InputAnswer::SampledText {
-                text: text.ok_or_else(|| wrong("has no text"))?,
-                model: member("model").unwrap_or_default(),
-                stop_reason: member("stopReason"),
-            })
+            let text = text.ok_or_else(|| wrong("has no text"))?;
+            let member = |name: &str| result.get(name).and_then(Value::as_str);
+            let (model, stop_reason) = (member("model").unwrap_or_default(), member("stopReason"));
+            Ok(InputAnswer::Accepted(json!({ "text": text, "model": model, "stop_reason": stop_reason })))
         }
         InputRequestKind::Roots => {
             let Some(Value::Array(roots)) = result.get("roots") else {
@@ -374,7 +375,7 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
                 let uri = root["uri"].as_str().ok_or_else(|| wrong("has a root without `uri`"))?;
                 Ok(json!({ "uri": uri, "name": root["name"].as_str() }))
             };
-            roots.iter().map(root).collect::<Result<_, InvalidInput>>().map(InputAnswer::Roots)
+            roots.iter().map(root).collect::<Result<_, InvalidInput>>().map(InputAnswer::Accepted)
         }
     }
 }
@@ -417,22 +418,14 @@ mod tests {
         let able = |revision, declared: Value| capabilities(revision, declared.as_object().unwrap());
         let all =
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}});
+        use ClientCapability::{Form, FormWithLists, Link, Roots, Sample};
         let newest = able(Revision::R2026_07_28, all.clone());
-        assert_eq!(
-            newest,
-            ClientCapabilities { form: FormSupport::All, link: true, sample: true, roots: true }
-        );
-        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})).form, FormSupport::All);
-        let link_only = able(Revision::R2025_11_25, json!({"elicitation": {"url": {}}}));
-        assert_eq!((link_only.form, link_only.link), (FormSupport::None, true));
-        let before_modes = able(Revision::R2025_06_18, all.clone());
-        assert_eq!((before_modes.form, before_modes.link), (FormSupport::WithoutLists, false));
-        let oldest = able(Revision::R2024_11_05, all);
-        assert_eq!((oldest.form, oldest.sample, oldest.roots), (FormSupport::None, true, true));
-        assert_eq!(
-            able(Revision::R2026_07_28, json!({"elicitation": true, "sampling": 1})),
-            ClientCapabilities::default()
-        );
+        assert_eq!(newest, [Form, FormWithLists, Link, Sample, Roots]);
+        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})), [Form, FormWithLists]);
+        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {"url": {}}})), [Link]);
+        assert_eq!(able(Revision::R2025_06_18, all.clone()), [Form, Sample, Roots]);
+        assert_eq!(able(Revision::R2024_11_05, all), [Sample, Roots]);
+        assert_eq!(able(Revision::R2026_07_28, json!({"elicitation": true, "sampling": 1})), []);
     }
 
     #[test]
@@ -473,7 +466,7 @@ mod tests {
         let read = |value: Value| parse_response(&form, value);
         assert_eq!(read(json!({"action": "decline"})), Ok(InputAnswer::Declined));
         assert_eq!(read(json!({"action": "cancel", "content": 5})), Ok(InputAnswer::Cancelled));
-        assert_eq!(read(json!({"action": "accept", "content": null})), Ok(InputAnswer::Accepted(Map::new())));
+        assert_eq!(read(json!({"action": "accept", "content": null})), Ok(InputAnswer::Accepted(json!({}))));
         for wrong in
             [json!(5), json!({}), json!({"action": "yes"}), json!({"action": "accept", "content": [1]})]
         {
@@ -482,7 +475,7 @@ mod tests {
         let roots = input_request(InputRequestKind::Roots);
         let found =
             parse_response(&roots, json!({"roots": [{"uri": "file:///a", "name": "A", "_meta": {}}]}));
-        assert_eq!(found, Ok(InputAnswer::Roots(vec![json!({"uri": "file:///a", "name": "A"})])));
+        assert_eq!(found, Ok(InputAnswer::Accepted(json!([{"uri": "file:///a", "name": "A"}]))));
         assert!(
             parse_response(&roots, json!({"roots": [{}]})).is_err()
                 && parse_response(&roots, json!({})).is_err()
@@ -506,7 +499,7 @@ mod tests {
         let respond =
             |content: Value| parse_response(&input_request, json!({"model": "m", "content": content}));
         let text =
-            |text: &str| InputAnswer::SampledText { text: text.into(), model: "m".into(), stop_reason: None };
+            |text: &str| InputAnswer::Accepted(json!({"text": text, "model": "m", "stop_reason": null}));
         assert_eq!(respond(json!({"type": "text", "text": "hi"})), Ok(text("hi")));
         let image = json!({"type": "image", "data": ""});
         let blocks = json!([image, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::protocol::MethodRow;
 use super::{Rejection, Revision, tasks};
 use crate::pipeline::PromptError;
-use crate::route::{ClientCapability, MissingCapability};
+use crate::route::ClientCapability;
 use crate::telemetry::MetricsSnapshot;
 
 /// Why a message gets a JSON-RPC error.
@@ -128,10 +128,10 @@ impl RpcError {
     }
 
     /// The data has the missing capabilities in the form of a declaration.
-    pub(super) fn capability(missing: &[MissingCapability]) -> Self {
+    pub(super) fn capability(missing: &[ClientCapability]) -> Self {
         let mut capabilities = json!({});
         for missing in missing {
-            match missing.capability {
+            match missing {
                 ClientCapability::Form | ClientCapability::FormWithLists => {
                     capabilities["elicitation"]["form"] = json!({})
                 }

@@ -19,7 +19,7 @@ use super::{ErrorKind, Revision, RpcContext};
 use crate::crypto::random_id;
 use crate::model::ToolResult;
 use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
-use crate::route::ClientCapabilities;
+use crate::route::ClientCapability;
 
 /// Limit of such tasks. A call beyond it elicits input itself.
 const TASKS_LIMIT: usize = 1024;
@@ -47,7 +47,7 @@ impl Default for ElicitingTasks {
 /// One such task.
 #[derive(Debug)]
 pub(super) struct ElicitingTask {
-    capabilities: ClientCapabilities,
+    capabilities: Vec<ClientCapability>,
     /// Locked by one request at a time.
     pub(super) state: tokio::sync::Mutex<ElicitingState>,
 }
@@ -109,7 +109,7 @@ impl ElicitingTasks {
 
 impl ElicitingTask {
     /// A task that waits for its first input responses, for a client with these capabilities.
-    pub(super) fn new(capabilities: ClientCapabilities) -> Self {
+    pub(super) fn new(capabilities: Vec<ClientCapability>) -> Self {
         Self { capabilities, state: tokio::sync::Mutex::new(ElicitingState::InputRequired(Map::new())) }
     }
 
@@ -123,7 +123,7 @@ impl ElicitingTask {
         earlier_responses: &Map<String, Value>,
         responses: Map<String, Value>,
     ) -> (ElicitationRound<'static>, Option<Box<ToolResult>>) {
-        let mut round = ElicitationRound::new(self.capabilities, earlier_responses.clone(), responses);
+        let mut round = ElicitationRound::new(self.capabilities.clone(), earlier_responses.clone(), responses);
         let declined = match snapshot.check_arguments(route, arguments.clone().into()).await {
             Ok(arguments) => elicit_first(&route.input_requests, arguments, &mut round).await.err(),
             Err(sentence) => {
@@ -159,7 +159,7 @@ impl ElicitingTask {
                 let call = Call::new(arguments, &headers, request_id.clone(), api, client.clone());
                 Call { trace: trace.clone(), mcp_version: revision.as_str(), ..call }
             };
-            let mut round = ElicitationRound::new(self.capabilities, input_responses, Map::new());
+            let mut round = ElicitationRound::new(self.capabilities.clone(), input_responses, Map::new());
             let called = tokio::select! {
                 called = snapshot.call_as_task(&route, call(arguments), &mut round) => called,
                 _ = &mut ended => return,

@@ -16,7 +16,7 @@ mod tests;
 use std::time::Duration;
 
 use minijinja::Value as Name;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 pub use self::form::{FormError, InputForm};
 use crate::model::{Arguments, cut_characters};
@@ -56,27 +56,18 @@ pub enum SamplingNeed {
 pub enum NextStep {
     /// Send these input requests.
     InputRequests(Vec<InputRequest>),
-    /// End the call: the client does not support these required input requests.
-    Unable(Vec<MissingCapability>),
+    /// End the call: the client lacks these capabilities for required input requests.
+    Unable(Vec<ClientCapability>),
     /// Continue: all responses are there. The arguments include them.
     Done(Arguments),
 }
 
-/// Input request that the client does not support.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingCapability {
-    /// Name of the input request.
-    pub name: String,
-    /// Capability that the client lacks.
-    pub capability: ClientCapability,
-}
-
-/// Capability that an input request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Capability of a client that an input request needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientCapability {
-    /// Form elicitation.
+    /// Form elicitation, without multiple choice (before 2025-11-25).
     Form,
-    /// Form elicitation with multiple choice.
+    /// Form elicitation with multiple choice. Clients that support it have [`Form`](Self::Form), too.
     FormWithLists,
     /// URL elicitation.
     Link,
@@ -119,7 +110,7 @@ impl InputRequests {
         &self,
         arguments: &Arguments,
         answers: &Map<String, Value>,
-        capabilities: ClientCapabilities,
+        capabilities: &[ClientCapability],
     ) -> Result<NextStep, String> {
         let known = self.complete(answers);
         let mut arguments = arguments.clone();
@@ -138,15 +129,13 @@ impl InputRequests {
         };
         // A required input request that the client does not support ends the call before the first one is
         // sent.
-        let mut missing: Vec<MissingCapability> = self
-            .input_requests()
-            .filter(|input_request| !input_request.optional && is_pending(input_request))
-            .map(|InputRequestTemplate { name, kind, .. }| (name.clone(), kind.needs()))
-            .filter(|(_, capability)| !capabilities.supports(*capability))
-            .map(|(name, capability)| MissingCapability { name, capability })
-            .collect();
-        if self.sampled == Some(SamplingNeed::Needed) && !capabilities.sample {
-            missing.push(MissingCapability { name: SAMPLE.to_owned(), capability: ClientCapability::Sample });
+        let required = self.input_requests().filter(|input_request| !input_request.optional);
+        let mut missing: Vec<ClientCapability> =
+            required.filter(is_pending).map(|input_request| input_request.kind.needs()).collect();
+        missing.retain(|capability| !capabilities.contains(capability));
+        let can_sample = capabilities.contains(&ClientCapability::Sample);
+        if self.sampled == Some(SamplingNeed::Needed) && !can_sample {
+            missing.push(ClientCapability::Sample);
         }
         if !missing.is_empty() {
             return Ok(NextStep::Unable(missing));
@@ -157,7 +146,7 @@ impl InputRequests {
             let due: Vec<InputRequest> = round
                 .iter()
                 .filter(is_pending)
-                .filter(|input_request| capabilities.supports(input_request.kind.needs()))
+                .filter(|input_request| capabilities.contains(&input_request.kind.needs()))
                 .map(|input_request| input_request.render(&arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
@@ -165,7 +154,7 @@ impl InputRequests {
             }
         }
         let mut complete = known;
-        if self.sampled.is_some() && capabilities.sample && !answers.contains_key(SAMPLE) {
+        if self.sampled.is_some() && can_sample && !answers.contains_key(SAMPLE) {
             // The missing response is requested after the upstream has responded.
             complete.remove(SAMPLE);
         }
@@ -235,23 +224,12 @@ pub enum InputRequestKind<T = String> {
 /// Response to an input request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputResponse {
-    /// The person submitted the form, or confirmed.
-    Accepted(Map<String, Value>),
+    /// The submitted form, an object. Of the client's model: `{text, model, stop_reason}`. The list of roots.
+    Accepted(Value),
     /// The person declined.
     Declined,
     /// The person dismissed the request.
     Cancelled,
-    /// Response of the client's model.
-    SampledText {
-        /// Text.
-        text: String,
-        /// Name of the model.
-        model: String,
-        /// Stop reason, if the client reports one.
-        stop_reason: Option<String>,
-    },
-    /// Roots of the client.
-    Roots(Vec<Value>),
 }
 
 /// Reason why a response can't be used.
@@ -263,44 +241,6 @@ pub enum InvalidInput {
     /// It was declined. The text is for the model.
     #[error("{0}")]
     Declined(String),
-}
-
-/// Capabilities of a client that input requests need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ClientCapabilities {
-    /// Form elicitation.
-    pub form: FormSupport,
-    /// URL elicitation.
-    pub link: bool,
-    /// Sampling.
-    pub sample: bool,
-    /// Roots.
-    pub roots: bool,
-}
-
-/// Forms that a client can show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
-pub enum FormSupport {
-    /// None.
-    #[default]
-    None,
-    /// Forms without multiple choice (before 2025-11-25).
-    WithoutLists,
-    /// All forms.
-    All,
-}
-
-impl ClientCapabilities {
-    /// Whether the client has a capability.
-    pub(super) fn supports(self, needed: ClientCapability) -> bool {
-        match needed {
-            ClientCapability::Form => self.form >= FormSupport::WithoutLists,
-            ClientCapability::FormWithLists => self.form >= FormSupport::All,
-            ClientCapability::Link => self.link,
-            ClientCapability::Sample => self.sample,
-            ClientCapability::Roots => self.roots,
-        }
-    }
 }
 
 impl InputRequestKindTemplate {
@@ -404,20 +344,17 @@ impl InputRequest {
             (InputRequestKind::Form { form, .. }, InputResponse::Accepted(_)) if form.is_empty() => {
                 Value::Bool(true)
             }
-            (InputRequestKind::Form { form, .. }, InputResponse::Accepted(content)) => {
+            (InputRequestKind::Form { form, .. }, InputResponse::Accepted(Value::Object(content))) => {
                 let wrong = |why| format!("the response to input request `{name}`: {why}");
                 form.check(content).map(Value::Object).map_err(|why| InvalidInput::Wrong(wrong(why)))?
             }
-            (InputRequestKind::Link { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
-            (InputRequestKind::Sample(_), InputResponse::SampledText { text, model, stop_reason }) => {
-                json!({ "text": text, "model": model, "stop_reason": stop_reason })
-            }
-            (InputRequestKind::Roots, InputResponse::Roots(roots)) => Value::Array(roots),
-            (_, InputResponse::Accepted(_) | InputResponse::SampledText { .. } | InputResponse::Roots(_)) => {
+            (InputRequestKind::Form { .. }, InputResponse::Accepted(_)) => {
                 return Err(InvalidInput::Wrong(format!(
                     "the response to input request `{name}` has the wrong type"
                 )));
             }
+            (InputRequestKind::Link { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
+            (InputRequestKind::Sample(_) | InputRequestKind::Roots, InputResponse::Accepted(value)) => value,
         };
         let limit = InputRequests::ANSWERS_LIMIT_BYTES;
         if value.to_string().len() > limit {

@@ -5,8 +5,13 @@ use serde_json::json;
 use super::*;
 use crate::translate::{Jq, Template};
 
-const ALL: ClientCapabilities =
-    ClientCapabilities { form: FormSupport::All, link: true, sample: true, roots: true };
+const ALL: &[ClientCapability] = &[
+    ClientCapability::Form,
+    ClientCapability::FormWithLists,
+    ClientCapability::Link,
+    ClientCapability::Sample,
+    ClientCapability::Roots,
+];
 
 fn form(properties: Value) -> InputForm {
     let required: Vec<&String> = properties.as_object().unwrap().keys().collect();
@@ -150,13 +155,10 @@ fn unsupported_input_requests_are_not_sent() {
     let rounds = vec![vec![optional], vec![input_request("sure", "Sure?", None)]];
     let input_requests =
         InputRequests { rounds, sampled: Some(SamplingNeed::Needed), ..InputRequests::default() };
-    let none =
-        input_requests.next(&Arguments::default(), &Map::new(), ClientCapabilities::default()).unwrap();
+    let none = input_requests.next(&Arguments::default(), &Map::new(), &[]).unwrap();
     let NextStep::Unable(missing) = none else { panic!("found {none:?}") };
-    let capabilities: Vec<_> = missing.iter().map(|missing| missing.capability).collect();
-    assert_eq!(capabilities, [ClientCapability::Form, ClientCapability::Sample]);
-    let able =
-        ClientCapabilities { form: FormSupport::WithoutLists, sample: true, ..ClientCapabilities::default() };
+    assert_eq!(missing, [ClientCapability::Form, ClientCapability::Sample]);
+    let able = &[ClientCapability::Form, ClientCapability::Sample];
     assert_eq!(
         next_requests(input_requests.next(&Arguments::default(), &Map::new(), able).unwrap())[0].0,
         "sure"
@@ -173,7 +175,7 @@ fn input_responses_are_validated_against_their_requests() {
         panic!()
     };
     let who = &requests[0];
-    let accepted = |value: Value| who.take(InputResponse::Accepted(value.as_object().unwrap().clone()));
+    let accepted = |value: Value| who.take(InputResponse::Accepted(value));
     assert_eq!(accepted(json!({"name": "Ada", "more": 1})), Ok(json!({"name": "Ada"})));
     assert!(matches!(accepted(json!({"name": 5})), Err(InvalidInput::Wrong(why)) if why.contains("`name`")));
     assert!(
@@ -182,14 +184,14 @@ fn input_responses_are_validated_against_their_requests() {
     assert!(
         matches!(who.take(InputResponse::Declined), Err(InvalidInput::Declined(why)) if why.contains("declined"))
     );
-    assert!(matches!(who.take(InputResponse::Roots(vec![])), Err(InvalidInput::Wrong(_))));
+    assert!(matches!(who.take(InputResponse::Accepted(json!([]))), Err(InvalidInput::Wrong(_))));
     let optional = InputRequest { optional: true, ..who.clone() };
     assert_eq!(optional.take(InputResponse::Cancelled), Ok(Value::Null));
     let yes = InputRequest {
         kind: InputRequestKind::Form { message: "Sure?".into(), form: InputForm::default() },
         ..who.clone()
     };
-    assert_eq!(yes.take(InputResponse::Accepted(Map::new())), Ok(Value::Bool(true)));
+    assert_eq!(yes.take(InputResponse::Accepted(json!({}))), Ok(Value::Bool(true)));
 }
 
 #[test]
