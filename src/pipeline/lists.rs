@@ -6,7 +6,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{ProxiedEntry, ProxiedTable, Snapshot};
+use super::{ProxiedKind, ProxiedTable, Snapshot};
 use crate::model::StructuredContentSupport;
 use crate::prompt::PromptTable;
 use crate::route::{RouteTable, Scopes};
@@ -64,16 +64,11 @@ impl DefinitionLists {
     pub(super) fn new(table: &RouteTable, prompts: &PromptTable, proxied: &ProxiedTable) -> Self {
         let routes = || table.in_order().iter();
         let tools = routes().filter(|route| route.is_tool()).map(|route| {
-            let (definition, scopes) = (&route.definition, &route.scopes);
-            let objects_only = definition.to_json(StructuredContentSupport::ObjectsOnly);
-            let name = definition.name.as_str();
-            match &definition.bare_output_schema {
-                None => ListEntry::new(name, scopes, &objects_only),
-                Some(_) => ListEntry {
-                    objects_only: Some(raw(&objects_only)),
-                    ..ListEntry::new(name, scopes, &definition.to_json(StructuredContentSupport::Any))
-                },
-            }
+            let definition = &route.definition;
+            let objects_only = || raw(&definition.to_json(StructuredContentSupport::ObjectsOnly));
+            let objects_only = definition.bare_output_schema.as_ref().map(|_| objects_only());
+            let any = definition.to_json(StructuredContentSupport::Any);
+            ListEntry { objects_only, ..ListEntry::new(definition.name.as_str(), &route.scopes, &any) }
         });
         let resources = |are_templates| {
             let resources = routes().filter_map(|route| Some((route.resource.as_ref()?, &route.scopes)));
@@ -83,23 +78,17 @@ impl DefinitionLists {
         let own_prompts = prompts
             .values()
             .map(|prompt| ListEntry::new(prompt.name.as_str(), &prompt.scopes, &prompt.to_json()));
-        let offered =
-            |key: &str, entry: &ProxiedEntry| ListEntry::new(key, &entry.route.scopes, &entry.definition);
-        let by_key = |entry: &ProxiedEntry| offered(&entry.upstream_key, entry);
+        let entries = |kind| {
+            proxied.of(kind).map(|entry| ListEntry::new(&entry.key, &entry.route.scopes, &entry.definition))
+        };
+        let all = |are_templates, kind| resources(are_templates).chain(entries(kind));
         let of_routes = routes().chain(proxied.all().map(|entry| &entry.route)).map(|route| &route.scopes);
         let scopes = of_routes.chain(prompts.values().map(|prompt| &prompt.scopes));
-        let proxied_prompts = proxied.prompts().map(|(name, entry)| offered(name, entry));
         Self {
             tools: DefinitionList::new("tools", tools),
-            prompts: DefinitionList::new("prompts", own_prompts.chain(proxied_prompts)),
-            resources: DefinitionList::new(
-                "resources",
-                resources(false).chain(proxied.resources().map(by_key)),
-            ),
-            resource_templates: DefinitionList::new(
-                "resourceTemplates",
-                resources(true).chain(proxied.templates().map(by_key)),
-            ),
+            prompts: DefinitionList::new("prompts", own_prompts.chain(entries(ProxiedKind::Prompt))),
+            resources: DefinitionList::new("resources", all(false, ProxiedKind::Resource)),
+            resource_templates: DefinitionList::new("resourceTemplates", all(true, ProxiedKind::Template)),
             needed: scopes.fold(Scopes::default(), |all, more| all.union(more)),
         }
     }

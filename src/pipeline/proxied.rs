@@ -18,22 +18,37 @@ use crate::upstream::Deadline;
 /// Prompt, resource or resource template of an MCP upstream.
 #[derive(Debug)]
 pub struct ProxiedEntry {
+    /// Kind.
+    pub kind: ProxiedKind,
+    /// Key for clients: a name, a URI or a URI template.
+    pub key: String,
     /// Route with the limits, timeout, scopes and error filter of its requests. It is in no route table.
     pub route: Arc<Route>,
-    /// Key at the upstream: a name, a URI or a URI template.
+    /// Key at the upstream.
     pub upstream_key: String,
     /// Entry in lists.
     pub definition: Map<String, Value>,
+    /// Matcher, for a template.
+    pub pattern: Option<UriPattern>,
     /// Whether the upstream declares `completions`.
     pub completes: bool,
+}
+
+/// Kind of an entry, with a list of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProxiedKind {
+    /// Prompt.
+    Prompt,
+    /// Resource.
+    Resource,
+    /// Resource template.
+    Template,
 }
 
 /// Prompts and resources of all MCP upstreams.
 #[derive(Debug, Default)]
 pub struct ProxiedTable {
-    prompts: BTreeMap<String, ProxiedEntry>,
-    resources: BTreeMap<String, ProxiedEntry>,
-    templates: Vec<(UriPattern, ProxiedEntry)>,
+    entries: BTreeMap<(ProxiedKind, String), ProxiedEntry>,
     /// Whether an upstream declares prompts, even if it lists none now.
     pub has_prompts: bool,
     /// Whether an upstream declares resources, even if it lists none now.
@@ -112,107 +127,72 @@ impl UriPattern {
 }
 
 impl ProxiedTable {
-    /// Adds a prompt under its name for clients.
+    /// Adds an entry.
     ///
     /// # Errors
     ///
-    /// A sentence if another prompt has that name.
-    pub fn add_prompt(
+    /// A sentence if the configuration, or an earlier upstream, has another entry with its key.
+    pub fn add(
         &mut self,
-        name: String,
-        prompt: ProxiedEntry,
-        configured: &PromptTable,
+        entry: ProxiedEntry,
+        routes: &RouteTable,
+        prompts: &PromptTable,
     ) -> Result<(), String> {
-        const HELP: &str = "set a `prefix` for the prompts";
-        if configured.contains_key(name.as_str()) {
-            return Err(format!("the configuration has a prompt `{name}`; {HELP}"));
+        let (what, help) = match entry.kind {
+            ProxiedKind::Prompt => ("a prompt of that name", "; set a `prefix` for the prompts"),
+            ProxiedKind::Resource => ("a resource of that URI", ""),
+            ProxiedKind::Template => ("a resource of that template", ""),
+        };
+        let key = &entry.key;
+        let has_template = |route: &&Arc<Route>| {
+            route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == key)
+        };
+        let own_route = match entry.kind {
+            ProxiedKind::Prompt if prompts.contains_key(key.as_str()) => {
+                return Err(format!("the configuration has a prompt `{key}`{help}"));
+            }
+            ProxiedKind::Prompt => None,
+            ProxiedKind::Resource => routes.by_uri(key).map(|(route, _)| route),
+            ProxiedKind::Template => routes.in_order().iter().find(has_template),
+        };
+        if let Some(route) = own_route {
+            return Err(format!("the route `{}` is {what}", route.definition.name));
         }
-        if let Some(other) = self.prompts.get(&name) {
-            return Err(format!("`{}` has a prompt of that name; {HELP}", other.route.upstream));
+        if let Some(other) = self.get(entry.kind, key) {
+            return Err(format!("`{}` has {what}{help}", other.route.upstream));
         }
-        self.prompts.insert(name, prompt);
+        self.entries.insert((entry.kind, key.clone()), entry);
         Ok(())
     }
 
-    /// Adds a resource.
-    ///
-    /// # Errors
-    ///
-    /// A sentence if the URI is taken.
-    pub fn add_resource(&mut self, resource: ProxiedEntry, configured: &RouteTable) -> Result<(), String> {
-        let uri = &resource.upstream_key;
-        if let Some((route, _)) = configured.by_uri(uri) {
-            return Err(format!("the route `{}` is a resource of that URI", route.definition.name));
-        }
-        if let Some(other) = self.resources.get(uri) {
-            return Err(format!("`{}` has a resource of that URI", other.route.upstream));
-        }
-        self.resources.insert(uri.clone(), resource);
-        Ok(())
-    }
-
-    /// Adds a resource template.
-    ///
-    /// # Errors
-    ///
-    /// A sentence if the template is taken.
-    pub fn add_template(
-        &mut self,
-        pattern: UriPattern,
-        template: ProxiedEntry,
-        configured: &RouteTable,
-    ) -> Result<(), String> {
-        let key = &template.upstream_key;
-        let uri = |route: &Arc<Route>| Some(route.resource.as_ref()?.uri.as_str().to_owned());
-        if let Some(route) = configured.in_order().iter().find(|route| uri(route).as_ref() == Some(key)) {
-            return Err(format!("the route `{}` is a resource of that template", route.definition.name));
-        }
-        if let Some((_, other)) = self.templates.iter().find(|(_, other)| other.upstream_key == *key) {
-            return Err(format!("`{}` has a resource of that template", other.route.upstream));
-        }
-        self.templates.push((pattern, template));
-        Ok(())
-    }
-
-    /// Prompt with this name for clients.
-    pub fn prompt(&self, name: &str) -> Option<&ProxiedEntry> {
-        self.prompts.get(name)
+    /// Entry with this key for clients.
+    pub fn get(&self, kind: ProxiedKind, key: &str) -> Option<&ProxiedEntry> {
+        self.entries.get(&(kind, key.to_owned()))
     }
 
     /// Resource with this URI, or the matching template with the most literal text.
     pub fn resource(&self, uri: &str) -> Option<&ProxiedEntry> {
-        let matching = || self.templates.iter().filter(|(pattern, _)| pattern.matches(uri));
-        let template = || matching().max_by_key(|(pattern, _)| pattern.fixed_bytes);
-        self.resources.get(uri).or_else(|| template().map(|(_, template)| template))
+        let fixed_bytes = |entry: &ProxiedEntry| {
+            entry.pattern.as_ref().filter(|pattern| pattern.matches(uri)).map(|pattern| pattern.fixed_bytes)
+        };
+        let matching = || self.all().filter_map(|entry| Some((fixed_bytes(entry)?, entry)));
+        let template = || matching().max_by_key(|(fixed_bytes, _)| *fixed_bytes);
+        self.get(ProxiedKind::Resource, uri).or_else(|| template().map(|(_, entry)| entry))
     }
 
     /// Template with this text, or the resource or template that it matches as a URI.
     pub fn template(&self, text: &str) -> Option<&ProxiedEntry> {
-        let written = self.templates.iter().find(|(_, template)| template.upstream_key == text);
-        written.map(|(_, template)| template).or_else(|| self.resource(text))
+        self.get(ProxiedKind::Template, text).or_else(|| self.resource(text))
     }
 
-    /// Prompts, sorted by name.
-    pub(super) fn prompts(&self) -> impl Iterator<Item = (&String, &ProxiedEntry)> {
-        self.prompts.iter()
-    }
-
-    pub(super) fn resources(&self) -> impl Iterator<Item = &ProxiedEntry> {
-        self.resources.values()
-    }
-
-    pub(super) fn templates(&self) -> impl Iterator<Item = &ProxiedEntry> {
-        self.templates.iter().map(|(_, template)| template)
-    }
-
-    /// All entries.
+    /// All entries, sorted by kind and key.
     pub fn all(&self) -> impl Iterator<Item = &ProxiedEntry> {
-        self.prompts.values().chain(self.resources()).chain(self.templates())
+        self.entries.values()
     }
 
-    /// Numbers of prompts, resources and templates.
-    pub fn counts(&self) -> [usize; 3] {
-        [self.prompts.len(), self.resources.len(), self.templates.len()]
+    /// Entries of one kind, sorted by key.
+    pub fn of(&self, kind: ProxiedKind) -> impl Iterator<Item = &ProxiedEntry> {
+        self.all().filter(move |entry| entry.kind == kind)
     }
 }
 

@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 
 use crate::config::{ImportNote, Importer, RouteFile};
 use crate::model::ToolName;
-use crate::pipeline::ProxiedTable;
+use crate::pipeline::{ProxiedKind, ProxiedTable};
 use crate::policy::jitter;
 use crate::prompt::PromptTable;
 use crate::route::{Conflict, Route, RouteTable, UpstreamName};
@@ -105,27 +105,21 @@ impl DiscoveredLists {
         let (mut table, mut routes) = (ProxiedTable::default(), Vec::new());
         for lists in importer.proxy(&self.by_upstream) {
             let mut notes = lists.notes;
-            let mut add = |name: String, added: Result<(), String>| {
-                if let Err(why) = added {
-                    notes.push(ImportNote { tool: name, text: format!("omitted: {why}") });
+            for entry in lists.entries {
+                let upstream_key = entry.upstream_key.clone();
+                if let Err(why) = table.add(entry, own_routes, own_prompts) {
+                    notes.push(ImportNote { tool: upstream_key, text: format!("omitted: {why}") });
                 }
-            };
-            for (name, prompt) in lists.prompts {
-                add(prompt.upstream_key.clone(), table.add_prompt(name, prompt, own_prompts));
-            }
-            for resource in lists.resources {
-                add(resource.upstream_key.clone(), table.add_resource(resource, own_routes));
-            }
-            for (pattern, template) in lists.templates {
-                add(template.upstream_key.clone(), table.add_template(pattern, template, own_routes));
             }
             table.has_prompts |= lists.has_prompts;
             table.has_resources |= lists.has_resources;
             routes.extend(lists.routes);
             self.log((lists.upstream, "prompts and resources"), notes);
         }
-        let [prompts, resources, templates] = table.counts();
         if table.has_prompts || table.has_resources {
+            let count = |kind| table.of(kind).count();
+            let (prompts, resources) = (count(ProxiedKind::Prompt), count(ProxiedKind::Resource));
+            let templates = count(ProxiedKind::Template);
             info!(prompts, resources, templates, "prompts and resources of MCP servers listed");
         }
         (table, routes)

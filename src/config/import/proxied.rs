@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::{ImportNote, ListedServer};
 use crate::config::{NameRules, RouteFile};
 use crate::model::ToolName;
-use crate::pipeline::{ProxiedEntry, UriPattern};
+use crate::pipeline::{ProxiedEntry, ProxiedKind, UriPattern};
 use crate::route::{Route, UpstreamName};
 use crate::settings::{Entry, Node};
 use crate::upstream::mcp::{ListKind, McpLists};
@@ -19,12 +19,8 @@ pub struct ProxiedLists {
     pub upstream: UpstreamName,
     /// The routes `NAME.prompts` and `NAME.resources`, by which requests are forwarded.
     pub routes: Vec<RouteFile>,
-    /// The prompts, with the names that clients see.
-    pub prompts: Vec<(String, ProxiedEntry)>,
-    /// The resources.
-    pub resources: Vec<ProxiedEntry>,
-    /// The resource templates, with their matchers.
-    pub templates: Vec<(UriPattern, ProxiedEntry)>,
+    /// The prompts, resources and resource templates.
+    pub entries: Vec<ProxiedEntry>,
     /// Whether it declares prompts and they are offered.
     pub has_prompts: bool,
     /// Whether it declares resources and they are offered.
@@ -42,9 +38,7 @@ impl ListedServer<'_> {
         let mut out = ProxiedLists {
             upstream: file.settings.name().clone(),
             routes: Vec::new(),
-            prompts: Vec::new(),
-            resources: Vec::new(),
-            templates: Vec::new(),
+            entries: Vec::new(),
             has_prompts: lists.has_prompts && file.prompts.is_some(),
             has_resources: lists.has_resources && file.resources.is_some(),
             notes: Vec::new(),
@@ -62,25 +56,34 @@ impl ListedServer<'_> {
                     continue;
                 }
                 definition["name"] = name.as_str().into();
-                let route = Arc::clone(&route);
-                out.prompts.push((name, ProxiedEntry { route, upstream_key, definition, completes }));
+                out.entries.push(ProxiedEntry {
+                    kind: ProxiedKind::Prompt,
+                    key: name,
+                    route: Arc::clone(&route),
+                    upstream_key,
+                    definition,
+                    pattern: None,
+                    completes,
+                });
             }
         }
         if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)
             && let Some(route) = self.proxy_route("resources", &mut out)
         {
-            let proxied = |(upstream_key, mut definition): ProxiedListEntry| {
+            let proxied = |(upstream_key, mut definition): ProxiedListEntry, pattern: Option<_>| {
                 let name = definition.get("name").and_then(Value::as_str).unwrap_or(&upstream_key);
                 definition["name"] = format!("{}{name}", rules.prefix).into();
-                ProxiedEntry { route: Arc::clone(&route), upstream_key, definition, completes }
+                let kind = if pattern.is_some() { ProxiedKind::Template } else { ProxiedKind::Resource };
+                let (key, route) = (upstream_key.clone(), Arc::clone(&route));
+                ProxiedEntry { kind, key, route, upstream_key, definition, pattern, completes }
             };
             let resources = offered_entries(lists.get(ListKind::Resources), "uri", rules, &mut out.notes);
             let templates =
                 offered_entries(lists.get(ListKind::ResourceTemplates), "uriTemplate", rules, &mut out.notes);
-            out.resources = resources.into_iter().map(proxied).collect();
+            out.entries.extend(resources.into_iter().map(|entry| proxied(entry, None)));
             for entry in templates {
                 match UriPattern::parse(&entry.0, rules.except.clone()) {
-                    Ok(pattern) => out.templates.push((pattern, proxied(entry))),
+                    Ok(pattern) => out.entries.push(proxied(entry, Some(pattern))),
                     Err(why) => out.notes.push(ImportNote::new(&entry.0, format!("omitted: {why}"))),
                 }
             }

@@ -9,7 +9,9 @@ use super::elicitation::RequestElicitor;
 use super::response::raw_json;
 use super::{ErrorKind, RpcContext, RpcError, RpcRequest, RpcResult, truncated};
 use crate::model::{Arguments, kind_of, write_block};
-use crate::pipeline::{ForwardError, PromptError, ProxiedEntry, Snapshot, TypedArgument, elicit_first};
+use crate::pipeline::{
+    ForwardError, PromptError, ProxiedEntry, ProxiedKind, Snapshot, TypedArgument, elicit_first,
+};
 use crate::prompt::Prompt;
 use crate::route::{McpMethod, Suggestions};
 use crate::settings::Word as _;
@@ -21,12 +23,12 @@ pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
     rpc.check_name(&name)?;
     let is_complete = |snapshot: &Snapshot| {
         snapshot.prompts.contains_key(&*name)
-            || snapshot.proxied.prompt(&name).is_some()
+            || snapshot.proxied.get(ProxiedKind::Prompt, &name).is_some()
             || snapshot.prompt_not_ready(&name).is_none()
     };
     let snapshot = rpc.dispatcher.gateway.complete_snapshot(is_complete).await;
     let Some(prompt) = snapshot.prompts.get(&*name) else {
-        return match (snapshot.proxied.prompt(&name), snapshot.prompt_not_ready(&name)) {
+        return match (snapshot.proxied.get(ProxiedKind::Prompt, &name), snapshot.prompt_not_ready(&name)) {
             (Some(prompt), _) => {
                 rpc.may(&prompt.route.scopes)?;
                 // The upstream checks which arguments are required.
@@ -145,7 +147,7 @@ pub(super) async fn complete(rpc: &RpcContext<'_>) -> RpcResult {
 fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference) -> Option<(&'s ProxiedEntry, Value)> {
     if let Some(name) = reference.as_prompt_name() {
         let is_own = snapshot.prompts.contains_key(name);
-        let entry = snapshot.proxied.prompt(name).filter(|_| !is_own)?;
+        let entry = snapshot.proxied.get(ProxiedKind::Prompt, name).filter(|_| !is_own)?;
         return Some((entry, json!(Reference::for_prompt(entry.upstream_key.as_str()))));
     }
     let uri = reference.as_resource_uri()?;
