@@ -8,7 +8,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{ApiKind, BoundRoute, Call};
 use crate::crypto;
-use crate::model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, UpstreamResponse, media_type};
+use crate::model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, media_type};
 use crate::policy::{CallResponse, result_label, status_class};
 use crate::route::TraceContext;
 use crate::telemetry::{
@@ -68,8 +68,17 @@ impl<'a> AccessLog<'a> {
     pub(super) fn record_response(&mut self, response: &Result<CallResponse, UpstreamError>, took: Duration) {
         self.recorded.upstream_failed = response.is_err();
         let meters = &self.route.meters;
-        match response {
-            Ok(CallResponse { response, age: None, .. }) => {
+        let CallResponse { response, age, upstream_result, .. } = match response {
+            Ok(response) => response,
+            Err(error) => {
+                self.report_upstream_error(error, took);
+                self.recorded.rejected_by = error.properties().rejected_by;
+                self.recorded.reason = Some(ErrorChain(error).to_string());
+                return;
+            }
+        };
+        match (age, upstream_result) {
+            (None, _) => {
                 if let Some(exit) = response.exit.as_ref().or(response.cgi_exit.as_ref()) {
                     self.log_program_end(exit);
                 }
@@ -77,30 +86,15 @@ impl<'a> AccessLog<'a> {
                 if response.exit.is_none() {
                     self.recorded.upstream_status = Some(response.status);
                 }
-                self.record_content(response);
             }
-            Ok(CallResponse { response, age, upstream_result, .. }) => {
-                self.recorded.age = *age;
-                match upstream_result {
-                    None => {}
-                    Some(Ok(status)) => {
-                        meters.upstream_responded(status_class(*status), took);
-                        self.recorded.upstream_status = Some(*status);
-                    }
-                    Some(Err(error)) => self.report_upstream_error(error, took),
-                }
-                self.record_content(response);
+            (Some(_), None) => {}
+            (Some(_), Some(Ok(status))) => {
+                meters.upstream_responded(status_class(*status), took);
+                self.recorded.upstream_status = Some(*status);
             }
-            Err(error) => {
-                self.report_upstream_error(error, took);
-                self.recorded.rejected_by = error.properties().rejected_by;
-                self.recorded.reason = Some(ErrorChain(error).to_string());
-            }
+            (Some(_), Some(Err(error))) => self.report_upstream_error(error, took),
         }
-    }
-
-    /// Records what rules see of a response.
-    fn record_content(&mut self, response: &UpstreamResponse) {
+        self.recorded.age = age.or(self.recorded.age);
         self.recorded.received_bytes += response.body.len();
         self.recorded.content_type = response.headers.get(header::CONTENT_TYPE).cloned();
         match &response.exit {
@@ -178,14 +172,6 @@ impl<'a> AccessLog<'a> {
                 debug!(%route, %request_id, note = %Untrusted(note), "rule evaluation note");
             }
         }
-    }
-
-    pub(super) fn log_operation_elsewhere(&self) {
-        warn!(
-            route = %self.route.definition.name,
-            request_id = %self.call.request_id,
-            "asynchronous operation not polled: its URL is on another server"
-        );
     }
 
     pub(super) fn log_panic(&mut self) {

@@ -23,6 +23,7 @@ use super::BoundRoute;
 use crate::model::{Arguments, ToolName, UpstreamResponse};
 use crate::route::Route;
 use crate::translate::{self, CallInput, Trace, Translation, Translator, WorkBudget};
+use crate::upstream::OnDrop;
 
 /// Limit of concurrent CPU work, in total and per route. Long responses are translated here, and values
 /// checked against expensive schemas.
@@ -69,13 +70,12 @@ impl WorkerPool {
         deadline: Instant,
         work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        run_blocking(self.permits_of(route), deadline, work).await
-    }
-
-    /// Acquires the route's own permit first, so that queued calls of one route do not block other routes.
-    async fn permits_of(&self, route: &ToolName) -> [OwnedSemaphorePermit; 2] {
-        let of_route = acquire(self.share_of(route)).await;
-        [of_route, acquire(Arc::clone(&self.permits)).await]
+        // The route's own permit first, so that queued calls of one route do not block other routes.
+        let permits = async {
+            let of_route = acquire(self.share_of(route)).await;
+            [of_route, acquire(Arc::clone(&self.permits)).await]
+        };
+        run_blocking(permits, deadline, work).await
     }
 
     fn share_of(&self, route: &ToolName) -> Arc<Semaphore> {
@@ -103,8 +103,9 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     deadline: Instant,
     work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
 ) -> Result<T, WorkError> {
-    let waiting = Waiting::default();
-    let stop = waiting.0.clone();
+    let stop = WorkBudget::default();
+    let unawaited = stop.clone();
+    let _waiting = OnDrop::new(|| unawaited.cancel());
     let done = async move {
         let permits = permits.await;
         let work = move || {
@@ -125,16 +126,6 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
 
 async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
     semaphore.acquire_owned().await.expect("the semaphore is never closed")
-}
-
-/// Cancels the work when its result is no longer awaited.
-#[derive(Debug, Default)]
-struct Waiting(WorkBudget);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
 }
 
 /// Size from which a response that no rule parses is translated in the pool. Below it, translation takes
@@ -164,10 +155,8 @@ impl WorkerPool {
         deadline: Instant,
     ) -> Result<Translation, WorkError> {
         let known = arguments.into_values();
-        let large = match is_passed_on(&route.translator, &response) {
-            true => LARGE_RESPONSE_BYTES,
-            false => LARGE_FOR_RULES_BYTES,
-        };
+        let is_passed_on = is_passed_on(&route.translator, &response);
+        let large = if is_passed_on { LARGE_RESPONSE_BYTES } else { LARGE_FOR_RULES_BYTES };
         // Rules may do as much work on arguments as on a response.
         let is_short = is_shorter(&response, large) && weight(&known.0) < LARGE_ARGUMENTS_BYTES;
         let bound = Arc::clone(route);
