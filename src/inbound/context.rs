@@ -189,14 +189,20 @@ impl Rejection {
 /// The stages of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
-    /// Requests are served.
+    /// Requests are served, and connections stay open.
     Serving,
+    /// Requests are served, and each connection is closed with its next response, so that clients open new
+    /// ones.
+    Closing,
     /// The process serves one request, and then exits (CGI).
     OneRequest,
-    /// The shutdown has begun: requests in flight are finished, and endless streams are closed.
+    /// The shutdown has begun: requests in flight are finished, and endless streams are closed, as well as
+    /// connections without a request.
     Begun,
     /// The shutdown timeout is over: requests in flight get an error.
     Overdue,
+    /// Connections are closed at once.
+    Closed,
 }
 
 /// Receiver of the shutdown's stages, by which open streams end. The default never shuts down.
@@ -229,7 +235,12 @@ impl ShutdownSignal {
 
     /// Waits until the shutdown begins.
     pub async fn begun(&self) {
-        let _ = self.0.clone().wait_for(|stage| *stage > Shutdown::Serving).await;
+        self.reached(Shutdown::OneRequest).await;
+    }
+
+    /// Waits for a stage, or a later one. If the server is gone, all stages are reached.
+    pub async fn reached(&self, sought: Shutdown) {
+        let _ = self.0.clone().wait_for(|stage| *stage >= sought).await;
     }
 
     /// The result of some work, unless the shutdown timeout ends first. The calling function pins the work: a
@@ -239,7 +250,7 @@ impl ShutdownSignal {
         tokio::select! {
             biased;
             done = work => Some(done),
-            Ok(_) = shutdown.wait_for(|stage| *stage == Shutdown::Overdue) => None,
+            Ok(_) = shutdown.wait_for(|stage| *stage >= Shutdown::Overdue) => None,
         }
     }
 }

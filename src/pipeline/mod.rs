@@ -37,7 +37,6 @@ use crate::route::TraceContext;
 use crate::settings::Word as _;
 use crate::shared_state::SharedStore;
 use crate::telemetry::{RequestId, Span};
-use crate::translate::RETRY_AFTER_META_KEY;
 use crate::upstream::ClientIdentity;
 
 pub use async_operation::{OpenOperation, OperationState};
@@ -45,7 +44,7 @@ pub use elicit::{Elicitor, InputResponsesFuture, NoElicitor, elicit_first};
 pub use lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::{Progress, Subscriber};
 pub use prompts::{PromptError, TypedArgument};
-pub use proxied::{ForwardError, Members, ProxiedEntry, ProxiedTable, UriPattern};
+pub use proxied::{ForwardError, Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};
 pub use resources::{CacheScope, Freshness, ReadResource, ResourceReadError};
 pub use run::CallOutcome;
 pub use snapshot::{AwaitedLists, AwaitedServer, BoundRoute, Snapshot, SnapshotParts};
@@ -53,11 +52,11 @@ use watch::ResourceWatches;
 pub use watch::{ChangeEvent, ResourceWatch, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError};
 pub use worker_pool::{WorkError, run_blocking};
 
+/// Key in `_meta` of a tool error for the seconds until a retry, if they can be estimated.
+pub use crate::translate::RETRY_AFTER_META_KEY as RETRY_AFTER_META;
+
 /// Key of the request id in `_meta` of a tool error.
 pub const REQUEST_ID_META: &str = "glossator/requestId";
-
-/// Key in `_meta` of a tool error for the seconds until a retry, if they can be estimated.
-pub const RETRY_AFTER_META: &str = RETRY_AFTER_META_KEY;
 
 /// Key in `_meta` of a result for the age of a cached response, in seconds.
 pub const AGE_META: &str = "glossator/age";
@@ -66,11 +65,14 @@ pub const AGE_META: &str = "glossator/age";
 #[derive(Debug, Clone)]
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
-    changes: broadcast::Sender<ChangeEvent>,
+    /// Broadcast of the changes that clients are notified of.
+    pub changes: broadcast::Sender<ChangeEvent>,
     watches: ResourceWatches,
-    shared: Option<SharedStore>,
-    /// Whether the first lists of MCP servers are being fetched. Every snapshot notifies meanwhile.
-    fetching_lists: tokio::sync::watch::Sender<bool>,
+    /// State that replicas share, if there is one.
+    pub shared: Option<SharedStore>,
+    /// Whether the first lists of MCP servers are being fetched: requests that need them wait. Every snapshot
+    /// notifies meanwhile.
+    pub fetching_lists: tokio::sync::watch::Sender<bool>,
 }
 
 impl Gateway {
@@ -83,17 +85,6 @@ impl Gateway {
             shared: None,
             fetching_lists: tokio::sync::watch::Sender::new(false),
         }
-    }
-
-    /// Adds the state that replicas share, if there is one.
-    #[must_use]
-    pub fn sharing(self, shared: Option<SharedStore>) -> Self {
-        Self { shared, ..self }
-    }
-
-    /// State that replicas share.
-    pub fn shared(&self) -> Option<&SharedStore> {
-        self.shared.as_ref()
     }
 
     /// Snapshot that new calls use.
@@ -112,21 +103,6 @@ impl Gateway {
                 return snapshot;
             }
         }
-    }
-
-    /// Whether the first lists of MCP servers are being fetched.
-    pub fn is_fetching_lists(&self) -> bool {
-        *self.fetching_lists.borrow()
-    }
-
-    /// Sets whether the first lists of MCP servers are being fetched, so that requests that need them wait.
-    pub fn set_fetching_lists(&self, is_fetching: bool) {
-        self.fetching_lists.send_replace(is_fetching);
-    }
-
-    /// Broadcast of the changes that clients are notified of.
-    pub fn changes(&self) -> &broadcast::Sender<ChangeEvent> {
-        &self.changes
     }
 
     /// Publishes a change. Without listeners it is dropped.
@@ -194,7 +170,6 @@ impl<'a> Call<'a> {
         api: ApiKind,
         client: ClientIdentity,
     ) -> Self {
-        let (span, message) = (Span::default(), None);
         Self {
             arguments,
             headers,
@@ -205,8 +180,8 @@ impl<'a> Call<'a> {
             subscriber: None,
             trace: None,
             mcp_version: "",
-            span,
-            message,
+            span: Span::default(),
+            message: None,
         }
     }
 }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::{task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
@@ -143,7 +143,7 @@ impl Gateway {
     pub fn watch(&self, uri: &str) -> Result<ResourceWatch, WatchError> {
         self.can_watch(uri)?;
         let uri: Arc<str> = uri.into();
-        let mut watched = self.watches.watched();
+        let mut watched = self.watches.0.lock();
         let is_full = watched.len() >= WATCHED_LIMIT;
         match watched.entry(Arc::clone(&uri)) {
             Entry::Occupied(mut known) => known.get_mut().listeners += 1,
@@ -168,24 +168,20 @@ impl Gateway {
 
     /// Number of watched resources.
     pub fn watched(&self) -> usize {
-        self.watches.watched().len()
+        self.watches.0.lock().len()
     }
 }
 
 impl ResourceWatches {
-    fn watched(&self) -> MutexGuard<'_, HashMap<Arc<str>, Watched>> {
-        self.0.lock()
-    }
-
     /// Replaces the fingerprint of a watched resource, and returns the previous one.
     fn replace_fingerprint(&self, uri: &str, fingerprint: u64) -> Option<Option<u64>> {
-        Some(self.watched().get_mut(uri)?.last_fingerprint.replace(fingerprint))
+        Some(self.0.lock().get_mut(uri)?.last_fingerprint.replace(fingerprint))
     }
 }
 
 impl Drop for ResourceWatch {
     fn drop(&mut self) {
-        let mut watched = self.watches.watched();
+        let mut watched = self.watches.0.lock();
         let Some(entry) = watched.get_mut(&self.uri) else { return };
         entry.listeners -= 1;
         if entry.listeners == 0 {

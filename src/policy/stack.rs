@@ -60,7 +60,7 @@ pub struct Policies {
 /// Upstream with the policies that apply to everything sent to it.
 #[derive(Debug)]
 pub struct UpstreamPolicies {
-    pub(super) upstream: Upstream,
+    pub(crate) upstream: Upstream,
     pub(super) settings: PolicySettings,
     sharing: Option<ReplicaSharing>,
     /// Events of its policies.

@@ -41,7 +41,7 @@ const PART_BYTES: usize = 16 << 10;
 #[derive(Debug, Clone)]
 pub(super) struct Activity {
     state: Arc<Mutex<State>>,
-    buffer: ResponseBuffer,
+    buffer: Arc<ResponseBuffer>,
     /// Notified when the connection is to be closed.
     pub(super) close: Arc<Notify>,
 }
@@ -87,7 +87,7 @@ pub(super) struct UnreadBytes {
 }
 
 impl Activity {
-    pub(super) fn new(buffer: &ResponseBuffer) -> Self {
+    pub(super) fn new(buffer: &Arc<ResponseBuffer>) -> Self {
         let state = State {
             requests: 0,
             open: 0,
@@ -98,7 +98,7 @@ impl Activity {
             buffered_bytes: 0,
             is_evicted: false,
         };
-        Self { state: Arc::new(Mutex::new(state)), buffer: buffer.clone(), close: Arc::default() }
+        Self { state: Arc::new(Mutex::new(state)), buffer: Arc::clone(buffer), close: Arc::default() }
     }
 
     /// Begins a request, which ends when this and its response are dropped.
@@ -402,7 +402,7 @@ mod tests {
         vec![b'a'; LONG].into()
     }
 
-    fn setup() -> (ResponseBuffer, Activity) {
+    fn setup() -> (Arc<ResponseBuffer>, Activity) {
         let buffer = ResponseBuffer::new(LONG, None);
         (buffer.clone(), Activity::new(&buffer))
     }

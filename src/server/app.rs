@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    future::Future,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -10,7 +9,10 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::{
     net::TcpListener,
-    sync::{broadcast::error::RecvError, mpsc},
+    sync::{
+        broadcast::{Receiver, error::RecvError},
+        mpsc,
+    },
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
@@ -34,7 +36,7 @@ use crate::policy::{CacheStore, Passthrough, Policies, ReplicaSharing, RoutePoli
 use crate::prompt::PromptTable;
 use crate::route::{Conflict, UpstreamName};
 use crate::shared_state::{ReplicaEvent, SharedStore};
-use crate::telemetry::{Meters, MetricsSnapshot, Tracer};
+use crate::telemetry::{Meters, Tracer};
 use crate::tls::ServerTls;
 use crate::upstream::mcp::{McpUpstream, WantedLists};
 use crate::upstream::{Upstream, UpstreamBuffer};
@@ -56,7 +58,6 @@ pub struct App {
     tls: Option<Arc<ArcSwap<ServerTls>>>,
     /// When the certificates of the active configuration expire.
     expiries: Arc<ArcSwap<Vec<CertificateExpiry>>>,
-    shared: Option<SharedStore>,
     replica_events: Option<AbortOnDropHandle<()>>,
     telemetry: Telemetry,
     /// The parts that all snapshots share.
@@ -75,15 +76,6 @@ struct SharedParts {
     tracing: Tracer,
     store: CacheStore,
     upstream_buffer: UpstreamBuffer,
-}
-
-fn report_expiries(expiries: &[CertificateExpiry], reading: &mut MetricsSnapshot) {
-    let help = "Expiry of a certificate of the configuration, in seconds since 1970";
-    let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
-    for CertificateExpiry { setting, at } in expiries {
-        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        family.add(&[("setting", setting.as_str())], since.as_secs());
-    }
 }
 
 /// Limit of the lists of MCP servers that wait to become active.
@@ -115,7 +107,8 @@ impl App {
         let (mut active, mut lists) =
             (Active::new(loaded, None, shared.as_ref()), DiscoveredLists::default());
         let snapshot = active.snapshot(&mut lists, &parts)?;
-        let gateway = Gateway::new(snapshot).sharing(shared.clone());
+        let mut gateway = Gateway::new(snapshot);
+        gateway.shared = shared;
         let filter = Filter::new(&loaded.server.filter);
         filter.authenticator.replace(access(loaded));
         let mcp = McpEndpoint::new(gateway.clone(), loaded.server.mcp.clone(), filter.clone());
@@ -124,7 +117,14 @@ impl App {
         filter.register(&meters);
         mcp.register(&meters);
         let current = Arc::clone(&expiries);
-        meters.register(move |reading| report_expiries(&current.load(), reading));
+        meters.register(move |reading| {
+            let help = "Expiry of a certificate of the configuration, in seconds since 1970";
+            let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
+            for CertificateExpiry { setting, at } in &**current.load() {
+                let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                family.add(&[("setting", setting.as_str())], since.as_secs());
+            }
+        });
         Ok(Self {
             settings: loaded.server.listener,
             handler: HttpHandler::for_clients(rest, mcp.clone(), meters.clone(), tracing),
@@ -134,7 +134,6 @@ impl App {
             filter,
             tls: loaded.server.tls.clone().map(|tls| Arc::new(ArcSwap::from_pointee(tls))),
             expiries,
-            shared,
             replica_events: None,
             telemetry,
             parts,
@@ -155,22 +154,22 @@ impl App {
     /// [`fetch_first_lists`](Self::fetch_first_lists), so that the first clients get them.
     pub async fn start(&mut self) {
         self.join_replicas().await;
-        self.gateway.set_fetching_lists(true);
+        self.gateway.fetching_lists.send_replace(true);
     }
 
     /// Fetches the first lists of MCP servers, if they are to be waited for.
     pub async fn fetch_first_lists(&mut self) {
-        if self.gateway.is_fetching_lists() {
+        if *self.gateway.fetching_lists.borrow() {
             self.discover(DISCOVERY_TIMEOUT).await;
-            self.gateway.set_fetching_lists(false);
+            self.gateway.fetching_lists.send_replace(false);
         }
     }
 
     /// Connects to the shared state, if there is one, and handles the events of replicas from now on. Waits
     /// no longer than one response may take.
     pub async fn join_replicas(&mut self) {
-        let Some(shared) = &self.shared else { return };
-        let events = handle_replica_events(shared, self.mcp.clone());
+        let Some(shared) = &self.gateway.shared else { return };
+        let events = handle_replica_events(shared.subscribe(), self.mcp.clone());
         self.replica_events = Some(AbortOnDropHandle::new(tokio::spawn(events)));
         shared.begin().await;
     }
@@ -208,16 +207,24 @@ impl App {
     ///
     /// As for [`App::new`]; nothing has changed then.
     pub fn apply(&mut self, loaded: &Loaded) -> Result<Vec<String>, Conflict> {
-        let mut active = Active::new(loaded, Some(&self.active), self.shared.as_ref());
-        self.lists
-            .retain(|name| active.upstreams.get(name).is_some_and(|bound| bound.upstream.mcp().is_some()));
+        let mut active = Active::new(loaded, Some(&self.active), self.gateway.shared.as_ref());
+        self.lists.retain(|name| {
+            active.upstreams.get(name).is_some_and(|bound| bound.policies.upstream.mcp().is_some())
+        });
         let snapshot = active.snapshot(&mut self.lists, &self.parts)?;
         self.active = active;
         self.parts.store.set_limit(loaded.server.cache_limit_bytes);
         self.parts.upstream_buffer.set_limit(loaded.server.upstream_buffer_limit_bytes);
         self.filter.replace(&loaded.server.filter);
         // Before the routes: at no time is a client admitted that the new configuration rejects.
-        let has_new_access = self.apply_access(loaded);
+        let authenticator = &self.filter.authenticator;
+        let has_new_access = match (authenticator.access(), &loaded.access) {
+            (Some(now), Some(then)) => !now.has(then, loaded.server.tls.as_ref()),
+            (now, then) => now.is_some() || then.is_some(),
+        };
+        if has_new_access {
+            authenticator.replace(access(loaded));
+        }
         if let (Some(now), Some(tls)) = (&self.tls, &loaded.server.tls)
             && **now.load() != *tls
         {
@@ -234,20 +241,6 @@ impl App {
         Ok(restart_differences(&self.first, loaded))
     }
 
-    /// Replaces the access rules. Returns whether they have changed.
-    fn apply_access(&self, loaded: &Loaded) -> bool {
-        let now = self.filter.authenticator.access();
-        let is_same = match (now.as_deref(), &loaded.access) {
-            (None, None) => true,
-            (Some(now), Some(then)) => now.has(then, loaded.server.tls.as_ref()),
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        if !is_same {
-            self.filter.authenticator.replace(access(loaded));
-        }
-        !is_same
-    }
-
     fn apply_lists(&mut self) {
         match self.active.snapshot(&mut self.lists, &self.parts) {
             Ok(snapshot) => self.gateway.replace(snapshot),
@@ -259,7 +252,8 @@ impl App {
     /// Runs the application: a task fetches the first lists of MCP servers, and keeps the configuration and
     /// the lists current; others export telemetry.
     pub fn run(mut self, reloader: Option<Reloader>) -> RunningApp {
-        let (stop, exporter) = (CancellationToken::new(), self.telemetry.start());
+        let exporter = self.telemetry.start(&self.first.telemetry, &self.meters);
+        let stop = CancellationToken::new();
         RunningApp { task: tokio::spawn(self.keep_current(reloader, stop.clone())), stop, exporter }
     }
 
@@ -267,7 +261,9 @@ impl App {
         // Clients are served meanwhile: a server that hangs delays only the requests that need its lists.
         tokio::select! {
             () = self.fetch_first_lists() => {}
-            () = stop.cancelled() => self.gateway.set_fetching_lists(false),
+            () = stop.cancelled() => {
+                self.gateway.fetching_lists.send_replace(false);
+            }
         }
         loop {
             self.active.poll_lists(&self.lists, &self.discovered.0);
@@ -331,17 +327,14 @@ fn access(loaded: &Loaded) -> Option<Arc<Access>> {
 }
 
 /// Handles the events that other replicas publish in the shared state.
-fn handle_replica_events(shared: &SharedStore, mcp: McpEndpoint) -> impl Future<Output = ()> + Send + use<> {
-    let mut events = shared.subscribe();
-    async move {
-        loop {
-            match events.recv().await {
-                Ok(ReplicaEvent::Message(message)) => mcp.on_replica_message(message).await,
-                // Missed changes are seen here as well, only later; the subscriptions of sessions are read
-                // again.
-                Ok(ReplicaEvent::Reconnected) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
-                Err(RecvError::Closed) => return,
-            }
+async fn handle_replica_events(mut events: Receiver<ReplicaEvent>, mcp: McpEndpoint) {
+    loop {
+        match events.recv().await {
+            Ok(ReplicaEvent::Message(message)) => mcp.on_replica_message(message).await,
+            // Missed changes are seen here as well, only later; the subscriptions of sessions are read
+            // again.
+            Ok(ReplicaEvent::Reconnected) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
+            Err(RecvError::Closed) => return,
         }
     }
 }
@@ -357,7 +350,6 @@ struct Active {
 #[derive(Debug, Clone)]
 struct BoundUpstream {
     file: UpstreamFile,
-    upstream: Upstream,
     policies: Arc<UpstreamPolicies>,
     /// The policies of each of its routes.
     routes: HashMap<ToolName, Arc<RoutePolicies>>,
@@ -385,14 +377,15 @@ impl Active {
 
     /// The MCP servers, with the lists that are needed of each.
     fn mcp_servers(&self) -> Vec<(McpUpstream, WantedLists)> {
-        let server = |bound: &BoundUpstream| Some((bound.upstream.mcp()?.clone(), bound.file.wanted_lists()));
+        let server =
+            |bound: &BoundUpstream| Some((bound.policies.upstream.mcp()?.clone(), bound.file.wanted_lists()));
         self.upstreams.values().filter_map(server).collect()
     }
 
     /// Starts to poll the MCP servers that are not polled yet.
     fn poll_lists(&mut self, known: &DiscoveredLists, discovered: &mpsc::Sender<Discovered>) {
         for (name, bound) in &mut self.upstreams {
-            if let (Some(upstream), None) = (bound.upstream.mcp(), &bound.discovery) {
+            if let (Some(upstream), None) = (bound.policies.upstream.mcp(), &bound.discovery) {
                 let interval = bound.file.tools.clone().unwrap_or_default().refresh_interval;
                 let wait = if bound.is_listed { interval } else { Duration::ZERO };
                 let wanted = (bound.file.wanted_lists(), interval);
@@ -423,7 +416,7 @@ impl Active {
             store: Some(store.clone()),
         };
         let is_awaited = |name, bound: &BoundUpstream| {
-            bound.upstream.mcp().is_some() && !lists.by_upstream.contains_key(name)
+            bound.policies.upstream.mcp().is_some() && !lists.by_upstream.contains_key(name)
         };
         let awaited: Vec<_> = upstreams.iter().filter(|(name, bound)| is_awaited(*name, bound)).collect();
         let files = || awaited.iter().map(|(_, bound)| &bound.file);
@@ -456,9 +449,9 @@ impl BoundUpstream {
         let upstream = Upstream::new(file.settings.clone());
         let sharing =
             shared.map(|store| ReplicaSharing { store: store.clone(), identity: file.identity.clone() });
-        let policies = UpstreamPolicies::new(upstream.clone(), file.policy, sharing);
+        let policies = UpstreamPolicies::new(upstream, file.policy, sharing);
         let routes = HashMap::new();
-        Self { file: file.clone(), upstream, policies, routes, discovery: None, is_listed: false }
+        Self { file: file.clone(), policies, routes, discovery: None, is_listed: false }
     }
 
     /// The same upstream with new list rules, which may have another poll interval.
@@ -499,10 +492,11 @@ routes:
 ";
         let loaded = config::load(&Sources::from_text("config.yaml", text)).unwrap();
         let shared = SharedStore::in_memory(memory);
-        let gateway = App::new(&loaded).unwrap().gateway.sharing(Some(shared.clone()));
+        let mut gateway = App::new(&loaded).unwrap().gateway;
+        gateway.shared = Some(shared.clone());
         let mcp =
             McpEndpoint::new(gateway.clone(), McpApiSettings::default(), Filter::new(&loaded.server.filter));
-        let events = tokio::spawn(handle_replica_events(&shared, mcp));
+        let events = tokio::spawn(handle_replica_events(shared.subscribe(), mcp));
         (gateway, shared, AbortOnDropHandle::new(events))
     }
 
@@ -511,7 +505,7 @@ routes:
         let memory = MemoryStore::default();
         let ((_, shared, _own_events), (gateway, _, _events)) = (replica(&memory), replica(&memory));
         let watching = gateway.watch("t://a").unwrap();
-        let mut listener = gateway.changes().subscribe();
+        let mut listener = gateway.changes.subscribe();
         let changed = |uri: &str, fingerprint| ReplicaMessage::Changed { uri: uri.into(), fingerprint };
         for message in [changed("t://b", 1), changed("t://a", 1), changed("t://a", 1), changed("t://a", 2)] {
             shared.publish(&message);

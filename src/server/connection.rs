@@ -28,7 +28,6 @@ use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Join, ReadHalf, WriteHalf, join, split},
     net::TcpStream,
-    sync::watch,
     time::{sleep, timeout},
 };
 use tokio_io_timeout::TimeoutStream;
@@ -40,7 +39,7 @@ use super::line_ends::LineEnds;
 use super::listener::HandshakeFailures;
 use crate::config::ListenerSettings;
 use crate::inbound::filter::{ends_ambiguously, reject_ambiguous_end};
-use crate::inbound::{self, ShutdownSignal, UnauthenticatedRequest};
+use crate::inbound::{self, Shutdown, ShutdownSignal, UnauthenticatedRequest};
 use crate::telemetry::{ErrorChain, RequestId};
 use crate::tls::ServerTls;
 use crate::wire::yield_before_write;
@@ -62,20 +61,6 @@ const UNSENT_BYTES: u32 = 128 << 10;
 /// have sent one already.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Phase of the graceful shutdown, for connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
-    /// Connections stay open.
-    Serving,
-    /// Requests are handled, and each connection is closed with its next response, so that clients open new
-    /// ones.
-    Closing,
-    /// Each connection finishes its request; those without one are closed.
-    ShuttingDown,
-    /// Connections are closed at once.
-    Closed,
-}
-
 /// Limit of the open requests of one HTTP/2 connection; the next one waits.
 const STREAM_LIMIT: u32 = 128;
 
@@ -85,7 +70,6 @@ pub(super) struct ConnectionServer {
     pub(super) settings: ListenerSettings,
     pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) handler: HttpHandler,
-    pub(super) phases: watch::Receiver<Phase>,
     pub(super) ending: ShutdownSignal,
     pub(super) handshakes: HandshakeFailures,
 }
@@ -114,21 +98,16 @@ impl ConnectionServer {
     }
 
     async fn tls(
-        mut self,
+        self,
         tls: Arc<ServerTls>,
         stream: TcpStream,
         peer: SocketAddr,
         connection: inbound::Connection,
         activity: Activity,
     ) {
-        let draining = async {
-            reached(&mut self.phases, Phase::ShuttingDown).await;
-            // There was no request yet.
-            sleep(FIRST_REQUEST_TIMEOUT).await;
-        };
         let handshake = tokio::select! {
             handshake = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream)) => handshake,
-            () = draining => return,
+            () = self.draining(&activity) => return,
         };
         let stream = match handshake {
             Ok(Ok(stream)) => stream,
@@ -186,14 +165,6 @@ impl ConnectionServer {
     ) where
         C: GracefulConnection<Error = hyper::Error>,
     {
-        let (mut phases, mut last_phase) = (self.phases.clone(), self.phases.clone());
-        let draining = async {
-            reached(&mut phases, Phase::ShuttingDown).await;
-            // Its first request may be on its way.
-            if activity.is_unused() {
-                sleep(FIRST_REQUEST_TIMEOUT).await;
-            }
-        };
         let is_idle = tokio::select! {
             biased;
             ended = connection.as_mut() => return log_end(ended, peer),
@@ -203,7 +174,7 @@ impl ConnectionServer {
                 }
                 true
             }
-            () = draining => false,
+            () = self.draining(activity) => false,
         };
         connection.as_mut().graceful_shutdown();
         // Written bytes are still sent; a client that reads none of them is disconnected.
@@ -224,7 +195,16 @@ impl ConnectionServer {
             biased;
             ended = connection => log_end(ended, peer),
             () = abandoned => {}
-            () = reached(&mut last_phase, Phase::Closed) => {}
+            () = self.ending.reached(Shutdown::Closed) => {}
+        }
+    }
+
+    /// Waits until the shutdown closes a connection that has no open request.
+    async fn draining(&self, activity: &Activity) {
+        self.ending.begun().await;
+        // Its first request may be on its way.
+        if activity.is_unused() {
+            sleep(FIRST_REQUEST_TIMEOUT).await;
         }
     }
 
@@ -245,7 +225,7 @@ impl ConnectionServer {
             true => Err(reject_ambiguous_end(request)),
             false => Ok(respond_with_id(&self.handler, request)),
         };
-        let phases = self.phases.clone();
+        let ending = self.ending.clone();
         async move {
             let mut response = match responding {
                 Ok(responding) => responding.await,
@@ -254,7 +234,7 @@ impl ConnectionServer {
             if is_http2 {
                 return Ok(open.watch_response_body(response));
             }
-            if *phases.borrow() > Phase::Serving {
+            if ending.stage() > Shutdown::Serving {
                 // A client, or a load balancer, then opens a new connection for its next request, to the
                 // process that serves by then.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -302,11 +282,6 @@ fn set_host_header(request: &mut Request<Body>) {
     if let Some(path) = path {
         *request.uri_mut() = path.into();
     }
-}
-
-/// Waits for a phase, or a later one. If the server is gone, all phases are reached.
-async fn reached(phases: &mut watch::Receiver<Phase>, sought: Phase) {
-    let _ = phases.wait_for(|phase| *phase >= sought).await;
 }
 
 /// Handles a request, and sets the request id in its response, unless a passthrough response has one.

@@ -37,12 +37,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of log lines about occupied slots, or a full response buffer.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The bytes of long responses that clients of a port have not read, and their limit. Clones share them.
-#[derive(Debug, Clone)]
-pub(super) struct ResponseBuffer(Arc<BufferState>);
-
+/// The bytes of long responses that clients of a port have not read, and their limit.
 #[derive(Debug)]
-struct BufferState {
+pub(super) struct ResponseBuffer {
     buffered_bytes: AtomicUsize,
     limit_bytes: usize,
     is_over: Notify,
@@ -53,35 +50,35 @@ struct BufferState {
 impl ResponseBuffer {
     /// Creates a buffer of `limit_bytes`. With an upstream buffer to charge, the limit is at most half of
     /// that. So clients that read nothing leave the other half to those that do.
-    pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Self {
+    pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Arc<Self> {
         let (buffered_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
-        Self(Arc::new(BufferState { buffered_bytes, limit_bytes, is_over, upstream_buffer }))
+        Arc::new(Self { buffered_bytes, limit_bytes, is_over, upstream_buffer })
     }
 
     pub(super) fn charge(&self, bytes: usize) {
-        if let Some(buffer) = &self.0.upstream_buffer {
+        if let Some(buffer) = &self.upstream_buffer {
             buffer.charge(bytes);
         }
-        self.0.buffered_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.buffered_bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.over_bytes() > 0 {
-            self.0.is_over.notify_one();
+            self.is_over.notify_one();
         }
     }
 
     pub(super) fn release(&self, bytes: usize) {
-        self.0.buffered_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some(buffer) = &self.0.upstream_buffer {
+        self.buffered_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(buffer) = &self.upstream_buffer {
             buffer.discharge(bytes);
         }
     }
 
     pub(super) fn buffered_bytes(&self) -> usize {
-        self.0.buffered_bytes.load(Ordering::Relaxed)
+        self.buffered_bytes.load(Ordering::Relaxed)
     }
 
     fn limit_bytes(&self) -> usize {
-        let BufferState { limit_bytes, upstream_buffer, .. } = &*self.0;
-        upstream_buffer.as_ref().map_or(*limit_bytes, |buffer| (*limit_bytes).min(buffer.limit_bytes() / 2))
+        let half = self.upstream_buffer.as_ref().map(|buffer| buffer.limit_bytes() / 2);
+        half.map_or(self.limit_bytes, |half| self.limit_bytes.min(half))
     }
 
     fn over_bytes(&self) -> usize {
@@ -94,7 +91,7 @@ impl ResponseBuffer {
 pub(super) struct ConnectionLimiter {
     limit: usize,
     slots: Arc<Semaphore>,
-    buffer: ResponseBuffer,
+    buffer: Arc<ResponseBuffer>,
     connections: Arc<Mutex<HashMap<u64, Activity>>>,
     last_number: Arc<AtomicU64>,
 }
@@ -109,7 +106,7 @@ pub(super) struct ConnectionSlot {
 }
 
 impl ConnectionLimiter {
-    pub(super) fn new(limit: usize, buffer: ResponseBuffer) -> Self {
+    pub(super) fn new(limit: usize, buffer: Arc<ResponseBuffer>) -> Self {
         let limit = limit.clamp(1, Semaphore::MAX_PERMITS);
         let slots = Arc::new(Semaphore::new(limit));
         Self { limit, slots, buffer, connections: Arc::default(), last_number: Arc::default() }
@@ -154,7 +151,7 @@ impl ConnectionLimiter {
         let mut logged: Option<Instant> = None;
         loop {
             while self.buffer.over_bytes() == 0 {
-                self.buffer.0.is_over.notified().await;
+                self.buffer.is_over.notified().await;
             }
             let connections = self.evict_slow_readers(stalled_for);
             if connections > 0 && take_log_turn(&mut logged, LOG_INTERVAL) {

@@ -3,7 +3,10 @@
 //! No call waits for it. If the collector is unavailable, calls continue, and spans that do not fit into the
 //! queue are dropped.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    mem,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, uri::PathAndQuery};
@@ -45,9 +48,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// The signals to export, and their collectors.
 #[derive(Debug)]
 pub(super) struct Telemetry {
-    settings: Box<TelemetrySettings>,
     queue: Option<SpanQueue>,
-    meters: Meters,
     counts: ExportCounts,
 }
 
@@ -83,20 +84,19 @@ impl Telemetry {
             let counts = counts.clone();
             meters.register(move |reading| counts.report(reading));
         }
-        let telemetry = Self { settings: Box::new(settings.clone()), queue, meters: meters.clone(), counts };
-        (tracer.unwrap_or_default(), telemetry)
+        (tracer.unwrap_or_default(), Self { queue, counts })
     }
 
-    /// Starts to export, once. Requires a runtime.
-    pub(super) fn start(&mut self) -> Exporter {
+    /// Starts to export with the settings of [`Self::new`], once. Requires a runtime.
+    pub(super) fn start(&mut self, settings: &TelemetrySettings, meters: &Meters) -> Exporter {
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
-        let TelemetrySettings { traces, metrics, service, timeout, .. } = *self.settings.clone();
+        let TelemetrySettings { traces, metrics, service, timeout, .. } = settings.clone();
         let collector = |settings, signal, counts: &LabelCounter| Collector {
             http: HttpUpstream::new(settings),
             timeout,
             signal,
             counts: counts.clone(),
-            outage: None,
+            outage: (0, None),
             stop: stop.clone(),
         };
         if let (Some(traces), Some(queue)) = (traces, self.queue.take()) {
@@ -106,7 +106,7 @@ impl Telemetry {
         }
         if let Some(MetricsExport { collector: settings, interval }) = metrics {
             let collector = collector(settings, "metrics", &self.counts.metrics);
-            tasks.spawn(export_metrics(collector, self.meters.clone(), interval, service));
+            tasks.spawn(export_metrics(collector, meters.clone(), interval, service));
         }
         Exporter { stop, tasks }
     }
@@ -171,15 +171,9 @@ struct Collector {
     timeout: Duration,
     signal: &'static str,
     counts: LabelCounter,
-    /// `Some` while the collector does not respond.
-    outage: Option<Outage>,
+    /// The number of failed requests since the collector last responded, and when they were last logged.
+    outage: (u64, Option<Instant>),
     stop: CancellationToken,
-}
-
-#[derive(Default)]
-struct Outage {
-    requests: u64,
-    logged: Option<Instant>,
 }
 
 /// Why the collector did not accept a request.
@@ -213,8 +207,9 @@ impl Collector {
                 Ok((rejected, message)) => {
                     let signal = self.signal;
                     self.counts.add("accepted");
-                    if let Some(outage) = self.outage.take() {
-                        info!(signal, failed_requests = outage.requests, "collector accepts telemetry again");
+                    let (failed_requests, _) = mem::take(&mut self.outage);
+                    if failed_requests > 0 {
+                        info!(signal, failed_requests, "collector accepts telemetry again");
                     }
                     if rejected > 0 {
                         warn!(signal, rejected, "collector rejected some telemetry");
@@ -256,10 +251,10 @@ impl Collector {
     /// Logs an outage when it begins, and then every [`LOG_INTERVAL`].
     fn failed(&mut self, error: &ExportError) {
         self.counts.add("failed");
-        let outage = self.outage.get_or_insert_default();
-        outage.requests += 1;
-        if take_log_turn(&mut outage.logged, LOG_INTERVAL) {
-            let (signal, failed_requests, error) = (self.signal, outage.requests, ErrorChain(error));
+        let (failed_requests, logged) = &mut self.outage;
+        *failed_requests += 1;
+        if take_log_turn(logged, LOG_INTERVAL) {
+            let (signal, error) = (self.signal, ErrorChain(error));
             warn!(signal, failed_requests, %error, "telemetry export failed");
         }
     }

@@ -21,7 +21,6 @@
 //! - `exporter` sends traces and metrics to a collector. `signals` are those of the operating system.
 
 mod activity;
-mod admin_listener;
 mod app;
 mod connection;
 mod connection_limiter;
@@ -45,18 +44,17 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use self::connection::{ConnectionServer, Phase};
+use self::connection::ConnectionServer;
 use self::connection_limiter::{ConnectionLimiter, ConnectionSlot, ResponseBuffer, take_log_turn};
 use self::listener::HandshakeFailures;
 use crate::config::ListenerSettings;
 use crate::descriptors::check_reserve;
 use crate::inbound::{Shutdown, ShutdownSignal};
 
-pub use admin_listener::AdminListener;
 pub use app::{App, RunningApp};
 pub use exporter::FLUSH_TIMEOUT;
 pub use http_handler::HttpHandler;
-pub use listener::{Listener, bind, inherited};
+pub use listener::{AdminListener, Listener, bind, inherited};
 pub use reload::Reloader;
 pub use signals::{Hangups, stop_signal};
 pub use stdio::{CgiError, handle_cgi, serve_stdio};
@@ -120,10 +118,9 @@ pub async fn serve(
     let mut maintenance = JoinSet::new();
     maintenance.spawn(limiter.clone().limit_responses(settings.min_stall_before_eviction()));
     maintenance.spawn(handshakes.clone().keep_logging());
-    let (phase, phases) = watch::channel(Phase::Serving);
-    let (shutdown, is_ending) = watch::channel(Shutdown::Serving);
-    let ending = ShutdownSignal::new(is_ending);
-    let server = ConnectionServer { settings, tls, handler, phases, ending, handshakes: handshakes.clone() };
+    let (shutdown, stages) = watch::channel(Shutdown::Serving);
+    let ending = ShutdownSignal::new(stages);
+    let server = ConnectionServer { settings, tls, handler, ending, handshakes: handshakes.clone() };
     let mut acceptor = Acceptor {
         limiter,
         server,
@@ -138,10 +135,9 @@ pub async fn serve(
     acceptor.accept_until(&port, &before, stop).await;
     info!(connections = open(), delay = ?settings.shutdown_delay, "graceful shutdown started");
     if !settings.shutdown_delay.is_zero() {
-        phase.send_replace(Phase::Closing);
+        shutdown.send_replace(Shutdown::Closing);
         acceptor.accept_until(&port, &before, sleep(settings.shutdown_delay)).await;
     }
-    phase.send_replace(Phase::ShuttingDown);
     shutdown.send_replace(Shutdown::Begun);
     before.close();
     let deadline = Instant::now() + settings.shutdown_timeout;
@@ -161,7 +157,7 @@ pub async fn serve(
             shutdown.send_replace(Shutdown::Overdue);
             // Requests in flight write their errors.
             if timeout(CANCEL_TIMEOUT, all_closed()).await.is_err() {
-                phase.send_replace(Phase::Closed);
+                shutdown.send_replace(Shutdown::Closed);
                 // A closed connection ends when its task is next polled. A task that blocks is never polled,
                 // and ends with the runtime.
                 let _ = timeout(CANCEL_TIMEOUT, all_closed()).await;
@@ -252,17 +248,12 @@ impl Acceptor {
     async fn accept_queued(&mut self, port: TcpListener, tasks: &TaskTracker) {
         // Not through tokio, which accepts nothing before its event loop reports the port as readable.
         let Ok(port) = port.into_std() else { return };
-        let queued = std::iter::from_fn(|| {
-            let (stream, peer) = port.accept().ok()?;
-            Some(
-                stream
-                    .set_nonblocking(true)
-                    .and_then(|()| TcpStream::from_std(stream))
-                    .map(|stream| (stream, peer)),
-            )
+        let queued = std::iter::from_fn(|| port.accept().ok()).filter_map(|(stream, peer)| {
+            stream.set_nonblocking(true).ok()?;
+            Some((TcpStream::from_std(stream).ok()?, peer))
         });
         let until = Instant::now() + ACCEPT_PAUSE.1;
-        for (stream, peer) in self.accepted.take().into_iter().chain(queued.flatten()) {
+        for (stream, peer) in self.accepted.take().into_iter().chain(queued) {
             let slot = timeout_at(until, self.limiter.slot(&mut self.slots_logged)).await;
             let Ok(slot) = slot else { return };
             self.spawn(slot, stream, peer, tasks);

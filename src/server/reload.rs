@@ -17,9 +17,15 @@ use crate::settings::Section;
 /// Reloads the configuration of an application.
 #[derive(Debug)]
 pub struct Reloader {
-    sources: Arc<Sources>,
     process: ProcessControl,
     hangups: Hangups,
+    files: ConfigFiles,
+}
+
+/// The files of the configuration.
+#[derive(Debug)]
+struct ConfigFiles {
+    sources: Arc<Sources>,
     /// Interval at which files are checked for changes; zero disables it.
     interval: Duration,
     /// The files that the configuration refers to.
@@ -31,16 +37,10 @@ pub struct Reloader {
 impl Reloader {
     /// Creates the reloader of a process whose configuration was loaded from `sources`.
     pub fn new(sources: Sources, loaded: &Loaded, process: ProcessControl, hangups: Hangups) -> Self {
+        let (sources, interval) = (Arc::new(sources), loaded.server.listener.reload_interval);
         let named_files: Arc<[PathBuf]> = loaded.named_files.clone().into();
         let fingerprint = sources.fingerprint(&named_files);
-        Self {
-            sources: Arc::new(sources),
-            process,
-            hangups,
-            interval: loaded.server.listener.reload_interval,
-            named_files,
-            fingerprint,
-        }
+        Self { process, hangups, files: ConfigFiles { sources, interval, named_files, fingerprint } }
     }
 
     /// Waits for the next reason to reload. Returns the admin API's requests to reload, if they are the
@@ -49,12 +49,7 @@ impl Reloader {
         tokio::select! {
             () = self.hangups.next() => Vec::new(),
             requests = next_requests(&mut self.process.reloads) => requests,
-            () = files_changed(
-                &self.sources,
-                &self.named_files,
-                self.interval,
-                self.fingerprint.as_ref(),
-            ) => {
+            () = self.files.changed() => {
                 info!("configuration files changed");
                 Vec::new()
             }
@@ -78,7 +73,7 @@ impl Reloader {
     /// Returns the new configuration, with the settings that take effect only after a restart, or the reason
     /// for the failure.
     async fn try_reload(&mut self, app: &mut App) -> Result<(Loaded, Vec<String>), String> {
-        let (sources, named_files) = (Arc::clone(&self.sources), Arc::clone(&self.named_files));
+        let (sources, named_files) = (Arc::clone(&self.files.sources), Arc::clone(&self.files.named_files));
         // Blocking: files are read and patterns compiled.
         let read = tokio::task::spawn_blocking(move || {
             // Taken before the files are read: if they are written meanwhile, that is another change.
@@ -90,7 +85,7 @@ impl Reloader {
             error!(error, "config reload failed");
             return Err(error.to_owned());
         };
-        self.fingerprint = fingerprint;
+        self.files.fingerprint = fingerprint;
         let loaded = loaded.map_err(|problems| {
             let count = problems.as_slice().iter().filter(|problem| problem.is_error()).count();
             let report = format!("\n{problems}");
@@ -114,9 +109,10 @@ impl Reloader {
         if !restart_pending.is_empty() {
             warn!(settings = restart_pending.join(", "), "changed settings take effect only after a restart");
         }
-        if *self.named_files != *loaded.named_files {
-            self.named_files = loaded.named_files.clone().into();
-            self.fingerprint = self.sources.fingerprint(&self.named_files);
+        let files = &mut self.files;
+        if *files.named_files != *loaded.named_files {
+            files.named_files = loaded.named_files.clone().into();
+            files.fingerprint = files.sources.fingerprint(&files.named_files);
         }
         self.process.status.send_modify(|status| {
             status.generation += 1;
@@ -147,28 +143,25 @@ async fn next_requests(reloads: &mut mpsc::Receiver<ReloadRequest>) -> Vec<Reloa
     requests
 }
 
-/// Waits until the files differ from those that were read, and have not changed for an interval. So a file
-/// that is being written is read only once it is complete.
-async fn files_changed(
-    sources: &Arc<Sources>,
-    named_files: &Arc<[PathBuf]>,
-    interval: Duration,
-    known: Option<&ConfigFingerprint>,
-) {
-    if interval.is_zero() || known.is_none() {
-        return std::future::pending().await;
-    }
-    let mut before = known.cloned();
-    loop {
-        sleep(interval).await;
-        let (sources, named_files) = (Arc::clone(sources), Arc::clone(named_files));
-        let Ok(now) = tokio::task::spawn_blocking(move || sources.fingerprint(&named_files)).await else {
-            continue;
-        };
-        if now.as_ref() != known && now == before {
-            return;
+impl ConfigFiles {
+    /// Waits until the files differ from those that were read, and have not changed for an interval. So a
+    /// file that is being written is read only once it is complete.
+    async fn changed(&self) {
+        if self.interval.is_zero() || self.fingerprint.is_none() {
+            return std::future::pending().await;
         }
-        before = now;
+        let mut before = self.fingerprint.clone();
+        loop {
+            sleep(self.interval).await;
+            let (sources, named_files) = (Arc::clone(&self.sources), Arc::clone(&self.named_files));
+            let Ok(now) = tokio::task::spawn_blocking(move || sources.fingerprint(&named_files)).await else {
+                continue;
+            };
+            if now != self.fingerprint && now == before {
+                return;
+            }
+            before = now;
+        }
     }
 }
 

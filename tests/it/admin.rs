@@ -412,8 +412,8 @@ async fn a_process_is_not_ready_while_a_required_upstream_is_down() {
 #[tokio::test]
 async fn a_process_is_not_ready_while_a_required_mcp_program_restarts() {
     let (admin, app) = admin(
-        "admin: { readiness_upstreams: [gone] }
-         upstreams: { gone: { mcp: { command: [/no/such/program] }, retry: { max_attempts: 3 } } }
+        "admin: { readiness_upstreams: [gone] }\n\
+         upstreams: { gone: { mcp: { command: [/no/such/program] }, retry: { max_attempts: 2 } } }\n\
          routes: { a: { request: CALL gone/a } }",
     );
     assert_eq!(send(&admin, "GET /readyz", &[HERE]).await.0, 200, "the first call starts it");

@@ -83,7 +83,7 @@ async fn subscribers_are_notified_when_contents_change() {
         ok(&format!("x-date: {date}\r\n"), &format!("news {version}"))
     })
     .await;
-    let mut listener = watched.gateway.changes().subscribe();
+    let mut listener = watched.gateway.changes.subscribe();
     let one = watched.gateway.watch("news:all").unwrap();
     let other = watched.gateway.watch("news:all").unwrap();
     assert_eq!((watched.gateway.watched(), &one.uri), (1, &other.uri));
@@ -112,7 +112,7 @@ async fn an_upstream_with_validators_gets_conditional_requests() {
         ok(&headers, &format!("news {version}"))
     })
     .await;
-    let mut listener = watched.gateway.changes().subscribe();
+    let mut listener = watched.gateway.changes.subscribe();
     let _watching = watched.gateway.watch("news:all").unwrap();
     watched.await_polls(3).await;
     watched.change();
@@ -133,7 +133,7 @@ async fn a_failure_is_no_change_and_a_resource_that_is_gone_is_one() {
         _ => "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(),
     })
     .await;
-    let mut listener = watched.gateway.changes().subscribe();
+    let mut listener = watched.gateway.changes.subscribe();
     let _watching = watched.gateway.watch("news:all").unwrap();
     for _ in 0..2 {
         watched.await_polls(2).await;

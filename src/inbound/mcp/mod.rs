@@ -214,10 +214,10 @@ impl McpEndpoint {
         let headers = message.headers();
         let shutdown = message.context.request.connection.ending.clone();
         match shutdown.stage() {
-            Shutdown::Serving => {}
+            Shutdown::Serving | Shutdown::Closing => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             // Not 405: the client would assume that there are no streams, and never try again.
-            Shutdown::Begun | Shutdown::Overdue => {
+            Shutdown::Begun | Shutdown::Overdue | Shutdown::Closed => {
                 return Ok(response::rejected(message.logged(), &Rejection::for_shutdown(SHUTTING_DOWN)));
             }
         }

@@ -147,7 +147,7 @@ impl StdioConnection {
                  one has ended"
             ))
         };
-        let is_parsed = is_full || self.dispatcher.gateway.is_fetching_lists();
+        let is_parsed = is_full || *self.dispatcher.gateway.fetching_lists.borrow();
         let may_be_slow = match is_parsed.then(|| message::message(&message)) {
             Some(Ok(ClientMessage::Request(request))) if is_full => {
                 return self.reject(Some(request), too_many()).await;

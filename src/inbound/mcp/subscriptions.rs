@@ -61,7 +61,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     }
     let _slot = dispatcher.streams.slot(message.client())?;
     // Before the acknowledgement, so that no change after it is missed.
-    let listener = dispatcher.gateway.changes().subscribe();
+    let listener = dispatcher.gateway.changes.subscribe();
     let subscription = Subscription::new(filter, &dispatcher.gateway, message.client());
     let meta = json!({ SUBSCRIPTION_ID: id });
     let acknowledged = json!({ "_meta": meta, "notifications": subscription.filter });
@@ -99,7 +99,7 @@ pub(super) fn open_session_stream(
     client: &ClientIdentity,
 ) -> Result<(Mailbox, impl Future<Output = ()> + Send + use<>), RpcError> {
     let slot = dispatcher.streams.slot(client)?;
-    let listener = dispatcher.gateway.changes().subscribe();
+    let listener = dispatcher.gateway.changes.subscribe();
     let declared = session.declared_lists();
     let mut filter = SubscriptionFilter::builder().tools_list_changed().build();
     filter.prompts_list_changed = declared.prompts.then_some(true);

@@ -186,7 +186,7 @@ async fn hundreds_of_clients_of_both_lifecycles_leave_nothing_behind() {
     let echoed = requests.iter().filter(|request| request.line().starts_with("GET /echo/")).count();
     assert_eq!(echoed, 2 * CLIENTS * CALLS, "each call is asked once");
     for replica in &replicas {
-        let changes = replica.gateway.changes().clone();
+        let changes = replica.gateway.changes.clone();
         soon("nobody listens any more", async {
             while changes.receiver_count() > 0 {
                 tokio::task::yield_now().await;
