@@ -10,13 +10,11 @@
 use std::{fmt, sync::Arc, time::SystemTime};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use ring::{
-    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
-    digest::{SHA256, digest},
-    hkdf::{HKDF_SHA256, Prk, Salt},
-    hmac,
-    rand::{SecureRandom, SystemRandom},
-};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::digest::{SHA256, digest};
+use ring::hkdf::{HKDF_SHA256, Prk, Salt};
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 

@@ -1,10 +1,8 @@
 //! Lists of tools, prompts and resources: serialized once, filtered by the client's scopes, and paginated.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde_json::{
-    Map, Value,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 use super::{ProxiedKind, ProxiedTable, Snapshot};
 use crate::model::StructuredContentSupport;

@@ -9,12 +9,11 @@
 //! If replicas share a store, each polls for its own clients and publishes changes to the others. So all
 //! clients are notified when the first replica detects a change, and only once.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use parking_lot::Mutex;

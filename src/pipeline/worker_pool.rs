@@ -3,21 +3,17 @@
 //! Short work runs on the calling thread. If it takes more steps than that thread may spend, it is restarted
 //! in the pool.
 
-use std::{
-    collections::HashMap,
-    future::Future,
-    panic::{self, AssertUnwindSafe},
-    sync::Arc,
-};
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-    time::{Instant, timeout_at},
-};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 
 use super::BoundRoute;
 use crate::model::{Arguments, ToolName, UpstreamResponse};

@@ -6,13 +6,11 @@
 //! - A client requests much over HTTP/2 and reads none of it, while the connection itself works.
 //! - A client reads none of a long response. It is disconnected when other clients need the memory.
 
-use std::{
-    collections::HashMap,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -20,10 +18,8 @@ use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 use super::connection_limiter::ResponseBuffer;
 use crate::inbound::StreamedPassthrough;

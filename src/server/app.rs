@@ -1,21 +1,16 @@
 //! The application: everything that serves a configuration, and its replacement during operation.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use tokio::{
-    net::TcpListener,
-    sync::{
-        broadcast::{Receiver, error::RecvError},
-        mpsc,
-    },
-    task::{JoinHandle, JoinSet},
-    time::timeout,
-};
+use tokio::net::TcpListener;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{error, warn};
 

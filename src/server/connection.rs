@@ -1,35 +1,27 @@
 //! The connection of one client: HTTP/1.1 with limits, or HTTP/2 if it was negotiated over TLS, until it
 //! closes or the server stops.
 
-use std::{
-    convert::Infallible,
-    future::Future,
-    net::SocketAddr,
-    pin::{Pin, pin},
-    sync::Arc,
-    time::Duration,
-};
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, Version, header};
 use http_body::Body as _;
-use hyper::{
-    body::Incoming,
-    server::conn::{http1, http2},
-    service::service_fn,
-};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::graceful::GracefulConnection,
-};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, Join, ReadHalf, WriteHalf, join, split},
-    net::TcpStream,
-    time::{sleep, timeout},
-};
+use tokio::io::{AsyncRead, AsyncWrite, Join, ReadHalf, WriteHalf, join, split};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tracing::debug;
 

@@ -6,20 +6,14 @@
 //! - When long responses exceed the response buffer, the connections that have read nothing for longest are
 //!   closed. Clients that request much and read none of it leave memory for the others.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore},
-    time::{Instant, sleep, timeout},
-};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::activity::{Activity, UnreadBytes};

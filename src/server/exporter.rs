@@ -3,17 +3,13 @@
 //! No call waits for it. If the collector is unavailable, calls continue, and spans that do not fit into the
 //! queue are dropped.
 
-use std::{
-    mem,
-    time::{Duration, SystemTime},
-};
+use std::mem;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, uri::PathAndQuery};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep, timeout},
-};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 

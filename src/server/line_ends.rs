@@ -6,11 +6,9 @@
 //! A bare line feed is replaced by a zero byte, for which the library responds with 400 and closes the
 //! connection.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use memchr::memchr;
 use tokio::io::{AsyncRead, ReadBuf};

@@ -4,11 +4,9 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::{
-    net::TcpListener,
-    sync::Notify,
-    time::{MissedTickBehavior, interval, sleep},
-};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 

@@ -1,16 +1,12 @@
 //! Discovery of the lists of MCP upstreams: tools become routes, prompts and resources are proxied. Lists are
 //! fetched at the start, on `list_changed`, and periodically.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::{
-    sync::mpsc,
-    time::{sleep, timeout},
-};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use crate::config::{ImportNote, Importer, RouteFile};

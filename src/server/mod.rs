@@ -35,12 +35,10 @@ mod stdio;
 
 use std::{future::Future, io, mem, net::SocketAddr, os::fd::AsFd, pin::pin, time::Duration};
 
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    task::JoinSet,
-    time::{Instant, sleep, timeout, timeout_at},
-};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 

@@ -1,10 +1,8 @@
 //! Hot reload of the configuration: on SIGHUP, on a request to the admin API, and when its files change.
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{error, info, warn};

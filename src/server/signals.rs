@@ -2,11 +2,9 @@
 
 use std::{future::Future, io, process, thread, time::Duration};
 
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::oneshot,
-    time::{Instant, timeout},
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::ServeError;

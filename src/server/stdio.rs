@@ -1,21 +1,17 @@
 //! Standard input and output: an MCP client, or one CGI request of a web server.
 
-use std::{
-    future::Future,
-    io::{self, BufRead, BufReader, Read, Write},
-    thread,
-    time::Duration,
-};
+use std::future::Future;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::thread;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::{CANCEL_TIMEOUT, HttpHandler, connection};

@@ -14,10 +14,9 @@ mod server;
 
 use std::{fmt, io, time::SystemTime};
 
-use rustls::{
-    AlertDescription, CertificateError, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{AlertDescription, CertificateError, RootCertStore};
 
 use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 

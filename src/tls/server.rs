@@ -3,12 +3,11 @@
 
 use std::{io, sync::Arc, time::SystemTime};
 
-use rustls::{
-    ServerConfig,
-    crypto::ring,
-    pki_types::{CertificateDer, UnixTime},
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
-};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use settings_derive::{Section, Word};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
