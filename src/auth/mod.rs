@@ -159,7 +159,7 @@ impl Access {
 
     /// Whether one with these settings would identify clients in the same way.
     pub fn has(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
-        let cas = |tls: Option<&ServerTls>| tls.map(ServerTls::trusted_cas);
+        let cas = |tls: Option<&ServerTls>| tls.map(|tls| tls.trusted_cas);
         cas(self.tls.as_ref()) == cas(tls) && self.settings == *settings
     }
 

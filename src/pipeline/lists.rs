@@ -21,8 +21,8 @@ pub struct DefinitionLists {
     pub resources: DefinitionList,
     /// Resource templates.
     pub resource_templates: DefinitionList,
-    /// All scopes that any entry needs.
-    needed: Scopes,
+    /// All scopes that any route or prompt needs.
+    pub needed_scopes: Scopes,
 }
 
 /// List, sorted by key.
@@ -87,7 +87,7 @@ impl DefinitionLists {
             prompts: DefinitionList::new("prompts", own_prompts.chain(entries(ProxiedKind::Prompt))),
             resources: DefinitionList::new("resources", all(false, ProxiedKind::Resource)),
             resource_templates: DefinitionList::new("resourceTemplates", all(true, ProxiedKind::Template)),
-            needed: scopes.fold(Scopes::default(), |all, more| all.union(more)),
+            needed_scopes: scopes.fold(Scopes::default(), |all, more| all.union(more)),
         }
     }
 }
@@ -172,11 +172,6 @@ fn raw(definition: &Map<String, Value>) -> Box<RawValue> {
 }
 
 impl Snapshot {
-    /// All scopes that any route or prompt needs.
-    pub fn needed_scopes(&self) -> Scopes {
-        self.lists.needed.clone()
-    }
-
     /// Scopes for reading this URI. `None` if no resource has it.
     pub fn scopes_of_uri(&self, uri: &str) -> Option<&Scopes> {
         let own = self.table.by_uri(uri).map(|(route, _)| &route.route);

@@ -47,7 +47,7 @@ pub(super) struct State {
     /// The number of requests so far.
     requests: u64,
     /// The number of requests whose responses are not written completely.
-    open: usize,
+    pub(super) open: usize,
     /// The number of those whose bodies are still awaited.
     incomplete: usize,
     /// Since when no request is open, or none whose body is complete.
@@ -55,9 +55,9 @@ pub(super) struct State {
     /// Since when the headers of the next HTTP/1.1 request are being read, if they have begun.
     headers_since: Option<Instant>,
     /// Since when parts of responses wait to be written, by the number of their request.
-    waiting: HashMap<u64, Instant>,
+    pub(super) waiting: HashMap<u64, Instant>,
     /// Bytes of long responses that are not written yet.
-    buffered_bytes: usize,
+    pub(super) buffered_bytes: usize,
     /// Whether the connection is to be closed, even with open requests.
     pub(super) is_evicted: bool,
 }
@@ -69,17 +69,6 @@ pub(super) enum ConnectionTimeout {
     Idle,
     /// The rest of a request's headers.
     Headers,
-}
-
-/// Bytes of long responses that one client has not read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct UnreadBytes {
-    /// Since when it has read nothing, if it reads nothing. Of several responses that wait, the longest wait
-    /// counts.
-    pub(super) since: Option<Instant>,
-    pub(super) bytes: usize,
-    /// The number of open requests.
-    pub(super) requests: usize,
 }
 
 impl Activity {
@@ -175,14 +164,6 @@ impl Activity {
             }
             sleep_until(next).await;
         }
-    }
-
-    /// The unread bytes of long responses; `None` if there are none.
-    pub(super) fn unread(&self) -> Option<UnreadBytes> {
-        let state = self.state();
-        let since = state.waiting.values().copied().min();
-        let unread = UnreadBytes { since, bytes: state.buffered_bytes, requests: state.open };
-        (unread.bytes > 0).then_some(unread)
     }
 
     /// Wraps the body of a request. While its next part is awaited, the request does not count as open.

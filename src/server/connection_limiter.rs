@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use super::activity::{Activity, UnreadBytes};
+use super::activity::Activity;
 use crate::upstream::UpstreamBuffer;
 
 /// Time to wait for a slot before more connections are closed.
@@ -165,15 +165,22 @@ impl ConnectionLimiter {
     /// length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections.lock();
-        let unread = connections.values().filter_map(|activity| Some((activity.unread()?, activity)));
-        let mut unread: Vec<(UnreadBytes, &Activity)> = unread.collect();
-        if unread.iter().map(|(unread, _)| unread.requests).sum::<usize>() < 2 {
+        let (mut requests, mut stalled) = (0, Vec::new());
+        for activity in connections.values() {
+            let state = activity.state();
+            if state.buffered_bytes > 0 {
+                requests += state.open;
+                // Of several responses that wait, the longest wait counts.
+                let since = state.waiting.values().min().filter(|since| since.elapsed() >= stalled_for);
+                stalled.extend(since.map(|since| (*since, state.buffered_bytes, activity)));
+            }
+        }
+        if requests < 2 {
             return 0;
         }
-        unread.retain(|(unread, _)| unread.since.is_some_and(|since| since.elapsed() >= stalled_for));
-        unread.sort_unstable_by_key(|(unread, _)| unread.since);
+        stalled.sort_unstable_by_key(|(since, ..)| *since);
         let (mut over_bytes, mut evicted) = (self.buffer.over_bytes(), 0);
-        for (UnreadBytes { bytes, .. }, activity) in unread {
+        for (_, bytes, activity) in stalled {
             if over_bytes == 0 {
                 break;
             }

@@ -17,8 +17,8 @@ use super::connection_limiter::take_log_turn;
 use crate::config::{MetricsExport, TelemetrySettings};
 use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::{
-    ErrorChain, LabelCounter, Meters, MetricsSnapshot, ServiceAttributes, SpanQueue, Tracer, Untrusted,
-    encode_spans, read_response,
+    ErrorChain, LabelCounter, Meters, ServiceAttributes, SpanQueue, Tracer, Untrusted, encode_spans,
+    read_response,
 };
 use crate::upstream::http::HttpUpstream;
 use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
@@ -78,7 +78,19 @@ impl Telemetry {
         }
         if settings.traces.is_some() || settings.metrics.is_some() {
             let counts = counts.clone();
-            meters.register(move |reading| counts.report(reading));
+            meters.register(move |reading| {
+                let help = "Spans by result of their export";
+                reading.counter("glossator_telemetry_spans", help).add_each(
+                    &[],
+                    "result",
+                    counts.spans.read(),
+                );
+                let help = "Requests to the collector, by signal and result";
+                let family = reading.counter("glossator_telemetry_requests", help);
+                for (signal, counters) in [("traces", &counts.traces), ("metrics", &counts.metrics)] {
+                    family.add_each(&[("signal", signal)], "result", counters.read());
+                }
+            });
         }
         (tracer.unwrap_or_default(), Self { queue, counts })
     }
@@ -252,18 +264,6 @@ impl Collector {
         if take_log_turn(logged, LOG_INTERVAL) {
             let (signal, error) = (self.signal, ErrorChain(error));
             warn!(signal, failed_requests, %error, "telemetry export failed");
-        }
-    }
-}
-
-impl ExportCounts {
-    fn report(&self, reading: &mut MetricsSnapshot) {
-        let help = "Spans by result of their export";
-        reading.counter("glossator_telemetry_spans", help).add_each(&[], "result", self.spans.read());
-        let help = "Requests to the collector, by signal and result";
-        let family = reading.counter("glossator_telemetry_requests", help);
-        for (signal, counters) in [("traces", &self.traces), ("metrics", &self.metrics)] {
-            family.add_each(&[("signal", signal)], "result", counters.read());
         }
     }
 }

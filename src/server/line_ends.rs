@@ -86,7 +86,13 @@ impl Lines {
                     rest = &mut rest[passed..];
                 }
                 Position::Headers | Position::ChunkSize | Position::Trailers => {
-                    let Some(end) = memchr(b'\n', rest) else { return self.buffer_partial(rest) };
+                    let Some(end) = memchr(b'\n', rest) else {
+                        self.partial.extend_from_slice(rest);
+                        if self.partial.len() > Self::LIMIT_BYTES {
+                            (self.position, self.partial) = (Position::Unknown, Vec::new());
+                        }
+                        return;
+                    };
                     let before = if end == 0 { self.partial.last() } else { rest.get(end - 1) };
                     if before != Some(&b'\r') {
                         rest[end] = 0;
@@ -104,13 +110,6 @@ impl Lines {
                     rest = after;
                 }
             }
-        }
-    }
-
-    fn buffer_partial(&mut self, partial: &[u8]) {
-        self.partial.extend_from_slice(partial);
-        if self.partial.len() > Self::LIMIT_BYTES {
-            (self.position, self.partial) = (Position::Unknown, Vec::new());
         }
     }
 

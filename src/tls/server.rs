@@ -34,8 +34,8 @@ pub struct ServerTls {
     config: Arc<ServerConfig>,
     /// Verifies client certificates with the trusted CAs.
     roots: Option<Arc<dyn ClientCertVerifier>>,
-    /// Digest of the trusted CAs.
-    roots_digest: Digest,
+    /// Digest of the trusted CAs, to compare them.
+    pub(crate) trusted_cas: Digest,
     options: Arc<ServerTlsOptions>,
 }
 
@@ -113,8 +113,8 @@ impl ServerTls {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // Secrets must not be written to the file that `SSLKEYLOGFILE` names.
         config.key_log = Arc::new(rustls::NoKeyLog);
-        let roots_digest = sha256(options.client_ca.as_ref().map_or(&[], |Pem(pem)| pem));
-        Ok(Self { config: Arc::new(config), roots: verifier, roots_digest, options: Arc::new(options) })
+        let trusted_cas = sha256(options.client_ca.as_ref().map_or(&[], |Pem(pem)| pem));
+        Ok(Self { config: Arc::new(config), roots: verifier, trusted_cas, options: Arc::new(options) })
     }
 
     /// TLS to another replica, whose settings are the same.
@@ -143,7 +143,7 @@ impl ServerTls {
     pub fn client_certificate(&self, stream: &ServerStream) -> Option<ClientCertificate> {
         let (first, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
         let intermediates = others.iter().map(|one| one.clone().into_owned()).collect();
-        let verified_with = Some(self.roots_digest);
+        let verified_with = Some(self.trusted_cas);
         Some(ClientCertificate { intermediates, verified_with, ..ClientCertificate::read(first)? })
     }
 
@@ -152,13 +152,8 @@ impl ServerTls {
     pub fn trusts(&self, certificate: &ClientCertificate) -> bool {
         let ClientCertificate { der, intermediates, verified_with, .. } = certificate;
         let Some(roots) = &self.roots else { return false };
-        *verified_with == Some(self.roots_digest)
+        *verified_with == Some(self.trusted_cas)
             || roots.verify_client_cert(&der.as_slice().into(), intermediates, UnixTime::now()).is_ok()
-    }
-
-    /// Digest of the trusted CAs, to compare them.
-    pub fn trusted_cas(&self) -> Digest {
-        self.roots_digest
     }
 
     /// Whether HTTP/2 was negotiated.

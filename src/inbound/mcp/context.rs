@@ -226,7 +226,7 @@ impl RpcContext<'_> {
         if needed.is_empty() || self.message.client().may(needed) {
             return Ok(());
         }
-        let known = || self.dispatcher.gateway.snapshot().needed_scopes();
+        let known = || self.dispatcher.gateway.snapshot().lists.needed_scopes.clone();
         let challenge = self.message.context.identity.challenge_for(needed, known).map(Box::new);
         let text = format!("permission denied; required scope: `{needed}`");
         Err(RpcError { challenge, ..ErrorKind::FORBIDDEN.error(text) })

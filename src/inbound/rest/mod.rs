@@ -230,7 +230,7 @@ impl RestApi {
     fn find<'a>(&self, snapshot: &'a Snapshot, head: &Parts) -> Target<'a> {
         let (method, path) = (&head.method, head.uri.path());
         let reading = method == Method::GET || method == Method::HEAD;
-        let metadata = self.filter.authenticator.metadata_at(path, || snapshot.needed_scopes());
+        let metadata = self.filter.authenticator.metadata_at(path, || snapshot.lists.needed_scopes.clone());
         let own = metadata.map(Target::Metadata).or_else(|| match path {
             TOOLS => Some(Target::Manifest),
             OPENAPI => Some(Target::OpenApi),
@@ -281,7 +281,7 @@ fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) 
         return Ok(());
     }
     let text = format!("permission denied; required scope: `{needed}`");
-    let challenge = context.identity.challenge_for(needed, || snapshot.needed_scopes());
+    let challenge = context.identity.challenge_for(needed, || snapshot.lists.needed_scopes.clone());
     let rejection = Rejection::new(StatusCode::FORBIDDEN, "scope is missing", text);
     Err(rejection.with_header(header::WWW_AUTHENTICATE, challenge))
 }
