@@ -14,6 +14,7 @@ use tracing::{debug, info};
 
 use super::AuthenticatedClient;
 use crate::pipeline::ApiKind;
+use crate::settings::Word as _;
 use crate::telemetry::{RequestId, Span, Untrusted, method_label};
 use crate::tls::ClientCertificate;
 use crate::upstream::{ClientIdentity, RETRY_WHEN_BUSY};
@@ -131,7 +132,7 @@ impl LoggedRequest<'_> {
             reason = rejection.reason,
             client = request.address.map(display),
             client_name = client.and_then(ClientIdentity::name_in_log).map(display),
-            api = request.api.as_str(),
+            api = request.api.word(),
             %request_id,
             "request rejected"
         );

@@ -11,6 +11,7 @@ use crate::crypto;
 use crate::model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, media_type};
 use crate::policy::{CallResponse, result_label, status_class};
 use crate::route::TraceContext;
+use crate::settings::Word as _;
 use crate::telemetry::{
     CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, ResponseMismatch, Span, SpanKind, Tracer,
     Untrusted,
@@ -58,7 +59,7 @@ struct CallRecord {
 
 impl<'a> AccessLog<'a> {
     pub(super) fn begin(tracing: &Tracer, route: &'a BoundRoute, call: Call<'a>) -> Self {
-        route.meters.call_started(call.api.as_str());
+        route.meters.call_started(call.api.word());
         let context = CallContext::new(call.request_id.clone(), begin_span(tracing, route, &call));
         let (started, recorded) = (Instant::now(), CallRecord::default());
         Self { route, call, context, started, outcome: "cancelled", recorded }
@@ -197,7 +198,7 @@ impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
         let (outcome, error_type) = (self.outcome, self.recorded.error_type.map(ErrorType::as_str));
         let took = self.started.elapsed();
-        let (api, mcp_version) = (self.call.api.as_str(), self.call.mcp_version);
+        let (api, mcp_version) = (self.call.api.word(), self.call.mcp_version);
         self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
         // A failure needs no rule, so it does not count as unmatched.
         let has_success_status = self.recorded.response_status.is_none_or(|status| status.is_success());

@@ -34,7 +34,6 @@ use settings_derive::Word;
 use tokio::sync::broadcast;
 
 use crate::route::TraceContext;
-use crate::settings::Word as _;
 use crate::shared_state::SharedStore;
 use crate::telemetry::{RequestId, Span};
 use crate::upstream::ClientIdentity;
@@ -186,7 +185,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// API, as the log names it.
+/// API, as the log and metrics name it: `rest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum ApiKind {
     /// REST over HTTP.
@@ -197,11 +196,4 @@ pub enum ApiKind {
     Stdio,
     /// REST or MCP, through a web server that runs this program as CGI.
     Cgi,
-}
-
-impl ApiKind {
-    /// Label in the log and in metrics, such as `rest`.
-    pub fn as_str(self) -> &'static str {
-        self.word()
-    }
 }
