@@ -77,7 +77,9 @@ impl DefinitionLists {
             .values()
             .map(|prompt| ListEntry::new(prompt.name.as_str(), &prompt.scopes, &prompt.to_json()));
         let entries = |kind| {
-            proxied.of(kind).map(|entry| ListEntry::new(&entry.key, &entry.route.scopes, &entry.definition))
+            proxied
+                .of_kind(kind)
+                .map(|entry| ListEntry::new(&entry.key, &entry.route.scopes, &entry.definition))
         };
         let all = |are_templates, kind| resources(are_templates).chain(entries(kind));
         let of_routes = routes().chain(proxied.all().map(|entry| &entry.route)).map(|route| &route.scopes);
