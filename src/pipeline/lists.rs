@@ -78,7 +78,7 @@ impl DefinitionLists {
             .map(|prompt| ListEntry::new(prompt.name.as_str(), &prompt.scopes, &prompt.to_json()));
         let entries = |kind| {
             proxied
-                .of_kind(kind)
+                .by_kind(kind)
                 .map(|entry| ListEntry::new(&entry.key, &entry.route.scopes, &entry.definition))
         };
         let all = |are_templates, kind| resources(are_templates).chain(entries(kind));

@@ -191,7 +191,7 @@ impl ProxiedTable {
     }
 
     /// Entries of one kind, sorted by key.
-    pub fn of_kind(&self, kind: ProxiedKind) -> impl Iterator<Item = &ProxiedEntry> {
+    pub fn by_kind(&self, kind: ProxiedKind) -> impl Iterator<Item = &ProxiedEntry> {
         self.all().filter(move |entry| entry.kind == kind)
     }
 }

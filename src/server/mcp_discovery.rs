@@ -113,7 +113,7 @@ impl DiscoveredLists {
             self.log((lists.upstream, "prompts and resources"), notes);
         }
         if table.has_prompts || table.has_resources {
-            let count = |kind| table.of_kind(kind).count();
+            let count = |kind| table.by_kind(kind).count();
             let (prompts, resources) = (count(ProxiedKind::Prompt), count(ProxiedKind::Resource));
             let templates = count(ProxiedKind::Template);
             info!(prompts, resources, templates, "prompts and resources of MCP servers listed");
