@@ -123,7 +123,8 @@ impl ElicitingTask {
         earlier_responses: &Map<String, Value>,
         responses: Map<String, Value>,
     ) -> (ElicitationRound<'static>, Option<Box<ToolResult>>) {
-        let mut round = ElicitationRound::new(self.capabilities.clone(), earlier_responses.clone(), responses);
+        let mut round =
+            ElicitationRound::new(self.capabilities.clone(), earlier_responses.clone(), responses);
         let declined = match snapshot.check_arguments(route, arguments.clone().into()).await {
             Ok(arguments) => elicit_first(&route.input_requests, arguments, &mut round).await.err(),
             Err(sentence) => {
