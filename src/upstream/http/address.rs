@@ -45,19 +45,15 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Host and port. `localhost` for a UNIX socket, and in its `Host` header.
+    /// Host and port, without the default port. `localhost` for a UNIX socket, and in its `Host` header.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// Value of `Host`: the authority without the default port (RFC 9110, section 7.2).
+    /// Value of `Host`.
     pub(super) fn host_header(&self) -> HeaderValue {
-        let usual = if self.is_tls() { 443 } else { 80 };
-        let host = match self.authority.port_u16().filter(|port| *port != usual) {
-            Some(port) => format!("{}:{port}", self.authority.host()),
-            None => self.authority.host().to_owned(),
-        };
-        HeaderValue::from_str(&host).expect("an authority has visible ASCII characters only")
+        HeaderValue::from_str(self.authority.as_str())
+            .expect("an authority has visible ASCII characters only")
     }
 
     /// Marks the base path as secret: some services have an API key in it.
@@ -105,7 +101,11 @@ impl Address {
     }
 
     fn port(&self) -> u16 {
-        self.authority.port_u16().unwrap_or_else(|| if self.is_tls() { 443 } else { 80 })
+        self.authority.port_u16().unwrap_or_else(|| self.default_port())
+    }
+
+    fn default_port(&self) -> u16 {
+        if self.is_tls() { 443 } else { 80 }
     }
 
     /// URI of a path below the base path.
@@ -195,7 +195,12 @@ impl FromStr for Address {
             return Err(AddressError::Query);
         }
         let base = path.path().trim_end_matches('/').into();
-        Ok(Self { scheme, authority, socket: None, base, hidden: false })
+        let mut address = Self { scheme, authority, socket: None, base, hidden: false };
+        // A default port is left out (RFC 9110, section 4.2.3): some servers don't find a virtual host with it.
+        if address.authority.port_u16() == Some(address.default_port()) {
+            address.authority = address.authority.host().parse().map_err(|_| AddressError::NotAUrl)?;
+        }
+        Ok(address)
     }
 }
 
@@ -251,6 +256,8 @@ mod tests {
             ("unix:/run/a.sock", "unix:/run/a.sock"),
             ("unix:///run/a.sock:/v1", "unix:/run/a.sock:/v1"),
             ("https://h:444/b/", "https://h:444/b"),
+            ("https://h:443/b", "https://h/b"),
+            ("http://[::1]:80", "http://[::1]"),
         ] {
             assert_eq!(written.parse::<Address>().unwrap().to_string(), shown);
         }

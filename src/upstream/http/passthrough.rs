@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header, uri::PathAndQuery};
+use http::{Request, Response, header, uri::PathAndQuery};
 use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Instant;
 
@@ -51,10 +51,7 @@ impl HttpUpstream {
         loop {
             let address = &in_flight.endpoint.address;
             *request.uri_mut() = address.join(&path).map_err(|error| Failure::Unsendable(error.into()))?;
-            let own = || {
-                HeaderValue::from_str(address.authority().as_str())
-                    .expect("an authority has visible ASCII characters only")
-            };
+            let own = || address.host_header();
             let host = self.settings.headers.get(header::HOST).cloned().unwrap_or_else(own);
             request.headers_mut().insert(header::HOST, host);
             let (failure, unsent) = match send_to(&in_flight, request).await {

@@ -17,6 +17,7 @@ use super::*;
 use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::CallContext;
 use crate::upstream::http::HttpUpstream;
+use crate::upstream::http::connection::full_body;
 use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
 
 const BAD: Result<StatusCode, &Failure> = Ok(StatusCode::BAD_GATEWAY);
@@ -107,8 +108,32 @@ async fn requests_spread_over_the_addresses_of_a_name() {
     assert!(counts["a"] > 10 && counts["b"] > 10, "{counts:?}");
     assert_eq!(records.lookups(), 1);
     let view = upstream.addresses();
-    assert_eq!(view[0].address, format!("http://old.test:80 ({})", a.ip()));
+    assert_eq!(view[0].address, format!("http://old.test ({})", a.ip()));
     assert!(view.iter().all(|one| (one.state, one.in_flight) == (EndpointState::Healthy, 0)), "{view:?}");
+}
+
+#[tokio::test]
+async fn calls_and_passthrough_send_the_same_host_without_the_default_port() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let records = FakeDns::default();
+    records.set(&[listener.local_addr().unwrap()]);
+    let hosts = tokio::spawn(async move {
+        let mut hosts = Vec::new();
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = [0; 4096];
+            let count = stream.read(&mut buffer).await.unwrap();
+            let request = String::from_utf8_lossy(&buffer[..count]).to_ascii_lowercase();
+            hosts.push(request.lines().find(|line| line.starts_with("host:")).unwrap().to_owned());
+            stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.unwrap();
+        }
+        hosts
+    });
+    let upstream = upstream(&records, Duration::from_secs(60));
+    lookups(&upstream).await.unwrap();
+    let request = http::Request::get("/").header("host", "proxy.test:80").body(full_body(Bytes::new()));
+    upstream.stream(request.unwrap(), Instant::now() + Duration::from_secs(20)).await.unwrap();
+    assert_eq!(hosts.await.unwrap(), ["host: old.test", "host: old.test"]);
 }
 
 #[tokio::test]
