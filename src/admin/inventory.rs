@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Api, milliseconds, without_null};
 use crate::pipeline::Snapshot;
-use crate::policy::{CircuitBreakerView, UpstreamPolicies};
+use crate::policy::{CircuitBreakerView, PolicySettings, UpstreamPolicies};
 use crate::route::{Route, UpstreamName};
 use crate::upstream::http::{AddressView, EndpointState as AddressState};
 use crate::upstream::mcp::ProgramState;
@@ -64,7 +64,7 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
         "in_flight": view.in_flight,
         "max_in_flight": view.in_flight_limit,
         "queued": view.queued,
-        "max_queued": view.max_queued,
+        "max_queued": PolicySettings::MAX_QUEUED,
         "endpoints": view.addresses.iter().map(describe_address).collect::<Vec<_>>(),
         "policy_events": Map::from_iter(events),
     });

@@ -20,9 +20,9 @@ use crate::upstream::{ClientIdentity, Failure};
 /// of requests whose clients have left.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
-    settings: PolicySettings,
+    limit: usize,
     slots: Arc<Semaphore>,
-    queue: Arc<Semaphore>,
+    queue: Semaphore,
     events: EventCounts,
     /// Limit per client, if there is one.
     per_client: Option<PerClientLimit>,
@@ -35,20 +35,21 @@ pub(super) type ConcurrencySlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePe
 
 impl ConcurrencyLimit {
     /// Creates the limit with all slots free. `events` counts rejected calls.
-    pub(super) fn new(settings: PolicySettings, client_wait: Duration, events: EventCounts) -> Self {
-        let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-        let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.max_queued));
-        let per_client = settings.max_in_flight_per_client.map(PerClientLimit::new);
-        Self { settings, slots, queue, events, per_client, client_wait }
+    pub(super) fn new(
+        limit: usize,
+        limit_per_client: Option<usize>,
+        client_wait: Duration,
+        events: EventCounts,
+    ) -> Self {
+        let (slots, queue) = (Semaphore::new(limit).into(), Semaphore::new(PolicySettings::MAX_QUEUED));
+        let per_client = limit_per_client.map(PerClientLimit::new);
+        Self { limit, slots, queue, events, per_client, client_wait }
     }
 
     /// Requests in flight, and requests in the queue.
     pub(super) fn usage(&self) -> (usize, usize) {
-        let usage = |semaphore: &Semaphore, limit: usize| {
-            limit.min(Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
-        };
-        let PolicySettings { max_in_flight, max_queued, .. } = self.settings;
-        (usage(&self.slots, max_in_flight), usage(&self.queue, max_queued))
+        let queued = PolicySettings::MAX_QUEUED - self.queue.available_permits();
+        (self.limit - self.slots.available_permits(), queued)
     }
 
     /// Acquires a slot, waiting in the queue if necessary. With a `client`, its own limit applies as well;
@@ -71,9 +72,9 @@ impl ConcurrencyLimit {
         let permit = match self.slots.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
-                let busy = Failure::Busy(self.settings.max_in_flight);
+                let busy = Failure::Busy(self.limit);
                 let Ok(_queued) = self.queue.try_acquire() else { return Err(busy) };
-                let queued = timeout(self.settings.queue_timeout, self.slots.clone().acquire_owned());
+                let queued = timeout(PolicySettings::QUEUE_TIMEOUT, self.slots.clone().acquire_owned());
                 queued.await.map_err(|_| busy)?.expect("the semaphore is never closed")
             }
         };
@@ -142,6 +143,7 @@ impl PerClientLimit {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::join_all;
     use tokio::time::{Instant, sleep};
 
     use super::*;
@@ -149,13 +151,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn one_slot() -> ConcurrencyLimit {
-        let settings = PolicySettings {
-            max_in_flight: 1,
-            max_queued: 1,
-            queue_timeout: 2 * SECOND,
-            ..PolicySettings::default()
-        };
-        ConcurrencyLimit::new(settings, Duration::ZERO, EventCounts::for_upstream())
+        ConcurrencyLimit::new(1, None, Duration::ZERO, EventCounts::for_upstream())
     }
 
     /// Call that takes this long.
@@ -170,19 +166,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_is_admitted_one_waits_and_the_next_is_rejected_at_once() {
+    async fn one_is_admitted_some_wait_and_the_next_is_rejected_at_once() {
         let limit = one_slot();
         let started = Instant::now();
-        let (first, second, third) = tokio::join!(call(&limit, SECOND), call(&limit, SECOND), async {
-            assert_eq!(limit.usage(), (1, 1));
-            let third = call(&limit, SECOND).await;
-            (third, started.elapsed())
+        let short = Duration::from_millis(1);
+        let queued = join_all((0..=PolicySettings::MAX_QUEUED).map(|_| call(&limit, short)));
+        let (queued, (last, rejected_after)) = tokio::join!(queued, async {
+            assert_eq!(limit.usage(), (1, PolicySettings::MAX_QUEUED));
+            let last = call(&limit, short).await;
+            (last, started.elapsed())
         });
-        assert!(first.is_ok() && second.is_ok());
-        assert!(is_busy(&third.0), "{third:?}");
+        assert!(queued.iter().all(Result::is_ok));
+        assert!(is_busy(&last), "{last:?}");
         assert_eq!(limit.events.get("queue_rejected"), 1);
-        assert_eq!(third.1, Duration::ZERO);
-        assert_eq!(started.elapsed(), 2 * SECOND);
+        assert_eq!(rejected_after, Duration::ZERO);
+        assert_eq!(limit.usage(), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -203,12 +201,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_has_its_share_and_leaves_slots_to_others() {
-        let settings = PolicySettings {
-            max_in_flight: 9,
-            max_in_flight_per_client: Some(2),
-            ..PolicySettings::default()
-        };
-        let limit = ConcurrencyLimit::new(settings, Duration::ZERO, EventCounts::for_upstream());
+        let limit = ConcurrencyLimit::new(9, Some(2), Duration::ZERO, EventCounts::for_upstream());
         let by = async |last: u8| {
             limit.acquire(Some(&ClientIdentity::from_address([10, 0, 0, last].into()))).await
         };

@@ -186,8 +186,6 @@ pub struct UpstreamView {
     pub in_flight_limit: usize,
     /// Calls in the queue.
     pub queued: usize,
-    /// Queue limit.
-    pub max_queued: usize,
     /// Endpoints that are known. Empty for other kinds than `http`.
     pub addresses: Vec<AddressView>,
     /// State of the program of an MCP server. `None` for other upstreams.
@@ -261,7 +259,6 @@ mod tests {
             in_flight: 0,
             in_flight_limit: 1,
             queued: 0,
-            max_queued: 1,
             addresses: states.iter().map(address).collect(),
             program: None,
         }

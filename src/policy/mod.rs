@@ -54,10 +54,6 @@ pub struct PolicySettings {
     pub max_in_flight: usize,
     /// Maximum number of calls in flight of one client, if limited.
     pub max_in_flight_per_client: Option<usize>,
-    /// Queue length for calls over the concurrency limit. Further calls are rejected at once.
-    pub max_queued: usize,
-    /// Longest time in the queue.
-    pub queue_timeout: Duration,
     /// Timeout of one attempt. `None`: only the call's timeout applies.
     pub attempt_timeout: Option<Duration>,
     /// Retries.
@@ -145,6 +141,10 @@ impl PolicySettings {
     /// Default of [`max_in_flight`](Self::max_in_flight) for programs: each call starts a process, which
     /// takes a processor and memory of its own.
     pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
+    /// Queue length for calls over the concurrency limit. Further calls are rejected at once.
+    pub const MAX_QUEUED: usize = 256;
+    /// Longest time in the queue.
+    pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 }
 
 impl Default for PolicySettings {
@@ -153,8 +153,6 @@ impl Default for PolicySettings {
             // For a legacy server with some dozens of workers.
             max_in_flight: 128,
             max_in_flight_per_client: None,
-            max_queued: 256,
-            queue_timeout: Duration::from_secs(2),
             attempt_timeout: None,
             retry: RetrySettings::default(),
             circuit_breaker: CircuitBreakerSettings::default(),

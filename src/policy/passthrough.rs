@@ -76,12 +76,9 @@ impl Passthrough {
         let limit = policies.settings.max_in_flight;
         let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
         let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
-        let own = PolicySettings {
-            max_in_flight: limit,
-            max_in_flight_per_client: Some(per_client).filter(|count| *count < limit),
-            ..policies.settings
-        };
-        let slots = Arc::new(ConcurrencyLimit::new(own, own.queue_timeout, policies.events.clone()));
+        let per_client = Some(per_client).filter(|count| *count < limit);
+        let (wait, events) = (PolicySettings::QUEUE_TIMEOUT, policies.events.clone());
+        let slots = Arc::new(ConcurrencyLimit::new(limit, per_client, wait, events));
         Some(Self { upstream, policies, slots, settings })
     }
 
@@ -255,7 +252,7 @@ mod tests {
             max_in_flight: None,
             max_in_flight_per_client: None,
         };
-        let policy = PolicySettings { max_in_flight: 8, max_queued: 0, ..PolicySettings::default() };
+        let policy = PolicySettings { max_in_flight: 8, ..PolicySettings::default() };
         let upstream = HttpSettings::new(name(), "http://10.0.0.1".parse().unwrap());
         let upstream = Upstream::new(UpstreamSettings::Http(Box::new(upstream)));
         let passthrough = Passthrough::new(UpstreamPolicies::new(upstream, policy, None), settings).unwrap();
@@ -267,7 +264,7 @@ mod tests {
         let started = Instant::now();
         let third = acquire(1).await.unwrap_err();
         assert!(matches!(third, Failure::ClientBusy(2)), "{third:?}");
-        assert_eq!(started.elapsed(), policy.queue_timeout);
+        assert_eq!(started.elapsed(), PolicySettings::QUEUE_TIMEOUT);
         let _others = (acquire(2).await.unwrap(), acquire(3).await.unwrap());
         let fifth = acquire(4).await.unwrap_err();
         assert!(matches!(fifth, Failure::Busy(4)), "{fifth:?}");

@@ -272,7 +272,12 @@ impl UpstreamPolicies {
             retry: Retry::new(name.clone(), settings.retry, events.clone()),
             breaker,
             rate: rate(RateLimitScope::Upstream, all),
-            concurrency: ConcurrencyLimit::new(settings, Duration::ZERO, events.clone()),
+            concurrency: ConcurrencyLimit::new(
+                settings.max_in_flight,
+                settings.max_in_flight_per_client,
+                Duration::ZERO,
+                events.clone(),
+            ),
             upstream,
             settings,
             sharing,
@@ -296,7 +301,6 @@ impl UpstreamPolicies {
             in_flight,
             in_flight_limit: self.settings.max_in_flight,
             queued,
-            max_queued: self.settings.max_queued,
             addresses: self.upstream.http().map(HttpUpstream::addresses).unwrap_or_default(),
             program: self.upstream.mcp().and_then(McpUpstream::program_state),
         }

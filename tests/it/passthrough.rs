@@ -289,14 +289,14 @@ async fn calls_and_passthrough_share_the_concurrency_slots() {
     .await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    (setup.policy.max_in_flight, setup.policy.max_queued) = (1, 0);
+    setup.policy.max_in_flight = 1;
     let proxy = setup.start().await;
     let mut client = proxy.connect().await;
     client.write("GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     client.read_until("200 OK").await;
-    let busy = proxy.get("/other").await;
+    let (busy, call) = tokio::join!(proxy.get("/other"), proxy.call("get_thing", "{}"));
     assert_eq!((busy.status, busy.header("retry-after").as_deref()), (503, Some("2")));
-    assert_eq!(proxy.call("get_thing", "{}").await.status, 503);
+    assert_eq!(call.status, 503);
     gate.open();
     client.read_until("old").await;
     soon("the place is free", async { while proxy.call("get_thing", "{}").await.status != 200 {} }).await;
@@ -326,8 +326,7 @@ async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    (setup.policy.max_in_flight, setup.policy.max_queued) = (4, 0);
-    setup.policy.queue_timeout = Duration::from_millis(50);
+    setup.policy.max_in_flight = 4;
     setup.filter.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
     let proxy = setup.start().await;
     let mut slow = Vec::new();

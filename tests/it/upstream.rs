@@ -2,10 +2,7 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use glossator::{
-    config::{self, Sources},
-    policy::PolicySettings,
-};
+use glossator::config::{self, Sources};
 use http::{HeaderValue, header};
 use serde_json::json;
 
@@ -168,12 +165,7 @@ async fn a_silent_or_trickling_upstream_meets_the_deadline() {
 async fn a_call_without_a_slot_gets_retry_after() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.policy = PolicySettings {
-        max_in_flight: 1,
-        max_queued: 0,
-        queue_timeout: Duration::ZERO,
-        ..PolicySettings::default()
-    };
+    setup.policy.max_in_flight = 1;
     let proxy = setup.start().await;
     let first = proxy.call("get_thing", "");
     let second = async {
@@ -197,12 +189,7 @@ async fn a_call_that_was_never_sent_says_so() {
     let mut make = crate::support::route("make_thing", "POST /thing");
     make.timeout = Duration::from_millis(50);
     setup.routes.push(make);
-    setup.policy = PolicySettings {
-        max_in_flight: 1,
-        max_queued: 1,
-        queue_timeout: Duration::from_secs(60),
-        ..PolicySettings::default()
-    };
+    setup.policy.max_in_flight = 1;
     let proxy = setup.start().await;
     let first = proxy.call("get_thing", "");
     let second = async {

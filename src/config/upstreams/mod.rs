@@ -185,7 +185,7 @@ pub(super) fn warn_of_client_limit(
     base: PolicySettings,
 ) {
     let policy = written.apply_to(base);
-    let all = policy.max_in_flight.saturating_add(policy.max_queued);
+    let all = policy.max_in_flight.saturating_add(PolicySettings::MAX_QUEUED);
     if written.max_in_flight_per_client.is_some_and(|limit| limit >= all)
         && base.max_in_flight_per_client.is_none()
         && let Some(entry) = node.entry("max_in_flight_per_client")
