@@ -17,20 +17,21 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use redis::{
     Cmd, ErrorKind, FromRedisValue, PushInfo, PushKind, RedisError, RedisResult, Script, ScriptInvocation,
     ServerErrorKind, Value,
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc, watch},
+    sync::{Semaphore, broadcast, mpsc, watch},
     time::{Instant, sleep, timeout},
 };
 use tracing::{debug, info, warn};
 
 use super::address::StoreSettings;
 use super::connection::{OpenConnection, StoreConnection};
-use super::{StoreCounts, StoreUnreachable};
+use super::{LISTENER_BACKLOG, ReplicaEvent, StoreCounts, StoreUnreachable, WRITE_LIMIT, WRITE_UNIT_BYTES};
+use crate::crypto::{KeyedHash, Purpose, SecretKey, TokenCipher};
 use crate::telemetry::ErrorChain;
 
 /// Number of failures in a row after which a connection is closed.
@@ -58,18 +59,14 @@ pub struct StoreState {
     pub since: SystemTime,
 }
 
-/// Events on the channel of the replicas.
-pub(super) enum ChannelEvent {
-    /// A message of a replica.
-    Message(Vec<u8>),
-    /// The channel is subscribed from now on; messages that were published before may be lost.
-    Subscribed,
-}
-
 /// Client of the store, with or without a connection.
 pub(super) struct StoreClient {
     pub(super) settings: StoreSettings,
-    counts: Mutex<StoreCounts>,
+    pub(super) cipher: TokenCipher,
+    pub(super) names: KeyedHash,
+    pub(super) events: broadcast::Sender<ReplicaEvent>,
+    pub(super) counts: Mutex<StoreCounts>,
+    writing: Arc<Semaphore>,
     connected: ArcSwapOption<ActiveConnection>,
     state: watch::Sender<StoreState>,
 }
@@ -93,18 +90,19 @@ enum Failure {
 }
 
 impl StoreClient {
-    pub(super) fn new(settings: StoreSettings) -> Self {
+    pub(super) fn new(settings: StoreSettings, secret: &SecretKey) -> Self {
+        let cipher = TokenCipher::new(secret);
         let state = StoreState { is_up: false, since: SystemTime::now() };
         Self {
             settings,
+            names: cipher.keyed_hash(),
+            cipher,
+            events: broadcast::Sender::new(LISTENER_BACKLOG),
             counts: Mutex::default(),
+            writing: Arc::new(Semaphore::new(WRITE_LIMIT as usize)),
             connected: ArcSwapOption::empty(),
             state: watch::Sender::new(state),
         }
-    }
-
-    pub(super) fn counts(&self) -> MutexGuard<'_, StoreCounts> {
-        self.counts.lock()
     }
 
     pub(super) fn state(&self) -> StoreState {
@@ -135,9 +133,14 @@ impl StoreClient {
         self.attempt(async |mut connection| script.invoke_async(&mut connection).await).await
     }
 
-    /// Runs a command without waiting. Requires a runtime.
-    pub(super) fn post(self: &Arc<Self>, command: Cmd, permit: OwnedSemaphorePermit) {
-        let client = Arc::clone(self);
+    /// Runs a command without waiting, unless too many bytes are in flight. Requires a runtime.
+    pub(super) fn post(self: &Arc<Self>, command: &mut Cmd, bytes: usize) {
+        let units = u32::try_from(bytes / WRITE_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITE_LIMIT);
+        let Ok(permit) = Arc::clone(&self.writing).try_acquire_many_owned(units) else {
+            self.counts.lock().not_written += 1;
+            return;
+        };
+        let (client, command) = (Arc::clone(self), command.take());
         let mut running = Box::pin(async move {
             // A failure has been counted.
             let _ = client.run::<()>(&command).await;
@@ -153,7 +156,7 @@ impl StoreClient {
         &self,
         operation: impl AsyncFnOnce(StoreConnection) -> RedisResult<T>,
     ) -> Result<T, StoreUnreachable> {
-        self.counts().attempted += 1;
+        self.counts.lock().attempted += 1;
         let result = match self.connected.load_full() {
             None => Err(Failure::NotConnected),
             Some(connected) => {
@@ -167,7 +170,7 @@ impl StoreClient {
             }
         };
         result.map_err(|failure| {
-            self.counts().failed += 1;
+            self.counts.lock().failed += 1;
             // The loss of the connection is logged once, by `keep_connected`.
             debug!(error = %ErrorChain(&failure), "shared state operation failed");
             StoreUnreachable
@@ -175,7 +178,7 @@ impl StoreClient {
     }
 
     /// Keeps a connection open, and reconnects whenever it is lost.
-    pub(super) async fn keep_connected(&self, received: impl Fn(ChannelEvent)) {
+    pub(super) async fn keep_connected(&self) {
         let address = &self.settings.address;
         let (mut pause, mut is_logged) = (PAUSE.0, false);
         loop {
@@ -184,7 +187,7 @@ impl StoreClient {
                     info!(%address, "shared state connected");
                     is_logged = false;
                     let since = Instant::now();
-                    let reason = self.carry(opened, &received).await;
+                    let reason = self.carry(opened).await;
                     warn!(%address, reason, "shared state connection lost");
                     // Without a reset, if a server accepts connections that fail again and again.
                     if since.elapsed() > PAUSE.1 {
@@ -204,7 +207,7 @@ impl StoreClient {
     }
 
     /// Uses a connection for operations until it ends or is closed. Returns the reason.
-    async fn carry(&self, opened: OpenConnection, received: &impl Fn(ChannelEvent)) -> &'static str {
+    async fn carry(&self, opened: OpenConnection) -> &'static str {
         let OpenConnection { connection, give_up, mut given_up, mut pushes, driver: _driver } = opened;
         let connected = Arc::new(ActiveConnection::new(connection, give_up));
         self.set_connected(Some(Arc::clone(&connected)));
@@ -212,11 +215,12 @@ impl StoreClient {
             tokio::select! {
                 push = pushes.recv() => match push {
                     None => break "the connection ended",
-                    Some(PushInfo { kind: PushKind::Subscribe, .. }) => received(ChannelEvent::Subscribed),
+                    // Messages that were published before are lost.
+                    Some(PushInfo { kind: PushKind::Subscribe, .. }) => self.notify(ReplicaEvent::Reconnected),
                     Some(PushInfo { kind: PushKind::Message, data }) => {
                         // The channel is the first element.
                         if let [_, Value::BulkString(message)] = data.as_slice() {
-                            received(ChannelEvent::Message(message.clone()));
+                            self.received(message);
                         }
                     }
                     // From one node of a Cluster; if all of them fail, there are several failures in a row.
@@ -230,6 +234,27 @@ impl StoreClient {
         };
         self.set_connected(None);
         reason
+    }
+
+    /// Passes on a message of a replica, unless it was not written by one.
+    pub(super) fn received(&self, encrypted: &[u8]) {
+        let json = self.decrypted(Purpose::Published(&self.settings.prefix), encrypted);
+        if let Some(message) = json.and_then(|json| serde_json::from_slice(&json).ok()) {
+            self.notify(ReplicaEvent::Message(message));
+        }
+    }
+
+    fn notify(&self, event: ReplicaEvent) {
+        // Without listeners it is lost, as nothing waits for it.
+        let _ = self.events.send(event);
+    }
+
+    pub(super) fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
+        let opened = self.cipher.decrypt(purpose, encrypted);
+        if opened.is_none() {
+            self.counts.lock().foreign += 1;
+        }
+        opened
     }
 
     pub(super) fn set_connected(&self, connected: Option<Arc<ActiveConnection>>) {

@@ -14,13 +14,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use redis::cmd;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    sync::{Semaphore, broadcast},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{sync::broadcast, task::JoinSet, time::timeout};
 
-use crate::crypto::{KeyedHash, Purpose, SecretKey, TokenCipher};
+use crate::crypto::{Purpose, SecretKey};
 
 mod address;
 mod client;
@@ -29,8 +25,8 @@ mod connection;
 mod tests;
 
 pub use address::{StoreAddress, StoreAddressError, StoreSettings};
+use client::StoreClient;
 pub use client::StoreState;
-use client::{ChannelEvent, StoreClient};
 #[cfg(test)]
 pub(crate) use tests::memory::MemoryStore;
 
@@ -111,21 +107,15 @@ pub struct StoreCounts {
 
 /// The shared state. Clones share the connection.
 #[derive(Clone)]
-pub struct SharedStore(Arc<Inner>);
-
-struct Inner {
+pub struct SharedStore {
     client: Arc<StoreClient>,
-    cipher: TokenCipher,
-    names: KeyedHash,
-    events: broadcast::Sender<ReplicaEvent>,
-    writing: Arc<Semaphore>,
-    /// The task that keeps the connection; it ends with this.
-    task: Mutex<JoinSet<()>>,
+    /// The task that keeps the connection; it ends with the last clone.
+    task: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl fmt::Debug for SharedStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("SharedStore").field(&self.0.client.settings).finish()
+        formatter.debug_tuple("SharedStore").field(&self.client.settings).finish()
     }
 }
 
@@ -134,36 +124,20 @@ impl SharedStore {
     ///
     /// Everything that is written is encrypted with the secret key, which is the same on every replica.
     pub fn new(settings: StoreSettings, secret: &SecretKey) -> Self {
-        let cipher = TokenCipher::new(secret);
-        Self(Arc::new(Inner {
-            client: Arc::new(StoreClient::new(settings)),
-            names: cipher.keyed_hash(),
-            cipher,
-            events: broadcast::Sender::new(LISTENER_BACKLOG),
-            writing: Arc::new(Semaphore::new(WRITE_LIMIT as usize)),
-            task: Mutex::default(),
-        }))
+        Self { client: Arc::new(StoreClient::new(settings, secret)), task: Arc::default() }
     }
 
     /// Connects, and keeps the connection from now on. Returns when connected, or after the timeout of one
     /// operation. Requires a runtime.
     pub async fn begin(&self) {
-        let (client, weak) = (Arc::clone(&self.0.client), Arc::downgrade(&self.0));
-        let keep = async move {
-            let received = |received| {
-                if let Some(inner) = weak.upgrade() {
-                    inner.received(received);
-                }
-            };
-            client.keep_connected(received).await;
-        };
-        self.0.task.lock().spawn(keep);
-        let _ = timeout(self.0.client.settings.timeout, self.0.client.up()).await;
+        let client = Arc::clone(&self.client);
+        self.task.lock().spawn(async move { client.keep_connected().await });
+        let _ = timeout(self.client.settings.timeout, self.client.up()).await;
     }
 
     /// Whether the store can be reached, and since when that is so.
     pub fn state(&self) -> StoreState {
-        self.0.client.state()
+        self.client.state()
     }
 
     /// Whether the store can be reached, as far as is known.
@@ -173,12 +147,12 @@ impl SharedStore {
 
     /// Counters of its operations.
     pub fn counts(&self) -> StoreCounts {
-        *self.0.client.counts()
+        *self.client.counts.lock()
     }
 
     /// Maximum length of one value.
     pub fn entry_limit_bytes(&self) -> usize {
-        self.0.client.settings.entry_limit_bytes
+        self.client.settings.entry_limit_bytes
     }
 
     /// The key of a value of this kind that is identified by `parts`: the same at every replica, and without
@@ -186,7 +160,7 @@ impl SharedStore {
     pub fn name(&self, kind: &str, parts: &[&[u8]]) -> String {
         let mut all = vec![kind.as_bytes()];
         all.extend_from_slice(parts);
-        format!("{}:{kind}:{}", self.0.client.settings.prefix, self.0.names.hash(&all))
+        format!("{}:{kind}:{}", self.client.settings.prefix, self.client.names.hash(&all))
     }
 
     /// Takes one unit of a rate limit: moves its point in time ahead by `gap`, unless it is ahead by more
@@ -203,7 +177,7 @@ impl SharedStore {
     ) -> Result<Duration, StoreUnreachable> {
         let micros = |time: Duration| at_least_one(time.as_micros());
         let wait: u64 =
-            self.0.client.run_script(client::TAKE.key(name).arg(micros(gap)).arg(micros(slack))).await?;
+            self.client.run_script(client::TAKE.key(name).arg(micros(gap)).arg(micros(slack))).await?;
         Ok(Duration::from_micros(wait))
     }
 
@@ -215,27 +189,27 @@ impl SharedStore {
     pub async fn get(&self, name: &str) -> Result<Option<StoredValue>, StoreUnreachable> {
         let limit_bytes = self.entry_limit_bytes();
         let (encrypted, left): (Vec<u8>, i64) =
-            self.0.client.run_script(client::GET.key(name).arg(limit_bytes)).await?;
+            self.client.run_script(client::GET.key(name).arg(limit_bytes)).await?;
         // Our values always have an expiry.
         let Ok(left) = u64::try_from(left) else { return Ok(None) };
-        let content = self.0.decrypted(Purpose::Stored(name), &encrypted);
+        let content = self.client.decrypted(Purpose::Stored(name), &encrypted);
         Ok(content.map(|content| StoredValue { content, remaining_ttl: Duration::from_millis(left) }))
     }
 
     /// Stores a value under a key for a time. The write is not awaited; a value that is too long is not
     /// stored.
     pub fn put(&self, name: &str, content: &[u8], ttl: Duration) {
-        let encrypted = self.0.cipher.encrypt(Purpose::Stored(name), content);
+        let encrypted = self.client.cipher.encrypt(Purpose::Stored(name), content);
         if encrypted.len() > self.entry_limit_bytes() {
-            self.0.client.counts().not_written += 1;
+            self.client.counts.lock().not_written += 1;
             return;
         }
-        self.post(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(millis(ttl)), encrypted.len());
+        self.client.post(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(millis(ttl)), encrypted.len());
     }
 
     /// Removes a value. The removal is not awaited.
     pub fn remove(&self, name: &str) {
-        self.post(cmd("DEL").arg(name), 0);
+        self.client.post(cmd("DEL").arg(name), 0);
     }
 
     /// Adds a member to a group, and resets the lifetime of the group. Returns whether the limit allowed it.
@@ -250,10 +224,10 @@ impl SharedStore {
         limit: usize,
         ttl: Duration,
     ) -> Result<bool, StoreUnreachable> {
-        let encrypted = self.0.cipher.encrypt(Purpose::Stored(group), member);
+        let encrypted = self.client.cipher.encrypt(Purpose::Stored(group), member);
         let mut script = client::ADD.key(group);
         script.arg(self.member_name(group, member)).arg(encrypted).arg(limit).arg(millis(ttl));
-        self.0.client.run_script(&script).await
+        self.client.run_script(&script).await
     }
 
     /// Removes a member of a group.
@@ -262,7 +236,7 @@ impl SharedStore {
     ///
     /// [`StoreUnreachable`] if the store can't be reached.
     pub async fn remove_member(&self, group: &str, member: &[u8]) -> Result<(), StoreUnreachable> {
-        self.0.client.run(cmd("HDEL").arg(group).arg(self.member_name(group, member))).await
+        self.client.run(cmd("HDEL").arg(group).arg(self.member_name(group, member))).await
     }
 
     /// All members of a group that replicas have added.
@@ -271,60 +245,26 @@ impl SharedStore {
     ///
     /// [`StoreUnreachable`] if the store can't be reached.
     pub async fn members(&self, group: &str) -> Result<Vec<Vec<u8>>, StoreUnreachable> {
-        let values: Vec<Vec<u8>> = self.0.client.run(cmd("HVALS").arg(group)).await?;
+        let values: Vec<Vec<u8>> = self.client.run(cmd("HVALS").arg(group)).await?;
         let some = values.iter().take(MEMBER_LIMIT);
-        Ok(some.filter_map(|encrypted| self.0.decrypted(Purpose::Stored(group), encrypted)).collect())
+        Ok(some.filter_map(|encrypted| self.client.decrypted(Purpose::Stored(group), encrypted)).collect())
     }
 
     /// Publishes a message to all replicas, including this one. It is not awaited.
     pub fn publish(&self, message: &ReplicaMessage) {
         let json = serde_json::to_vec(message).expect("its keys are strings");
-        let prefix = &self.0.client.settings.prefix;
-        let encrypted = self.0.cipher.encrypt(Purpose::Published(prefix), &json);
-        self.post(cmd("PUBLISH").arg(self.0.client.channel()).arg(&encrypted), encrypted.len());
+        let prefix = &self.client.settings.prefix;
+        let encrypted = self.client.cipher.encrypt(Purpose::Published(prefix), &json);
+        self.client.post(cmd("PUBLISH").arg(self.client.channel()).arg(&encrypted), encrypted.len());
     }
 
     /// Subscribes to the messages of replicas from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<ReplicaEvent> {
-        self.0.events.subscribe()
+        self.client.events.subscribe()
     }
 
     fn member_name(&self, group: &str, member: &[u8]) -> String {
-        self.0.names.hash(&[b"member", group.as_bytes(), member])
-    }
-
-    /// Runs a command without waiting, unless too many bytes are in flight. Requires a runtime.
-    fn post(&self, command: &mut redis::Cmd, bytes: usize) {
-        let units = u32::try_from(bytes / WRITE_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITE_LIMIT);
-        match Arc::clone(&self.0.writing).try_acquire_many_owned(units) {
-            Ok(permit) => self.0.client.post(command.take(), permit),
-            Err(_) => self.0.client.counts().not_written += 1,
-        }
-    }
-}
-
-impl Inner {
-    fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
-        let opened = self.cipher.decrypt(purpose, encrypted);
-        if opened.is_none() {
-            self.client.counts().foreign += 1;
-        }
-        opened
-    }
-
-    fn received(&self, received: ChannelEvent) {
-        let event = match received {
-            ChannelEvent::Subscribed => ReplicaEvent::Reconnected,
-            ChannelEvent::Message(encrypted) => {
-                let opened = self.decrypted(Purpose::Published(&self.client.settings.prefix), &encrypted);
-                let Some(message) = opened.and_then(|json| serde_json::from_slice(&json).ok()) else {
-                    return;
-                };
-                ReplicaEvent::Message(message)
-            }
-        };
-        // Without listeners it is lost, as nothing waits for it.
-        let _ = self.events.send(event);
+        self.client.names.hash(&[b"member", group.as_bytes(), member])
     }
 }
 

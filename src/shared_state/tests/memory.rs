@@ -13,9 +13,9 @@ use redis::{Arg, Cmd, RedisFuture, Value};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::crypto::SecretKey;
-use crate::shared_state::client::{ADD, ActiveConnection, ChannelEvent, GET, StoreClient, TAKE};
+use crate::shared_state::client::{ADD, ActiveConnection, GET, StoreClient, TAKE};
 use crate::shared_state::connection::StoreConnection;
-use crate::shared_state::{Inner, SharedStore, StoreSettings};
+use crate::shared_state::{SharedStore, StoreSettings};
 
 /// The store. Clones share it.
 #[derive(Clone, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct MemoryStore(Arc<Inside>);
 #[derive(Default)]
 struct Inside {
     kept: Mutex<Entries>,
-    replicas: Mutex<Vec<Weak<Inner>>>,
+    replicas: Mutex<Vec<Weak<StoreClient>>>,
 }
 
 #[derive(Default)]
@@ -61,8 +61,8 @@ impl SharedStore {
             entry_limit_bytes: 10_000,
         };
         let store = Self::new(settings, &SecretKey::new(b"the same for all").unwrap());
-        store.0.client.connect_to(Some(memory.clone()));
-        memory.0.replicas.lock().push(Arc::downgrade(&store.0));
+        store.client.connect_to(Some(memory.clone()));
+        memory.0.replicas.lock().push(Arc::downgrade(&store.client));
         store
     }
 }
@@ -70,12 +70,12 @@ impl SharedStore {
 impl MemoryStore {
     /// Disconnects all replicas.
     pub(crate) fn disconnect(&self) {
-        self.each_replica(|replica| replica.client.connect_to(None));
+        self.each_replica(|replica| replica.connect_to(None));
     }
 
     /// Connects all replicas again.
     pub(crate) fn reconnect(&self) {
-        self.each_replica(|replica| replica.client.connect_to(Some(self.clone())));
+        self.each_replica(|replica| replica.connect_to(Some(self.clone())));
     }
 
     /// The keys of all values.
@@ -96,10 +96,10 @@ impl MemoryStore {
 
     /// Publishes a message to all replicas, as another client of the store may.
     pub(crate) fn publish(&self, message: &[u8]) {
-        self.each_replica(|replica| replica.received(ChannelEvent::Message(message.to_vec())));
+        self.each_replica(|replica| replica.received(message));
     }
 
-    fn each_replica(&self, act: impl Fn(&Inner)) {
+    fn each_replica(&self, act: impl Fn(&StoreClient)) {
         let replicas = self.0.replicas.lock();
         replicas.iter().filter_map(Weak::upgrade).for_each(|replica| act(&replica));
     }
