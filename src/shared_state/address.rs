@@ -244,8 +244,8 @@ impl FromText for StoreAddress {
 
 impl StoreSettings {
     /// The database to select.
-    pub(super) fn selected_database(&self) -> u32 {
-        self.address.database.or(self.database).unwrap_or_default()
+    pub(super) fn selected_database(&self) -> i64 {
+        self.address.database.or(self.database).unwrap_or_default().into()
     }
 
     /// Checks that each user has a password: without a password there is no login.
@@ -284,10 +284,10 @@ impl StoreSettings {
         }
         match section.entry("tls") {
             Some(entry) if !address.is_tls => {
-                let at = Code::TlsWithoutHttps.at_span(entry.key.span);
+                let message = "`tls` has no effect: `url` is not `rediss://`";
                 reject(
-                    at,
-                    "`tls` has no effect: `url` is not `rediss://`",
+                    Code::TlsWithoutHttps.at_span(entry.key.span),
+                    message,
                     "write `rediss://`, or remove it",
                 );
             }
@@ -314,15 +314,7 @@ impl StoreSettings {
 /// Omits passwords and keys.
 impl fmt::Debug for StoreSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("StoreSettings")
-            .field("address", &self.address)
-            .field("user", &self.user)
-            .field("database", &self.database)
-            .field("prefix", &self.prefix)
-            .field("timeout", &self.timeout)
-            .field("entry_limit_bytes", &self.entry_limit_bytes)
-            .finish_non_exhaustive()
+        formatter.debug_struct("StoreSettings").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! Servers are connected to with our own TLS, which can pin a certificate and check another name. So
 //! Sentinels, which respond with addresses, are queried here, too. Only the nodes of a Cluster are connected
-//! to by the
-//! `redis` crate.
+//! to by the `redis` crate.
 
 use std::{io, time::Duration};
 
@@ -14,7 +13,12 @@ use redis::{
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
 };
-use tokio::{net::TcpStream, sync::mpsc, task::JoinSet, time::timeout};
+use tokio::{
+    net::{TcpStream, UnixStream},
+    sync::mpsc,
+    task::JoinSet,
+    time::timeout,
+};
 
 use super::address::{StoreHost, StoreLocation, StoreSettings};
 use super::client::GET;
@@ -52,14 +56,13 @@ impl OpenConnection {
     ///
     /// The reason for the failure, as text for the log.
     pub(super) async fn open(settings: &StoreSettings, channel: &str) -> Result<Self, String> {
-        let primary;
-        let server = match &settings.address.location {
-            StoreLocation::Sentinels { sentinels, primary: name } => {
-                primary = find_primary(settings, sentinels, name).await?;
-                Some(&primary)
+        let found;
+        let location = match &settings.address.location {
+            StoreLocation::Sentinels { sentinels, primary } => {
+                found = StoreLocation::Server(find_primary(settings, sentinels, primary).await?);
+                &found
             }
-            StoreLocation::Server(host) => Some(host),
-            StoreLocation::Socket(_) | StoreLocation::Cluster(_) => None,
+            location => location,
         };
         let (give_up, given_up) = mpsc::channel(1);
         let (pushed, pushes) = mpsc::channel(PUSH_LIMIT);
@@ -71,32 +74,28 @@ impl OpenConnection {
         };
         let mut driver = JoinSet::new();
         let opening = async {
-            let mut connection = match &settings.address.location {
-                StoreLocation::Cluster(nodes) => {
-                    let mut connection = cluster(settings, nodes, push)?.get_async_connection().await?;
-                    connection.subscribe(channel).await?;
-                    StoreConnection::Cluster(connection)
-                }
-                StoreLocation::Server(_) | StoreLocation::Socket(_) | StoreLocation::Sentinels { .. } => {
-                    let stream: Stream = match (server, &settings.address.location) {
-                        (Some(host), _) => stream(host, settings.tls.as_ref()).await?,
-                        (None, StoreLocation::Socket(path)) => {
-                            Box::new(tokio::net::UnixStream::connect(path).await?)
-                        }
-                        (None, _) => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
-                    };
-                    let config = AsyncConnectionConfig::new()
-                        .set_push_sender(push)
-                        .set_response_timeout(None)
-                        .set_pipeline_buffer_size(QUEUE_LIMIT);
-                    let login =
-                        login(&settings.user, &settings.password).set_db(settings.selected_database().into());
-                    let (mut connection, driving) =
-                        MultiplexedConnection::new_with_config(&login, stream, config).await?;
-                    driver.spawn(driving);
-                    connection.subscribe(channel).await?;
-                    StoreConnection::Server(connection)
-                }
+            let mut connection = if let StoreLocation::Cluster(nodes) = location {
+                let mut connection = cluster(settings, nodes, push)?.get_async_connection().await?;
+                connection.subscribe(channel).await?;
+                StoreConnection::Cluster(connection)
+            } else {
+                let stream: Stream = match location {
+                    StoreLocation::Server(host) => stream(host, settings.tls.as_ref()).await?,
+                    StoreLocation::Socket(path) => Box::new(UnixStream::connect(path).await?),
+                    StoreLocation::Sentinels { .. } | StoreLocation::Cluster(_) => {
+                        unreachable!("the primary was found above, and a cluster has its own branch")
+                    }
+                };
+                let config = AsyncConnectionConfig::new()
+                    .set_push_sender(push)
+                    .set_response_timeout(None)
+                    .set_pipeline_buffer_size(QUEUE_LIMIT);
+                let login = login(&settings.user, &settings.password).set_db(settings.selected_database());
+                let (mut connection, driving) =
+                    MultiplexedConnection::new_with_config(&login, stream, config).await?;
+                driver.spawn(driving);
+                connection.subscribe(channel).await?;
+                StoreConnection::Server(connection)
             };
             // A store may accept connections while it is loading, or has lost some of its nodes.
             let probe = format!("{}:probe", settings.prefix);
