@@ -49,7 +49,7 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
         CircuitBreakerView::Closed { failures } => breaker["consecutive_failures"] = failures.into(),
         CircuitBreakerView::Open { remaining } => breaker["half_open_in_ms"] = milliseconds(remaining).into(),
     }
-    let events = policies.events.all().map(|(event, count)| (event.to_owned(), count.into()));
+    let events = policies.events.read().map(|(event, count)| (event.to_owned(), count.into()));
     let proxied = |kind: &str| {
         let standing = format!("{name}.{kind}");
         snapshot.proxied.all().filter(|entry| entry.route.definition.name.as_str() == standing).count()

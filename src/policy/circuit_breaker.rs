@@ -7,16 +7,16 @@
 
 use std::{pin::Pin, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use settings_derive::Section;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{CircuitBreakerView, EventCounts};
+use super::CircuitBreakerView;
 use crate::model::ToolName;
 use crate::route::UpstreamName;
 use crate::settings::OrOff;
-use crate::telemetry::CallContext;
+use crate::telemetry::{CallContext, LabelCounter};
 use crate::upstream::{Evidence, Failure, OnDrop, RequestEvidence, UpstreamCall, UpstreamResult};
 
 /// Settings of a circuit breaker.
@@ -43,7 +43,7 @@ pub(super) struct CircuitBreaker {
     route: Option<ToolName>,
     settings: CircuitBreakerSettings,
     state: Mutex<State>,
-    events: EventCounts,
+    events: LabelCounter,
 }
 
 /// Parts of [`CircuitBreakerSettings`] that a route or an upstream sets. The others are inherited.
@@ -92,7 +92,7 @@ enum State {
 impl CircuitBreaker {
     /// Whether all calls are admitted.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(*self.state(), State::Closed { .. })
+        matches!(*self.state.lock(), State::Closed { .. })
     }
 
     /// Creates a closed circuit breaker of an upstream, or of one route. `events` counts how often it opens,
@@ -101,7 +101,7 @@ impl CircuitBreaker {
         upstream: UpstreamName,
         route: Option<ToolName>,
         settings: CircuitBreakerSettings,
-        events: EventCounts,
+        events: LabelCounter,
     ) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
         Self { upstream, route, settings, state, events }
@@ -109,7 +109,7 @@ impl CircuitBreaker {
 
     /// Closes the circuit after a successful health check.
     pub(super) fn on_health_check_passed(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !matches!(*state, State::Closed { .. }) {
             *state = State::Closed { failures: 0 };
             drop(state);
@@ -120,17 +120,13 @@ impl CircuitBreaker {
     /// State for metrics and the admin API.
     pub(super) fn view(&self) -> CircuitBreakerView {
         let now = Instant::now();
-        match *self.state() {
+        match *self.state.lock() {
             State::Closed { .. } if self.settings.consecutive_failures.is_none() => CircuitBreakerView::Off,
             State::Closed { failures } => CircuitBreakerView::Closed { failures },
             State::Open { until } if now < until => CircuitBreakerView::Open { remaining: until - now },
             // `open_for` is over, so the next call is the probe.
             State::Open { .. } | State::HalfOpen { .. } => CircuitBreakerView::HalfOpen,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 
     /// Lets an attempt of a call run and records its result, or rejects it with the remaining time for which
@@ -158,7 +154,7 @@ impl CircuitBreaker {
 
     /// Admits a call, and returns the end of the probe if the call is one.
     fn admit(&self) -> Result<Option<Instant>, Failure> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let (State::Open { until } | State::HalfOpen { until }) = *state else { return Ok(None) };
         let now = Instant::now();
         if now < until {
@@ -175,7 +171,7 @@ impl CircuitBreaker {
         let Some(limit) = self.settings.consecutive_failures else { return };
         let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
         let request_id = context.request_id();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         *state = match (*state, evidence) {
             // A call from before the probe, or a probe that took too long. The current probe decides.
             (state @ State::HalfOpen { until }, _) if probes_until != Some(until) => state,
@@ -207,6 +203,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        policy::metrics::route_events,
         policy::tests::{Inside, Script, answering_after, failed, name, status, upstream_call},
         upstream::Deadline,
     };
@@ -216,7 +213,7 @@ mod tests {
         CircuitBreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
 
     fn circuit_breaker() -> CircuitBreaker {
-        CircuitBreaker::new(name(), None, AFTER_TWO, EventCounts::for_route())
+        CircuitBreaker::new(name(), None, AFTER_TWO, route_events())
     }
 
     async fn call(
@@ -365,13 +362,13 @@ mod tests {
                 .await
                 .unwrap_err();
         }
-        assert_eq!(*breaker.state(), State::Closed { failures: 0 });
+        assert_eq!(*breaker.state.lock(), State::Closed { failures: 0 });
         for _ in 0..5 {
             let deadline = Deadline::after(30 * SECOND).within(Some(SECOND));
             let impatient = UpstreamCall { deadline, ..upstream_call(SECOND) };
             tokio::time::timeout(2 * SECOND, call(&breaker, &slow, impatient)).await.unwrap_err();
         }
-        assert_eq!(*breaker.state(), State::Closed { failures: 0 });
+        assert_eq!(*breaker.state.lock(), State::Closed { failures: 0 });
         for _ in 0..2 {
             tokio::time::timeout(2 * SECOND, call(&breaker, &slow, upstream_call(SECOND))).await.unwrap_err();
         }

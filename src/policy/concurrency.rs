@@ -12,7 +12,8 @@ use tokio::{
     time::timeout,
 };
 
-use super::{EventCounts, PolicySettings};
+use super::PolicySettings;
+use crate::telemetry::LabelCounter;
 use crate::upstream::{ClientIdentity, Failure};
 
 /// Semaphore of one upstream, for calls and passthrough requests. Requests over the limit wait in a short
@@ -23,7 +24,7 @@ pub(super) struct ConcurrencyLimit {
     limit: usize,
     slots: Arc<Semaphore>,
     queue: Semaphore,
-    events: EventCounts,
+    events: LabelCounter,
     /// Limit per client, if there is one.
     per_client: Option<PerClientLimit>,
     /// Time that a client at its limit waits.
@@ -39,7 +40,7 @@ impl ConcurrencyLimit {
         limit: usize,
         limit_per_client: Option<usize>,
         client_wait: Duration,
-        events: EventCounts,
+        events: LabelCounter,
     ) -> Self {
         let (slots, queue) = (Semaphore::new(limit).into(), Semaphore::new(PolicySettings::MAX_QUEUED));
         let per_client = limit_per_client.map(PerClientLimit::new);
@@ -147,11 +148,12 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::policy::metrics::upstream_events;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn one_slot() -> ConcurrencyLimit {
-        ConcurrencyLimit::new(1, None, Duration::ZERO, EventCounts::for_upstream())
+        ConcurrencyLimit::new(1, None, Duration::ZERO, upstream_events())
     }
 
     /// Call that takes this long.
@@ -201,7 +203,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_has_its_share_and_leaves_slots_to_others() {
-        let limit = ConcurrencyLimit::new(9, Some(2), Duration::ZERO, EventCounts::for_upstream());
+        let limit = ConcurrencyLimit::new(9, Some(2), Duration::ZERO, upstream_events());
         let by = async |last: u8| {
             limit.acquire(Some(&ClientIdentity::from_address([10, 0, 0, last].into()))).await
         };

@@ -5,10 +5,11 @@ use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
+use super::CircuitBreaker;
 use super::retry::RetryBudget;
-use super::{CircuitBreaker, EventCounts};
 use crate::settings::value::duration_or_word;
 use crate::settings::{Checked, Cursor, Setting, ValueKind};
+use crate::telemetry::LabelCounter;
 use crate::upstream::{UpstreamCall, UpstreamResult};
 
 /// Hedging: sends a second request if there is no response after a delay, and returns the first good
@@ -23,7 +24,7 @@ pub(super) struct Hedge {
     pub(super) budget: Arc<RetryBudget>,
     /// Circuit breakers of the upstream and of the route.
     pub(super) breakers: [Arc<CircuitBreaker>; 2],
-    pub(super) events: EventCounts,
+    pub(super) events: LabelCounter,
     pub(super) times: Latencies,
 }
 
@@ -143,6 +144,7 @@ mod tests {
     use super::*;
     use crate::policy::{
         CircuitBreakerSettings,
+        metrics::route_events,
         tests::{Inside, Script, failed, name, slow, status, upstream_call},
     };
 
@@ -150,10 +152,10 @@ mod tests {
 
     fn hedge(settings: HedgeSettings) -> Hedge {
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = || CircuitBreaker::new(name(), None, failing, EventCounts::for_route());
+        let breaker = || CircuitBreaker::new(name(), None, failing, route_events());
         let breakers = [(); 2].map(|()| Arc::new(breaker()));
         let (budget, times) = (Arc::default(), Latencies::default());
-        Hedge { settings, budget, breakers, events: EventCounts::for_route(), times }
+        Hedge { settings, budget, breakers, events: route_events(), times }
     }
 
     const AFTER_ONE: HedgeSettings = HedgeSettings::After(SECOND);

@@ -1,99 +1,64 @@
 //! Counters and states of the policies, for metrics and the admin API.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::{Policies, UpstreamPolicies};
 use crate::route::UpstreamName;
-use crate::telemetry::{MetricFamily, MetricsSnapshot};
+use crate::telemetry::{LabelCounter, MetricFamily, MetricsSnapshot};
 use crate::upstream::Upstream;
 use crate::upstream::http::{AddressView, EndpointState};
 use crate::upstream::mcp::ProgramState;
 
-/// Counters of policy events, by their names in metrics and the admin API. Clones share them.
-#[derive(Debug, Clone)]
-pub struct EventCounts(Arc<[(&'static str, AtomicU64)]>);
+/// Counters of the events of one upstream's policies, by their names in metrics and the admin API.
+pub(super) fn upstream_events() -> LabelCounter {
+    LabelCounter::new([
+        // Calls that were not complete within `timeout`.
+        "timeout",
+        // Attempts that were not complete within `attempt_timeout`.
+        "attempt_timeout",
+        // Attempts after a failed one that were sent. Hedged requests are counted for the route.
+        "retry",
+        // Times the circuit breaker opened.
+        "circuit_breaker_opened",
+        // Calls that the open circuit breaker rejected.
+        "circuit_breaker_rejected",
+        // Calls rejected by the concurrency limit.
+        "queue_rejected",
+        // Requests rejected by the rate limit of the upstream.
+        "rate_limited",
+        // Calls rejected by the rate limit per client of the upstream.
+        "client_rate_limited",
+    ])
+}
 
-impl EventCounts {
-    /// Counters of one upstream.
-    pub(super) fn for_upstream() -> Self {
-        Self::new([
-            // Calls that were not complete within `timeout`.
-            "timeout",
-            // Attempts that were not complete within `attempt_timeout`.
-            "attempt_timeout",
-            // Attempts after a failed one that were sent. Hedged requests are counted for the route.
-            "retry",
-            // Times the circuit breaker opened.
-            "circuit_breaker_opened",
-            // Calls that the open circuit breaker rejected.
-            "circuit_breaker_rejected",
-            // Calls rejected by the concurrency limit.
-            "queue_rejected",
-            // Requests rejected by the rate limit of the upstream.
-            "rate_limited",
-            // Calls rejected by the rate limit per client of the upstream.
-            "client_rate_limited",
-        ])
-    }
-
-    /// Counters of one route.
-    pub(super) fn for_route() -> Self {
-        Self::new([
-            // Calls rejected by the rate limit of the route.
-            "rate_limited",
-            // Calls rejected by the rate limit per client of the route.
-            "client_rate_limited",
-            // Calls with a fresh cached response, even if another replica cached it.
-            "cache_hit",
-            // The cache hits on a response that another replica cached.
-            "cache_hit_from_replica",
-            // Calls without a fresh cached response; there may be a stale one.
-            "cache_miss",
-            // Stale responses that were revalidated.
-            "cache_revalidated",
-            // Stale responses used in place of an error.
-            "cache_stale",
-            // Calls that joined the request of another.
-            "coalesced",
-            // Second requests, sent because the first took longer than `hedge`.
-            "hedged",
-            // Second requests whose response was the result.
-            "hedge_won",
-            // Times the circuit breaker opened.
-            "circuit_breaker_opened",
-            // Calls that the open circuit breaker rejected.
-            "circuit_breaker_rejected",
-        ])
-    }
-
-    fn new<const N: usize>(names: [&'static str; N]) -> Self {
-        Self(names.map(|name| (name, AtomicU64::new(0))).into())
-    }
-
-    pub(super) fn add(&self, event: &'static str) {
-        self.counter(event).fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Number of these events.
-    pub fn get(&self, event: &'static str) -> u64 {
-        self.counter(event).load(Ordering::Relaxed)
-    }
-
-    /// All events and their numbers.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.iter().map(|(event, count)| (*event, count.load(Ordering::Relaxed)))
-    }
-
-    fn counter(&self, event: &'static str) -> &AtomicU64 {
-        let known = self.0.iter().find(|(name, _)| *name == event);
-        &known.expect("an event of a policy is in the list above").1
-    }
+/// Counters of the events of one route's policies.
+pub(super) fn route_events() -> LabelCounter {
+    LabelCounter::new([
+        // Calls rejected by the rate limit of the route.
+        "rate_limited",
+        // Calls rejected by the rate limit per client of the route.
+        "client_rate_limited",
+        // Calls with a fresh cached response, even if another replica cached it.
+        "cache_hit",
+        // The cache hits on a response that another replica cached.
+        "cache_hit_from_replica",
+        // Calls without a fresh cached response; there may be a stale one.
+        "cache_miss",
+        // Stale responses that were revalidated.
+        "cache_revalidated",
+        // Stale responses used in place of an error.
+        "cache_stale",
+        // Calls that joined the request of another.
+        "coalesced",
+        // Second requests, sent because the first took longer than `hedge`.
+        "hedged",
+        // Second requests whose response was the result.
+        "hedge_won",
+        // Times the circuit breaker opened.
+        "circuit_breaker_opened",
+        // Calls that the open circuit breaker rejected.
+        "circuit_breaker_rejected",
+    ])
 }
 
 /// Adds the metrics of all policies.
@@ -116,7 +81,7 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     reading.counter("glossator_upstream_policy_events", help).add_each(
         &labels,
         "event",
-        upstream.events.all(),
+        upstream.events.read(),
     );
     let help = "Attempts of upstream requests by result, retries counted separately";
     reading.counter("glossator_upstream_attempts", help).add_each(
@@ -152,7 +117,7 @@ fn read_routes(reading: &mut MetricsSnapshot, policies: &Policies) {
     let help = "Events of the policies of a route";
     let family = reading.counter("glossator_route_policy_events", help);
     for (tool, route) in &routes {
-        family.add_each(&[("route", tool.as_str())], "event", route.events.all());
+        family.add_each(&[("route", tool.as_str())], "event", route.events.read());
     }
     for (tool, route) in routes {
         let help = "State of the circuit breaker of a route: 1 for its present state, 0 for the others";

@@ -40,7 +40,7 @@ pub use cache::{CacheEntry, CacheSettings, CacheStore, CacheTtl};
 pub use circuit_breaker::{CircuitBreakerOverride, CircuitBreakerSettings};
 pub use concurrency::PerClientLimit;
 pub use hedge::HedgeSettings;
-pub use metrics::{CircuitBreakerView, EventCounts, UpstreamView};
+pub use metrics::{CircuitBreakerView, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};
 pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
 pub use retry::{RetryOverride, RetrySettings, jitter};

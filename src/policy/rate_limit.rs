@@ -6,10 +6,11 @@ use parking_lot::Mutex;
 use settings_derive::{Section, Word};
 use tokio::time::{Instant, sleep};
 
-use super::{EventCounts, ReplicaSharing};
+use super::ReplicaSharing;
 use crate::settings::suggest::quoted;
 use crate::settings::{Checked, Code, Cursor, Invalid, Setting, ValueKind, units};
 use crate::shared_state::{SharedStore, StoreUnreachable};
+use crate::telemetry::LabelCounter;
 use crate::upstream::{ClientIdentity, Failure, RateLimitScope};
 
 /// Rate limit: how many calls in how long, and how many of them at once.
@@ -108,7 +109,7 @@ pub(super) struct RateLimit {
     scope: RateLimitScope,
     settings: RateSettings,
     used: Mutex<ClientUsage>,
-    events: EventCounts,
+    events: LabelCounter,
     /// Store of the counter that all replicas share, and its identity.
     counted: Option<(SharedStore, String)>,
 }
@@ -136,7 +137,7 @@ impl RateLimit {
         scope: RateLimitScope,
         of: &str,
         settings: RateSettings,
-        events: EventCounts,
+        events: LabelCounter,
         sharing: Option<&ReplicaSharing>,
     ) -> Self {
         let now = Instant::now();
@@ -262,6 +263,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+    use crate::policy::metrics::upstream_events;
     use crate::shared_state::MemoryStore;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -273,7 +275,7 @@ mod tests {
     }
 
     fn rate(scope: RateLimitScope, settings: RateSettings) -> RateLimit {
-        RateLimit::new(scope, "old", settings, EventCounts::for_upstream(), None)
+        RateLimit::new(scope, "old", settings, upstream_events(), None)
     }
 
     fn client(number: u32) -> ClientIdentity {
@@ -332,7 +334,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_rejected_call_has_retry_after() {
-        let counted = EventCounts::for_upstream();
+        let counted = upstream_events();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, counted.clone(), None);
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
@@ -369,7 +371,7 @@ mod tests {
     fn replicas(memory: &MemoryStore, scope: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
         [(), ()].map(|()| {
             let sharing = sharing(memory);
-            RateLimit::new(scope, "old", settings, EventCounts::for_upstream(), Some(&sharing))
+            RateLimit::new(scope, "old", settings, upstream_events(), Some(&sharing))
         })
     }
 
@@ -433,7 +435,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_uncountable_limit_has_its_own_error() {
-        let (memory, counted) = (MemoryStore::default(), EventCounts::for_upstream());
+        let (memory, counted) = (MemoryStore::default(), upstream_events());
         let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
         let sharing = sharing(&memory);
         let rate = RateLimit::new(RateLimitScope::Route, "old", settings, counted.clone(), Some(&sharing));

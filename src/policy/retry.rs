@@ -11,11 +11,10 @@ use settings_derive::Section;
 use tokio::time::{Instant, sleep_until};
 use tracing::{field::display, warn};
 
-use super::EventCounts;
 use crate::model::UpstreamResponse;
 use crate::route::UpstreamName;
 use crate::settings::OrOff;
-use crate::telemetry::{CallContext, ErrorChain};
+use crate::telemetry::{CallContext, ErrorChain, LabelCounter};
 use crate::upstream::{Failure, FailureStage, OnDrop, ProgressEvent, UpstreamCall, UpstreamResult};
 
 /// Retries a request after a transient failure, with exponential backoff and full jitter, so that calls that
@@ -29,7 +28,7 @@ pub(super) struct Retry {
     pub(super) upstream: UpstreamName,
     pub(super) settings: RetrySettings,
     pub(super) budget: Arc<RetryBudget>,
-    pub(super) events: EventCounts,
+    pub(super) events: LabelCounter,
 }
 
 /// Settings of retries.
@@ -85,7 +84,7 @@ impl RetryOverride {
 
 impl Retry {
     /// Creates the retries of `upstream`, within a budget of its own.
-    pub(super) fn new(upstream: UpstreamName, settings: RetrySettings, events: EventCounts) -> Self {
+    pub(super) fn new(upstream: UpstreamName, settings: RetrySettings, events: LabelCounter) -> Self {
         Self { upstream, settings, budget: Arc::default(), events }
     }
 
@@ -241,6 +240,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        policy::metrics::upstream_events,
         policy::tests::{Script, failed, name, status, upstream_call},
         upstream::ProgressSender,
     };
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn retry() -> Retry {
-        Retry::new(name(), RetrySettings::default(), EventCounts::for_upstream())
+        Retry::new(name(), RetrySettings::default(), upstream_events())
     }
 
     async fn call(retry: &Retry, script: &Script, upstream_call: UpstreamCall) -> UpstreamResult {
@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_without_retries_fill_the_budget_for_hedges() {
         let settings = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
-        let retry = Retry::new(name(), settings, EventCounts::for_upstream());
+        let retry = Retry::new(name(), settings, upstream_events());
         let budget = retry.budget.clone();
         while budget.try_take() {}
         let script = Script::new((0..5).map(|_| status(503)));

@@ -21,10 +21,10 @@ use parking_lot::Mutex;
 use tokio::time::timeout_at;
 
 use super::cache::{RemoteCache, ResponseCache};
-use super::metrics::{CircuitBreakerView, UpstreamView, kind_of};
+use super::metrics::{CircuitBreakerView, UpstreamView, kind_of, route_events, upstream_events};
 use super::{
-    CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, EventCounts, Hedge,
-    OverLimit, PolicySettings, RateLimit, Retry, RetryOverride, RoutePolicySettings, attempt,
+    CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, Hedge, OverLimit,
+    PolicySettings, RateLimit, Retry, RetryOverride, RoutePolicySettings, attempt,
 };
 use crate::model::{ToolName, UpstreamResponse};
 use crate::route::UpstreamName;
@@ -64,7 +64,7 @@ pub struct UpstreamPolicies {
     pub(super) settings: PolicySettings,
     sharing: Option<ReplicaSharing>,
     /// Events of its policies.
-    pub events: EventCounts,
+    pub events: LabelCounter,
     /// Attempts by result: `2xx`, or an error label.
     pub(super) attempts: LabelCounter,
     /// Passthrough requests by result, with the same labels.
@@ -86,7 +86,7 @@ pub struct RoutePolicies {
     /// Settings that these policies were created from.
     pub settings: RoutePolicySettings,
     /// Events of its policies.
-    pub events: EventCounts,
+    pub events: LabelCounter,
     rate_per_client: Option<RateLimit>,
     responses: Option<Arc<ResponseCache>>,
     rate: Option<RateLimit>,
@@ -251,7 +251,7 @@ impl UpstreamPolicies {
     /// Creates the policies of an upstream. `sharing` is the state shared by replicas, if there are several.
     pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<ReplicaSharing>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let (name, events) = (upstream.name(), EventCounts::for_upstream());
+        let (name, events) = (upstream.name(), upstream_events());
         let rate = |scope, settings: Option<_>| {
             Some(RateLimit::new(scope, name.as_str(), settings?, events.clone(), sharing.as_ref()))
         };
@@ -315,7 +315,7 @@ impl RoutePolicies {
         settings: RoutePolicySettings,
         store: &CacheStore,
     ) -> Arc<Self> {
-        let (events, name) = (EventCounts::for_route(), upstream.name());
+        let (events, name) = (route_events(), upstream.name());
         let rate = |scope, settings: Option<OrOff<_>>| {
             let (settings, sharing) = (settings?.on()?, upstream.sharing.as_ref());
             Some(RateLimit::new(scope, tool.as_str(), settings, events.clone(), sharing))

@@ -18,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use http::header;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
@@ -119,23 +119,23 @@ impl UpstreamBuffer {
 
     /// Changes the limit, effective at once.
     pub fn set_limit(&self, limit_bytes: usize) {
-        self.state().limit_bytes = limit_bytes;
+        self.0.state.lock().limit_bytes = limit_bytes;
         self.0.freed.notify_waiters();
     }
 
     /// Limit in bytes.
     pub fn limit_bytes(&self) -> usize {
-        self.state().limit_bytes
+        self.0.state.lock().limit_bytes
     }
 
     /// Bytes charged now.
     pub fn used_bytes(&self) -> usize {
-        self.state().used_bytes
+        self.0.state.lock().used_bytes
     }
 
     /// Calls that wait for memory now.
     pub fn queued(&self) -> usize {
-        self.state().queued.iter().sum()
+        self.0.state.lock().queued.iter().sum()
     }
 
     /// Calls rejected because no memory was free.
@@ -145,19 +145,15 @@ impl UpstreamBuffer {
 
     /// Charges bytes that are in memory already, even above the limit.
     pub fn charge(&self, bytes: usize) {
-        self.state().used_bytes += bytes;
+        self.0.state.lock().used_bytes += bytes;
     }
 
     /// Frees bytes that [`charge`](Self::charge) counted.
     pub fn discharge(&self, bytes: usize) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         state.used_bytes = state.used_bytes.saturating_sub(bytes);
         drop(state);
         self.0.freed.notify_waiters();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock()
     }
 }
 
@@ -169,10 +165,10 @@ impl Reservation {
         }
         let buffer = self.charge.buffer.clone();
         let queue = if self.bytes > 0 { GROWING } else { BEGINNING };
-        buffer.state().queued[queue] += 1;
+        buffer.0.state.lock().queued[queue] += 1;
         // A smaller request behind this one may fit where it did not.
         let _queued = OnDrop::new(|| {
-            buffer.state().queued[queue] -= 1;
+            buffer.0.state.lock().queued[queue] -= 1;
             buffer.0.freed.notify_waiters();
         });
         let granted = async {
@@ -193,7 +189,7 @@ impl Reservation {
 
     /// Reserves more bytes if they are free and it is the turn of this call.
     fn try_grow(&mut self, bytes: usize, is_first_in_queue: bool) -> bool {
-        let mut state = self.charge.buffer.state();
+        let mut state = self.charge.buffer.0.state.lock();
         // No other call could free memory for the one that exceeds the limit. For the others, a request for
         // more than the limit would never be granted.
         let bytes = if self.is_overdraft { bytes } else { bytes.min(state.limit_bytes) };
@@ -227,7 +223,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.is_overdraft {
-            self.charge.buffer.state().is_overdrawn = false;
+            self.charge.buffer.0.state.lock().is_overdrawn = false;
         }
         if self.is_overdraft || self.bytes > 0 {
             self.charge.buffer.discharge(self.bytes);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::buffer::BodyAccount;
@@ -173,18 +173,14 @@ pub struct AttemptedEndpoints(Arc<Mutex<Vec<u64>>>);
 impl AttemptedEndpoints {
     /// Whether this endpoint was tried.
     pub fn has(&self, id: u64) -> bool {
-        self.list().contains(&id)
+        self.0.lock().contains(&id)
     }
 
     /// Records an endpoint.
     pub fn add(&self, id: u64) {
-        let mut list = self.list();
+        let mut list = self.0.lock();
         if !list.contains(&id) {
             list.push(id);
         }
-    }
-
-    fn list(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.0.lock()
     }
 }

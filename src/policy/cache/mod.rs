@@ -21,11 +21,11 @@ use settings_derive::Section;
 use tokio::time::timeout_at;
 
 use self::entry::CachedResponse;
-use super::{CallResponse, EventCounts};
+use super::CallResponse;
 use crate::route::UpstreamName;
 use crate::settings::value::duration_or_word;
 use crate::settings::{Checked, Cursor, Setting, ValueKind};
-use crate::telemetry::CallContext;
+use crate::telemetry::{CallContext, LabelCounter};
 use crate::upstream::{Failure, SharedTask, UpstreamCall, UpstreamResult};
 
 pub(super) use self::remote::RemoteCache;
@@ -87,7 +87,7 @@ pub(super) struct ResponseCache {
     pub(super) remote: Option<RemoteCache>,
     /// Requests in flight, if calls are coalesced. There are never more than calls.
     pub(super) in_flight: Option<Mutex<HashMap<CacheKey, Weak<CoalescedRequest>>>>,
-    pub(super) events: EventCounts,
+    pub(super) events: LabelCounter,
 }
 
 /// Cache key: everything that a response depends on. These are the upstream, the response limit, and all that

@@ -8,8 +8,9 @@ use tokio::{
 };
 
 use super::*;
+use crate::policy::metrics::route_events;
 use crate::policy::tests::{Inside, Script, answering_after, failed, name, status, upstream_call};
-use crate::policy::{CircuitBreaker, CircuitBreakerSettings, EventCounts, ReplicaSharing};
+use crate::policy::{CircuitBreaker, CircuitBreakerSettings, ReplicaSharing};
 use crate::shared_state::{MemoryStore, SharedStore};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ fn alone(settings: Option<CacheSettings>) -> ResponseCache {
         store: CacheStore::new(1 << 20),
         remote: None,
         in_flight: None,
-        events: EventCounts::for_route(),
+        events: route_events(),
     }
 }
 
@@ -591,7 +592,7 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = CircuitBreaker::new(name(), None, failing, EventCounts::for_route());
+        let breaker = CircuitBreaker::new(name(), None, failing, route_events());
         let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);
         let send = async move |upstream_call: UpstreamCall| {

@@ -218,6 +218,19 @@ fn is_error_type(label: &str) -> bool {
 pub struct LabelCounter(Arc<ByLabel<AtomicU64>>);
 
 impl LabelCounter {
+    /// Creates counters that are 0, so that their growth is visible.
+    pub fn new<const N: usize>(labels: [&'static str; N]) -> Self {
+        let counter = Self::default();
+        counter.expect(labels);
+        counter
+    }
+
+    /// The count under a label.
+    #[cfg(test)]
+    pub(crate) fn get(&self, label: &'static str) -> u64 {
+        self.0.get(label).load(Ordering::Relaxed)
+    }
+
     /// Adds 1.
     pub fn add(&self, label: &'static str) {
         self.0.get(label).fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     time::{Instant, timeout},
@@ -128,7 +128,7 @@ impl ConnectionPool {
 
     /// Takes the most recently used idle connection, so that surplus ones time out.
     fn take(&self) -> Option<HttpConnection> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(shared) = state.shared.as_mut().filter(|shared| !shared.sender.is_closed()) {
             shared.since = Instant::now();
             return Some(HttpConnection::Http2(shared.clone()));
@@ -157,7 +157,7 @@ impl ConnectionPool {
         if let HttpConnection::Http2(shared) = &connection
             && self.idle_limit > 0
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.shared = Some(shared.clone());
             self.sweep_later(&mut state);
         }
@@ -166,7 +166,7 @@ impl ConnectionPool {
 
     /// Returns a connection to the pool, unless the pool is full.
     fn keep(self: &Arc<Self>, connection: Http1) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.idle.len() < self.idle_limit {
             state.idle.push_back((connection, Instant::now()));
             self.sweep_later(&mut state);
@@ -192,7 +192,7 @@ impl ConnectionPool {
     fn close_old(&self) -> Option<Instant> {
         let now = Instant::now();
         let is_old = |since: Instant| now.saturating_duration_since(since) >= IDLE_TIMEOUT;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let old = state.idle.iter().take_while(|(_, since)| is_old(*since)).count();
         state.idle.drain(..old);
         // Dropping the sender still lets requests in flight complete.
@@ -201,10 +201,6 @@ impl ConnectionPool {
         let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.since)).min();
         state.is_swept = next.is_some();
         next.map(|since| since + IDLE_TIMEOUT)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 

@@ -5,7 +5,7 @@
 use std::{borrow::Cow, collections::HashMap, convert::Infallible, sync::Arc};
 
 use http::{HeaderMap, HeaderName};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::time::Instant;
@@ -49,7 +49,7 @@ impl ParamHeaders {
     pub(super) fn update(&self, upstream: &UpstreamName, mut list: McpList) -> McpList {
         let mut found = MarkedTools::default();
         list.retain(|entry| found.add(entry));
-        let mut tools = self.tools();
+        let mut tools = self.tools.lock();
         for (tool, reason) in &found.rejected {
             if tools.rejected.get(tool) != Some(reason) {
                 warn!(%upstream, tool, reason, "tool of an MCP server omitted");
@@ -61,7 +61,7 @@ impl ParamHeaders {
 
     /// Input schema of a tool, if it has an `x-mcp-header`.
     pub(super) fn schema_of(&self, tool: &str) -> Option<MarkedSchema> {
-        self.tools().schemas.get(tool).cloned()
+        self.tools.lock().schemas.get(tool).cloned()
     }
 
     /// Headers of a request: its own, and those of the arguments of a tool call.
@@ -86,10 +86,6 @@ impl ParamHeaders {
                 Ok::<(), Infallible>(())
             });
         headers
-    }
-
-    fn tools(&self) -> MutexGuard<'_, MarkedTools> {
-        self.tools.lock()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{fmt, fs::File, io::Read, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
@@ -83,7 +83,7 @@ impl TokenCache {
     /// it.
     pub(super) async fn credential(self: &Arc<Self>, context: &CallContext) -> Outcome {
         let in_flight = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let now = Instant::now();
             if let Some(cached) = state.cached.as_ref().filter(|cached| now < cached.sent_until) {
                 let (credential, renewed) = (cached.credential.clone(), now >= cached.renewed_from);
@@ -101,7 +101,7 @@ impl TokenCache {
 
     /// Records that the upstream accepted a token.
     pub(super) fn accepted(&self, credential: &Credential) {
-        if let Some(cached) = &mut self.state().cached {
+        if let Some(cached) = &mut self.state.lock().cached {
             cached.accepted |= cached.credential.number == credential.number;
         }
     }
@@ -114,7 +114,7 @@ impl TokenCache {
         context: &CallContext,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if let Some(cached) = &state.cached
                 && cached.credential.number == refused.number
             {
@@ -125,10 +125,6 @@ impl TokenCache {
             }
         }
         self.credential(context).await.map(Some)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 
     /// Returns the request in flight, or starts one unless the backoff forbids it. It continues for the next
@@ -165,7 +161,7 @@ impl TokenCache {
         context: &CallContext,
     ) -> Outcome {
         let (upstream, request_id) = (&self.upstream, context.request_id());
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.in_flight = None;
         match issued {
             Ok(IssuedToken { token, lifetime }) => {
@@ -227,7 +223,7 @@ impl TokenFile {
 
     /// Returns the token in the file, cached for [`FILE_CACHE_TTL`].
     pub(super) async fn credential(self: &Arc<Self>) -> Outcome {
-        let last = self.last().clone();
+        let last = self.last.lock().clone();
         match last.filter(|(at, _)| at.elapsed() < FILE_CACHE_TTL) {
             Some((_, credential)) => Ok(credential),
             None => self.read_now().await,
@@ -248,12 +244,8 @@ impl TokenFile {
         // The file may be on a network file system.
         let read = tokio::task::spawn_blocking(move || file.read_file()).await;
         let credential = read.unwrap_or(Err(CredentialError::Lost))?;
-        *self.last() = Some((Instant::now(), credential.clone()));
+        *self.last.lock() = Some((Instant::now(), credential.clone()));
         Ok(credential)
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<(Instant, Credential)>> {
-        self.last.lock()
     }
 
     fn read_file(&self) -> Result<Credential, CredentialError> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::StatusCode;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -54,7 +54,7 @@ impl Endpoint {
 
     /// Whether requests may be sent to it.
     pub(super) fn is_open(&self, now: Instant) -> bool {
-        match self.condition().state(now) {
+        match self.condition.lock().state(now) {
             EndpointState::Healthy | EndpointState::Probing => true,
             EndpointState::Ejected { .. } | EndpointState::Unhealthy => false,
         }
@@ -66,12 +66,12 @@ impl Endpoint {
             Some(_) | None => self.address.to_string(),
         };
         let in_flight = self.in_flight.load(Ordering::Relaxed);
-        AddressView { address, state: self.condition().state(now), in_flight }
+        AddressView { address, state: self.condition.lock().state(now), in_flight }
     }
 
     /// Records the result of a health check.
     pub(super) fn record_check(&self, passed: bool, unhealthy_threshold: u32) {
-        let change = self.condition().record_check(passed, unhealthy_threshold);
+        let change = self.condition.lock().record_check(passed, unhealthy_threshold);
         self.log(change, &CallContext::default());
     }
 
@@ -79,9 +79,9 @@ impl Endpoint {
     /// is logged.
     fn record(&self, evidence: Evidence, is_only: bool, context: &CallContext) {
         let change = match evidence {
-            Evidence::Success => self.condition().record_success(),
+            Evidence::Success => self.condition.lock().record_success(),
             Evidence::Failure => {
-                self.condition().record_failure(&self.settings.outlier_detection, Instant::now())
+                self.condition.lock().record_failure(&self.settings.outlier_detection, Instant::now())
             }
             Evidence::None => None,
         };
@@ -100,10 +100,6 @@ impl Endpoint {
             StateChange::Unhealthy => warn!(%upstream, address, "endpoint unhealthy"),
             StateChange::Healthy => info!(%upstream, address, "endpoint healthy"),
         }
-    }
-
-    fn condition(&self) -> MutexGuard<'_, EndpointCondition> {
-        self.condition.lock()
     }
 }
 
@@ -129,7 +125,7 @@ impl InFlightRequest {
         context: &CallContext,
     ) -> Self {
         endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
-        endpoint.condition().request_started(&endpoint.settings.outlier_detection, Instant::now());
+        endpoint.condition.lock().request_started(&endpoint.settings.outlier_detection, Instant::now());
         let (context, tried) = (context.clone(), tried.clone());
         Self { endpoint, context, tried, deadline, is_only, is_recorded: false }
     }
