@@ -128,8 +128,9 @@ impl RoutePolicies {
         let call = Box::pin(async {
             // Rate limits per client. First, so that a client over its limit is rejected before any work,
             // even work that the upstream would not notice.
-            admit(upstream.rate_per_client.as_ref(), upstream_call, OverLimit::Rejected).await?;
-            admit(self.rate_per_client.as_ref(), upstream_call, OverLimit::Rejected).await?;
+            for rate in upstream.rate_per_client.iter().chain(&self.rate_per_client) {
+                rate.admit(&upstream_call.client, OverLimit::Rejected).await?;
+            }
             // Response cache and coalescing. After the limits per client; before everything that protects the
             // upstream, which a cached response does not reach.
             match &self.responses {
@@ -149,7 +150,9 @@ impl RoutePolicies {
     /// Applies the route's rate limit, retries and hedging to a request.
     async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         // Rate limit of all clients. After the cache, as it counts upstream requests.
-        admit(self.rate.as_ref(), upstream_call, OverLimit::Rejected).await?;
+        if let Some(rate) = &self.rate {
+            rate.admit(&upstream_call.client, OverLimit::Rejected).await?;
+        }
         // Retries, within the timeout. Around everything below, so that each attempt has its own circuit
         // breaker result, queue and timeout, and no slot is held during backoff.
         let first = self.retry.run(upstream_call, || self.attempt_for_route(upstream_call));
@@ -191,7 +194,9 @@ impl UpstreamPolicies {
         let attempt = pin!(async {
             // Rate limit. Inside of the retries, as each attempt is a request; before the queue, so that no
             // slot is held.
-            admit(self.rate.as_ref(), upstream_call, over).await?;
+            if let Some(rate) = &self.rate {
+                rate.admit(&upstream_call.client, over).await?;
+            }
             // Concurrency limit. Inside of the timeout, so that a call that times out leaves the queue;
             // around the request, so that a slot is held as long as a connection. Follow-ups do not count for
             // their client.
@@ -232,18 +237,6 @@ impl UpstreamPolicies {
             Err(Failure::Deadline(upstream_call.deadline.after))
         });
         result.map_err(|failure| failure.into_error(self.name()))
-    }
-}
-
-/// Applies a rate limit, if there is one.
-async fn admit(
-    rate: Option<&RateLimit>,
-    upstream_call: &UpstreamCall,
-    over: OverLimit,
-) -> Result<(), Failure> {
-    match rate {
-        Some(rate) => rate.admit(&upstream_call.client, over).await,
-        None => Ok(()),
     }
 }
 

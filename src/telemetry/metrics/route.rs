@@ -226,8 +226,7 @@ impl LabelCounter {
     }
 
     /// The count under a label.
-    #[cfg(test)]
-    pub(crate) fn get(&self, label: &'static str) -> u64 {
+    pub fn get(&self, label: &'static str) -> u64 {
         self.0.get(label).load(Ordering::Relaxed)
     }
 

@@ -27,8 +27,7 @@ use crate::upstream::{Failure, UpstreamResult};
 const RECONNECT_LIMIT: u32 = 3;
 
 /// `User-Agent` of requests, unless the route or the upstream's settings set another.
-pub(super) const USER_AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
 
 /// Client of one HTTP server. Clones share its connections.
 ///
@@ -129,7 +128,10 @@ impl HttpUpstream {
         context: &CallContext,
         mut reconnects: u32,
     ) -> Result<(IncomingResponse, InFlightRequest), Failure> {
-        let credential = self.credential(context).await?;
+        let credential = match &self.credentials {
+            Some(credentials) => Some(credentials.credential(context).await.map_err(Failure::Credential)?),
+            None => None,
+        };
         let mut in_flight = self.endpoints.pick(tried, deadline, context).await?;
         loop {
             match self.open_at(&in_flight, request, credential.clone()).await {
@@ -156,7 +158,7 @@ impl HttpUpstream {
         request: &HttpRequest,
         mut credential: Option<Credential>,
     ) -> Result<IncomingResponse, Failure> {
-        let mut next = self.request_to(&in_flight.endpoint.address, request)?;
+        let mut next = request_to(&self.settings, &in_flight.endpoint.address, request)?;
         let (mut redirects_left, mut is_renewed) = (self.settings.max_redirects, false);
         loop {
             let mut response = self.send_as(in_flight, &next, credential.as_ref()).await?;
@@ -181,32 +183,14 @@ impl HttpUpstream {
             };
             redirects_left -= 1;
             discard_body(response.into_body()).await;
-            redirect_to(&mut next, method, uri);
+            if *next.method() != method {
+                next.body_mut().clear();
+                for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
+                    next.headers_mut().remove(name);
+                }
+            }
+            (*next.method_mut(), *next.uri_mut()) = (method, uri);
         }
-    }
-
-    /// Request of a route with the headers for an address, without credential.
-    fn request_to(&self, address: &Address, request: &HttpRequest) -> Result<Request<Bytes>, Failure> {
-        let uri = match request.under {
-            PathBase::UpstreamUrl => address.join(&request.path_and_query),
-            PathBase::Origin => address.join_root(&request.path_and_query),
-            PathBase::UrlItself => address.itself(),
-        };
-        let mut outgoing = Request::new(request.body.clone());
-        *outgoing.method_mut() = request.method.clone();
-        *outgoing.uri_mut() = uri.map_err(|error| Failure::Unsendable(error.into()))?;
-        *outgoing.version_mut() = self.settings.protocol.version();
-        let headers = outgoing.headers_mut();
-        headers.clone_from(&request.headers);
-        remove_hop_by_hop(headers);
-        // The HTTP library sets the actual length.
-        headers.remove(header::CONTENT_LENGTH);
-        headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
-        // `extend` replaces existing headers and preserves several values of one name.
-        headers.extend(self.settings.headers.clone());
-        // Compression costs more than it saves if the server is near. A route that needs it sets the header.
-        headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
-        Ok(outgoing)
     }
 
     /// Sends a request with a credential, and records whether it was accepted.
@@ -228,12 +212,34 @@ impl HttpUpstream {
         }
         Ok(response)
     }
+}
 
-    /// Returns the credential for a request, if the upstream needs one.
-    async fn credential(&self, context: &CallContext) -> Result<Option<Credential>, Failure> {
-        let Some(credentials) = &self.credentials else { return Ok(None) };
-        credentials.credential(context).await.map(Some).map_err(Failure::Credential)
-    }
+/// Request with the headers for an address, without credential.
+pub(super) fn request_to(
+    settings: &HttpSettings,
+    address: &Address,
+    request: &HttpRequest,
+) -> Result<Request<Bytes>, Failure> {
+    let uri = match request.under {
+        PathBase::UpstreamUrl => address.join(&request.path_and_query),
+        PathBase::Origin => address.join_root(&request.path_and_query),
+        PathBase::UrlItself => address.itself(),
+    };
+    let mut outgoing = Request::new(request.body.clone());
+    *outgoing.method_mut() = request.method.clone();
+    *outgoing.uri_mut() = uri.map_err(|error| Failure::Unsendable(error.into()))?;
+    *outgoing.version_mut() = settings.protocol.version();
+    let headers = outgoing.headers_mut();
+    headers.clone_from(&request.headers);
+    remove_hop_by_hop(headers);
+    // The HTTP library sets the actual length.
+    headers.remove(header::CONTENT_LENGTH);
+    headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
+    // `extend` replaces existing headers and preserves several values of one name.
+    headers.extend(settings.headers.clone());
+    // Compression costs more than it saves if the server is near. A route that needs it sets the header.
+    headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
+    Ok(outgoing)
 }
 
 /// Sends one request and checks the framing of the response.
@@ -256,17 +262,6 @@ pub(super) async fn send_to(in_flight: &InFlightRequest, request: Request<Reques
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     Ok(response)
-}
-
-/// Turns a request into the one that follows a redirect.
-fn redirect_to(request: &mut Request<Bytes>, method: Method, uri: Uri) {
-    if *request.method() != method {
-        *request.body_mut() = Bytes::new();
-        for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
-            request.headers_mut().remove(name);
-        }
-    }
-    (*request.method_mut(), *request.uri_mut()) = (method, uri);
 }
 
 /// Next request after a redirect, if it is followed. Only redirects to the same origin are, with the same

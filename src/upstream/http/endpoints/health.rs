@@ -5,9 +5,8 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{HeaderValue, Method, Request, header, uri::PathAndQuery};
+use http::uri::PathAndQuery;
 use http_body_util::{BodyExt, Limited};
 use settings_derive::Section;
 use tokio::{
@@ -18,9 +17,11 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
 use super::{Endpoint, Endpoints, OnHealthy};
+use crate::route::{HttpRequest, PathBase};
 use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 use crate::telemetry::{CallContext, ErrorChain};
-use crate::upstream::http::client::USER_AGENT;
+use crate::upstream::Failure;
+use crate::upstream::http::client::request_to;
 use crate::upstream::http::connection::{BoxError, full_body};
 
 /// Longest body that is read, so that its connection can be reused.
@@ -92,16 +93,11 @@ async fn check_one(endpoints: &Weak<Endpoints>, endpoint: &Endpoint, settings: &
 }
 
 async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError> {
-    let settings = &endpoint.settings;
-    let mut request = Request::new(full_body(Bytes::new()));
-    *request.method_mut() = Method::GET;
-    *request.uri_mut() = endpoint.address.join(path)?;
-    *request.version_mut() = settings.protocol.version();
-    request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
-    request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    request.headers_mut().extend(settings.headers.clone());
-    let response = endpoint.connections.send(request, &CallContext::default()).await;
-    let response = response.map_err(|(failure, _)| failure.into_error(&settings.name))?;
+    let named = |failure: Failure| failure.into_error(&endpoint.settings.name);
+    let request = HttpRequest::get(PathBase::UpstreamUrl, path.clone());
+    let request = request_to(&endpoint.settings, &endpoint.address, &request).map_err(named)?;
+    let response = endpoint.connections.send(request.map(full_body), &CallContext::default()).await;
+    let response = response.map_err(|(failure, _)| named(failure))?;
     let status = response.status();
     Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await?;
     if status.is_success() { Ok(()) } else { Err(format!("it responded with status {status}").into()) }

@@ -56,14 +56,9 @@ impl DnsCache {
         Self { lookup, turn: tokio::sync::Mutex::default(), last: Mutex::default() }
     }
 
-    fn last_lookup(&self) -> LastLookup {
-        self.last.lock().clone()
-    }
-
     /// Records that a DNS lookup ended now.
     fn record_lookup(&self, error: Option<String>) {
-        let last = LastLookup { at: Some(Instant::now()), error };
-        *self.last.lock() = last;
+        *self.last.lock() = LastLookup { at: Some(Instant::now()), error };
     }
 }
 
@@ -74,7 +69,7 @@ impl Endpoints {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh_interval;
         let known = self.current.load_full();
-        let age = names.last_lookup().at.map(|at| at.elapsed()).filter(|_| !known.is_empty());
+        let age = names.last.lock().at.map(|at| at.elapsed()).filter(|_| !known.is_empty());
         if let Some(age) = age.filter(|age| *age < 2 * refresh) {
             if age >= refresh && names.turn.try_lock().is_ok() {
                 let endpoints = self.clone();
@@ -98,7 +93,7 @@ impl Endpoints {
             return Ok(known);
         }
         found.map_err(|_| Failure::ConnectDeadline(after))?;
-        let error = names.last_lookup().error.unwrap_or_else(|| NO_ADDRESS.to_owned());
+        let error = names.last.lock().error.clone().unwrap_or_else(|| NO_ADDRESS.to_owned());
         Err(Failure::Connect(io::Error::other(error).into()))
     }
 
@@ -106,7 +101,7 @@ impl Endpoints {
     async fn look_up(&self, names: &DnsCache) {
         let called_at = Instant::now();
         let _turn = names.turn.lock().await;
-        let last = names.last_lookup();
+        let last = names.last.lock().clone();
         let is_fresh =
             |at: Instant| at >= called_at || (self.current.load().is_empty() && at.elapsed() < FAILURE_TTL);
         if last.at.is_some_and(is_fresh) {
