@@ -25,7 +25,7 @@ pub(super) async fn run_cgi(cgi: &ProgramSettings, upstream_call: &UpstreamCall)
     let ran =
         run_program(&cgi.program, &[], &variables, &request.body, output_limit_bytes, upstream_call).await;
     let (output, exit) = ran?;
-    let mut response = response(&output, &exit).map_err(|error| error.into_failure(&exit))?;
+    let mut response = response(&output, &exit)?;
     if request.method == Method::HEAD {
         response.body.clear();
     }
@@ -135,46 +135,30 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     names.map(of_name).collect()
 }
 
-/// Reason why an output is no CGI response (RFC 3875, section 6).
-#[derive(Debug, PartialEq, Eq)]
-enum ResponseError {
-    HeadTooLong,
-    /// Violation of the protocol, without and with quotations of the output. The latter is only logged at
-    /// `debug`.
-    NotCgi(String, String),
+/// Failure of an output that is no CGI response (RFC 3875, section 6): the violation without and with
+/// quotations of the output. The latter and standard error are only logged at `debug`.
+fn not_cgi(exit: &ProgramExit, plain: String, quoted: String) -> Failure {
+    let source = match exit.stderr_text().trim_end() {
+        "" => QuotedSource::new(plain, quoted),
+        stderr => QuotedSource::new(
+            format!("{plain}; {} bytes on standard error", stderr.len()),
+            format!("on standard error: {stderr}; {quoted}"),
+        ),
+    };
+    Failure::NotCgi(source.into())
 }
 
-impl ResponseError {
-    /// Violation that quotes nothing.
-    fn plain(reason: &str) -> Self {
-        Self::NotCgi(reason.to_owned(), reason.to_owned())
-    }
-
-    /// Violation by a text that was found in place of the expected one.
-    fn found(expected: &str, found: &str) -> Self {
-        let plain = format!("{expected}, found text of {} bytes", found.len());
-        Self::NotCgi(plain, format!("{expected}, found `{found}`"))
-    }
-
-    /// Failure with standard error quoted for a log at `debug`, and only its length otherwise.
-    fn into_failure(self, exit: &ProgramExit) -> Failure {
-        let Self::NotCgi(plain, quoted) = self else { return Failure::HeadTooLong };
-        let source = match exit.stderr_text().trim_end() {
-            "" => QuotedSource::new(plain, quoted),
-            stderr => QuotedSource::new(
-                format!("{plain}; {} bytes on standard error", stderr.len()),
-                format!("on standard error: {stderr}; {quoted}"),
-            ),
-        };
-        Failure::NotCgi(source.into())
-    }
+/// Failure by a text that was found in place of the expected one.
+fn not_expected(exit: &ProgramExit, expected: &str, found: &str) -> Failure {
+    let plain = format!("{expected}, found text of {} bytes", found.len());
+    not_cgi(exit, plain, format!("{expected}, found `{found}`"))
 }
 
 /// Parses the output of a program. Header lines may end in LF or CR LF.
-fn response(output: &Bytes, exit: &ProgramExit) -> Result<UpstreamResponse, ResponseError> {
+fn response(output: &Bytes, exit: &ProgramExit) -> UpstreamResult {
+    let plain = |reason: &str| not_cgi(exit, reason.to_owned(), reason.to_owned());
     if output.is_empty() {
-        let reason = format!("it wrote nothing and ended with {}", exit.end.describe());
-        return Err(ResponseError::plain(&reason));
+        return Err(plain(&format!("it wrote nothing and ended with {}", exit.end.describe())));
     }
     let (mut headers, mut rest, mut line) = (HeaderMap::new(), output.clone(), 0);
     let mut status = None;
@@ -182,43 +166,43 @@ fn response(output: &Bytes, exit: &ProgramExit) -> Result<UpstreamResponse, Resp
         line += 1;
         let Some(end) = rest.iter().take(HEAD_LIMIT_BYTES).position(|byte| *byte == b'\n') else {
             if rest.len() > HEAD_LIMIT_BYTES {
-                return Err(ResponseError::HeadTooLong);
+                return Err(Failure::HeadTooLong);
             }
             if !rest.is_empty() {
-                header_of(&rest, line)?;
+                header_of(&rest, line, exit)?;
             }
-            return Err(ResponseError::plain("its headers have no empty line after them"));
+            return Err(plain("its headers have no empty line after them"));
         };
         let text = rest.split_to(end + 1);
         if output.len() - rest.len() > HEAD_LIMIT_BYTES || headers.len() > HEADER_COUNT_LIMIT {
-            return Err(ResponseError::HeadTooLong);
+            return Err(Failure::HeadTooLong);
         }
         let text = text[..end].strip_suffix(b"\r").unwrap_or(&text[..end]);
         if text.is_empty() {
             break;
         }
-        let (name, value) = header_of(text, line)?;
+        let (name, value) = header_of(text, line, exit)?;
         if name == "status" {
             let found = String::from_utf8_lossy(value.as_bytes()).into_owned();
             let code = found.split_whitespace().next().and_then(|code| code.parse::<u16>().ok());
             let code = code.filter(|code| (200..=599).contains(code) && status.is_none());
             let code = code.and_then(|code| StatusCode::from_u16(code).ok());
             let expected = "expected a `Status` such as `404 Not Found`, once";
-            status = Some(code.ok_or_else(|| ResponseError::found(expected, &found))?);
+            status = Some(code.ok_or_else(|| not_expected(exit, expected, &found))?);
             continue;
         }
         headers.append(name, value);
     }
     let is_redirect = headers.contains_key(header::LOCATION);
     if status.is_none() && !is_redirect && !headers.contains_key(header::CONTENT_TYPE) {
-        let reason = "it has neither `Content-Type` nor `Location` nor `Status` among its headers";
-        return Err(ResponseError::plain(reason));
+        return Err(plain("it has neither `Content-Type` nor `Location` nor `Status` among its headers"));
     }
     if let Some(declared) = headers.remove(header::CONTENT_LENGTH)
         && declared.to_str().ok().and_then(|declared| declared.parse().ok()) != Some(rest.len())
     {
         let (declared, found) = (String::from_utf8_lossy(declared.as_bytes()), rest.len());
-        return Err(ResponseError::NotCgi(
+        return Err(not_cgi(
+            exit,
             format!("its `Content-Length` is not the length of its body, which has {found} bytes"),
             format!("its `Content-Length` is {declared}, and its body has {found} bytes"),
         ));
@@ -230,19 +214,17 @@ fn response(output: &Bytes, exit: &ProgramExit) -> Result<UpstreamResponse, Resp
 }
 
 /// Parses a header line.
-fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), ResponseError> {
+fn header_of(text: &[u8], line: usize, exit: &ProgramExit) -> Result<(HeaderName, HeaderValue), Failure> {
     const MAX_QUOTED: usize = 100;
-    let found = || {
-        let text = &text[..text.len().min(MAX_QUOTED)];
-        String::from_utf8_lossy(text).trim_end().to_owned()
-    };
+    let found = String::from_utf8_lossy(&text[..text.len().min(MAX_QUOTED)]);
+    let found = found.trim_end();
     if line == 1 && text.starts_with(b"HTTP/") {
         let plain = "it writes the status line itself, as NPH programs do, which are not supported";
-        return Err(ResponseError::NotCgi(plain.to_owned(), format!("{plain}; found `{}`", found())));
+        return Err(not_cgi(exit, plain.to_owned(), format!("{plain}; found `{found}`")));
     }
     parse_header(text).ok_or_else(|| {
         let expected = format!("line {line}: expected a header such as `Content-Type: text/plain`");
-        ResponseError::found(&expected, &found())
+        not_expected(exit, &expected, found)
     })
 }
 
@@ -251,7 +233,7 @@ mod tests {
     use super::*;
     use crate::{model::ProgramEnd, route::PathBase};
 
-    fn parse_response(output: &str) -> Result<UpstreamResponse, ResponseError> {
+    fn parse_response(output: &str) -> UpstreamResult {
         let exit = ProgramExit { end: ProgramEnd::Code(1), stderr: Bytes::new() };
         response(&Bytes::copy_from_slice(output.as_bytes()), &exit)
     }
@@ -292,8 +274,8 @@ mod tests {
     #[test]
     fn an_invalid_response_is_an_error() {
         let error = |output: &str| match parse_response(output).unwrap_err() {
-            ResponseError::NotCgi(_, quoted) => quoted,
-            ResponseError::HeadTooLong => "too long".to_owned(),
+            Failure::NotCgi(source) => source.downcast_ref::<QuotedSource>().unwrap().quoted.clone(),
+            failure => format!("{failure:?}"),
         };
         assert_eq!(error(""), "it wrote nothing and ended with exit status 1");
         assert!(error("HTTP/1.1 200 OK\nContent-Type: text/plain\n\nx").contains("NPH"));
@@ -309,14 +291,8 @@ mod tests {
             assert!(error(status).starts_with("expected a `Status`"), "{status}");
         }
         assert!(error("Content-Type: a/b\nContent-Length: 9\n\nx").contains("`Content-Length` is 9"));
-        assert_eq!(
-            parse_response(&format!("X: {}\n\n", "x".repeat(200 << 10))).unwrap_err(),
-            ResponseError::HeadTooLong
-        );
-        assert_eq!(
-            parse_response(&format!("{}\n", "X: y\n".repeat(300))).unwrap_err(),
-            ResponseError::HeadTooLong
-        );
+        assert_eq!(error(&format!("X: {}\n\n", "x".repeat(200 << 10))), "HeadTooLong");
+        assert_eq!(error(&format!("{}\n", "X: y\n".repeat(300))), "HeadTooLong");
     }
 
     fn request(method: Method, target: &str, body: &'static str) -> HttpRequest {

@@ -103,6 +103,7 @@ pub(super) struct ProcessGroup {
 #[derive(Debug)]
 struct Running {
     child: Child,
+    /// Process group id. 0 once the group is empty: no more signals are sent, as the id may be reused.
     id: u32,
 }
 
@@ -144,9 +145,9 @@ impl ProcessGroup {
 
     /// Kills the orphaned processes of a program that has exited.
     pub(super) fn clear(&mut self) {
-        if let Some(running) = self.running.take() {
+        if let Some(mut running) = self.running.take() {
             running.signal(Signal::KILL);
-            running.disarm();
+            running.id = 0;
         }
     }
 }
@@ -181,11 +182,6 @@ impl Running {
         }
         // Its child processes may have ignored SIGTERM.
         self.signal(Signal::KILL);
-        self.disarm();
-    }
-
-    /// Sends no more signals: the process group id may be reused.
-    fn disarm(mut self) {
         self.id = 0;
     }
 }

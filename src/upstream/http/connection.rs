@@ -4,7 +4,6 @@ use std::{
     error::Error,
     io,
     net::SocketAddr,
-    path::Path,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -54,17 +53,10 @@ pub(super) fn full_body(content: Bytes) -> RequestBody {
 /// Opens connections with a timeout that includes the TLS handshake.
 #[derive(Debug)]
 pub(super) struct Connector {
-    destination: Destination,
-    is_h2_only: bool,
-    timeout: Duration,
-}
-
-#[derive(Debug)]
-enum Destination {
-    Tcp(SocketAddr),
-    /// The name is verified against the server's certificate.
-    Tls(SocketAddr, Box<str>, ClientTls),
-    Unix(Arc<Path>),
+    settings: Arc<HttpSettings>,
+    address: Address,
+    at: Option<SocketAddr>,
+    tls: Option<ClientTls>,
 }
 
 /// Connection after the HTTP handshake.
@@ -100,31 +92,23 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Connector {
     /// Connector for a UNIX socket, or else for `at`, one of the IP addresses of the host.
-    pub(super) fn new(settings: &HttpSettings, address: &Address, at: Option<SocketAddr>) -> Self {
-        let destination = match (address.socket(), at, &settings.tls) {
-            (Some(socket), ..) => Destination::Unix(socket.into()),
-            (None, None, _) => unreachable!("an address without a socket has an IP address"),
-            (None, Some(at), Some(tls)) => {
-                let protocols: &[&[u8]] = match settings.protocol {
-                    HttpVersion::Auto => &[b"h2", b"http/1.1"],
-                    HttpVersion::Http2 => &[b"h2"],
-                    // Servers with only HTTP/1.0 have no ALPN name for it.
-                    HttpVersion::Http1 => &[b"http/1.1"],
-                    HttpVersion::Http10 => &[],
-                };
-                Destination::Tls(at, address.authority().host().into(), tls.with_alpn(protocols))
-            }
-            (None, Some(at), None) => Destination::Tcp(at),
+    pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Self {
+        let protocols: &[&[u8]] = match settings.protocol {
+            HttpVersion::Auto => &[b"h2", b"http/1.1"],
+            HttpVersion::Http2 => &[b"h2"],
+            // Servers with only HTTP/1.0 have no ALPN name for it.
+            HttpVersion::Http1 => &[b"http/1.1"],
+            HttpVersion::Http10 => &[],
         };
-        let is_h2_only = settings.protocol == HttpVersion::Http2;
-        Self { destination, is_h2_only, timeout: settings.connect_timeout }
+        let tls = settings.tls.as_ref().map(|tls| tls.with_alpn(protocols));
+        Self { settings: settings.clone(), address: address.clone(), at, tls }
     }
 
     /// Opens a connection. A spawned task drives it until it closes.
     pub(super) async fn connect(&self) -> Result<HttpConnection, Failure> {
         let opened = self.in_time(self.open()).await?;
         let (stream, agreed_on_h2) = opened.map_err(|error| Failure::Connect(error.into()))?;
-        let handshake = match self.is_h2_only || agreed_on_h2 {
+        let handshake = match self.settings.protocol == HttpVersion::Http2 || agreed_on_h2 {
             true => http2_handshake(stream).await.map(HttpConnection::Http2),
             false => http1_handshake(stream).await.map(HttpConnection::Http1),
         };
@@ -133,24 +117,23 @@ impl Connector {
 
     /// Applies the connect timeout to other work.
     pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
-        timeout(self.timeout, work).await.map_err(|_| Failure::ConnectDeadline(self.timeout))
+        let after = self.settings.connect_timeout;
+        timeout(after, work).await.map_err(|_| Failure::ConnectDeadline(after))
     }
 
     /// Opens a byte stream. Also returns whether HTTP/2 was negotiated.
     async fn open(&self) -> io::Result<(Box<dyn Stream>, bool)> {
-        match &self.destination {
-            Destination::Tcp(at) => Ok((Box::new(tcp(*at).await?), false)),
-            Destination::Tls(at, host, tls) => {
-                let stream = tls.connect(host, tcp(*at).await?).await?;
-                let is_h2 = ClientTls::negotiated_h2(&stream);
-                Ok((Box::new(stream), is_h2))
-            }
-            Destination::Unix(path) => {
-                let stream = UnixStream::connect(path).await?;
-                check_reserve(&stream, ADMIN_RESERVE)?;
-                Ok((Box::new(stream), false))
-            }
+        if let Some(path) = self.address.socket() {
+            let stream = UnixStream::connect(path).await?;
+            check_reserve(&stream, ADMIN_RESERVE)?;
+            return Ok((Box::new(stream), false));
         }
+        let stream = tcp(self.at.expect("an address without a socket has an IP address")).await?;
+        let Some(tls) = &self.tls else { return Ok((Box::new(stream), false)) };
+        // The name is verified against the server's certificate.
+        let stream = tls.connect(self.address.authority().host(), stream).await?;
+        let is_h2 = ClientTls::negotiated_h2(&stream);
+        Ok((Box::new(stream), is_h2))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    net::SocketAddr,
     pin::Pin,
     sync::{
         Arc, Weak,
@@ -62,10 +63,10 @@ struct State {
 pub(super) type SendResult = Result<Response<ResponseBody>, (Failure, Option<Box<Request<RequestBody>>>)>;
 
 impl ConnectionPool {
-    /// Creates an empty pool.
-    pub(super) fn new(settings: &HttpSettings, address: &Address, connector: Connector) -> Arc<Self> {
+    /// Creates an empty pool for a UNIX socket, or else for `at`, one of the IP addresses of the host.
+    pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Arc<Self> {
         Arc::new(Self {
-            connector,
+            connector: Connector::new(settings, address, at),
             host: address.host_header(),
             speaks_h2: AtomicBool::new(settings.protocol == HttpVersion::Http2),
             connecting: tokio::sync::Mutex::default(),
@@ -314,7 +315,7 @@ mod tests {
     fn pool(address: &Address, idle_connections: usize) -> Arc<ConnectionPool> {
         let settings = HttpSettings::new("old".parse().unwrap(), address.clone());
         let settings = HttpSettings { idle_connections, ..settings };
-        ConnectionPool::new(&settings, address, Connector::new(&settings, address, address.ip()))
+        ConnectionPool::new(&settings.into(), address, address.ip())
     }
 
     fn request(address: &Address) -> Request<RequestBody> {
@@ -424,8 +425,7 @@ mod tests {
             connect_timeout: Duration::from_millis(20),
             ..HttpSettings::new("old".parse().unwrap(), address.clone())
         };
-        let pool =
-            ConnectionPool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
+        let pool = ConnectionPool::new(&settings.into(), &address, address.ip());
         let _connecting = pool.connecting.lock().await;
         match send(&pool, &address).await {
             Err((failure, _)) => assert!(matches!(failure, Failure::ConnectDeadline(_)), "{failure:?}"),
@@ -462,8 +462,7 @@ mod tests {
         });
         let settings = HttpSettings::new("old".parse().unwrap(), address.clone());
         let settings = HttpSettings { protocol: HttpVersion::Http2, ..settings };
-        let pool =
-            ConnectionPool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
+        let pool = ConnectionPool::new(&settings.into(), &address, address.ip());
         assert_eq!(get(&pool, &address).await, "ok");
         falls_silent.notify_one();
         tokio::task::yield_now().await;

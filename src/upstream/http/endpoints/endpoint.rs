@@ -16,7 +16,6 @@ use tracing::{info, warn};
 use super::AddressView;
 use super::outlier_detection::{EndpointCondition, EndpointState, StateChange};
 use crate::telemetry::CallContext;
-use crate::upstream::http::connection::Connector;
 use crate::upstream::http::pool::ConnectionPool;
 use crate::upstream::http::{Address, HttpSettings};
 use crate::upstream::{AttemptedEndpoints, Evidence, Failure, RequestEvidence};
@@ -46,7 +45,7 @@ impl Endpoint {
             settings: settings.clone(),
             address: address.clone(),
             at,
-            connections: ConnectionPool::new(settings, address, Connector::new(settings, address, at)),
+            connections: ConnectionPool::new(settings, address, at),
             in_flight: AtomicUsize::new(0),
             condition: Mutex::default(),
         })
