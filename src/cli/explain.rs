@@ -269,7 +269,7 @@ fn below(text: &str) -> String {
 /// Program and arguments of a command, quoted so that you can run them in a shell, and its standard input.
 fn command_words(loaded: &Loaded, route: &Route, request: &CommandRequest) -> (Vec<String>, String) {
     let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
-    let program = file.and_then(|file| file.settings.command()).map(|command| &command.program);
+    let program = file.and_then(|file| file.settings.command());
     let own =
         program.into_iter().flat_map(|program| std::iter::once(&program.arg0).chain(&program.arguments));
     let words = own.chain(&request.words).cloned().collect();

@@ -212,7 +212,7 @@ impl Loaded {
                 // Each address keeps connections for later requests.
                 UpstreamSettings::Http(http) => limit.saturating_mul(1 + http.others.len()),
                 UpstreamSettings::Command(_) | UpstreamSettings::Cgi(_) => limit.saturating_mul(OF_A_PROGRAM),
-                UpstreamSettings::Mcp(mcp) if matches!(mcp.transport, McpTransport::Http(_)) => limit,
+                UpstreamSettings::Mcp(McpTransport::Http(_)) => limit,
                 UpstreamSettings::Mcp(_) => OF_A_PROGRAM,
             }
         });

@@ -9,21 +9,20 @@ use percent_encoding::percent_decode_str;
 use super::command::run_program;
 use super::error::QuotedSource;
 use super::http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop};
-use super::program::{Program, ProgramSettings};
+use super::program::Program;
 use super::{Failure, UpstreamCall, UpstreamResult};
 use crate::model::{ProgramExit, UpstreamResponse, parse_header};
 use crate::route::{HttpRequest, UpstreamRequest};
 
 /// Runs a CGI program for a request. Dropping the future kills it and all processes that it started.
-pub(super) async fn run_cgi(cgi: &ProgramSettings, upstream_call: &UpstreamCall) -> UpstreamResult {
+pub(super) async fn run_cgi(program: &Program, upstream_call: &UpstreamCall) -> UpstreamResult {
     let UpstreamRequest::Http(request) = &upstream_call.request else {
         return Err(Failure::wrong_kind());
     };
-    let variables = variables(request, &cgi.program).map_err(|reason| Failure::Unsendable(reason.into()))?;
+    let variables = variables(request, program).map_err(|reason| Failure::Unsendable(reason.into()))?;
     let limit_bytes = upstream_call.response_limit_bytes;
     let output_limit_bytes = limit_bytes.saturating_add(HEAD_LIMIT_BYTES);
-    let ran =
-        run_program(&cgi.program, &[], &variables, &request.body, output_limit_bytes, upstream_call).await;
+    let ran = run_program(program, &[], &variables, &request.body, output_limit_bytes, upstream_call).await;
     let (output, exit) = ran?;
     let mut response = response(&output, &exit)?;
     if request.method == Method::HEAD {
@@ -307,9 +306,20 @@ mod tests {
         }
     }
 
+    fn program(path: &str) -> Program {
+        Program {
+            name: "old".parse().unwrap(),
+            path: path.into(),
+            arg0: path.to_owned(),
+            arguments: Vec::new(),
+            folder: "/".into(),
+            environment: Vec::new(),
+            secrets: Vec::new(),
+        }
+    }
+
     fn value(request: &HttpRequest, name: &str) -> Option<String> {
-        let program = Program::new("/usr/lib/cgi-bin/status.cgi");
-        let variables = variables(request, &program).unwrap();
+        let variables = variables(request, &program("/usr/lib/cgi-bin/status.cgi")).unwrap();
         variables.into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
@@ -345,14 +355,13 @@ mod tests {
         for name in ["authorization", "proxy-authorization", "proxy", "x_y", "connection"] {
             sent.headers.insert(name, HeaderValue::from_static("secret"));
         }
-        let variables = variables(&sent, &Program::new("/a.cgi")).unwrap();
+        let variables = variables(&sent, &program("/a.cgi")).unwrap();
         assert!(variables.iter().all(|(_, value)| value != "secret"), "{variables:?}");
     }
 
     #[test]
     fn an_argument_stays_in_its_segment() {
-        let error =
-            |target| variables(&request(Method::GET, target, ""), &Program::new("/a.cgi")).unwrap_err();
+        let error = |target| variables(&request(Method::GET, target, ""), &program("/a.cgi")).unwrap_err();
         for target in ["/a%2Fb", "/a%2F..%2Fb", "/%2E%2E/x", "/a%00"] {
             assert_eq!(error(target), INVALID_SEGMENT, "{target}");
         }
@@ -362,7 +371,7 @@ mod tests {
     #[test]
     fn configured_variables_take_precedence() {
         let environment = vec![("SERVER_NAME".to_owned(), "old.example.com".to_owned())];
-        let program = Program { environment, ..Program::new("/a.cgi") };
+        let program = Program { environment, ..program("/a.cgi") };
         let variables = variables(&request(Method::GET, "/", ""), &program).unwrap();
         assert!(variables.iter().all(|(name, _)| name != "SERVER_NAME"));
     }

@@ -11,18 +11,18 @@ use tokio::{
 use tracing::debug;
 
 use super::buffer::BodyAccount;
-use super::program::{Pipes, ProcessGroup, Program, ProgramSettings};
+use super::program::{Pipes, ProcessGroup, Program};
 use super::{Failure, ProgressEvent, UpstreamCall, UpstreamResult};
 use crate::model::{ProgramEnd, ProgramExit, UpstreamResponse};
 use crate::route::UpstreamRequest;
 use crate::telemetry::{CallContext, Untrusted};
 
 /// Runs a command for a call. Dropping the future kills it and all processes that it started.
-pub(super) async fn run_command(command: &ProgramSettings, upstream_call: &UpstreamCall) -> UpstreamResult {
+pub(super) async fn run_command(program: &Program, upstream_call: &UpstreamCall) -> UpstreamResult {
     let UpstreamRequest::Command(request) = &upstream_call.request else {
         return Err(Failure::wrong_kind());
     };
-    let (program, limit_bytes) = (&command.program, upstream_call.response_limit_bytes);
+    let limit_bytes = upstream_call.response_limit_bytes;
     let ran = run_program(program, &request.words, &[], &request.stdin, limit_bytes, upstream_call).await;
     let (output, exit) = ran?;
     Ok(UpstreamResponse::from_program(output, exit))

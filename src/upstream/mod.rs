@@ -21,8 +21,8 @@ mod shared_task;
 use std::sync::Arc;
 
 use self::http::{HttpSettings, HttpUpstream};
-use self::mcp::{McpTransport, McpUpstream, McpUpstreamSettings};
-use self::program::ProgramSettings;
+use self::mcp::{McpTransport, McpUpstream};
+use self::program::Program;
 use crate::route::UpstreamName;
 
 pub use buffer::{BodyCharge, UpstreamBuffer};
@@ -44,9 +44,9 @@ pub enum Upstream {
     /// HTTP server.
     Http(HttpUpstream),
     /// Command.
-    Command(Arc<ProgramSettings>),
+    Command(Arc<Program>),
     /// CGI program.
-    Cgi(Arc<ProgramSettings>),
+    Cgi(Arc<Program>),
     /// MCP server.
     Mcp(McpUpstream),
 }
@@ -57,11 +57,11 @@ pub enum UpstreamSettings {
     /// HTTP server.
     Http(Box<HttpSettings>),
     /// Command.
-    Command(ProgramSettings),
+    Command(Program),
     /// CGI program.
-    Cgi(ProgramSettings),
+    Cgi(Program),
     /// MCP server.
-    Mcp(McpUpstreamSettings),
+    Mcp(McpTransport),
 }
 
 impl Upstream {
@@ -69,9 +69,9 @@ impl Upstream {
     pub fn new(settings: UpstreamSettings) -> Self {
         match settings {
             UpstreamSettings::Http(settings) => Self::Http(HttpUpstream::new(*settings)),
-            UpstreamSettings::Command(settings) => Self::Command(Arc::new(settings)),
-            UpstreamSettings::Cgi(settings) => Self::Cgi(Arc::new(settings)),
-            UpstreamSettings::Mcp(settings) => Self::Mcp(McpUpstream::new(settings)),
+            UpstreamSettings::Command(program) => Self::Command(Arc::new(program)),
+            UpstreamSettings::Cgi(program) => Self::Cgi(Arc::new(program)),
+            UpstreamSettings::Mcp(transport) => Self::Mcp(McpUpstream::new(transport)),
         }
     }
 
@@ -79,7 +79,7 @@ impl Upstream {
     pub fn name(&self) -> &UpstreamName {
         match self {
             Self::Http(upstream) => upstream.name(),
-            Self::Command(settings) | Self::Cgi(settings) => &settings.name,
+            Self::Command(program) | Self::Cgi(program) => &program.name,
             Self::Mcp(upstream) => upstream.name(),
         }
     }
@@ -106,8 +106,8 @@ impl Upstream {
         match self {
             Self::Http(upstream) => upstream.attempt(upstream_call).await,
             // Boxed, or the futures of HTTP calls would be as large as these.
-            Self::Command(settings) => Box::pin(command::run_command(settings, upstream_call)).await,
-            Self::Cgi(settings) => Box::pin(cgi::run_cgi(settings, upstream_call)).await,
+            Self::Command(program) => Box::pin(command::run_command(program, upstream_call)).await,
+            Self::Cgi(program) => Box::pin(cgi::run_cgi(program, upstream_call)).await,
             Self::Mcp(upstream) => Box::pin(upstream.call(upstream_call)).await,
         }
     }
@@ -117,9 +117,10 @@ impl UpstreamSettings {
     /// Name that routes use.
     pub fn name(&self) -> &UpstreamName {
         match self {
-            Self::Http(settings) => &settings.name,
-            Self::Command(settings) | Self::Cgi(settings) => &settings.name,
-            Self::Mcp(settings) => &settings.name,
+            Self::Http(settings) | Self::Mcp(McpTransport::Http(settings)) => &settings.name,
+            Self::Command(program) | Self::Cgi(program) | Self::Mcp(McpTransport::Child(program)) => {
+                &program.name
+            }
         }
     }
 
@@ -130,21 +131,19 @@ impl UpstreamSettings {
     }
 
     /// Settings of a command.
-    pub fn command(&self) -> Option<&ProgramSettings> {
-        let Self::Command(settings) = self else { return None };
-        Some(settings)
+    pub fn command(&self) -> Option<&Program> {
+        let Self::Command(program) = self else { return None };
+        Some(program)
     }
 
     /// Pattern of the secrets in these settings, which no error may show. `None` if there are none. The
     /// pattern itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {
         match self {
-            Self::Http(settings) => settings.secrets_pattern(),
-            Self::Command(settings) | Self::Cgi(settings) => settings.program.secrets_pattern(),
-            Self::Mcp(settings) => match &settings.transport {
-                McpTransport::Http(settings) => settings.secrets_pattern(),
-                McpTransport::Child(program) => program.secrets_pattern(),
-            },
+            Self::Http(settings) | Self::Mcp(McpTransport::Http(settings)) => settings.secrets_pattern(),
+            Self::Command(program) | Self::Cgi(program) | Self::Mcp(McpTransport::Child(program)) => {
+                program.secrets_pattern()
+            }
         }
     }
 }

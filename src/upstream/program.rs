@@ -2,7 +2,7 @@
 
 use std::{
     fmt, io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -16,18 +16,11 @@ use tokio::{
 
 use crate::route::UpstreamName;
 
-/// Settings of a command or a CGI program, which is started for each call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProgramSettings {
-    /// The name of the upstream.
-    pub name: UpstreamName,
-    /// Program. Its own variables are not overridden.
-    pub program: Program,
-}
-
 /// Program that is started without a shell, with its own environment and process group.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Program {
+    /// The name of the upstream.
+    pub name: UpstreamName,
     /// Path. A bare name is looked up in its `PATH` at each start.
     pub path: PathBuf,
     /// Name of the program for itself: `argv[0]`.
@@ -36,7 +29,7 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// Working directory.
     pub folder: PathBuf,
-    /// Complete environment. Values may be secrets.
+    /// Complete environment, which nothing overrides. Values may be secrets.
     pub environment: Vec<(String, String)>,
     /// Parts of arguments and variables that no error and no log may show.
     pub secrets: Vec<String>,
@@ -60,14 +53,6 @@ impl Program {
     pub const FOLDER_DEFAULT: &'static str = "/";
     /// Default locale: messages that rules can rely on, in UTF-8.
     pub const LOCALE_DEFAULT: &'static str = "C.UTF-8";
-
-    /// Creates a program without arguments and variables.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
-        let arg0 = path.to_string_lossy().into_owned();
-        let folder = Path::new(Self::FOLDER_DEFAULT).to_owned();
-        Self { path, arg0, arguments: Vec::new(), folder, environment: Vec::new(), secrets: Vec::new() }
-    }
 
     /// Pattern of the secrets that no error and no log may show.
     pub(super) fn secrets_pattern(&self) -> Option<String> {

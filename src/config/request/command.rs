@@ -101,7 +101,7 @@ impl RequestParser<'_> {
     /// Whether the command line of the upstream contains `--`, after which no argument is an option.
     pub(super) fn is_past_options(&self, upstream: &UpstreamName) -> bool {
         let command = self.file(upstream).and_then(|file| file.settings.command());
-        command.is_some_and(|command| command.program.arguments.iter().any(|word| word == "--"))
+        command.is_some_and(|command| command.arguments.iter().any(|word| word == "--"))
     }
 
     /// Parses the rest of a line after `CALL`: a tool, to which all arguments are passed unchanged.

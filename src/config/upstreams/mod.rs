@@ -28,8 +28,7 @@ use crate::upstream::UpstreamSettings;
 use crate::upstream::http::{
     AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings,
 };
-use crate::upstream::mcp::{McpTransport, McpUpstreamSettings, WantedLists};
-use crate::upstream::program::ProgramSettings;
+use crate::upstream::mcp::{McpTransport, WantedLists};
 use ::http::{HeaderMap, HeaderName};
 
 pub use tools::{NameRules, ToolRules};
@@ -215,28 +214,27 @@ impl UpstreamSection {
         };
         let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
         if let Some(line) = self.command.take() {
-            let program = program::command(context, line, cwd, env).ok()?;
-            return Some(UpstreamSettings::Command(ProgramSettings { name, program }));
+            return program::command(context, name, line, cwd, env).ok().map(UpstreamSettings::Command);
         }
         if let Some(line) = self.cgi.take() {
             let has_folder = cwd.is_some();
-            let mut program = program::command(context, line, cwd, env).ok()?;
+            let mut program = program::command(context, name, line, cwd, env).ok()?;
             program.arg0 = program.path.to_string_lossy().into_owned();
             // The default is the folder of the program (RFC 3875, section 7.2).
             if let Some(folder) = program.path.parent().filter(|_| !has_folder) {
                 program.folder = folder.to_owned();
             }
-            return Some(UpstreamSettings::Cgi(ProgramSettings { name, program }));
+            return Some(UpstreamSettings::Cgi(program));
         }
         let transport = match self.mcp.take() {
             None => return at(name, self.url.take()?, self).map(UpstreamSettings::Http),
-            Some(McpServer::Child(child)) => McpTransport::Child(child.program(context).ok()?),
+            Some(McpServer::Child(child)) => McpTransport::Child(child.program(context, name).ok()?),
             Some(McpServer::At(addresses)) => {
                 self.max_redirects.get_or_insert(REDIRECTS_OF_MCP);
-                McpTransport::Http(at(name.clone(), addresses, self)?)
+                McpTransport::Http(at(name, addresses, self)?)
             }
         };
-        Some(UpstreamSettings::Mcp(McpUpstreamSettings { name, transport }))
+        Some(UpstreamSettings::Mcp(transport))
     }
 
     /// Checks that exactly one key selects the kind of upstream, and that the others apply to that kind.

@@ -9,6 +9,7 @@ use std::{
 
 use super::addresses::Addresses;
 use super::scalar;
+use crate::route::UpstreamName;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Expanded, FromText, Invalid, Kind, Node, ReadContext, Section,
     Setting, SourceSpan, ValueKind, read_each, secret, source, suggest, text_of,
@@ -113,6 +114,7 @@ impl Setting for Directory {
 /// Creates the program of a command upstream.
 pub(super) fn command(
     context: ReadContext<'_>,
+    name: UpstreamName,
     CommandLine { program, place, arguments }: CommandLine,
     cwd: Option<Directory>,
     env: EnvSettings,
@@ -122,7 +124,7 @@ pub(super) fn command(
     secrets.extend(arguments.iter().filter(|word| word.external).map(|word| word.text.clone()));
     let folder = cwd.map_or_else(|| Program::FOLDER_DEFAULT.into(), |Directory(path)| path);
     let arguments = arguments.into_iter().map(|word| word.text).collect();
-    Ok(Program { path, arg0: program, arguments, folder, environment, secrets })
+    Ok(Program { name, path, arg0: program, arguments, folder, environment, secrets })
 }
 
 /// Resolves a program to an absolute path; returns the name unchanged, with a warning, if it does not exist.
@@ -269,9 +271,9 @@ impl Setting for McpServer {
 impl McpChild {
     /// Creates the program, with `HOME` in its environment: servers that download themselves (such as by
     /// `npx`) use it as their cache.
-    pub(super) fn program(self, context: ReadContext<'_>) -> Checked<Program> {
+    pub(super) fn program(self, context: ReadContext<'_>, name: UpstreamName) -> Checked<Program> {
         const HOME: &str = "HOME";
-        let mut program = command(context, self.command, self.cwd, self.env)?;
+        let mut program = command(context, name, self.command, self.cwd, self.env)?;
         if let Some(home) = context.environment.get(HOME)
             && !program.environment.iter().any(|(name, _)| name == HOME)
         {

@@ -20,7 +20,6 @@ use super::child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES};
 use super::child_output::{log_errors, secrets_regex};
 use super::lifecycle::NegotiatedSession;
 use super::{McpRequest, McpResponse, McpUpstream, jsonrpc, lifecycle, whole_response};
-use crate::route::UpstreamName;
 use crate::upstream::Failure;
 use crate::upstream::error::QuotedSource;
 use crate::upstream::program::{Pipes, ProcessGroup, Program};
@@ -36,7 +35,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// One child process for all calls, started on demand and restarted after it has exited.
 #[derive(Debug)]
 pub(super) struct ChildLink {
-    name: UpstreamName,
     program: Program,
     state: tokio::sync::Mutex<State>,
     changed: watch::Sender<()>,
@@ -87,8 +85,8 @@ struct Running {
 }
 
 impl ChildLink {
-    pub(super) fn new(name: UpstreamName, program: Program, changed: watch::Sender<()>) -> Arc<Self> {
-        Arc::new(Self { name, program, state: tokio::sync::Mutex::default(), changed })
+    pub(super) fn new(program: Program, changed: watch::Sender<()>) -> Arc<Self> {
+        Arc::new(Self { program, state: tokio::sync::Mutex::default(), changed })
     }
 
     /// Sends a request and waits for the response.
@@ -149,13 +147,13 @@ impl ChildLink {
         let input = stdin.ok_or_else(|| Failure::Connect("the child has no pipe".into()))?;
         let is_serving = Arc::new(AtomicBool::new(false));
         let secrets = secrets_regex(self.program.secrets_pattern());
-        tokio::spawn(log_errors(self.name.clone(), stderr, secrets.clone(), is_serving.clone()));
-        let (name, changed) = (self.name.clone(), self.changed.clone());
-        let handle = child_actor::spawn(name, changed, secrets, group, input, stdout);
+        let name = self.program.name.clone();
+        tokio::spawn(log_errors(name.clone(), stderr, secrets.clone(), is_serving.clone()));
+        let handle = child_actor::spawn(name, self.changed.clone(), secrets, group, input, stdout);
         let after = McpUpstream::START_TIMEOUT;
         let agreed = timeout(after, introduce(&handle)).await.map_err(|_| Failure::Deadline(after))??;
         is_serving.store(true, Ordering::Relaxed);
-        info!(upstream = %self.name, revision = agreed.revision, "MCP program initialized");
+        info!(upstream = %self.program.name, revision = agreed.revision, "MCP program initialized");
         Ok(Running { handle, agreed, since: Instant::now() })
     }
 

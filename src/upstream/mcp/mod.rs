@@ -58,16 +58,7 @@ pub struct McpUpstream {
     changed: watch::Sender<()>,
 }
 
-/// Settings of one MCP server.
-#[derive(Debug, Clone, PartialEq)]
-pub struct McpUpstreamSettings {
-    /// Name that routes use.
-    pub name: UpstreamName,
-    /// Transport.
-    pub transport: McpTransport,
-}
-
-/// Transport to an MCP server.
+/// Transport to an MCP server, with its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum McpTransport {
     /// Streamable HTTP.
@@ -203,13 +194,14 @@ impl McpUpstream {
     const START_TIMEOUT: Duration = Duration::from_secs(90);
 
     /// Creates the client. It connects or starts nothing yet.
-    pub fn new(settings: McpUpstreamSettings) -> Self {
-        let McpUpstreamSettings { name, transport } = settings;
+    pub fn new(transport: McpTransport) -> Self {
         let changed = watch::Sender::new(());
-        let link = match transport {
-            McpTransport::Http(settings) => Link::Http(HttpLink::new(*settings, changed.clone())),
-            McpTransport::Child(settings) => {
-                Link::Child(ChildLink::new(name.clone(), settings, changed.clone()))
+        let (name, link) = match transport {
+            McpTransport::Http(settings) => {
+                (settings.name.clone(), Link::Http(HttpLink::new(*settings, changed.clone())))
+            }
+            McpTransport::Child(program) => {
+                (program.name.clone(), Link::Child(ChildLink::new(program, changed.clone())))
             }
         };
         Self { name, link, changed }

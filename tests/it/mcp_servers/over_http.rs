@@ -7,11 +7,10 @@ use std::sync::{
 
 use glossator::{
     config::{self, Sources},
-    route::UpstreamName,
     server::App,
     upstream::{
         http::HttpSettings,
-        mcp::{McpTransport, McpUpstream, McpUpstreamSettings, WantedLists},
+        mcp::{McpTransport, McpUpstream, WantedLists},
     },
 };
 use serde_json::{Value, json};
@@ -198,9 +197,8 @@ async fn a_server_that_is_no_longer_configured_is_left_though_it_has_no_notifica
     })
     .await;
     let address = format!("http://{}/mcp", old.address).parse().unwrap();
-    let name: UpstreamName = "old".parse().unwrap();
-    let transport = McpTransport::Http(Box::new(HttpSettings::new(name.clone(), address)));
-    let upstream = McpUpstream::new(McpUpstreamSettings { name, transport });
+    let settings = HttpSettings::new("old".parse().unwrap(), address);
+    let upstream = McpUpstream::new(McpTransport::Http(Box::new(settings)));
     upstream.list(WantedLists::default(), None).await.unwrap();
     let listens = |request: &ReceivedRequest| request.line().starts_with("GET /mcp");
     old.until("it listens", |state| state.requests.iter().any(listens)).await;
