@@ -183,7 +183,7 @@ impl ChildLink {
 async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
     let initialize = McpRequest::new("initialize", lifecycle::initialize(), MESSAGE_LIMIT_BYTES);
     let text = handle.call(&initialize, false).await?;
-    let refused = match whole_response(&text)?.outcome {
+    let refused = match whole_response(&text)?.outcome() {
         Ok(result) => {
             let agreed = NegotiatedSession::from_initialize(result);
             let agreed = agreed.map_err(|error| Failure::NotMcp(error.into()))?;
@@ -194,7 +194,7 @@ async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
     };
     let discover = McpRequest::new("server/discover", Map::new(), MESSAGE_LIMIT_BYTES);
     let text = handle.call(&discover, true).await?;
-    let discovered = whole_response(&text)?.outcome.map_err(|_| refused);
+    let discovered = whole_response(&text)?.outcome().map_err(|_| refused);
     discovered.and_then(NegotiatedSession::from_discover).map_err(|error| Failure::NotMcp(error.into()))
 }
 

@@ -23,7 +23,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::child_output::{LineReader, OutputLine, shown};
-use super::jsonrpc::{self, RequiredAction, ServerMessage};
+use super::jsonrpc::{self, RequiredAction};
 use super::{McpRequest, lifecycle};
 use crate::route::UpstreamName;
 use crate::telemetry::Untrusted;
@@ -323,10 +323,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             return self.non_messages(line);
         }
         for message in messages {
-            if let ServerMessage::Response(response) = &message
-                && let Some(call) = response.id.and_then(|id| self.pending.remove(&id))
-            {
-                call.respond(response.text.as_bytes()).await;
+            if let Some(call) = message.request_id().and_then(|id| self.pending.remove(&id)) {
+                call.respond(message.text.as_bytes()).await;
                 continue;
             }
             let client_of = |id| self.pending.get(&id)?.progress.as_ref();

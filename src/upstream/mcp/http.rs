@@ -260,7 +260,7 @@ impl HttpLink {
         let refused = |message| JsonRpcError { code: 0, message, is_synthetic: true };
         match self.read_response(&session, response, id, &outgoing).await {
             Ok(McpResponse::Message(text)) => {
-                let outcome = whole_response(&text)?.outcome;
+                let outcome = whole_response(&text)?.outcome();
                 Ok(outcome.map(|result| (result.to_owned(), session_id)))
             }
             Ok(McpResponse::HttpError(response)) if is_final(response.status) => {

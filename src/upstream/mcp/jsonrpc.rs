@@ -15,34 +15,24 @@ use crate::route::UpstreamName;
 use crate::upstream::error::QuotedSource;
 use crate::upstream::{ProgressEvent, ProgressSender};
 
-/// Message from a server.
-pub(super) enum ServerMessage<'a> {
-    /// Response to a request of glossator.
-    Response(ServerResponse<'a>),
-    /// Request of the server.
-    Request {
-        /// Id, returned unchanged.
-        id: &'a RawValue,
-        /// Method.
-        method: Cow<'a, str>,
-    },
-    /// Notification, which has no response.
-    Notification {
-        /// Method.
-        method: Cow<'a, str>,
-        /// Parameters.
-        params: Option<&'a RawValue>,
-    },
-}
-
-/// Response to a request of glossator.
-pub(super) struct ServerResponse<'a> {
-    /// Id of the request. `None` if the server could not read it.
-    pub(super) id: Option<u64>,
+/// Message from a server. With a method it is a request, or a notification if it has no id. Without one it is a
+/// response.
+#[derive(Deserialize)]
+pub(super) struct ServerMessage<'a> {
+    jsonrpc: Option<IgnoredAny>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
     /// Complete text of the message.
+    #[serde(skip)]
     pub(super) text: &'a str,
-    /// Result, or error.
-    pub(super) outcome: Result<&'a RawValue, JsonRpcError>,
 }
 
 /// JSON-RPC error.
@@ -83,21 +73,6 @@ impl JsonRpcError {
     pub(super) const UNSUPPORTED_REVISION: i64 = -32022;
 }
 
-#[derive(Deserialize)]
-struct Members<'a> {
-    jsonrpc: Option<IgnoredAny>,
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "even_null")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-}
-
 /// Deserializes a member that is present, even if it is `null`.
 fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(member).map(Some)
@@ -112,13 +87,16 @@ pub(super) fn messages(text: &str) -> Vec<ServerMessage<'_>> {
 /// Parses the messages in a line of a program's standard output. The line may also be one of a log, so a
 /// message must have `jsonrpc`, and a `method`, a `result` or an `error`.
 pub(super) fn messages_of_line(text: &str) -> Vec<ServerMessage<'_>> {
-    let is_of_log = |Members { jsonrpc, method, result, error, .. }: &Members<'_>| {
-        jsonrpc.is_none() || (method.is_none() && result.is_none() && error.is_none())
-    };
-    messages_if(|members| !is_of_log(members), text)
+    messages_if(
+        |message| {
+            message.jsonrpc.is_some()
+                && (message.method.is_some() || message.result.is_some() || message.error.is_some())
+        },
+        text,
+    )
 }
 
-fn messages_if(is_message: impl Fn(&Members<'_>) -> bool, text: &str) -> Vec<ServerMessage<'_>> {
+fn messages_if(is_message: impl Fn(&ServerMessage<'_>) -> bool, text: &str) -> Vec<ServerMessage<'_>> {
     let text = text.trim();
     let texts = match text.starts_with('[') {
         true => {
@@ -127,51 +105,52 @@ fn messages_if(is_message: impl Fn(&Members<'_>) -> bool, text: &str) -> Vec<Ser
         }
         false => vec![text],
     };
-    let message = |text| message(text, serde_json::from_str(text).ok().filter(&is_message)?);
-    texts.into_iter().filter_map(message).collect()
+    let parsed = |text| serde_json::from_str(text).ok().map(|message| ServerMessage { text, ..message });
+    let is_whole = |message: &ServerMessage<'_>| message.id.or(message.error).or(message.result()).is_some();
+    let messages = texts.into_iter().filter_map(parsed);
+    messages
+        .filter(|message| (message.method.is_some() || is_whole(message)) && is_message(message))
+        .collect()
 }
 
-fn message<'a>(text: &'a str, members: Members<'a>) -> Option<ServerMessage<'a>> {
-    let Members { id, method, params, result, error, .. } = members;
-    if let Some(method) = method {
-        return Some(match id {
-            Some(id) => ServerMessage::Request { id, method },
-            None => ServerMessage::Notification { method, params },
-        });
+impl<'a> ServerMessage<'a> {
+    /// Whether it is a response to a request of glossator.
+    pub(super) fn is_response(&self) -> bool {
+        self.method.is_none()
     }
-    let outcome = match (error, result.filter(|result| result.get() != "null")) {
-        (Some(error), _) => Err(serde_json::from_str(error.get()).unwrap_or_else(|_| JsonRpcError {
+
+    /// Id of the request that it is the response to. `None` if the server could not read it.
+    pub(super) fn request_id(&self) -> Option<u64> {
+        self.id.filter(|_| self.is_response()).and_then(own_id)
+    }
+
+    /// Result of a response, or its error.
+    pub(super) fn outcome(&self) -> Result<&'a RawValue, JsonRpcError> {
+        let Some(error) = self.error else {
+            let message = "its response has neither a result nor an error".to_owned();
+            let missing = JsonRpcError { code: JsonRpcError::INTERNAL, message, is_synthetic: true };
+            return self.result().ok_or(missing);
+        };
+        Err(serde_json::from_str(error.get()).unwrap_or_else(|_| JsonRpcError {
             code: 0,
             message: error.get().chars().take(200).collect(),
             is_synthetic: false,
-        })),
-        (None, Some(result)) => Ok(result),
-        (None, None) => {
-            id?;
-            let message = "its response has neither a result nor an error".to_owned();
-            Err(JsonRpcError { code: JsonRpcError::INTERNAL, message, is_synthetic: true })
-        }
-    };
-    Some(ServerMessage::Response(ServerResponse { id: id.and_then(own_id), text, outcome }))
+        }))
+    }
+
+    fn result(&self) -> Option<&'a RawValue> {
+        self.result.filter(|result| result.get() != "null")
+    }
 }
 
 /// Finds the response to one request.
-pub(super) fn response_to(text: &str, wanted: u64) -> Option<ServerResponse<'_>> {
-    let mut responses = messages(text).into_iter().filter_map(ServerMessage::into_response);
-    responses.find(|response| response.id == Some(wanted))
+pub(super) fn response_to(text: &str, wanted: u64) -> Option<ServerMessage<'_>> {
+    messages(text).into_iter().find(|message| message.request_id() == Some(wanted))
 }
 
 /// Finds the first error, for any request.
 pub(super) fn error_in(text: &str) -> Option<JsonRpcError> {
-    messages(text).into_iter().find_map(ServerMessage::into_response)?.outcome.err()
-}
-
-impl<'a> ServerMessage<'a> {
-    /// Response, if the message is one.
-    pub(super) fn into_response(self) -> Option<ServerResponse<'a>> {
-        let Self::Response(response) = self else { return None };
-        Some(response)
-    }
+    messages(text).iter().find(|message| message.is_response())?.outcome().err()
 }
 
 /// Action that a message requires.
@@ -199,23 +178,22 @@ pub(super) fn required_action<'c>(
     message: &ServerMessage<'_>,
     client_of: impl FnOnce(u64) -> Option<&'c ProgressSender>,
 ) -> RequiredAction {
-    match message {
-        // Response to a call that was abandoned.
-        ServerMessage::Response(_) => RequiredAction::None,
-        ServerMessage::Request { id, method } => {
+    // A response to a call that was abandoned requires nothing.
+    let Some(method) = &message.method else { return RequiredAction::None };
+    match message.id {
+        Some(id) => {
             if method != "ping" {
                 debug!(%upstream, %method, "unsupported request of the server");
             }
             RequiredAction::Respond(answer_to(id, method))
         }
-        ServerMessage::Notification { method, params } => match &**method {
+        None => match &**method {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => RequiredAction::ListsChanged,
             "notifications/progress" => {
-                let read =
-                    params.and_then(|params| serde_json::from_str::<ProgressParams<'_>>(params.get()).ok());
-                if let Some(ProgressParams { progress_token, progress, total }) = read
+                let params = message.params.map_or("", RawValue::get);
+                if let Ok(ProgressParams { progress_token, progress, total }) = serde_json::from_str(params)
                     && let Some(client) = own_id(progress_token).and_then(client_of)
                 {
                     client.send(ProgressEvent::Progress { done: progress, total });
@@ -316,17 +294,13 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> String {
-        let word = |message: ServerMessage<'_>| match message {
-            ServerMessage::Response(ServerResponse { id, outcome: Ok(result), .. }) => {
-                format!("{id:?}={}", result.get())
+        let word = |message: ServerMessage<'_>| match (&message.method, message.id, message.outcome()) {
+            (None, _, Ok(result)) => format!("{:?}={}", message.request_id(), result.get()),
+            (None, _, Err(error)) => {
+                format!("{:?}!error {}: {}", message.request_id(), error.code, error.message)
             }
-            ServerMessage::Response(ServerResponse { id, outcome: Err(error), .. }) => {
-                format!("{id:?}!error {}: {}", error.code, error.message)
-            }
-            ServerMessage::Request { id, method } => format!("{}?{method}", id.get()),
-            ServerMessage::Notification { method, params } => {
-                format!("{method}({})", params.map_or("", RawValue::get))
-            }
+            (Some(method), Some(id), _) => format!("{}?{method}", id.get()),
+            (Some(method), None, _) => format!("{method}({})", message.params.map_or("", RawValue::get)),
         };
         messages(text).into_iter().map(word).collect::<Vec<_>>().join(" ")
     }

@@ -1,7 +1,6 @@
 //! MCP lifecycle towards an upstream: negotiates revision and capabilities (`initialize` or
 //! `server/discover`), and builds the parameters and `_meta` of each request.
 
-use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -119,22 +118,17 @@ pub(super) fn params(outgoing: &McpRequest<'_>, id: u64, is_per_request: bool) -
     if outgoing.progress().is_some() {
         meta.insert("progressToken".into(), id.into());
     }
-    meta.extend(trace(&outgoing.headers));
+    // Trace context (SEP-414), for transports without headers.
+    for name in ["traceparent", "tracestate"] {
+        if let Some(value) = outgoing.headers.get(name).and_then(|value| value.to_str().ok()) {
+            meta.insert(name.into(), value.into());
+        }
+    }
     let mut params = outgoing.params.clone();
     if !meta.is_empty() {
         params.insert("_meta".into(), meta.into());
     }
     params
-}
-
-/// Trace context in `_meta` (SEP-414), for transports without headers.
-fn trace(headers: &HeaderMap) -> impl Iterator<Item = (String, Value)> {
-    const NAMES: [HeaderName; 2] =
-        [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];
-    NAMES.into_iter().filter_map(|name| {
-        let value = headers.get(&name)?.to_str().ok()?;
-        Some((name.as_str().to_owned(), value.into()))
-    })
 }
 
 fn client_info() -> Value {

@@ -31,7 +31,7 @@ use tracing::warn;
 
 use self::child::ChildLink;
 use self::http::HttpLink;
-use self::jsonrpc::{JsonRpcError, ServerResponse};
+use self::jsonrpc::{JsonRpcError, ServerMessage};
 use self::lifecycle::ServerCapabilities;
 use self::param_headers::{MarkedSchema, is_header_mismatch};
 use super::buffer::BodyAccount;
@@ -244,16 +244,18 @@ impl McpUpstream {
     ) -> Result<(McpLists, Option<UpstreamError>), UpstreamError> {
         let at = |failure: Failure| failure.into_error(&self.name);
         let (tools, declared) = self.tools().await.map_err(at)?;
-        let (prompts, resources) =
-            (wanted.prompts && declared.prompts, wanted.resources && declared.resources);
-        let (has_prompts, has_resources, completes) = (prompts, resources, declared.completions);
-        let mut lists = McpLists { has_prompts, has_resources, completes, ..McpLists::default() };
+        let mut lists = McpLists {
+            has_prompts: wanted.prompts && declared.prompts,
+            has_resources: wanted.resources && declared.resources,
+            completes: declared.completions,
+            ..McpLists::default()
+        };
         lists.lists[ListKind::Tools as usize] = tools;
         let mut failed = None;
         for (kind, is_there) in [
-            (ListKind::Prompts, prompts),
-            (ListKind::Resources, resources),
-            (ListKind::ResourceTemplates, resources),
+            (ListKind::Prompts, lists.has_prompts),
+            (ListKind::Resources, lists.has_resources),
+            (ListKind::ResourceTemplates, lists.has_resources),
         ] {
             if is_there {
                 lists.lists[kind as usize] = self.list_of(kind).await.unwrap_or_else(|failure| {
@@ -322,12 +324,11 @@ impl McpUpstream {
                 return Err(Failure::NotMcp(format!("its status is {}", response.status).into()));
             }
         };
-        let response = whole_response(&text)?;
-        let result = match &response.outcome {
+        let result = match whole_response(&text)?.outcome() {
             Ok(result) => result,
             // The server has no list of that kind.
             Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
-            Err(error) => return Err(Failure::NotMcp(QuotedSource::from(error.clone()).into())),
+            Err(error) => return Err(Failure::NotMcp(QuotedSource::from(error).into())),
         };
         let page = || -> Result<_, serde_json::Error> {
             let members: HashMap<String, &RawValue> = serde_json::from_str(result.get())?;
@@ -389,7 +390,7 @@ impl McpUpstream {
         match response {
             McpResponse::HttpError(response) => Ok(response),
             McpResponse::Message(text) => {
-                if let Err(error) = &whole_response(&text)?.outcome
+                if let Err(error) = &whole_response(&text)?.outcome()
                     && *method == McpMethod::CallTool
                     && is_of_no_tool(error)
                 {
@@ -446,8 +447,8 @@ fn is_of_no_tool(error: &JsonRpcError) -> bool {
 }
 
 /// Parses the JSON-RPC response in a string.
-fn whole_response(text: &[u8]) -> Result<ServerResponse<'_>, Failure> {
+fn whole_response(text: &[u8]) -> Result<ServerMessage<'_>, Failure> {
     let text = std::str::from_utf8(text).map_err(|error| Failure::NotMcp(error.into()))?;
-    let response = jsonrpc::messages(text).into_iter().find_map(jsonrpc::ServerMessage::into_response);
+    let response = jsonrpc::messages(text).into_iter().find(ServerMessage::is_response);
     response.ok_or_else(|| Failure::NotMcp("its response is not a JSON-RPC response".into()))
 }
