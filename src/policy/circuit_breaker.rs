@@ -5,7 +5,7 @@
 //! - The circuit breaker of a route counts responses that show that the request could not be served: 502,
 //!   503, 504, and invalid ones. They are no evidence about other routes.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use settings_derive::Section;
@@ -102,9 +102,9 @@ impl CircuitBreaker {
         route: Option<ToolName>,
         settings: CircuitBreakerSettings,
         events: LabelCounter,
-    ) -> Self {
+    ) -> Arc<Self> {
         let state = Mutex::new(State::Closed { failures: 0 });
-        Self { upstream, route, settings, state, events }
+        Arc::new(Self { upstream, route, settings, state, events })
     }
 
     /// Closes the circuit after a successful health check.
@@ -212,7 +212,7 @@ mod tests {
     const AFTER_TWO: CircuitBreakerSettings =
         CircuitBreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
 
-    fn circuit_breaker() -> CircuitBreaker {
+    fn circuit_breaker() -> Arc<CircuitBreaker> {
         CircuitBreaker::new(name(), None, AFTER_TWO, route_events())
     }
 
@@ -270,7 +270,8 @@ mod tests {
             assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
         let script = Script::new([status(503), failed(), status(502), status(200)]);
-        let breaker = CircuitBreaker { route: Some("t".parse().unwrap()), ..breaker };
+        let route = Some("t".parse().unwrap());
+        let breaker = CircuitBreaker::new(name(), route, AFTER_TWO, route_events());
         for _ in 0..3 {
             assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }

@@ -56,11 +56,7 @@ impl ConcurrencyLimit {
     /// Acquires a slot, waiting in the queue if necessary. With a `client`, its own limit applies as well;
     /// follow-up requests have none. Dropping the future leaves the queue.
     pub(super) async fn acquire(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
-        let result = self.slot(client).await;
-        if result.is_err() {
-            self.events.add("queue_rejected");
-        }
-        result
+        self.slot(client).await.inspect_err(|_| self.events.add("queue_rejected"))
     }
 
     async fn slot(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {

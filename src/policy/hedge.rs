@@ -153,7 +153,7 @@ mod tests {
     fn hedge(settings: HedgeSettings) -> Hedge {
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
         let breaker = || CircuitBreaker::new(name(), None, failing, route_events());
-        let breakers = [(); 2].map(|()| Arc::new(breaker()));
+        let breakers = [breaker(), breaker()];
         let (budget, times) = (Arc::default(), Latencies::default());
         Hedge { settings, budget, breakers, events: route_events(), times }
     }

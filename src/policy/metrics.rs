@@ -78,17 +78,11 @@ pub fn read(reading: &mut MetricsSnapshot, policies: &Policies) {
 fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &UpstreamPolicies) {
     let labels = [("upstream", name.as_str())];
     let help = "Events of the policies of an upstream";
-    reading.counter("glossator_upstream_policy_events", help).add_each(
-        &labels,
-        "event",
-        upstream.events.read(),
-    );
+    let family = reading.counter("glossator_upstream_policy_events", help);
+    family.add_each(&labels, "event", upstream.events.read());
     let help = "Attempts of upstream requests by result, retries counted separately";
-    reading.counter("glossator_upstream_attempts", help).add_each(
-        &labels,
-        "result",
-        upstream.attempts.read(),
-    );
+    let family = reading.counter("glossator_upstream_attempts", help);
+    family.add_each(&labels, "result", upstream.attempts.read());
     let help = "Requests proxied unmodified, by result";
     let family = reading.counter("glossator_passthrough_requests", help);
     family.add_each(&labels, "result", upstream.passthrough.read());

@@ -250,7 +250,6 @@ impl UpstreamPolicies {
         };
         let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
         let breaker = CircuitBreaker::new(name.clone(), None, settings.circuit_breaker, events.clone());
-        let breaker = Arc::new(breaker);
         if let Some(http) = upstream.http() {
             let breaker = Arc::downgrade(&breaker);
             http.when_healthy(move || {
@@ -329,7 +328,6 @@ impl RoutePolicies {
         let breaker =
             CircuitBreakerOverride::apply_to(settings.circuit_breaker, upstream.settings.circuit_breaker);
         let breaker = CircuitBreaker::new(name.clone(), Some(tool.clone()), breaker, events.clone());
-        let breaker = Arc::new(breaker);
         let retry = RetryOverride::apply_to(settings.retry, upstream.settings.retry);
         let retry = Retry { settings: retry, ..upstream.retry.clone() };
         let hedge = settings.hedge.map(|settings| Hedge {

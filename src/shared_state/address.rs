@@ -156,22 +156,16 @@ impl fmt::Display for StoreAddress {
 impl StoreHost {
     fn parse(text: &str, port_default: u16) -> Result<Self, StoreAddressError> {
         let (name, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (name, behind) = rest.split_once(']').ok_or(StoreAddressError::HOST)?;
-                (name, if behind.is_empty() { None } else { Some(behind.strip_prefix(':').unwrap_or("?")) })
-            }
-            None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
+            Some(rest) => rest.split_once(']').ok_or(StoreAddressError::HOST)?,
+            None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         let is_good = |character: char| character.is_ascii_alphanumeric() || "-._:".contains(character);
         if name.is_empty() || !name.chars().all(is_good) {
             return Err(StoreAddressError::HOST);
         }
-        let port = match port.map(str::parse) {
-            None => port_default,
-            Some(Ok(0) | Err(_)) => return Err(StoreAddressError::PORT),
-            Some(Ok(port)) => port,
-        };
-        Ok(Self { name: name.into(), port })
+        let written = port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+        let port = if port.is_empty() { Some(port_default) } else { written };
+        Ok(Self { name: name.into(), port: port.ok_or(StoreAddressError::PORT)? })
     }
 }
 

@@ -210,14 +210,6 @@ impl Reservation {
         self.bytes += bytes;
         true
     }
-
-    /// Frees all but this number of bytes.
-    fn shrink(&mut self, bytes: usize) {
-        if bytes < self.bytes {
-            self.charge.buffer.discharge(self.bytes - bytes);
-            self.bytes = bytes;
-        }
-    }
 }
 
 impl Drop for Reservation {
@@ -300,10 +292,14 @@ impl BodyAccount {
         Ok(UpstreamResponse { body: self.wrap(response.body), ..response })
     }
 
+    /// Frees what a body of this length does not need.
     fn shrink(&mut self, length: usize) {
-        if let Some(reservation) = &mut self.reservation {
-            let length = if length <= FREE_BYTES { 0 } else { length };
-            reservation.shrink(length.saturating_mul(reservation.charge.factor));
+        let Some(Reservation { charge, bytes, .. }) = &mut self.reservation else { return };
+        let length = if length <= FREE_BYTES { 0 } else { length };
+        let needed_bytes = length.saturating_mul(charge.factor);
+        if needed_bytes < *bytes {
+            charge.buffer.discharge(*bytes - needed_bytes);
+            *bytes = needed_bytes;
         }
     }
 

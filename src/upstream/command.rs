@@ -168,17 +168,14 @@ async fn read_tail(mut from: impl AsyncRead + Unpin, tail: &mut Vec<u8>) -> io::
 
 fn stderr_tail(stderr: &[u8]) -> &[u8] {
     let last = &stderr[stderr.len().saturating_sub(STDERR_LIMIT_BYTES)..];
-    match last.len() == stderr.len() {
-        true => last,
-        // Not from the middle of a character (RFC 3629: continuation bytes begin with the bits 10).
-        false => &last[last.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count()..],
-    }
+    // Not from the middle of a character (RFC 3629: continuation bytes begin with the bits 10).
+    let is_cut = last.len() < stderr.len();
+    &last[last.iter().take(3).take_while(|byte| is_cut && **byte & 0xC0 == 0x80).count()..]
 }
 
 fn end_of(status: ExitStatus) -> ProgramEnd {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => ProgramEnd::Code(code),
-        (None, Some(number)) => ProgramEnd::Signal(number),
-        (None, None) => ProgramEnd::Code(-1),
+    match status.signal() {
+        Some(number) => ProgramEnd::Signal(number),
+        None => ProgramEnd::Code(status.code().unwrap_or(-1)),
     }
 }

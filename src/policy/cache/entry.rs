@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
 use super::{CacheSettings, CacheTtl};
@@ -12,6 +12,10 @@ use crate::policy::retry::date_ahead;
 
 /// Storage time of a stale response with a validator in the state that replicas share.
 const REVALIDATION_TTL: Duration = Duration::from_secs(3600);
+
+/// Validators, and the conditional headers with their values.
+const VALIDATORS: [(HeaderName, HeaderName); 2] =
+    [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
 
 /// Cached response, or a candidate for the cache.
 #[derive(Debug)]
@@ -47,7 +51,7 @@ impl CachedResponse {
 
     /// Whether it has a validator, so that it can be revalidated.
     pub(super) fn has_validator(&self) -> bool {
-        [header::ETAG, header::LAST_MODIFIED].iter().any(|name| self.response.headers.contains_key(name))
+        VALIDATORS.iter().any(|(name, _)| self.response.headers.contains_key(name))
     }
 
     /// Copies the response into its own memory. Buffers read from a connection are slices of larger ones, and
@@ -109,16 +113,10 @@ impl CachedResponse {
     /// Adds conditional headers for revalidation (RFC 9110, section 13.1). Returns whether there is a
     /// validator.
     pub(super) fn add_validators(&self, headers: &mut HeaderMap) -> bool {
-        let validators =
-            [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
-        let mut contains = false;
-        for (known, condition) in validators {
-            if let Some(value) = self.response.headers.get(known) {
-                headers.insert(condition, value.clone());
-                contains = true;
-            }
+        for (name, condition) in VALIDATORS {
+            headers.extend(self.response.headers.get(name).map(|value| (condition, value.clone())));
         }
-        contains
+        self.has_validator()
     }
 
     /// Response updated by the headers of a 304.
@@ -229,7 +227,7 @@ mod tests {
 
     #[track_caller]
     fn control(lines: &[(&str, &str)]) -> CacheControl {
-        let name = |name: &str| name.parse::<http::HeaderName>().unwrap();
+        let name = |name: &str| name.parse::<HeaderName>().unwrap();
         CacheControl::from_headers(
             &lines.iter().map(|(key, value)| (name(key), value.parse().unwrap())).collect(),
         )

@@ -593,7 +593,6 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         tokio::time::advance(60 * SECOND).await;
         let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
         let breaker = CircuitBreaker::new(name(), None, failing, route_events());
-        let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);
         let send = async move |upstream_call: UpstreamCall| {
             guarded.run(&upstream_call, std::pin::pin!(std::future::pending())).await

@@ -115,7 +115,7 @@ impl HttpUpstream {
     ) -> Result<IncomingResponse, Failure> {
         let tried = AttemptedEndpoints::default();
         let (response, mut in_flight) = self.open_at_any(&request, &tried, deadline, context, 0).await?;
-        in_flight.record(Ok(response.status()));
+        in_flight.record(Ok(response.head.status));
         Ok(response)
     }
 
@@ -177,9 +177,10 @@ impl HttpUpstream {
             }
             let redirect = redirect_target(next.method(), next.uri(), response.status(), response.headers());
             let Some((method, uri)) = redirect.filter(|_| redirects_left > 0) else {
-                let own = self.scrubber.clone();
+                let (head, body) = response.into_parts();
                 let credential = credential.map(|credential| credential.scrubber);
-                return Ok(IncomingResponse { response, scrubber: ResponseScrubber { own, credential } });
+                let scrubber = ResponseScrubber { own: self.scrubber.clone(), credential };
+                return Ok(IncomingResponse { head, body, scrubber });
             };
             redirects_left -= 1;
             discard_body(response.into_body()).await;

@@ -43,7 +43,7 @@ pub use passthrough::StreamedBody;
 pub(super) use pool::ResponseBody;
 pub(super) use response::IncomingResponse;
 pub use response::remove_hop_by_hop;
-pub(super) use secret_scrubber::{EVERYTHING, MARK, ResponseScrubber, pattern_of};
+pub(super) use secret_scrubber::{EVERYTHING, MARK, pattern_of};
 
 /// Settings of one HTTP server.
 #[derive(Debug, Clone, PartialEq)]

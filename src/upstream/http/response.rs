@@ -3,7 +3,7 @@
 use std::{error::Error, io};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, response::Parts};
 use http_body::Body;
 use http_body_util::BodyExt;
 
@@ -15,24 +15,13 @@ use crate::upstream::{Failure, UpstreamResult};
 
 /// Response whose headers have arrived.
 pub(in crate::upstream) struct IncomingResponse {
-    pub(super) response: Response<ResponseBody>,
-    pub(super) scrubber: ResponseScrubber,
+    pub(in crate::upstream) head: Parts,
+    pub(in crate::upstream) body: ResponseBody,
+    /// Scrubber for the body.
+    pub(in crate::upstream) scrubber: ResponseScrubber,
 }
 
 impl IncomingResponse {
-    pub(in crate::upstream) fn status(&self) -> StatusCode {
-        self.response.status()
-    }
-
-    pub(in crate::upstream) fn headers(&self) -> &HeaderMap {
-        self.response.headers()
-    }
-
-    /// Body stream, and the scrubber for it.
-    pub(in crate::upstream) fn into_body(self) -> (ResponseBody, ResponseScrubber) {
-        (self.response.into_body(), self.scrubber)
-    }
-
     /// Reads the whole body.
     pub(in crate::upstream) async fn read_whole(
         self,
@@ -40,11 +29,11 @@ impl IncomingResponse {
         mut account: BodyAccount,
         progress: Option<&ProgressSender>,
     ) -> UpstreamResult {
-        let (mut head, body) = self.response.into_parts();
+        let Self { mut head, body, scrubber } = self;
         let body = read_body(body, limit_bytes, &mut account, progress).await?;
         remove_hop_by_hop(&mut head.headers);
         let response = UpstreamResponse::new(head.status, head.headers, body);
-        account.finish_response(self.scrubber.scrub(response)).await
+        account.finish_response(scrubber.scrub(response)).await
     }
 }
 

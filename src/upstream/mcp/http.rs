@@ -30,7 +30,7 @@ use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::CallContext;
 use crate::upstream::buffer::BodyAccount;
 use crate::upstream::error::QuotedSource;
-use crate::upstream::http::{HttpSettings, HttpUpstream, IncomingResponse, ResponseBody, ResponseScrubber};
+use crate::upstream::http::{HttpSettings, HttpUpstream, IncomingResponse};
 use crate::upstream::{Failure, OnDrop, ProgressSender};
 
 /// Longest message that opens a session, and longest event that is not for a request.
@@ -256,7 +256,7 @@ impl HttpLink {
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
         let own = is_per_request.then_some(&*session);
         let response = send(&self.http, post_request(own, HeaderMap::new(), body, method, None)).await?;
-        let session_id = response.headers().get(&SESSION_ID).cloned();
+        let session_id = response.head.headers.get(&SESSION_ID).cloned();
         let refused = |message| JsonRpcError { code: 0, message, is_synthetic: true };
         match self.read_response(&session, response, id, &outgoing).await {
             Ok(McpResponse::Message(text)) => {
@@ -346,10 +346,9 @@ impl HttpLink {
         id: u64,
         outgoing: &McpRequest<'_>,
     ) -> Result<McpResponse, SessionFailure> {
-        let status = response.status();
-        if status.is_success() && is_event_stream(response.headers()) {
-            let (body, scrubber) = response.into_body();
-            return Ok(self.read_event_stream(session, body, &scrubber, id, outgoing).await?);
+        let status = response.head.status;
+        if is_event_stream(&response.head) {
+            return Ok(self.read_event_stream(session, response, id, outgoing).await?);
         }
         let upstream_response =
             response.read_whole(outgoing.limit_bytes, outgoing.account(), outgoing.progress()).await?;
@@ -373,15 +372,14 @@ impl HttpLink {
     async fn read_event_stream(
         &self,
         session: &Session,
-        body: ResponseBody,
-        scrubber: &ResponseScrubber,
+        response: IncomingResponse,
         id: u64,
         outgoing: &McpRequest<'_>,
     ) -> Result<McpResponse, Failure> {
-        let mut stream = EventStream::new(body, outgoing.limit_bytes, outgoing.account());
+        let mut stream = EventStream::new(response.body, outgoing.limit_bytes, outgoing.account());
         while let Some(data) = stream.next().await? {
-            if let Some(response) = jsonrpc::response_to(&data, id) {
-                let text = Bytes::copy_from_slice(response.text.as_bytes());
+            if let Some(message) = jsonrpc::response_to(&data, id) {
+                let text = Bytes::copy_from_slice(message.text.as_bytes());
                 let EventStream { mut body, account, .. } = stream;
                 // Reads the rest of the stream and discards it, so that the connection can be reused.
                 tokio::spawn(timeout(
@@ -389,7 +387,7 @@ impl HttpLink {
                     async move { while let Some(Ok(_)) = body.frame().await {} },
                 ));
                 let unscrubbed = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), text);
-                return Ok(McpResponse::Message(account.finish(scrubber.scrub(unscrubbed).body)));
+                return Ok(McpResponse::Message(account.finish(response.scrubber.scrub(unscrubbed).body)));
             }
             self.handle(session, &data, |token| outgoing.progress().filter(|_| token == id));
         }
@@ -440,8 +438,12 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         let opened = send(&http, request).await;
         let began = Instant::now();
         match opened {
-            Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {
-                read_notifications(&link, &session, response.into_body().0).await;
+            Ok(response) if is_event_stream(&response.head) => {
+                let mut stream = EventStream::new(response.body, MESSAGE_LIMIT_BYTES, BodyAccount::none());
+                while let Ok(Some(data)) = stream.next().await {
+                    let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
+                    link.handle(&session, &data, |_| None);
+                }
             }
             // The server offers no such stream.
             Ok(_) => return,
@@ -458,13 +460,5 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         // Notifications may have been missed meanwhile, so the lists are read again.
         let Some(link) = link.upgrade() else { return };
         link.changed.send_replace(());
-    }
-}
-
-async fn read_notifications(link: &Weak<HttpLink>, session: &Weak<Session>, body: ResponseBody) {
-    let mut stream = EventStream::new(body, MESSAGE_LIMIT_BYTES, BodyAccount::none());
-    while let Ok(Some(data)) = stream.next().await {
-        let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
-        link.handle(&session, &data, |_| None);
     }
 }

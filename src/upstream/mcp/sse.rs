@@ -1,16 +1,17 @@
 //! Incremental parser of server-sent events (SSE).
 
 use bytes::{Buf, BytesMut};
-use http::{HeaderMap, header};
+use http::{header, response::Parts};
 use http_body_util::BodyExt;
 
 use crate::upstream::Failure;
 use crate::upstream::buffer::BodyAccount;
 use crate::upstream::http::ResponseBody;
 
-/// Whether a response is an SSE stream, by its media type.
-pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+/// Whether a response is an SSE stream, by its status and media type.
+pub(super) fn is_event_stream(head: &Parts) -> bool {
+    let value = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let value = value.filter(|_| head.status.is_success()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
 }
 

@@ -63,19 +63,14 @@ impl Endpoints {
     /// Creates the endpoints without lookups or connections. Within a runtime it starts the health checks, if
     /// they are configured.
     pub(super) fn new(settings: Arc<HttpSettings>, lookup: Lookup) -> Arc<Self> {
-        let names = settings.addresses().any(|address| address.name().is_some());
-        let names = names.then(|| resolve::DnsCache::new(lookup));
-        let known = settings.addresses().filter(|address| address.name().is_none());
-        let known = known.map(|address| Entry {
-            endpoint: Endpoint::new(&settings, address, address.ip()),
-            last_resort: false,
-        });
-        let known: Vec<Entry> = known.take(ADDRESS_LIMIT).collect();
-        let current = ArcSwap::from_pointee(known);
+        let has_names = settings.addresses().any(|address| address.name().is_some());
+        let known = settings.addresses().filter(|address| address.name().is_none()).take(ADDRESS_LIMIT);
+        let endpoint = |address| Endpoint::new(&settings, address, address.ip());
+        let known = known.map(|address| Entry { endpoint: endpoint(address), last_resort: false });
         let endpoints = Arc::new(Self {
+            current: ArcSwap::from_pointee(known.collect()),
+            names: has_names.then(|| resolve::DnsCache::new(lookup)),
             settings,
-            current,
-            names,
             checking: OnceLock::new(),
             when_healthy: OnceLock::new(),
         });
