@@ -51,13 +51,8 @@ pub fn result_label(response: &UpstreamResponse) -> &'static str {
 
 /// Label for the class of a status, such as `2xx`.
 pub fn status_class(status: StatusCode) -> &'static str {
-    match status.as_u16() / 100 {
-        1 => "1xx",
-        2 => "2xx",
-        3 => "3xx",
-        4 => "4xx",
-        _ => "5xx",
-    }
+    const CLASSES: [&str; 6] = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
+    CLASSES[usize::from(status.as_u16() / 100).min(5)]
 }
 
 /// Adds the trace context to the request if it is propagated, and fills the span if it is recorded.

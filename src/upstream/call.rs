@@ -97,9 +97,7 @@ impl Deadline {
     #[must_use]
     pub fn within(self, client_timeout: Option<Duration>) -> Self {
         match client_timeout.filter(|client_timeout| *client_timeout < self.after) {
-            Some(client_timeout) => {
-                Self { at: Instant::now() + client_timeout, after: client_timeout, latest: self.latest }
-            }
+            Some(client_timeout) => Self { latest: self.latest, ..Self::after(client_timeout) },
             None => self,
         }
     }

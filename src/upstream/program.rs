@@ -35,16 +35,10 @@ pub struct Program {
     pub secrets: Vec<String>,
 }
 
-/// Shows variables by name only, and no arguments: values may be secrets.
+/// Shows no arguments and variables, which may be secrets.
 impl fmt::Debug for Program {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variables: Vec<&str> = self.environment.iter().map(|(name, _)| name.as_str()).collect();
-        formatter
-            .debug_struct("Program")
-            .field("path", &self.path)
-            .field("folder", &self.folder)
-            .field("environment", &variables)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Program").field("path", &self.path).finish_non_exhaustive()
     }
 }
 

@@ -39,13 +39,12 @@ pub(super) struct ServerCapabilities {
 /// Result of `initialize` or `server/discover`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Introduction<'a> {
-    #[serde(default)]
+struct Introduction {
     protocol_version: Option<String>,
     #[serde(default)]
     supported_versions: Vec<String>,
-    #[serde(borrow, default)]
-    capabilities: Option<&'a RawValue>,
+    #[serde(default)]
+    capabilities: Value,
 }
 
 impl NegotiatedSession {
@@ -77,26 +76,22 @@ impl NegotiatedSession {
     }
 }
 
-impl<'a> Introduction<'a> {
-    fn read(result: &'a RawValue) -> Result<Self, QuotedSource> {
+impl Introduction {
+    fn read(result: &RawValue) -> Result<Self, QuotedSource> {
         serde_json::from_str(result.get()).map_err(|error| QuotedSource::from_json(&error))
     }
 
     fn declared(&self) -> ServerCapabilities {
-        let read = self.capabilities.and_then(|text| serde_json::from_str::<Value>(text.get()).ok());
-        let capabilities = read.unwrap_or_default();
+        let capabilities = &self.capabilities;
         let has = |name: &str| !capabilities[name].is_null();
-        let changes = [
-            ("tools", "toolsListChanged"),
-            ("prompts", "promptsListChanged"),
-            ("resources", "resourcesListChanged"),
-        ];
-        let changes = changes.into_iter().filter(|(name, _)| capabilities[*name]["listChanged"] == true);
+        let changes = ["tools", "prompts", "resources"];
+        let changes = changes.into_iter().filter(|name| capabilities[*name]["listChanged"] == true);
         ServerCapabilities {
             prompts: has("prompts"),
             resources: has("resources"),
             completions: has("completions"),
-            changes: changes.map(|(_, change)| (change.to_owned(), true.into())).collect(),
+            // `toolsListChanged` and so on.
+            changes: changes.map(|name| (format!("{name}ListChanged"), true.into())).collect(),
         }
     }
 }

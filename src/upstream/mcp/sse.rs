@@ -37,7 +37,8 @@ impl EventStream {
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let frame = frame.map_err(|error| Failure::CutOff(error.into()))?;
             let Ok(piece) = frame.into_data() else { continue };
-            self.account.grow(self.events.pending_bytes() + piece.len()).await?;
+            let pending_bytes = self.events.buffer.len() + self.events.data.len();
+            self.account.grow(pending_bytes + piece.len()).await?;
             self.events.buffer.extend_from_slice(&piece);
         }
     }
@@ -56,11 +57,6 @@ impl EventParser {
     /// Creates a parser for SSE events of at most this much data.
     fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), has_data: false }
-    }
-
-    /// Bytes buffered for events that are not complete.
-    fn pending_bytes(&self) -> usize {
-        self.buffer.len() + self.data.len()
     }
 
     /// Returns the data of the next complete event.
