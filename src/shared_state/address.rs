@@ -77,11 +77,6 @@ impl StoreAddress {
     const PORT_DEFAULT: u16 = 6379;
     const SENTINEL_PORT_DEFAULT: u16 = 26379;
 
-    /// Whether Sentinels name the server.
-    pub fn is_sentinel(&self) -> bool {
-        matches!(self.location, StoreLocation::Sentinels { .. })
-    }
-
     /// Whether it is a Cluster.
     pub fn is_cluster(&self) -> bool {
         matches!(self.location, StoreLocation::Cluster(_))
@@ -270,8 +265,9 @@ impl StoreSettings {
                 reject(at, "Redis Cluster supports only database 0", help);
             }
         }
+        let is_sentinel = matches!(address.location, StoreLocation::Sentinels { .. });
         for key in ["sentinel_user", "sentinel_password"] {
-            if let Some(at) = span_of(key).filter(|_| !address.is_sentinel()) {
+            if let Some(at) = span_of(key).filter(|_| !is_sentinel) {
                 let message = format!("`{key}` has no effect: `url` is not `redis+sentinel://`");
                 reject(at, &message, "remove it, or write the addresses of the Sentinels in `url`");
             }

@@ -68,7 +68,7 @@ pub(super) struct StoreClient {
     pub(super) counts: Mutex<StoreCounts>,
     writing: Arc<Semaphore>,
     connected: ArcSwapOption<ActiveConnection>,
-    state: watch::Sender<StoreState>,
+    pub(super) state: watch::Sender<StoreState>,
 }
 
 /// An open connection.
@@ -103,16 +103,6 @@ impl StoreClient {
             connected: ArcSwapOption::empty(),
             state: watch::Sender::new(state),
         }
-    }
-
-    pub(super) fn state(&self) -> StoreState {
-        *self.state.borrow()
-    }
-
-    /// Completes when there is a connection.
-    pub(super) async fn up(&self) {
-        // The sender belongs to `self`, so this can't fail.
-        let _ = self.state.subscribe().wait_for(|state| state.is_up).await;
     }
 
     /// The channel on which replicas publish.

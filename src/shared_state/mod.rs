@@ -132,12 +132,13 @@ impl SharedStore {
     pub async fn begin(&self) {
         let client = Arc::clone(&self.client);
         self.task.lock().spawn(async move { client.keep_connected().await });
-        let _ = timeout(self.client.settings.timeout, self.client.up()).await;
+        let mut state = self.client.state.subscribe();
+        let _ = timeout(self.client.settings.timeout, state.wait_for(|state| state.is_up)).await;
     }
 
     /// Whether the store can be reached, and since when that is so.
     pub fn state(&self) -> StoreState {
-        self.client.state()
+        *self.client.state.borrow()
     }
 
     /// Whether the store can be reached, as far as is known.

@@ -160,10 +160,6 @@ impl HiddenText {
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
-
-    fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl fmt::Debug for HiddenText {
@@ -193,7 +189,7 @@ impl AuthSettings {
     /// Secrets in it that are sent to the upstream, except tokens that are requested later.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
-            Self::Basic(basic) => vec![basic.password.as_str()],
+            Self::Basic(basic) => vec![&*basic.password.0],
             Self::Bearer(token) => token.text().into_iter().collect(),
             Self::BearerFile(_) | Self::OAuth(_) => Vec::new(),
         }
@@ -222,9 +218,10 @@ impl CredentialSource {
     pub(super) fn new(settings: &AuthSettings, upstream: &UpstreamName) -> Self {
         match settings {
             AuthSettings::Basic(BasicCredentials { user, password }) => {
-                let pair = STANDARD.encode(format!("{user}:{}", password.as_str()));
+                let password = &*password.0;
+                let pair = STANDARD.encode(format!("{user}:{password}"));
                 let value = secret_header(&format!("Basic {pair}"));
-                let scrubber = SecretScrubber::new([pair.as_str(), password.as_str()]);
+                let scrubber = SecretScrubber::new([pair.as_str(), password]);
                 Self::Fixed(Credential { value, scrubber, number: 0 })
             }
             AuthSettings::Bearer(token) => Self::Fixed(token.credential()),

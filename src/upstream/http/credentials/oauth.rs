@@ -149,7 +149,7 @@ impl OAuthSettings {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        let (Scalar(id), secret) = (self.client_id.clone(), self.client_secret.as_str());
+        let (Scalar(id), secret) = (self.client_id.clone(), &*self.client_secret.0);
         match self.client_auth_method {
             ClientAuthMethod::ClientSecretBasic => {
                 // Both are form-encoded first (section 2.3.1).
