@@ -3,6 +3,7 @@
 use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{ChildStdin, ChildStdout},
@@ -12,10 +13,10 @@ use tracing::debug;
 
 use super::buffer::BodyAccount;
 use super::program::{Pipes, ProcessGroup, Program};
-use super::{Failure, ProgressEvent, UpstreamCall, UpstreamResult};
+use super::{Failure, OnDrop, ProgressEvent, UpstreamCall, UpstreamResult};
 use crate::model::{ProgramEnd, ProgramExit, UpstreamResponse};
 use crate::route::UpstreamRequest;
-use crate::telemetry::{CallContext, Untrusted};
+use crate::telemetry::Untrusted;
 
 /// Runs a command for a call. Dropping the future kills it and all processes that it started.
 pub(super) async fn run_command(program: &Program, upstream_call: &UpstreamCall) -> UpstreamResult {
@@ -58,10 +59,19 @@ pub(super) async fn run_program(
     let context = &upstream_call.context;
     context.request_sent();
     let (mut account, mut output) = (upstream_call.account(limit_bytes), BytesMut::new());
-    let mut error_output = ErrorOutput { program, context, text: Vec::new(), is_taken: false };
+    let error_output = Mutex::new(Vec::new());
+    let killed = OnDrop::new(|| {
+        let error_output = error_output.lock();
+        let stderr = String::from_utf8_lossy(stderr_tail(&error_output));
+        if !stderr.is_empty() {
+            let (program, request_id) = (&program.arg0, context.request_id());
+            let stderr = Untrusted(stderr.trim_end());
+            debug!(%program, request_id, %stderr, "command killed before it finished");
+        }
+    });
     let status = {
         let streams = async {
-            let errors = async { read_tail(stderr, &mut error_output.text).await.map_err(broken) };
+            let errors = async { read_tail(stderr, &error_output).await.map_err(broken) };
             let output = read(stdout, &mut output, limit_bytes, upstream_call, &mut account);
             let ((), (), ()) = tokio::try_join!(feed(stdin, input), output, errors)?;
             Ok(())
@@ -91,33 +101,13 @@ pub(super) async fn run_program(
         }
     };
     group.clear();
-    error_output.is_taken = true;
-    let stderr = stderr_tail(&error_output.text).to_vec().into();
+    killed.disarm();
+    let stderr = stderr_tail(&error_output.into_inner()).to_vec().into();
     Ok((account.finish(output.freeze()), ProgramExit { end: end_of(status), stderr }))
 }
 
 fn broken(source: io::Error) -> Failure {
     Failure::CutOff(source.into())
-}
-
-/// Standard error of a program so far. If it is dropped unused, its end is logged.
-struct ErrorOutput<'a> {
-    program: &'a Program,
-    context: &'a CallContext,
-    text: Vec<u8>,
-    is_taken: bool,
-}
-
-impl Drop for ErrorOutput<'_> {
-    fn drop(&mut self) {
-        if !self.is_taken && !self.text.is_empty() {
-            let stderr = String::from_utf8_lossy(stderr_tail(&self.text)).into_owned();
-            let stderr = Untrusted(stderr.trim_end());
-            let request_id = self.context.request_id();
-            let program = &self.program.arg0;
-            debug!(%program, request_id, %stderr, "command killed before it finished");
-        }
-    }
 }
 
 /// Writes standard input. A program need not read it, so errors are ignored.
@@ -152,16 +142,18 @@ async fn read(
 }
 
 /// Reads to the end and stores the last [`STDERR_LIMIT_BYTES`].
-async fn read_tail(mut from: impl AsyncRead + Unpin, tail: &mut Vec<u8>) -> io::Result<()> {
+async fn read_tail(mut from: impl AsyncRead + Unpin, tail: &Mutex<Vec<u8>>) -> io::Result<()> {
     let mut chunk = vec![0; STDERR_LIMIT_BYTES];
     loop {
         let count = from.read(&mut chunk).await?;
         if count == 0 {
             return Ok(());
         }
+        let mut tail = tail.lock();
         tail.extend_from_slice(&chunk[..count]);
         if tail.len() > 2 * STDERR_LIMIT_BYTES {
-            tail.drain(..tail.len() - STDERR_LIMIT_BYTES);
+            let surplus = tail.len() - STDERR_LIMIT_BYTES;
+            tail.drain(..surplus);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use regex::Regex;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
     process::ChildStderr,
     time::Instant,
 };
@@ -59,32 +59,27 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// is dropped.
     pub(super) async fn next(&mut self) -> io::Result<Option<OutputLine>> {
         loop {
-            let piece = self.input.fill_buf().await?;
-            let end = piece.iter().position(|byte| *byte == b'\n');
-            let consumed = &piece[..end.unwrap_or(piece.len())];
-            let (used, is_last) = (end.map_or(piece.len(), |end| end + 1), piece.is_empty());
-            if self.is_cut {
-                self.line.extend_from_slice(&consumed[consumed.len().saturating_sub(REST_LIMIT_BYTES)..]);
-                self.line.drain(..self.line.len().saturating_sub(REST_LIMIT_BYTES));
-            } else {
-                let remaining = self.limit_bytes - self.line.len();
-                if consumed.len() > remaining {
-                    self.line.extend_from_slice(&consumed[..remaining]);
-                    self.input.consume(remaining);
-                    self.is_cut = true;
-                    return Ok(Some(OutputLine::Cut(std::mem::take(&mut self.line))));
-                }
-                self.line.extend_from_slice(consumed);
+            let most = if self.is_cut { 2 * REST_LIMIT_BYTES } else { self.limit_bytes + 1 };
+            let mut input = (&mut self.input).take((most - self.line.len()) as u64);
+            input.read_until(b'\n', &mut self.line).await?;
+            let has_break = self.line.pop_if(|last| *last == b'\n').is_some();
+            let is_full = !has_break && self.line.len() == most;
+            if is_full && self.is_cut {
+                self.line.drain(..REST_LIMIT_BYTES);
+                continue;
             }
-            self.input.consume(used);
-            if end.is_some() || is_last {
-                let line = std::mem::take(&mut self.line);
-                if std::mem::take(&mut self.is_cut) {
-                    return Ok(Some(OutputLine::Rest(line)));
-                }
-                let is_line = end.is_some() || !line.is_empty();
-                return Ok(is_line.then_some(OutputLine::Whole(line)));
+            if is_full {
+                self.is_cut = true;
+                let rest = self.line.split_off(self.limit_bytes);
+                return Ok(Some(OutputLine::Cut(std::mem::replace(&mut self.line, rest))));
             }
+            let mut line = std::mem::take(&mut self.line);
+            if std::mem::take(&mut self.is_cut) {
+                line.drain(..line.len().saturating_sub(REST_LIMIT_BYTES));
+                return Ok(Some(OutputLine::Rest(line)));
+            }
+            let is_line = has_break || !line.is_empty();
+            return Ok(is_line.then_some(OutputLine::Whole(line)));
         }
     }
 }
