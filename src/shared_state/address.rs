@@ -38,8 +38,7 @@ pub(super) struct StoreHost {
 }
 
 /// Why a text is not the address of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreAddressError {
     problem: &'static str,
     help: &'static str,

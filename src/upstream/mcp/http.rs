@@ -66,11 +66,9 @@ struct Session {
     listener: OnceLock<AbortOnDropHandle<()>>,
 }
 
-/// Reason why a request has no response.
+/// Reason why there is no session.
 enum SessionFailure {
-    /// The server does not know the session, and has not processed the request.
-    Lost,
-    /// The server opens no session and refuses with an HTTP status.
+    /// The server refuses with an HTTP status.
     Refused(UpstreamResponse),
     /// Any other failure.
     Other(Failure),
@@ -124,30 +122,37 @@ impl HttpLink {
     /// Sends a request and waits for its response. If the server has forgotten the session, opens a new one,
     /// once.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
-        self.try_request(outgoing).await.or_else(|failure| match failure {
-            SessionFailure::Refused(response) => {
-                Ok(McpResponse::HttpError(UpstreamResponse { rejects_session: true, ..response }))
+        for is_repeated in [false, true] {
+            let session = match self.session().await {
+                Ok(session) => session,
+                Err(SessionFailure::Other(failure)) => return Err(failure),
+                Err(SessionFailure::Refused(response)) => {
+                    return Ok(McpResponse::HttpError(UpstreamResponse {
+                        rejects_session: true,
+                        ..response
+                    }));
+                }
+            };
+            // A server that lost its sessions may have restarted with other tools.
+            if is_repeated && !outgoing.method.ends_with("/list") {
+                self.changed.send_replace(());
             }
-            SessionFailure::Other(failure) => Err(failure),
-            SessionFailure::Lost => Err(Failure::NotMcp("it forgets every session immediately".into())),
-        })
-    }
-
-    async fn try_request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, SessionFailure> {
-        let session = self.session().await?;
-        match self.request_in_session(&session, outgoing).await {
-            Err(SessionFailure::Lost) => {}
-            result => return result,
+            match self.request_in_session(&session, outgoing).await? {
+                // An error without an id concerns the whole message. For an unknown session, servers of legacy
+                // revisions respond 404, and many 400.
+                McpResponse::HttpError(UpstreamResponse {
+                    status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST,
+                    ..
+                }) if session.id.is_some() => {}
+                response => return Ok(response),
+            }
+            if !is_repeated {
+                info!(upstream = %self.http.name(), "MCP session lost, opening another");
+                // Another call may have opened one already.
+                self.session.lock().await.take_if(|open| Arc::ptr_eq(open, &session));
+            }
         }
-        info!(upstream = %self.http.name(), "MCP session lost, opening another");
-        // Another call may have opened one already.
-        self.session.lock().await.take_if(|open| Arc::ptr_eq(open, &session));
-        let session = self.session().await?;
-        // A server that lost its sessions may have restarted with other tools.
-        if !outgoing.method.ends_with("/list") {
-            self.changed.send_replace(());
-        }
-        self.request_in_session(&session, outgoing).await
+        Err(Failure::NotMcp("it forgets every session immediately".into()))
     }
 
     /// Sends a request in a session. Cancels it when the future is dropped before the response. In revision
@@ -156,7 +161,7 @@ impl HttpLink {
         self: &Arc<Self>,
         session: &Arc<Session>,
         outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, SessionFailure> {
+    ) -> Result<McpResponse, Failure> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let is_per_request = session.agreed.is_per_request();
         let body = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
@@ -169,7 +174,7 @@ impl HttpLink {
         let post = post_request(Some(session), headers, body, outgoing.method, outgoing.name);
         let result = match self.http.open(&outgoing.context(), post, deadline()).await {
             Ok(response) => self.read_response(session, response, id, outgoing).await,
-            Err(failure) => Err(failure.into()),
+            Err(failure) => Err(failure),
         };
         guard.disarm();
         result
@@ -180,9 +185,7 @@ impl HttpLink {
         match self.session().await {
             Ok(session) => Ok(session.agreed.clone()),
             Err(SessionFailure::Other(failure)) => Err(failure),
-            Err(SessionFailure::Refused(_) | SessionFailure::Lost) => {
-                Err(Failure::NotMcp("it starts no session".into()))
-            }
+            Err(SessionFailure::Refused(_)) => Err(Failure::NotMcp("it starts no session".into())),
         }
     }
 
@@ -272,10 +275,10 @@ impl HttpLink {
                     refused(format!("it responded to `{method}` with status {}", response.status))
                 })))
             }
-            Err(SessionFailure::Other(failure @ Failure::NotMcp(_))) if is_per_request => {
+            Err(failure @ Failure::NotMcp(_)) if is_per_request => {
                 Ok(Err(refused(failure.into_error(self.http.name()).to_string())))
             }
-            Err(failure) => Err(failure),
+            Err(failure) => Err(failure.into()),
         }
     }
 }
@@ -345,10 +348,10 @@ impl HttpLink {
         response: IncomingResponse,
         id: u64,
         outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, SessionFailure> {
+    ) -> Result<McpResponse, Failure> {
         let status = response.head.status;
         if is_event_stream(&response.head) {
-            return Ok(self.read_event_stream(session, response, id, outgoing).await?);
+            return self.read_event_stream(session, response, id, outgoing).await;
         }
         let upstream_response =
             response.read_whole(outgoing.limit_bytes, outgoing.account(), outgoing.progress()).await?;
@@ -358,12 +361,7 @@ impl HttpLink {
         }
         if status.is_success() {
             let reason = "its response body has no JSON-RPC response to the request";
-            return Err(Failure::NotMcp(reason.into()).into());
-        }
-        // An error without an id concerns the whole message. For an unknown session, servers of legacy
-        // revisions respond 404, and many 400.
-        if session.id.is_some() && matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
-            return Err(SessionFailure::Lost);
+            return Err(Failure::NotMcp(reason.into()));
         }
         Ok(McpResponse::HttpError(upstream_response))
     }

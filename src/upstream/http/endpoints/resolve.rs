@@ -73,16 +73,12 @@ impl Endpoints {
         if let Some(age) = age.filter(|age| *age < 2 * refresh) {
             if age >= refresh && names.turn.try_lock().is_ok() {
                 let endpoints = self.clone();
-                tokio::spawn(async move {
-                    if let Some(names) = &endpoints.names {
-                        endpoints.look_up(names).await;
-                    }
-                });
+                tokio::spawn(async move { endpoints.look_up().await });
             }
             return Ok(known);
         }
         let after = self.settings.connect_timeout;
-        let found = timeout(after, self.look_up(names)).await;
+        let found = timeout(after, self.look_up()).await;
         let known = self.current.load_full();
         if !known.is_empty() {
             if found.is_err() {
@@ -98,7 +94,8 @@ impl Endpoints {
     }
 
     /// Resolves every name, unless another request did so meanwhile.
-    async fn look_up(&self, names: &DnsCache) {
+    async fn look_up(&self) {
+        let Some(names) = &self.names else { return };
         let called_at = Instant::now();
         let _turn = names.turn.lock().await;
         let last = names.last.lock().clone();
