@@ -47,43 +47,37 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
     let file = program.path.file_name().unwrap_or_default().to_string_lossy();
     let script_name = format!("/{file}");
     let path_info = decoded(request.path_and_query.path())?;
-    let mut variables = Vec::new();
-    let mut set = |name: &str, value: String| {
-        if !program.environment.iter().any(|(known, _)| known == name) {
-            variables.push((name.to_owned(), value));
-        }
-    };
     let has_body = !request.body.is_empty();
-    if has_body || matches!(request.method, Method::POST | Method::PUT | Method::PATCH) {
-        set("CONTENT_LENGTH", request.body.len().to_string());
-    }
-    if let Some(media_type) = request.headers.get(header::CONTENT_TYPE).filter(|_| has_body) {
-        set("CONTENT_TYPE", String::from_utf8_lossy(media_type.as_bytes()).into_owned());
-    }
-    set("GATEWAY_INTERFACE", "CGI/1.1".into());
-    set("QUERY_STRING", request.path_and_query.query().unwrap_or_default().to_owned());
-    set("REMOTE_ADDR", "127.0.0.1".into());
-    set("REQUEST_METHOD", request.method.to_string());
-    // Not part of the standard, but PHP and others read them.
-    set("REQUEST_URI", format!("{script_name}{}", uri_behind(request)));
-    set("SCRIPT_FILENAME", program.path.to_string_lossy().into_owned());
-    set("SCRIPT_NAME", script_name);
-    if !path_info.is_empty() {
-        set("PATH_INFO", path_info);
-    }
-    set("SERVER_NAME", "localhost".into());
-    set("SERVER_PORT", "80".into());
-    set("SERVER_PROTOCOL", "HTTP/1.1".into());
-    set("SERVER_SOFTWARE", concat!("glossator/", env!("CARGO_PKG_VERSION")).into());
-    set("HTTP_HOST", "localhost".into());
-    if !request.headers.contains_key(header::USER_AGENT) {
-        set("HTTP_USER_AGENT", concat!("glossator/", env!("CARGO_PKG_VERSION")).into());
-    }
-    for (name, value) in headers(&request.headers) {
-        set(&name, value);
-    }
-    Ok(variables)
+    let has_length = has_body || matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
+    let media_type = request.headers.get(header::CONTENT_TYPE).filter(|_| has_body);
+    let media_type = media_type.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let has_agent = request.headers.contains_key(header::USER_AGENT);
+    let variables = [
+        ("CONTENT_LENGTH", has_length.then(|| request.body.len().to_string())),
+        ("CONTENT_TYPE", media_type),
+        ("GATEWAY_INTERFACE", Some("CGI/1.1".into())),
+        ("QUERY_STRING", Some(request.path_and_query.query().unwrap_or_default().into())),
+        ("REMOTE_ADDR", Some("127.0.0.1".into())),
+        ("REQUEST_METHOD", Some(request.method.to_string())),
+        // Not part of the standard, but PHP and others read them.
+        ("REQUEST_URI", Some(format!("{script_name}{}", uri_behind(request)))),
+        ("SCRIPT_FILENAME", Some(program.path.to_string_lossy().into_owned())),
+        ("SCRIPT_NAME", Some(script_name)),
+        ("PATH_INFO", Some(path_info).filter(|path| !path.is_empty())),
+        ("SERVER_NAME", Some("localhost".into())),
+        ("SERVER_PORT", Some("80".into())),
+        ("SERVER_PROTOCOL", Some("HTTP/1.1".into())),
+        ("SERVER_SOFTWARE", Some(SOFTWARE.into())),
+        ("HTTP_HOST", Some("localhost".into())),
+        ("HTTP_USER_AGENT", (!has_agent).then(|| SOFTWARE.into())),
+    ];
+    let variables = variables.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let is_set = |name: &String| program.environment.iter().any(|(known, _)| known == name);
+    Ok(variables.chain(headers(&request.headers)).filter(|(name, _)| !is_set(name)).collect())
 }
+
+/// Name and version of this program.
+const SOFTWARE: &str = concat!("glossator/", env!("CARGO_PKG_VERSION"));
 
 /// Part of `REQUEST_URI` after the script's name: the path if it is more than `/`, and the query.
 fn uri_behind(request: &HttpRequest) -> &str {

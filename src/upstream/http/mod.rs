@@ -41,8 +41,8 @@ pub use endpoints::{
 };
 pub use passthrough::StreamedBody;
 pub(super) use pool::ResponseBody;
-pub(super) use response::IncomingResponse;
 pub use response::remove_hop_by_hop;
+pub(super) use response::{IncomingResponse, discard_body};
 pub(super) use secret_scrubber::{EVERYTHING, MARK, pattern_of};
 
 /// Settings of one HTTP server.

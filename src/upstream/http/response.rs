@@ -110,7 +110,7 @@ const TRUSTED_BYTES: usize = 1 << 20;
 
 /// Reads the rest of a short body that is not needed, so that its connection can be reused. Errors are
 /// ignored.
-pub(super) async fn discard_body(body: ResponseBody) {
+pub(in crate::upstream) async fn discard_body(body: ResponseBody) {
     const DISCARD_LIMIT_BYTES: usize = 16 << 10;
     let _ = read_body(body, DISCARD_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
 }

@@ -30,7 +30,7 @@ use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::CallContext;
 use crate::upstream::buffer::BodyAccount;
 use crate::upstream::error::QuotedSource;
-use crate::upstream::http::{HttpSettings, HttpUpstream, IncomingResponse};
+use crate::upstream::http::{HttpSettings, HttpUpstream, IncomingResponse, discard_body};
 use crate::upstream::{Failure, OnDrop, ProgressSender};
 
 /// Longest message that opens a session, and longest event that is not for a request.
@@ -240,8 +240,7 @@ impl HttpLink {
         let agreed = NegotiatedSession::from_initialize(&result).map_err(not_mcp)?;
         let (session, method) = (Session::new(agreed, id), jsonrpc::INITIALIZED);
         let post = post_request(Some(&session), HeaderMap::new(), jsonrpc::initialized(), method, None);
-        let response = send(&self.http, post).await?;
-        let _ = response.read_whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None).await;
+        discard_body(send(&self.http, post).await?.body).await;
         Ok(session)
     }
 
@@ -298,8 +297,7 @@ impl HttpLink {
         let post = post_request(Some(session), HeaderMap::new(), body, "notifications/cancelled", None);
         tokio::spawn(async move {
             if let Ok(Ok(response)) = timeout(NOTIFY_TIMEOUT, send(&http, post)).await {
-                let read = response.read_whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None);
-                let _ = timeout(END_TIMEOUT, read).await;
+                let _ = timeout(END_TIMEOUT, discard_body(response.body)).await;
             }
         });
     }
