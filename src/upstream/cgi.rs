@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn an_invalid_response_is_an_error() {
         let error = |output: &str| match parse_response(output).unwrap_err() {
-            Failure::NotCgi(source) => source.downcast_ref::<QuotedSource>().unwrap().quoted.clone(),
+            Failure::NotCgi(source) => source.0.downcast_ref::<QuotedSource>().unwrap().quoted.clone(),
             failure => format!("{failure:?}"),
         };
         assert_eq!(error(""), "it wrote nothing and ended with exit status 1");

@@ -1,6 +1,6 @@
 //! Errors of upstreams, and the table of their properties.
 
-use std::{error::Error, fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use http::StatusCode;
 
@@ -10,19 +10,11 @@ use crate::route::UpstreamName;
 
 /// Source of an error. Clones share it, because coalesced calls fail with the same error.
 #[derive(Debug, Clone)]
-pub struct ErrorSource(Arc<dyn Error + Send + Sync>);
+pub struct ErrorSource(pub(super) Arc<dyn Error + Send + Sync>);
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ErrorSource {
     fn from(error: E) -> Self {
         Self(error.into().into())
-    }
-}
-
-impl Deref for ErrorSource {
-    type Target = dyn Error + Send + Sync;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
     }
 }
 
@@ -207,7 +199,7 @@ impl Error for UpstreamError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.failure {
             Failure::Credential(source) => Some(source),
-            failure => failure.cause().map(|source| &**source as &(dyn Error + 'static)),
+            failure => failure.cause().map(|source| &*source.0 as &(dyn Error + 'static)),
         }
     }
 }
@@ -325,13 +317,13 @@ impl RateLimitScope {
 #[derive(Debug, thiserror::Error)]
 #[error("an idle connection was closed by the upstream")]
 struct ReusedConnection {
-    source: ErrorSource,
+    source: hyper::Error,
 }
 
 impl UpstreamError {
     /// Quoted text of the upstream, if there is any: only for a log at `debug`, after redaction.
     pub fn quoted_text(&self) -> Option<&str> {
-        self.failure.cause()?.downcast_ref::<QuotedSource>().map(|source| source.quoted.as_str())
+        self.failure.cause()?.0.downcast_ref::<QuotedSource>().map(|source| source.quoted.as_str())
     }
 
     /// Properties of its failure.
@@ -356,7 +348,7 @@ impl Failure {
         } else if error.is_user() {
             Self::Unsendable(error.into())
         } else if is_reused {
-            Self::CutOff(ReusedConnection { source: error.into() }.into())
+            Self::CutOff(ReusedConnection { source: error }.into())
         } else {
             Self::CutOff(error.into())
         }
@@ -378,7 +370,7 @@ impl Failure {
 
     /// Whether a reused connection was closed without a response.
     pub(super) fn is_of_reused_connection(&self) -> bool {
-        matches!(self, Self::CutOff(source) if source.is::<ReusedConnection>())
+        matches!(self, Self::CutOff(source) if source.0.is::<ReusedConnection>())
     }
 
     /// Properties of each failure, as one table.
