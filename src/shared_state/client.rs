@@ -206,7 +206,9 @@ impl StoreClient {
                 push = pushes.recv() => match push {
                     None => break "the connection ended",
                     // Messages that were published before are lost.
-                    Some(PushInfo { kind: PushKind::Subscribe, .. }) => self.notify(ReplicaEvent::Reconnected),
+                    Some(PushInfo { kind: PushKind::Subscribe, .. }) => {
+                        self.notify(ReplicaEvent::Reconnected);
+                    }
                     Some(PushInfo { kind: PushKind::Message, data }) => {
                         // The channel is the first element.
                         if let [_, Value::BulkString(message)] = data.as_slice() {

@@ -196,7 +196,7 @@ impl FromStr for Address {
         }
         let base = path.path().trim_end_matches('/').into();
         let mut address = Self { scheme, authority, socket: None, base, hidden: false };
-        // A default port is left out (RFC 9110, section 4.2.3): some servers don't find a virtual host with it.
+        // Without a default port (RFC 9110, section 4.2.3): some servers find no virtual host with it.
         if address.authority.port_u16() == Some(address.default_port()) {
             address.authority = address.authority.host().parse().map_err(|_| AddressError::NotAUrl)?;
         }

@@ -138,8 +138,8 @@ impl HttpLink {
                 self.changed.send_replace(());
             }
             match self.request_in_session(&session, outgoing).await? {
-                // An error without an id concerns the whole message. For an unknown session, servers of legacy
-                // revisions respond 404, and many 400.
+                // An error without an id concerns the whole message. For an unknown session, servers of
+                // legacy revisions respond 404, and many 400.
                 McpResponse::HttpError(UpstreamResponse {
                     status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST,
                     ..

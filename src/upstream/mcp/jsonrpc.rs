@@ -15,8 +15,8 @@ use crate::route::UpstreamName;
 use crate::upstream::error::QuotedSource;
 use crate::upstream::{ProgressEvent, ProgressSender};
 
-/// Message from a server. With a method it is a request, or a notification if it has no id. Without one it is a
-/// response.
+/// Message from a server. With a method it is a request, or a notification if it has no id. Without one it
+/// is a response.
 #[derive(Deserialize)]
 pub(super) struct ServerMessage<'a> {
     jsonrpc: Option<IgnoredAny>,
