@@ -17,7 +17,7 @@ use axum::{BoxError, body::Body};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, HOST},
+    header::{ACCEPT, CONTENT_LENGTH, HOST},
     request::Parts,
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -178,6 +178,8 @@ impl Replicas {
         if headers.insert(FORWARDED, HeaderValue::from_static("1")).is_some() {
             return None;
         }
+        // That of a whole batch, of which this may be one message; the HTTP library sets the actual length.
+        headers.remove(CONTENT_LENGTH);
         headers.remove(IDENTITY);
         if let Some(client) = message.client().client() {
             let token = sign_identity(&self.cipher, client, method, &headers, body)?;
@@ -272,6 +274,7 @@ fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> St
 #[cfg(test)]
 mod tests {
     use http::header::CONTENT_TYPE;
+    use tokio::task::JoinHandle;
 
     use super::*;
     use crate::{
@@ -319,20 +322,25 @@ mod tests {
         (McpEndpoint::new(gateway.clone(), settings, Filter::new(&FilterSettings::default())), gateway)
     }
 
-    async fn post_response(replica: &McpEndpoint, id: &str, more: Option<HeaderName>) -> StatusCode {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"roots":[]}}}}"#);
-        let mut request = Request::post("/mcp")
+    async fn post(replica: &McpEndpoint, body: String, more: (HeaderName, &str)) -> StatusCode {
+        let request = Request::post("/mcp")
             .header(HOST, "localhost")
             .header(CONTENT_TYPE, "application/json")
-            .header(PROTOCOL_VERSION, "2025-11-25");
-        if let Some(name) = more {
-            request = request.header(name, "1");
-        }
+            .header(CONTENT_LENGTH, body.len())
+            .header(more.0, more.1);
         replica.handle(request.body(body.into()).unwrap()).await.status()
     }
 
-    #[tokio::test]
-    async fn a_response_at_another_replica_is_forwarded_once() {
+    fn response_to(id: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"roots":[]}}}}"#)
+    }
+
+    async fn post_response(replica: &McpEndpoint, id: &str) -> StatusCode {
+        post(replica, response_to(id), (PROTOCOL_VERSION, "2025-11-25")).await
+    }
+
+    /// Two replicas, of which others reach the first.
+    async fn two_replicas() -> (McpEndpoint, McpEndpoint) {
         let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let own = ReplicaUrl::parse(&format!("http://{}", listener.local_addr().unwrap()));
         let (sending, gateway) = replica(own);
@@ -346,7 +354,11 @@ mod tests {
             let _ = crate::server::serve(listener, Default::default(), handler, std::future::pending::<()>())
                 .await;
         });
-        let (other, _) = replica(None);
+        (sending, replica(None).0)
+    }
+
+    /// Sends a request to a client. Returns its id, and its result.
+    async fn send_request(sending: &McpEndpoint) -> (String, JoinHandle<Option<String>>) {
         let (outbox, mut mailbox) = Outbox::new();
         let dispatcher = Arc::clone(&sending.dispatcher);
         let request = tokio::spawn(async move {
@@ -354,15 +366,31 @@ mod tests {
             let open_requests = &dispatcher.open_requests;
             let result =
                 open_requests.send_request(&outbox, None, "roots/list", &params, REQUEST_TIMEOUT).await;
-            result.map(|result| result.get().to_owned())
+            result.ok().map(|result| result.get().to_owned())
         });
         let sent: serde_json::Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
-        let id = sent["id"].as_str().unwrap();
-        assert_eq!(post_response(&other, id, Some(FORWARDED)).await, StatusCode::BAD_REQUEST);
-        assert_eq!(post_response(&other, id, None).await, StatusCode::ACCEPTED);
-        assert_eq!(request.await.unwrap().unwrap(), r#"{"roots":[]}"#);
-        assert_eq!(post_response(&other, id, None).await, StatusCode::BAD_REQUEST, "nobody waits any more");
-        assert_eq!(post_response(&sending, id, None).await, StatusCode::BAD_REQUEST);
+        (sent["id"].as_str().unwrap().to_owned(), request)
+    }
+
+    #[tokio::test]
+    async fn a_response_at_another_replica_is_forwarded_once() {
+        let (sending, other) = two_replicas().await;
+        let (id, result) = send_request(&sending).await;
+        let forwarded = post(&other, response_to(&id), (FORWARDED, "1")).await;
+        assert_eq!(forwarded, StatusCode::BAD_REQUEST);
+        assert_eq!(post_response(&other, &id).await, StatusCode::ACCEPTED);
+        assert_eq!(result.await.unwrap().unwrap(), r#"{"roots":[]}"#);
+        assert_eq!(post_response(&other, &id).await, StatusCode::BAD_REQUEST, "nobody waits any more");
+        assert_eq!(post_response(&sending, &id).await, StatusCode::BAD_REQUEST);
+    }
+
+    #[tokio::test]
+    async fn a_response_in_a_batch_is_forwarded_without_the_rest_of_it() {
+        let (sending, other) = two_replicas().await;
+        let (id, result) = send_request(&sending).await;
+        let batch = format!("[{}]", response_to(&id));
+        assert_eq!(post(&other, batch, (PROTOCOL_VERSION, "2025-03-26")).await, StatusCode::ACCEPTED);
+        assert_eq!(result.await.unwrap().unwrap(), r#"{"roots":[]}"#);
     }
 }
 
