@@ -337,8 +337,10 @@ fn client_result(result: Result<&RawValue, &RawValue>) -> ClientResult {
 /// `logging/setLevel`.
 fn set_level(rpc: &RpcContext<'_>) -> RpcResult {
     let level = rpc.request.param("level").level("params.level")?;
-    if let Some(session) = rpc.message.session() {
-        rpc.dispatcher.set_level(session, level);
+    if let Some(session) = &rpc.message.session
+        && session.is_storable()
+    {
+        rpc.dispatcher.set_level(&session.id, level);
     }
     Ok(rpc.result(&json!({})))
 }

@@ -59,6 +59,7 @@ struct SubscribedSession {
     streams: Vec<Arc<Notify>>,
     /// The resources that it has subscribed to.
     resources: BTreeMap<Box<str>, WatchedResource>,
+    /// The log level that its client has set.
     level: Option<McpLogLevel>,
 }
 

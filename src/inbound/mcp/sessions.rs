@@ -29,6 +29,9 @@ const STORED_CAPABILITIES: [&str; 3] = ["elicitation", "roots", "sampling"];
 /// Limit of one capability, in bytes; a longer one is stored as `{}`.
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
+/// Limit of an id that is not ours, but is stored, in bytes. Those that we issued before a restart fit.
+const UNKNOWN_ID_LIMIT_BYTES: usize = 2 << 10;
+
 /// The content of a session id: the parameters of `initialize`, and the client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
@@ -94,6 +97,11 @@ impl NamedSession {
     /// The revision that it has negotiated.
     pub(super) fn revision(&self) -> Option<Revision> {
         self.content.as_ref().ok()?.revision.parse().ok()
+    }
+
+    /// Whether its id may be stored: an id that is not ours can be as long as the headers.
+    pub(super) fn is_storable(&self) -> bool {
+        self.content.is_ok() || self.id.len() <= UNKNOWN_ID_LIMIT_BYTES
     }
 
     /// The lists that were declared in it; all for an id of unknown origin.
@@ -309,6 +317,17 @@ mod sessions_tests {
         taken.check(&taken.open(&foreign), None).unwrap();
         end(&taken, &foreign, None).unwrap();
         assert_eq!(taken.ended.lock().ids.len(), 0);
+    }
+
+    #[test]
+    fn a_long_id_that_is_not_ours_is_not_stored() {
+        let cipher = TokenCipher::random();
+        let sessions = Sessions::new(cipher.clone(), UnknownSessions::Accept);
+        let subject = client(&"a long subject ".repeat(1000));
+        for id in [id_of(&cipher, &subject), id(&TokenCipher::random()), "a".repeat(UNKNOWN_ID_LIMIT_BYTES)] {
+            assert!(sessions.open(&id).is_storable());
+        }
+        assert!(!sessions.open(&"a".repeat(UNKNOWN_ID_LIMIT_BYTES + 1)).is_storable());
     }
 
     #[test]
