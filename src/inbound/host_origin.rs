@@ -153,9 +153,9 @@ impl HostAndOriginRules {
         }
         let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
         let referrer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or("");
-        // Scheme, nothing, and authority; the path and the query are not part of an origin.
-        let parts: Vec<&str> = referrer.split(['/', '?', '#']).take(3).collect();
-        let origin = parse_origin(&parts.join("/"));
+        // The origin ends before the path, query or fragment: after `https:`, ``, and the authority.
+        let end = referrer.match_indices(['/', '?', '#']).nth(2).map_or(referrer.len(), |(end, _)| end);
+        let origin = parse_origin(&referrer[..end]);
         if matches_any(&self.origins, referrer, origin.as_ref())
             || matches_any(&self.tolerated, referrer, origin.as_ref())
         {

@@ -212,8 +212,9 @@ async fn a_foreign_page_can_not_send_calls() {
     let link = [elsewhere, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
     let frame = [elsewhere, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"];
     let named = [elsewhere, "Sec-Fetch-Dest: image", "Referer: https://evil.test/localhost"];
+    let no_origin = [elsewhere, "Sec-Fetch-Dest: image", "Referer: http:?#localhost:3000/page"];
     let sibling = ["Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script"];
-    for headers in [&image, &frame, &named, &sibling] {
+    for headers in [&image, &frame, &named, &no_origin, &sibling] {
         for path in ["/thing/1", "/old/page", "/tools"] {
             let response = proxy.send(&format!("GET {path}"), headers, "").await;
             assert_eq!(response.status, 403, "{path} {headers:?}: {}", response.text());
