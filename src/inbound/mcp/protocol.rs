@@ -128,10 +128,11 @@ impl MethodRow {
     /// Whether the method is in a revision, and the server has what it needs.
     async fn is_available(&self, revision: Revision, dispatcher: &MessageDispatcher) -> bool {
         let &Self(_, is_in, needs, _) = self;
-        match needs.filter(|_| is_in(revision)) {
-            Some(needs) => needs(&*dispatcher.snapshot_for_capabilities().await),
-            None => is_in(revision),
-        }
+        is_in(revision)
+            && match needs {
+                Some(needs) => needs(&*dispatcher.snapshot_for_capabilities().await),
+                None => true,
+            }
     }
 }
 
