@@ -87,12 +87,9 @@ pub(super) async fn unsubscribe(rpc: &RpcContext<'_>) -> RpcResult {
 
 fn subscription<'a>(rpc: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
     let uri = uri_of(rpc)?;
-    let session =
-        rpc.message.session.as_ref().filter(|session| session.content.is_ok()).ok_or_else(|| {
-            ErrorKind::PARAMS.error(
-                "a subscription needs a session, and this request names none that exists: send the \
-             `Mcp-Session-Id` that `initialize` returned",
-            )
-        })?;
+    let session = rpc.message.session.as_ref().filter(|session| session.content.is_ok());
+    let text = "a subscription needs a session, and this request names none that exists: send the \
+                `Mcp-Session-Id` that `initialize` returned";
+    let session = session.ok_or_else(|| ErrorKind::PARAMS.error(text))?;
     Ok((&session.id, uri))
 }
