@@ -37,7 +37,7 @@ use crate::upstream::{Client, ClientIdentity, Deadline};
 /// Lifetime of the id of a request from us to a client.
 const ID_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// Timeout of a request to another replica.
+/// Timeout of a request to another replica, until the headers of the response; and of its body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limit of its response to a forwarded request, in bytes: a result with its envelope.
