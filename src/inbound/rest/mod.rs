@@ -95,7 +95,12 @@ impl RestApi {
             Target::Manifest | Target::OpenApi => snapshot.awaited.tools.is_empty(),
             Target::Tool { route, .. } => !snapshot.awaits_lists_for(route),
             Target::UnknownTool(name) => !snapshot.may_list_tool(&name),
-            _ => true,
+            Target::Health
+            | Target::Metadata(_)
+            | Target::Status
+            | Target::WrongMethod(_)
+            | Target::Passthrough(_)
+            | Target::NotFound => true,
         };
         let snapshot = self.gateway.complete_snapshot(is_complete).await;
         let target = self.find(&snapshot, &head);
