@@ -169,9 +169,9 @@ pub(super) async fn cancel(rpc: &RpcContext<'_>) -> RpcResult {
 async fn forward(rpc: &RpcContext<'_>, address: Option<&str>) -> RpcResult {
     let replicas = &rpc.dispatcher.open_requests.replicas;
     if let Some(address) = address
-        && let Some(response) = replicas.forward_request(address, rpc.message, rpc.request.message).await
+        && let Some((status, body)) =
+            replicas.forward_request(address, rpc.message, rpc.request.message).await
     {
-        let (status, body) = response;
         return Ok(RpcResponse { status, body: body.into(), ..RpcResponse::default() });
     }
     Err(ErrorKind::PARAMS.error(TASK_NOT_FOUND))
