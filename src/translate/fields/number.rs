@@ -6,14 +6,12 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::settings::TEXTS;
-use crate::settings::{
-    Checked, Code, Cursor, OpenSection, Setting, ValueKind, read_each, read_one_of, text_of,
-};
+use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, read_each, read_one_of, text_of};
 use crate::translate::convert::{scaled, without_exponent};
 
 /// Format of a number. The first prefix and the first suffix that matches is removed.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
-#[section(default, check = Self::check)]
+#[section(default)]
 pub struct NumberForm {
     /// Optional text before the number, such as `$`, for `number` and `integer`.
     #[key(kind = TEXTS, with = read_affixes)]
@@ -25,6 +23,7 @@ pub struct NumberForm {
     #[key(name = "decimal_separator", kind = ValueKind::Word(&[".", ","]), default = '.')]
     pub decimal: char,
     /// Thousands separator, for `number` and `integer`.
+    // The whole field checks that it is not the same as `decimal`.
     #[key(name = "thousands_separator", kind = ValueKind::Word(&[",", ".", " ", "'", "_"]))]
     pub thousands: Option<char>,
 }
@@ -50,18 +49,6 @@ fn read_affixes(value: &Cursor<'_>) -> Checked<Vec<String>> {
 }
 
 impl NumberForm {
-    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        if self.thousands == Some(self.decimal)
-            && let Some(entry) = section.entry("thousands_separator")
-        {
-            let message =
-                format!("`{}` is both the thousands separator and the decimal separator", self.decimal);
-            let help = "write `thousands_separator: \".\"` with `decimal_separator: \",\"`, or the reverse";
-            return Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), &message, help));
-        }
-        Ok(self)
-    }
-
     /// Normalizes a number to plain notation with a decimal point; `None` if it does not have this format.
     /// The digits must be checked by the calling function.
     pub(crate) fn plain<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {

@@ -173,6 +173,16 @@ impl FieldSettings {
         let of_values = TypeWord { name: "values", count: Cardinality::One, optional: false };
         let TypeWord { name, count, optional } = self.written.unwrap_or(of_values);
         let is_optional = optional || self.optional;
+        let reject_key = |name, message: &str, help: &str| {
+            let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
+            value.reject_coded(Code::ConflictingKeys.at_span(place), message, help)
+        };
+        let decimal = self.number.decimal;
+        if self.number.thousands == Some(decimal) {
+            let message = format!("`{decimal}` is both the thousands separator and the decimal separator");
+            let help = "write `thousands_separator: \".\"` with `decimal_separator: \",\"`, or the reverse";
+            return reject_key("thousands_separator", &message, help);
+        }
         if let Some(values) = &self.values {
             warn_of_null_words(value, values, &self.null_values);
         }
@@ -207,7 +217,7 @@ impl FieldSettings {
             (None, "size") => {
                 let read = |name: &str| size_unit(name, self.size.kilo_base);
                 let unit_bytes = unit("B", &read, "write `B`, `K`, `kB`, `KiB`, `MiB`, …")?;
-                FieldKind::Size(SizeForm { unit_bytes, decimal: self.number.decimal, ..self.size })
+                FieldKind::Size(SizeForm { unit_bytes, decimal, ..self.size })
             }
             (None, "object") => FieldKind::Object(self.fields),
             (None, _) => FieldKind::Any,
@@ -216,13 +226,8 @@ impl FieldSettings {
         let kind = FieldType { kind, count, nulls, title, description };
         let missing = match self.default {
             Some(_) if is_optional => {
-                let place = value.node.entry("default").map_or(value.place, |entry| entry.key.span);
-                let at = Code::ConflictingKeys.at_span(place);
-                return value.reject_coded(
-                    at,
-                    "a field with a `default` is never missing",
-                    "remove `optional`",
-                );
+                let message = "a field with a `default` is never missing";
+                return reject_key("default", message, "remove `optional`");
             }
             Some(default) => {
                 check_default(value, &kind, &default)?;
