@@ -290,7 +290,18 @@ fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError
                 format!("{expected}, found one with a name of {} bytes", name.len()),
             )
         }
-        Error::MalformedEntityReference(_) => "expected an entity such as `&amp;`, found `&` alone".into(),
+        Error::MalformedEntityReference(place) => {
+            let line = document.split('\n').nth(place.row as usize - 1).unwrap_or_default();
+            let rest = line.chars().skip(place.col as usize - 1);
+            let is_part = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '&' | '#');
+            let reference: String = rest.take_while(is_part).collect();
+            if reference.starts_with("&#") {
+                let expected = "expected the number of a character that XML allows, found";
+                ReadError::new(format!("{expected} `{}`", shown(&reference)), format!("{expected} another"))
+            } else {
+                "expected an entity such as `&amp;`, found `&` alone".into()
+            }
+        }
         Error::DuplicatedAttribute(name, _) => ReadError::new(
             format!("expected an attribute once, found `{}` again", shown(name)),
             format!("expected an attribute once, found one with a name of {} bytes again", name.len()),

@@ -155,7 +155,16 @@ fn malformed_xml_is_an_error_with_its_position() {
     check("\n<a>\n <b>1</c></a>", Err("line 3, column 6: expected `</b>`, found `</c>`"));
     check("<a><b>", Err("line 1, column 7: expected the end tag of every element"));
     check("<a>&nbsp;</a>", Err("found `&nbsp;`"));
-    check("<a>x & y</a>", Err("column 6: expected an entity such as `&amp;`"));
+    check("<a>x & y</a>", Err("column 6: expected an entity such as `&amp;`, found `&` alone"));
+    check(
+        "<a>\n 5 µm &#1;</a>",
+        Err("line 2, column 7: expected the number of a character that XML allows, found `&#1`"),
+    );
+    check(
+        "<a b='&#x1F;'/>",
+        Err("column 7: expected the number of a character that XML allows, found `&#x1F`"),
+    );
+    check("<a>&#;</a>", Err("found `&#`"));
     check("<a x='1' x='2'/>", Err("found `x` again"));
     check("<a/><b/>", Err("expected well-formed XML"));
     check("<e:a/>", Err("expected a prefix that is declared, found `e:`"));
