@@ -433,8 +433,10 @@ impl Frame {
             let cell = &row[start..end.max(start)];
             start = end + 1;
             let is_full = is_aligned && (end < row.len() || row.len() == self.end);
-            let (_, begun) = cell.split_last().filter(|(mark, _)| matches!(mark, '+' | '↵')).unzip();
-            let continued = begun.filter(|_| is_full && !self.is_markdown).map(|begun| self.text(begun));
+            let continued = match cell {
+                [begun @ .., '+' | '↵'] if is_full && !self.is_markdown => Some(self.text(begun)),
+                _ => None,
+            };
             Cell { text: self.text(cell), continued }
         });
         Some(cells.collect())
