@@ -318,8 +318,17 @@ impl Rows {
     pub(super) fn named(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
         let limit_bytes = allowed.min(TABLE_LIMIT_BYTES);
-        let (header_line, is_prose, is_certain, spare, rows, bytes) = Default::default();
-        Self { header_line, is_prose, is_certain, names, spare, ragged_rows, rows, bytes, limit_bytes }
+        Self {
+            header_line: None,
+            is_prose: false,
+            is_certain: false,
+            names,
+            spare: false,
+            ragged_rows,
+            rows: Vec::new(),
+            bytes: 0,
+            limit_bytes,
+        }
     }
 
     /// Adds a row; `line` is called if an error needs it.
