@@ -76,7 +76,7 @@ impl FieldType {
     /// JSON Schema of the converted value.
     pub fn schema(&self) -> Map<String, Value> {
         let mut schema = object(self.kind.name_and_schema().1);
-        // The unit of a number, which it alone does not show.
+        // A description of the field replaces that of its kind, the unit of a number.
         if self.description.is_some() {
             schema.shift_remove("description");
         }

@@ -80,7 +80,7 @@ struct FieldSettings {
     fields: Option<Fields>,
 }
 
-/// Options that only some types have.
+/// Types, and the options that only they have.
 const OPTIONS_OF_TYPES: [(&[&str], &[&str]); 9] = [
     (&["boolean"], &["true_values", "false_values"]),
     (&["values"], &["ignore_case"]),

@@ -6,7 +6,6 @@ use jiff::{
     fmt::{rfc2822, strtime, temporal::DateTimeParser},
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
-
 use settings_derive::Section;
 
 use super::duration::{MILLISECOND, SECOND};
