@@ -351,6 +351,7 @@ mod tests {
         check("", "Europe/Oslo", "2026-07-01 09:30", Ok("2026-07-01T09:30:00+02:00"));
         check("", "-03:00", "2026-07-01 09:30", Ok("2026-07-01T09:30:00-03:00"));
         check("", "", "2026-07-01 09:30", Err("(or name its `timezone`)"));
+        check("", "", "9999-12-31T23:59:59Z", Err("a date and time such as"));
         check("", "UTC", "2026-07-01", Err("a date with a time"));
         for text in [
             "",
@@ -461,6 +462,8 @@ mod tests {
         assert_eq!(date("", "Asia/Tokyo", "2026-11-21T23:30:00-05:00").unwrap(), "2026-11-21");
         assert_eq!(date("%d.%m.%y", "", "21.11.26").unwrap(), "2026-11-21");
         assert_eq!(date("unix", "Asia/Tokyo", "1700000000").unwrap(), "2023-11-15");
+        // "For ever", which is too late for an instant.
+        assert_eq!(date("", "", "9999-12-31T23:59:59Z").unwrap(), "9999-12-31");
         assert!(date("", "", "21.11.2026").unwrap_err().contains("a date such as"));
     }
 
