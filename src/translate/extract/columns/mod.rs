@@ -176,10 +176,13 @@ impl Columns {
     /// The lines of the table without blank ones; empty if there is no table and the rule allows that.
     fn lines<'t>(&self, text: &'t str) -> Result<Vec<LineBlock<'t>>, ReadError> {
         let without_table = |why| if self.allow_empty { Ok(Vec::new()) } else { Err(why) };
-        if let Err(why) = after_lines(text, self.skip, '\n') {
+        let end = if text.contains('\n') { '\n' } else { '\r' };
+        if let Err(why) = after_lines(text, self.skip, end) {
             return without_table(why);
         }
-        let lines = text.lines().enumerate().map(|(index, text)| LineBlock { line: index + 1, text });
+        let lines = text.split_terminator(end).enumerate();
+        let lines =
+            lines.map(|(index, text)| LineBlock { line: index + 1, text: text.trim_end_matches('\r') });
         let is_first =
             |line: &LineBlock<'_>| self.start_at.as_ref().is_none_or(|at| at.regex().is_match(line.text));
         let mut lines = lines.skip(self.skip).skip_while(|line| !is_first(line)).peekable();

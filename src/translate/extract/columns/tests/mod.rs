@@ -253,6 +253,19 @@ www-data 1234567 12.5  0.0 1234567890 98765432 ?      Ssl  Nov20 1234:47 /usr/bi
 }
 
 #[test]
+fn lines_end_in_lf_or_cr_or_both() {
+    for end in ["\n", "\r\n", "\r"] {
+        let text = |lines: &[&str]| lines.join(end);
+        let table = text(&["title", "", "NAME   AGE", "web    1d", "db     2d", "", "2 in all", ""]);
+        let columns =
+            Columns { skip: 1, start_at: pattern("AGE$"), stop_before: pattern("^$"), ..under_header() };
+        check_cells(&columns, &table, "NAME|AGE", &[&["web", "1d"], &["db", "2d"]]);
+        let wrong = text(&["a b", "1 2", "3"]);
+        check(&Columns { skip: 1, ..by_words("a b") }, &wrong, Err("line 3: expected 2 cells, found 1"));
+    }
+}
+
+#[test]
 fn tabs_become_spaces() {
     check(
         &under_header(),
