@@ -10,11 +10,13 @@ use jaq_core::{
     native::{Fun, bome, run, v},
 };
 use jaq_json::{Error, Val};
+use regex::Regex;
 
 use super::bounds::{EngineTypes, JQ_FOLD_STEPS, JQ_ROUND_STEPS, RunBudget, extent, is_shared};
 use super::patterns::{WantedParts, find};
 use super::rewrite::{bounded_definition, call, collect_calls, pipe};
-use crate::model::JsonText;
+use crate::model::{JsonText, NumberOutOfBounds, check_number};
+use crate::settings::fixed_regex;
 
 /// Counts a round of a loop.
 pub(super) const TICK: &str = "!tick";
@@ -266,8 +268,18 @@ fn from_json(spent: &RunBudget, value: Val) -> Result<Val, Error> {
     spent.charge_steps(text.len() as u64 / 8)?;
     // The engine's own parser recurses once per bracket.
     let json = JsonText::check(text).map_err(|error| Error::str(&error))?;
+    check_numbers(json.as_str()).map_err(Error::str)?;
     spent.charge_bytes(text.len() as u64 * BYTES_OF_ONE)?;
-    super::into_jq(json.parse()).map_err(Error::str)
+    // Not by way of a `serde_json` tree, whose values are several times as large as the engine's.
+    jaq_json::read::parse_single(json.bytes()).map_err(|error| Error::str(&error))
+}
+
+/// Checks the numbers of a JSON text against the bounds.
+fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
+    static STRING_OR_NUMBER: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r#""(?:[^"\\]|\\.)*"|[0-9][0-9.eE+\-]*"#));
+    let mut found = STRING_OR_NUMBER.find_iter(json).map(|found| found.as_str());
+    found.try_for_each(|text| if text.starts_with('"') { Ok(()) } else { check_number(text) })
 }
 
 /// Functions that read or change anything other than their input.
