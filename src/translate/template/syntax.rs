@@ -59,7 +59,13 @@ impl<'s> UsedNames<'s> {
             Stmt::SetBlock(block) => self.assign(&block.target),
             _ => {}
         }
-        bodies.into_iter().flatten().for_each(|statement| self.statement(statement));
+        // The `else` of a loop does not see the loop's variables, and that of a condition not what the other
+        // branch sets.
+        let kept = if matches!(statement, Stmt::ForLoop(_)) { outer } else { self.local.len() };
+        for body in bodies {
+            body.iter().for_each(|statement| self.statement(statement));
+            self.local.truncate(kept);
+        }
         if !matches!(statement, Stmt::Set(_) | Stmt::SetBlock(_)) {
             self.local.truncate(outer);
         }

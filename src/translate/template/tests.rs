@@ -158,6 +158,17 @@ fn a_template_lists_its_names() {
 }
 
 #[test]
+fn a_variable_of_a_branch_is_unknown_outside_it() {
+    let names = |source: &str| Template::compile(source).unwrap().names;
+    let loops = "{% for x in rows %}{{ x }}{{ loop.index }}{% else %}{{ x }}{{ loop.index }}{% endfor %}";
+    assert_eq!(names(loops), ["loop", "rows", "x"]);
+    assert_eq!(names("{% if a %}{% set x = 1 %}{{ x }}{% else %}{{ x }}{% endif %}"), ["a", "x"]);
+    assert_eq!(names("{% if a %}{% set x = 1 %}{% endif %}{{ x }}"), ["a", "x"]);
+    assert_eq!(names("{% set x %}{% set y = 1 %}{{ y }}{% endset %}{{ x }}{{ y }}"), ["y"]);
+    assert_eq!(names("{% with x = 1 %}{{ x }}{% endwith %}{{ x }}"), ["x"]);
+}
+
+#[test]
 fn a_template_stays_within_its_step_budget() {
     let text = "ab\n".repeat(1000);
     let names = Value::from_pairs([("text", text.as_str()), ("letters", "abcdefghijklmnopqrstuvwxyz")]);
