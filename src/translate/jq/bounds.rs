@@ -33,6 +33,8 @@ const NUMBER_LIMIT_BYTES: u64 = 4 << 10;
 const DEPTH_LIMIT: usize = 4_000;
 /// Number of loop rounds between two checks of the nesting depth of the loop's value.
 const ROUNDS_BETWEEN_LOOKS: u64 = 2_048;
+/// Limit of the values visited by such a check.
+const LOOK_LIMIT: usize = 4_000_000;
 /// Limit of nested rounds of `reduce` that build a path: `setpath`, `delpaths`.
 const NESTED_LIMIT: usize = 200;
 
@@ -153,8 +155,8 @@ impl RunBudget {
     pub(super) fn round(&self, steps: u64, value: &Val) -> Result<(), Error> {
         self.charge_steps(steps)?;
         self.rounds.set(self.rounds.get() + 1);
-        match self.rounds.get().is_multiple_of(ROUNDS_BETWEEN_LOOKS) {
-            true => self.read(value).map(drop),
+        match self.rounds.get().is_multiple_of(ROUNDS_BETWEEN_LOOKS) && nests_too_deep(value) {
+            true => Err(self.exhaust_depth()),
             false => Ok(()),
         }
     }
@@ -207,6 +209,24 @@ impl RunBudget {
         }
         Ok(bytes)
     }
+}
+
+/// Whether a value nests too deep, or has more parts than any result. Costs no steps: the value of a loop
+/// grows with its rounds, so the steps of a loop over a long list would grow with the square of its length.
+fn nests_too_deep(value: &Val) -> bool {
+    let (mut inside, mut looked_at) = (vec![(value, 1)], 0);
+    while let Some((value, depth)) = inside.pop() {
+        for part in parts(value) {
+            looked_at += 1;
+            if matches!(part, Val::Arr(_) | Val::Obj(_)) {
+                inside.push((part, depth + 1));
+            }
+        }
+        if depth > DEPTH_LIMIT || looked_at > LOOK_LIMIT {
+            return true;
+        }
+    }
+    false
 }
 
 /// The items of a list, or the keys and values of an object.

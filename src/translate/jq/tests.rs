@@ -261,6 +261,13 @@ fn a_list_twice_as_long_takes_twice_as_much() {
 }
 
 #[test]
+fn the_steps_of_a_loop_do_not_depend_on_the_size_of_its_value() {
+    let filter = "reduce range(2500) as $i ({all: ., n: 0}; .n += 1) | .n";
+    let numbers = |count: usize| Value::from(vec![json!([1]); count]);
+    assert_eq!(used(filter, &numbers(3)).0, used(filter, &numbers(3_000)).0);
+}
+
+#[test]
 fn the_values_that_a_run_creates_are_counted() {
     const MEMORY: &str = "bytes, the memory limit of a filter";
     let numbers = Value::from((0..20_000).collect::<Vec<u32>>()).to_string();
