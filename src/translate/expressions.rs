@@ -131,8 +131,9 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
 
 /// Reports an unknown name, filter, test or method of a template; returns `false`.
 fn report_unknown(report: &Report<'_>, node: &Node, what: &str, name: &str, help: Option<String>) -> bool {
-    let at = Code::UnknownName.at_span(span_of_name(report, node.span, name));
-    report.error(at, format!("unknown {what} `{name}` in a template"), help);
+    // The variable `rows` is not that in `structured.rows`.
+    let span = span_of_word(report, node.span, name, |before| before.ends_with('.') == (what == "method"));
+    report.error(Code::UnknownName.at_span(span), format!("unknown {what} `{name}` in a template"), help);
     false
 }
 
@@ -179,11 +180,21 @@ const COMMON_JQ_FILTERS: &str = "add all any contains first flatten from_entries
 
 /// Position of a name in a span; the whole span if the name can't be found as written.
 pub(crate) fn span_of_name(report: &Report<'_>, span: SourceSpan, name: &str) -> SourceSpan {
+    span_of_word(report, span, name, |_| true)
+}
+
+/// Position of the first word with this name that fits the text before it.
+fn span_of_word(
+    report: &Report<'_>,
+    span: SourceSpan,
+    name: &str,
+    fits: impl Fn(&str) -> bool,
+) -> SourceSpan {
     let text = &report.files().text(span)[span.start..span.end];
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let found = text.match_indices(name).find(|(at, _)| {
         let (before, after) = (&text[..*at], &text[at + name.len()..]);
-        !name.is_empty() && !before.ends_with(is_word) && !after.starts_with(is_word)
+        !name.is_empty() && !before.ends_with(is_word) && !after.starts_with(is_word) && fits(before)
     });
     found.map_or(span, |(at, _)| {
         let start = span.start + at;
