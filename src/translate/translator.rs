@@ -45,11 +45,11 @@ pub struct Translator {
 #[derive(Debug, Clone, Copy, Section)]
 #[section(default)]
 pub struct TranslationLimits {
-    // Of a decompressed body as well.
+    // Also the limit of a decompressed body.
     /// Maximum length of an upstream response.
     #[key(name = "response_limit", size = 1..=1 << 30, default = TranslationLimits::DEFAULT_RESPONSE_BYTES)]
     pub response_bytes: usize,
-    // Of the values read into one tree, lists and objects included.
+    // Counts the values of one tree, lists and objects included.
     /// Maximum number of JSON values in a response that a rule parses.
     #[key(name = "max_values", range = 1..=100_000_000, default = TranslationLimits::DEFAULT_VALUES)]
     pub values: usize,
