@@ -122,8 +122,9 @@ impl Slots {
             free_slots -= usize::from(is_tracked && !is_known);
             is_tracked
         });
-        let begin = self.past.back().map_or(now, |last| last.time.1);
-        HistorySlot { time: (begin, now.max(begin)), all, omitted_routes: called - routes.len(), routes }
+        // If the clock was set back, this slot has no duration, and the next one begins at the new time.
+        let begin = self.past.back().map_or(now, |last| last.time.1).min(now);
+        HistorySlot { time: (begin, now), all, omitted_routes: called - routes.len(), routes }
     }
 }
 
@@ -227,6 +228,17 @@ mod tests {
                 (end_of_slot(2), end_of_slot(3))
             ]
         );
+    }
+
+    #[test]
+    fn slots_have_a_duration_again_after_the_clock_was_set_back() {
+        let (meters, history) = (Meters::default(), History::default());
+        for slot in [241, 1, 2] {
+            history.sample(&meters, end_of_slot(slot));
+        }
+        let slot = |from, to| (end_of_slot(from), end_of_slot(to));
+        let past = history.read(&meters, end_of_slot(3));
+        assert_eq!(past.times, [slot(241, 241), slot(1, 1), slot(1, 2), slot(2, 3)]);
     }
 
     #[test]
