@@ -127,8 +127,11 @@ impl<'d> SchemaConverter<'d> {
             return;
         }
         for (word, bound) in EXCLUSIVE {
-            let limit = if is_exclusive(bound) { &written[bound] } else { &written[word] };
-            if limit.is_number() {
+            let limit = match is_exclusive(bound) {
+                true => written.get(bound),
+                false => written.get(word).filter(|limit| limit.is_number()),
+            };
+            if let Some(limit) = limit {
                 out[word] = limit.clone();
             }
         }
@@ -301,6 +304,12 @@ mod tests {
             SchemaUse::Input,
             json!({"type": "integer", "format": "int64", "nullable": true, "minimum": 0, "exclusiveMinimum": true}),
             json!({"type": ["integer", "null"], "exclusiveMinimum": 0}),
+        );
+        // An invalid bound stays, so that the operation is omitted with the reason.
+        check(
+            SchemaUse::Input,
+            json!({"maximum": "5", "exclusiveMaximum": true}),
+            json!({"exclusiveMaximum": "5"}),
         );
         check(
             SchemaUse::Input,
