@@ -6,7 +6,7 @@ use std::{collections::HashSet, slice};
 use serde_json::{Map, Value, json};
 
 use super::candidates::Candidate;
-use super::guess::{MIN_WHOLE, guess, is_number, is_whole};
+use super::guess::{MIN_WHOLE, guess, is_number, is_whole, text};
 use super::{Confidence, Finding};
 use crate::authoring::{count, without_empty};
 
@@ -117,9 +117,16 @@ fn texts(value: &Value) -> Option<Vec<&str>> {
 
 fn field(name: String, from: &str, values: &[&Value], records: usize) -> InferredField {
     let missing = records - values.len();
-    let all: Vec<&str> = values.iter().filter_map(|value| texts(value)).flatten().collect();
+    let mut all: Vec<&str> = values.iter().filter_map(|value| texts(value)).flatten().collect();
+    let has_empty =
+        |value: &Value| texts(value).is_some_and(|texts| texts.iter().any(|text| text.trim().is_empty()));
+    let empty = values.iter().filter(|value| has_empty(value)).count();
     let mut guess = guess(&name, &all);
-    let empty = all.iter().filter(|text| text.trim().is_empty()).count();
+    // An item of a list can't be missing, and of all types only a string can be empty.
+    if guess.kind != "string" && values.iter().any(|value| value.is_array() && has_empty(value)) {
+        all.retain(|text| !text.trim().is_empty());
+        guess = text(&all);
+    }
     let optional = missing > 0 || (empty > 0 && guess.kind != "string");
     if values.iter().any(|value| value.is_array()) {
         guess.kind += "[]";
@@ -140,10 +147,6 @@ fn field(name: String, from: &str, values: &[&Value], records: usize) -> Inferre
     if missing > 0 {
         reason += &format!("; missing in {missing} of {records}");
     } else if empty > 0 {
-        let is_empty = |value: &&&Value| {
-            texts(value).is_some_and(|texts| texts.iter().any(|text| text.trim().is_empty()))
-        };
-        let empty = values.iter().filter(is_empty).count();
         reason += &format!("; empty in {empty} of {records}");
     }
     let finding = Finding::new(&format!("field {name}"), &guess.kind, guess.confidence, reason);

@@ -147,7 +147,7 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
 }
 
 /// The string type; if there are few distinct texts, the evidence lists them.
-fn text(texts: &[&str]) -> Guess {
+pub(super) fn text(texts: &[&str]) -> Guess {
     /// Limit of distinct texts that may be an enumeration.
     const MAX_STATES: usize = 4;
     let mut different: Vec<&str> = texts.to_vec();
