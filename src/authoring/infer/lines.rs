@@ -151,7 +151,7 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
     // The value of a cell, and other pairs beside this one, as in the output of `stat`.
     let has_more = match separator {
         "\t" => value.trim().contains('\t'),
-        ":" => FURTHER_PAIR.is_match(value),
+        ":" => FURTHER_PAIR.is_match(value.trim_start()),
         _ => false,
     };
     // `12:30` is a time, and `::1` an address.
