@@ -140,6 +140,9 @@ fn recorded(
         })?;
         note_override("--content-type", response.media_type().as_deref().unwrap_or("no media type"));
         response.headers.insert(CONTENT_TYPE, value);
+    } else if matches!(route.request, RequestTemplate::Tool(_)) && response.status.is_success() {
+        // An MCP server sends JSON or an event stream, and the route gets the message in it.
+        response.headers.remove(CONTENT_TYPE);
     }
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
     let exit = ProgramExit { end: arguments.exit.unwrap_or(ProgramEnd::Code(0)), stderr };

@@ -137,11 +137,18 @@ fn a_command_is_explained_by_its_words_and_by_its_end() {
 }
 
 #[test]
-fn the_given_media_type_of_an_mcp_response_is_used() {
+fn an_mcp_response_has_the_given_media_type_or_its_own_but_not_that_of_the_recording() {
     let config = ["explain", "close_issue", "--config", "config/examples/mcp-servers.yaml", "--response"];
     let body = TemporaryFile::new("tool.txt", r#"{"content": [{"type": "text", "text": "closed"}]}"#);
     let explained = |more: &[&str]| succeeds(&[&config[..], &[body.path()], more].concat());
     assert!(explained(&[]).starts_with("response     200 OK, application/vnd.mcp+json, "));
     let given = explained(&["--content-type", "text/plain"]);
     assert!(given.starts_with("response     200 OK, text/plain, "), "{given}");
+
+    let message = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"closed"}]}}"#;
+    let sent = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{message}");
+    let recording = TemporaryFile::new("tool.http", &sent);
+    let explained = succeeds(&[&config[..], &[recording.path()]].concat());
+    assert!(explained.starts_with("response     200 OK, application/vnd.mcp+json, "), "{explained}");
+    assert!(explained.contains("\ncontent      text \"closed\"\n"), "{explained}");
 }
