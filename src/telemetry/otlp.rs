@@ -72,7 +72,7 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
     let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
     for (labels, value) in &family.points {
         let attributes = labels.iter().map(|(label, value)| (named.label)(label, value));
-        // A point with such a label is not part of this metric.
+        // One of the labels excludes the point from this metric.
         let Some(attributes) = attributes.collect::<Option<Vec<_>>>() else { continue };
         let more = named.more.iter().map(|(key, value)| text(key, value));
         let attributes = attributes.into_iter().flatten().chain(more).collect();

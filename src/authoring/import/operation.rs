@@ -78,7 +78,7 @@ impl Operation {
     }
 }
 
-/// The route of an operation, `METHOD /path`; an error message if no request can be built.
+/// The route of the operation `about`, which is `METHOD /path`; an error message if no request can be built.
 fn converted<'d>(
     document: &'d Document,
     upstream: &str,
