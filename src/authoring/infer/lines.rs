@@ -139,7 +139,7 @@ fn share_of_pairs(text: &str, separator: &str, comments: &[&str], form: &Value) 
             continue;
         }
         all += 1;
-        if let Some(key) = key(line, separator) {
+        if let Some(key) = key(line, separator).filter(|_| !has_more_values(line, separator)) {
             keys.insert((section, key));
             good += 1;
         }
@@ -153,12 +153,6 @@ fn share_of_pairs(text: &str, separator: &str, comments: &[&str], form: &Value) 
 fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
     let (key, value) = line.split_once(separator)?;
     let key = key.trim();
-    // The value of a cell, and other pairs beside this one, as in the output of `stat`.
-    let has_more = match separator {
-        "\t" => value.trim().contains('\t'),
-        ":" => FURTHER_PAIR.is_match(value.trim_start()),
-        _ => false,
-    };
     // `12:30` is a time, and `::1` an address.
     let is_digit = |c: char| c.is_ascii_digit();
     let last_word = key.split_whitespace().next_back().unwrap_or_default();
@@ -171,15 +165,23 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
         // The cells of a row are further apart than the words of a key.
         && !key.contains("  ")
         && !is_part
-        && !has_more
         && !CLOCK.is_match(key)
         && !key.split_whitespace().next().is_some_and(is_commit_id)
         && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
     is_key.then_some(key)
 }
 
-/// A key and a colon that are further apart from the value before them than words are.
-static FURTHER_PAIR: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(\s{2,}|\t)[A-Za-z][\w ]*:\s"));
+/// Whether a line has other cells behind its value, or other pairs, as in the output of `stat`.
+fn has_more_values(line: &str, separator: &str) -> bool {
+    /// A key and a colon that are further apart from the value before them than words are.
+    static FURTHER_PAIR: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(\s{2,}|\t)[A-Za-z][\w ]*:\s"));
+    let value = line.split_once(separator).map_or("", |(_, value)| value.trim_start());
+    match separator {
+        "\t" => value.trim_end().contains('\t'),
+        ":" => FURTHER_PAIR.is_match(value),
+        _ => false,
+    }
+}
 
 /// Whether a word is a hash such as `a7e58f74`, with which the lines of `git log --oneline` begin.
 fn is_commit_id(word: &str) -> bool {
