@@ -111,7 +111,7 @@ pub struct ResourceTemplate {
     pub blob: Option<Template>,
 }
 
-/// Annotations of a block, of which one may be a template.
+/// Annotations of a block. `lastModified` may be a template.
 #[derive(Debug, Default, Section)]
 #[section(name = "`annotations`", id = "block_annotations")]
 pub struct AnnotationsTemplate {
@@ -125,6 +125,7 @@ pub struct AnnotationsTemplate {
     pub last_modified: Option<Template>,
 }
 
+/// Parses a timestamp, or a template that renders to one at each call.
 fn read_last_modified(value: &Cursor<'_>) -> Checked<Option<Template>> {
     let text = text_of(value)?;
     if text.contains("{{") || is_timestamp(text) {
@@ -196,12 +197,12 @@ impl BlockTemplate {
         Self { payload, annotations: None, when: None, each: None }
     }
 
-    /// Whether it needs the structured content as a tree.
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let last_modified = self.annotations.iter().filter_map(|own| own.last_modified.as_ref());
         self.payload.templates().into_iter().chain(last_modified)
     }
 
+    /// Whether it needs the structured content as a tree.
     fn looks_inside(&self) -> bool {
         self.when.is_some() || self.each.is_some()
     }
