@@ -45,12 +45,12 @@ pub struct Translator {
 #[derive(Debug, Clone, Copy, Section)]
 #[section(default)]
 pub struct TranslationLimits {
-    // Also the limit of a decompressed body.
     /// Maximum length of an upstream response.
+    // It applies to the decompressed body as well.
     #[key(name = "response_limit", size = 1..=1 << 30, default = TranslationLimits::DEFAULT_RESPONSE_BYTES)]
     pub response_bytes: usize,
-    // Counts the values of one tree, lists and objects included.
     /// Maximum number of JSON values in a response that a rule parses.
+    // The limit of one tree. Lists and objects count as values.
     #[key(name = "max_values", range = 1..=100_000_000, default = TranslationLimits::DEFAULT_VALUES)]
     pub values: usize,
     /// Maximum length of an error text.
