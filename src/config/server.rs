@@ -118,9 +118,11 @@ impl ServerSettings {
         self.filter.allowed_hosts = hosts_of(listen);
         if let Some(entry) = section.entry("listen").filter(|_| listen.ip().is_unspecified()) {
             let report = section.report();
-            let help = match report.files().origin(entry.value.span) == Origin::File {
-                true => "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`",
-                false => {
+            let help = match report.files().origin(entry.value.span) {
+                Origin::File | Origin::BuiltIn => {
+                    "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`"
+                }
+                Origin::Variable | Origin::Flag => {
                     "write `server: { allowed_hosts: [NAME] }` with the names that clients use, or set \
                      `GLOSSATOR__SERVER__ALLOWED_HOSTS`; `*` allows all"
                 }
