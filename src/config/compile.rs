@@ -122,7 +122,6 @@ pub(in crate::config) fn compile(
     upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies, PolicySettings::default());
     let default_response = node_at("defaults", "response").and_then(|_| written_defaults.entry("response"));
     let rules = RuleSets::read(report, entries_of("rules"), presets);
-
     let entries = entries_of("upstreams");
     let upstreams: Vec<UpstreamFile> =
         entries.iter().filter_map(|entry| upstreams::read(context, &defaults, entry)).collect();
@@ -173,9 +172,11 @@ pub(in crate::config) fn compile(
     lint::clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
-    if let Some((name, settings)) = &mut passthrough {
-        let file = upstreams.iter().find(|file| file.settings.name() == name);
-        settings.timeout = file.map_or(settings.timeout, |file| file.limits.timeout);
+    // If the upstream is not found, it has errors, and there is no configuration to return.
+    if let Some((name, settings)) = &mut passthrough
+        && let Some(file) = upstreams.iter().find(|file| file.settings.name() == name)
+    {
+        settings.timeout = file.limits.timeout;
         settings.body_timeout = server.filter.body_timeout;
     }
     let place = node_at("server", "listen").or_else(|| file.get("clients"));
