@@ -171,8 +171,9 @@ impl RequestParser<'_> {
         let report = self.value.context.report;
         let section = OpenSection::open(&self.value, RequestSettings::keys())?;
         let settings = RequestSettings::read_fields(&section, None);
-        let upstream = match section.get("upstream").and_then(|node| Some((node, node.as_text()?))) {
-            Some((node, name)) => self.upstream(node.span, name),
+        let upstream = match section.get("upstream").map(|node| (node.span, node.as_text())) {
+            Some((span, Some(name))) => self.upstream(span, name),
+            Some((_, None)) => Err(section.reported()),
             None => self.only_upstream(self.value.place),
         };
         // If the upstream has errors, the keys decide which kind is meant.
