@@ -22,6 +22,7 @@ pub(super) const KEYS: [&str; 3] = ["arguments", "leading_dash_arguments", "stdi
 pub(super) const CALL: &str = "CALL";
 
 const CALL_HELP: &str = "write `CALL UPSTREAM/TOOL`, with the server's name for the tool";
+const MAP_HELP: &str = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
 const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {path}`";
 
 impl RequestParser<'_> {
@@ -36,7 +37,10 @@ impl RequestParser<'_> {
         let place = span_of(value, name);
         let upstream = self.command_upstream(place, name)?;
         self.check_kind(place, &upstream, UpstreamKind::Program)?;
-        let words = read_each(words.map(|word| word_of_line(value, word)))?;
+        let words: Vec<&str> = words.collect();
+        // One report for a line: a quoted text or a template has several words.
+        words.iter().try_for_each(|word| check_is_plain(value, word))?;
+        let words = read_each(words.into_iter().map(|word| word_of_line(value, word)))?;
         let is_past_options = self.is_past_options(&upstream);
         let template = CommandTemplate { words, is_past_options, ..Default::default() };
         Ok(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
@@ -153,17 +157,22 @@ impl RequestParser<'_> {
     }
 }
 
-/// Parses a word of a line, in which `{name}` is an argument.
-fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
+/// Rejects a word with parts that only the map form supports.
+fn check_is_plain(value: &Cursor<'_>, word: &str) -> Checked<()> {
     let place = Code::InvalidRequest.at_span(span_of(value, word));
-    let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
     if is_template(word) {
-        return value.reject_coded(place, "a one-line request can't contain templates", in_the_map);
+        return value.reject_coded(place, "a one-line request can't contain templates", MAP_HELP);
     }
     if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
         let message = format!("quotes (`{quote}`) have no meaning here: words are separated by spaces");
-        return value.reject_coded(place, message, in_the_map);
+        return value.reject_coded(place, message, MAP_HELP);
     }
+    Ok(())
+}
+
+/// Parses a word of a line, in which `{name}` is an argument.
+fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
+    let place = Code::InvalidRequest.at_span(span_of(value, word));
     let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
     // The next brace must be `{`, with a name and `}` after it.
     while let Some((before, behind)) = rest.split_once(['{', '}']) {
@@ -185,7 +194,7 @@ fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
             let source: String =
                 inserted.map(|(before, name)| format!("{before}{{{{ args.{name} }}}}")).collect();
             let template = Template::compile(&(source + rest))
-                .or_else(|error| value.reject_coded(place, format!("invalid word: {error}"), in_the_map))?;
+                .or_else(|error| value.reject_coded(place, format!("invalid word: {error}"), MAP_HELP))?;
             let needs = names.into_iter().map(str::to_owned).collect();
             WordTemplate::Text { template, needs }
         }
