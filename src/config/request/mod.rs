@@ -149,9 +149,11 @@ impl RequestParser<'_> {
             return value.reject_coded(Code::InvalidRequest.at_span(place), message, help);
         }
         let method = method_of(value, place, word);
-        if let (Err(reported), true) = (&method, is_other_word(word)) {
-            // The rest of such a line is no path.
-            return Err(*reported);
+        // The rest of a line after `run` or `call` is no path.
+        if is_other_word(word)
+            && let Err(reported) = method
+        {
+            return Err(reported);
         }
         if target.contains("://") {
             return value.reject_coded(invalid, format!("{name} must name an upstream, not a URL"), HELP);
