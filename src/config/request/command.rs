@@ -1,11 +1,12 @@
 //! Requests to commands, `RUN UPSTREAM word {argument} …`, and to MCP servers, `CALL UPSTREAM/TOOL`; or maps.
 
-use super::values::{add_argument, as_name, expression, placeholder, read_json, span_of, template, text};
+use super::values::{add_argument, as_name, expression, placeholder, span_of, template, text};
 use super::{CompiledRequest, RequestParser};
 use crate::config::route_tests::UpstreamKind;
 use crate::config::section::is_template;
 use crate::route::{
-    CommandTemplate, RequestBodyTemplate, RequestTemplate, ToolTemplate, UpstreamName, WordTemplate,
+    CommandTemplate, JsonTemplate, RequestBodyTemplate, RequestTemplate, ToolTemplate, UpstreamName,
+    WordTemplate,
 };
 use crate::settings::{
     Checked, Code, Cursor, OpenSection, Setting, SourceSpan, ValueKind, read_each, suggest,
@@ -72,6 +73,7 @@ impl RequestParser<'_> {
     pub(super) fn command(
         &self,
         section: &OpenSection<'_>,
+        upstream: Option<&UpstreamName>,
         leading_dash_arguments: Vec<(String, SourceSpan)>,
     ) -> Checked<CommandTemplate> {
         let words = section.entry("arguments").map_or(Ok(Vec::new()), |entry| {
@@ -91,19 +93,27 @@ impl RequestParser<'_> {
             }
         });
         let used = Scope::from_cursor(&self.value).used.borrow();
-        for (name, span) in leading_dash_arguments.iter().filter(|(name, _)| !used.names(name)) {
+        let known = |(name, span): (String, SourceSpan)| {
+            if used.names(&name) {
+                return Ok(name);
+            }
             let names = used.arguments.iter().map(|argument| argument.name.as_str());
             let message = format!("the command has no argument `{name}`");
-            let help = suggest::help(name, "known arguments", names);
-            section.report().error(Code::UnknownArgument.at_span(*span), message, help);
-        }
-        let leading_dash_arguments = leading_dash_arguments.into_iter().map(|(name, _)| name).collect();
-        let (words, stdin) = (words?, stdin.transpose()?);
-        Ok(CommandTemplate { words, leading_dash_arguments, is_past_options: false, stdin })
+            let help = suggest::help(&name, "known arguments", names);
+            Err(self.value.context.reject_at(Code::UnknownArgument.at_span(span), message, help))
+        };
+        let leading_dash_arguments = read_each(leading_dash_arguments.into_iter().map(known));
+        let (words, leading_dash_arguments) = (words?, leading_dash_arguments?);
+        Ok(CommandTemplate {
+            words,
+            leading_dash_arguments,
+            is_past_options: upstream.is_some_and(|upstream| self.is_past_options(upstream)),
+            stdin: stdin.transpose()?,
+        })
     }
 
     /// Whether the command line of the upstream contains `--`, after which no argument is an option.
-    pub(super) fn is_past_options(&self, upstream: &UpstreamName) -> bool {
+    fn is_past_options(&self, upstream: &UpstreamName) -> bool {
         let command = self.file(upstream).and_then(|file| file.settings.command());
         command.is_some_and(|command| command.arguments.iter().any(|word| word == "--"))
     }
@@ -126,34 +136,30 @@ impl RequestParser<'_> {
 
     /// Parses the map form for an MCP server.
     pub(super) fn tool(&self, section: &OpenSection<'_>) -> Checked<ToolTemplate> {
-        let tool = match section.get("tool") {
-            Some(node) => {
-                let text = node.as_text().unwrap_or_default().trim();
-                if text.is_empty() {
+        let tool =
+            match section.get("tool").map(|node| (node.span, node.as_text().unwrap_or_default().trim())) {
+                Some((span, "")) => {
                     let help = "write the server's name for the tool";
-                    section.reject_at(Code::EmptyValue.at_span(node.span), "`tool` is empty", help);
+                    Err(section.reject_at(Code::EmptyValue.at_span(span), "`tool` is empty", help))
                 }
-                text
-            }
-            None => {
-                let message = format!("{} has no `tool`", self.value.name);
-                section.missing(message, "write `tool: NAME`, with the server's name for the tool");
-                ""
-            }
-        };
-        let mut template = ToolTemplate::new(tool);
+                Some((_, text)) => Ok(text),
+                None => {
+                    let message = format!("{} has no `tool`", self.value.name);
+                    Err(section.missing(message, "write `tool: NAME`, with the server's name for the tool"))
+                }
+            };
         let Some(entry) = section.entry("arguments") else {
             Scope::from_cursor(&self.value).used.borrow_mut().all = true;
-            return Ok(template);
+            return tool.map(ToolTemplate::new);
         };
-        let value = self.value.member(entry, "`arguments`", ValueKind::Anything);
+        let value = self.value.member(entry, "a text of `arguments`", JsonTemplate::KIND);
         if value.node.as_map().is_none() && value.node.as_text().and_then(expression) != Some("args") {
             let message = "`arguments` of a tool must be a map";
             let help = "write `arguments: { NAME: \"{{ args.name }}\" }`, or remove it to pass all arguments";
             return value.checked(section.report().reject_type(value.node, message, help));
         }
-        template.arguments = read_json(&value)?.unwrap_or(template.arguments);
-        Ok(template)
+        let arguments = JsonTemplate::read(&value);
+        Ok(ToolTemplate { arguments: arguments?, ..ToolTemplate::new(tool?) })
     }
 }
 

@@ -197,9 +197,8 @@ impl RequestParser<'_> {
             UpstreamKind::Http => RequestTemplate::Http(self.http(&section, settings)?),
             UpstreamKind::McpServer => RequestTemplate::Tool(self.tool(&section)?),
             UpstreamKind::Program => {
-                let mut template = self.command(&section, settings.leading_dash_arguments)?;
-                template.is_past_options = upstream.as_ref().is_ok_and(|name| self.is_past_options(name));
-                RequestTemplate::Command(template)
+                let upstream = upstream.as_ref().ok();
+                RequestTemplate::Command(self.command(&section, upstream, settings.leading_dash_arguments)?)
             }
         };
         Ok(CompiledRequest { upstream: upstream?, template })
