@@ -50,8 +50,7 @@ impl DiscoveredLists {
             self.by_upstream.iter().map(|(name, lists)| (name, lists.get(ListKind::Tools).as_slice())),
             written,
         );
-        let names: Vec<UpstreamName> = self.by_upstream.keys().cloned().collect();
-        for (upstream, mut imported) in names.into_iter().zip(imported) {
+        for mut imported in imported {
             for route in imported.completed {
                 if let Some(own) = routes.iter_mut().find(|own| own.name() == route.name()) {
                     *own = route;
@@ -67,7 +66,7 @@ impl DiscoveredLists {
                     }
                 }
             }
-            self.log((upstream, "tools"), imported.notes);
+            self.log((imported.upstream, "tools"), imported.notes);
         }
         loop {
             let all = routes.iter().chain(&listed).map(|file| Arc::clone(&file.route)).collect();

@@ -49,8 +49,10 @@ struct ListedServer<'i> {
 }
 
 /// Result of the import from one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ImportedTools {
+    /// Name of the server.
+    pub upstream: UpstreamName,
     /// A route for each imported tool.
     pub routes: Vec<RouteFile>,
     /// Routes of the file that call a tool, completed by the server's definition of it.
@@ -86,8 +88,8 @@ impl Importer {
         Self { files: Arc::new(files), upstreams: upstreams.into() }
     }
 
-    /// Creates routes from tool lists, in addition to those of the file; returns one result for each list. A
-    /// tool that can't be a route is omitted with a note.
+    /// Creates routes from tool lists, in addition to those of the file; returns one result for each
+    /// server. A tool that can't be a route is omitted with a note.
     pub fn import<'l>(
         &self,
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<RawValue>])>,
@@ -106,7 +108,7 @@ impl Importer {
         self.read_lists(lists, |server, lists| server.proxy(lists))
     }
 
-    /// Parses the files again if there is a list. The lists are those of upstreams in the files.
+    /// Parses the files again if there is a list. A list of an upstream that is not in them is omitted.
     fn read_lists<'l, L, T>(
         &self,
         lists: impl Iterator<Item = (&'l UpstreamName, L)>,
@@ -143,7 +145,12 @@ impl Importer {
 
 impl ListedServer<'_> {
     fn import(&self, tools: &[Box<RawValue>], file_routes: &[RouteFile]) -> ImportedTools {
-        let mut imported = ImportedTools::default();
+        let mut imported = ImportedTools {
+            upstream: self.file.settings.name().clone(),
+            routes: Vec::new(),
+            completed: Vec::new(),
+            notes: Vec::new(),
+        };
         let mut listed = Vec::with_capacity(tools.len());
         for tool in tools {
             match ListedTool::read(tool) {
