@@ -36,11 +36,6 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     (files, problems)
 }
 
-/// Creates the files from the text of one file.
-pub(super) fn from_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
-    (Files::from_text(name, without_mark(text)), Vec::new())
-}
-
 /// Text without the byte order mark that some editors write.
 pub(super) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)

@@ -68,7 +68,7 @@ use crate::auth::AccessSettings;
 use crate::policy::PassthroughSettings;
 use crate::route::{Scopes, UpstreamName};
 use crate::settings::layers::ExternalSettings;
-use crate::settings::{Node, Origin, Report};
+use crate::settings::{Files, Node, Origin, Report};
 use crate::shared_state::StoreSettings;
 use crate::telemetry::log::LogSettings;
 use crate::translate::with_deep_stack;
@@ -235,7 +235,9 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let (mut files, unread) = match &sources.origin {
         ConfigSource::Path(path) => folder::read(path),
-        ConfigSource::Text { name, text } => folder::from_text(name, text),
+        ConfigSource::Text { name, text } => {
+            (Files::from_text(name, folder::without_mark(text)), Vec::new())
+        }
     };
     files.add("built-in presets", rules::PRESETS, Origin::BuiltIn);
     let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);
