@@ -235,9 +235,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let (mut files, unread) = match &sources.origin {
         ConfigSource::Path(path) => folder::read(path),
-        ConfigSource::Text { name, text } => {
-            (Files::from_text(name, folder::without_mark(text)), Vec::new())
-        }
+        ConfigSource::Text { name, text } => (Files::from_text(name, folder::without_mark(text)), Vec::new()),
     };
     files.add("built-in presets", rules::PRESETS, Origin::BuiltIn);
     let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);
