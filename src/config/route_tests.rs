@@ -233,7 +233,8 @@ impl ExampleResponse {
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
         let mut headers = recorded.headers;
         if upstream_kind == UpstreamKind::McpServer {
-            headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
+            // A route never sees the media type of the transport, which a recording may have.
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
         }
         if let Some(value) = content_type {
             headers.insert(header::CONTENT_TYPE, value);

@@ -132,7 +132,6 @@ impl PolicyOverride {
             circuit_breaker: CircuitBreakerOverride::apply_to(self.circuit_breaker, base.circuit_breaker),
             rate_limit: self.rate_limit.map_or(base.rate_limit, OrOff::on),
             rate_limit_per_client: self.rate_limit_per_client.map_or(base.rate_limit_per_client, OrOff::on),
-            ..base
         }
     }
 }

@@ -297,9 +297,10 @@ impl TranslationRun<'_> {
             self.trace.step("on_no_match", || "no rule matches: an error".into());
             self.note("no rule of the route matches a response with a success status");
             self.note_body(view);
-            let media_type = view.response.media_type().map_or("no content type".to_owned(), |found| {
-                format!("type {}", self.translator.redaction.capped(&found, 100))
-            });
+            let media_type = view.response.media_type().map_or_else(
+                || "no content type".to_owned(),
+                |found| format!("type {}", self.translator.redaction.capped(&found, 100)),
+            );
             let what = match view.response.exit {
                 Some(_) => "it".to_owned(),
                 None => format!("it has status {} and {media_type}, and", status.as_u16()),

@@ -211,7 +211,8 @@ impl RequestParser<'_> {
             let message = format!("{} has no `path`", self.value.name);
             return Err(section.missing(message, "write `path: /forecast/{city}`"));
         };
-        let method = method.unwrap_or(if body.is_some() { Method::POST } else { Method::GET });
+        let default = if body.is_some() { Method::POST } else { Method::GET };
+        let method = method.unwrap_or(default);
         if body.is_some() && matches!(method, Method::GET | Method::HEAD) {
             let message = format!("a `{method}` request can't have a body");
             let help = "write `method: POST`, or send the values in `query`";

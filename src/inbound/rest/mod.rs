@@ -149,8 +149,10 @@ impl RestApi {
             ending.unless_overdue(pin!(respond)).await
         };
         let responded = responded.unwrap_or_else(|| {
-            let may_have_effect =
-                called.map_or(is_passed && !head.method.is_safe(), |route| route.may_have_effect());
+            let may_have_effect = match called {
+                Some(route) => route.may_have_effect(),
+                None => is_passed && !head.method.is_safe(),
+            };
             Err(Rejection::for_shutdown(cut_off_by_shutdown(may_have_effect)))
         });
         let response =

@@ -57,7 +57,7 @@ pub(super) fn assignment(term: &Term<&str>) -> Option<String> {
 const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), ("until", 2), ("while", 2)];
 
 /// Rewrites a definition of the standard library.
-pub(super) fn bounded_definition<'s>(mut definition: Def<&'s str>) -> Def<&'s str> {
+pub(super) fn bounded_definition(mut definition: Def<&str>) -> Def<&str> {
     let is_loop = LOOPS.contains(&(definition.name, definition.args.len()));
     let mut rewriter = Rewriter { counts_values: false, enclosing: Vec::new(), calls_itself: None };
     rewriter.term(&mut definition.body);

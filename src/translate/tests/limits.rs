@@ -41,7 +41,7 @@ fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
     check_json(|| {
         let mut rule = success(json(), None, None);
         let RuleAction::Success(action) = &mut rule.action else { unreachable!("it was made as one") };
-        action.limit = Some(Limit { rows: Some(3), ..Limit::default() }.into());
+        action.limit = Some(Limit { rows: Some(3), ..Limit::default() });
         rule
     });
 }

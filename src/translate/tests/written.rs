@@ -281,7 +281,7 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
             let html = Html { table, form: TableForm::Pairs, ..Html::default() };
             let mut rule = success(ExtractorKind::Html(html), None, None);
             let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
-            action.limit = Some(Limit { rows: Some(1), ..Limit::default() }.into());
+            action.limit = Some(Limit { rows: Some(1), ..Limit::default() });
             let refuses = schema.as_ref().is_some_and(|schema| schema["type"] != "object");
             let result = run(&translator(vec![rule], schema), &response(200, "text/html", page.clone()));
             assert_eq!(result.is_error(), refuses);

@@ -106,7 +106,8 @@ fn messages_if(is_message: impl Fn(&ServerMessage<'_>) -> bool, text: &str) -> V
         false => vec![text],
     };
     let parsed = |text| serde_json::from_str(text).ok().map(|message| ServerMessage { text, ..message });
-    let is_whole = |message: &ServerMessage<'_>| message.id.or(message.error).or(message.result()).is_some();
+    let is_whole =
+        |message: &ServerMessage<'_>| message.id.or(message.error).or_else(|| message.result()).is_some();
     let messages = texts.into_iter().filter_map(parsed);
     messages
         .filter(|message| (message.method.is_some() || is_whole(message)) && is_message(message))

@@ -152,3 +152,18 @@ fn an_mcp_response_has_the_given_media_type_or_its_own_but_not_that_of_the_recor
     assert!(explained.starts_with("response     200 OK, application/vnd.mcp+json, "), "{explained}");
     assert!(explained.contains("\ncontent      text \"closed\"\n"), "{explained}");
 }
+
+#[test]
+fn a_recorded_mcp_response_of_a_test_has_not_the_media_type_of_the_recording() {
+    let message = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"closed"}]}}"#;
+    let sent = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{message}");
+    let recording = TemporaryFile::new("tested.http", &sent);
+    let config = format!(
+        "upstreams: {{ tracker: {{ mcp: http://127.0.0.1:1/mcp }} }}\n\
+         routes:\n  close:\n    description: Closes an issue.\n    request: CALL tracker/close\n    \
+         tests: [{{ response: {{ recording: {} }}, expect: {{ text: closed }} }}]\n",
+        recording.path()
+    );
+    let config = TemporaryFile::new("tested.yaml", &config);
+    succeeds(&["test", "--config", config.path()]);
+}

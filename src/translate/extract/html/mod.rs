@@ -245,7 +245,10 @@ impl TableSelector {
 
 /// Selected elements, each with the elements of the page that its selector matches. Each selector runs once,
 /// regardless of the number of records.
-struct Finder<'a>(Vec<(&'a (String, Selected), Option<HashSet<NodeId>>)>);
+struct Finder<'a>(Vec<(&'a (String, Selected), FoundElements)>);
+
+/// Elements that a selector matches; `None` without a selector, which means the record itself.
+type FoundElements = Option<HashSet<NodeId>>;
 
 impl<'a> Finder<'a> {
     fn all(select: &'a SelectedElements, page: &Page, work: &mut PageBudget) -> Result<Self, ReadError> {
