@@ -193,6 +193,32 @@ fn unquoted(text: &str, ends: impl Fn(char) -> bool) -> &str {
     &text[..reference_end + trimmed.len()]
 }
 
+/// Positions of the characters of a text for which `is_wanted` returns `true`, searched for in ascending
+/// order: each part of the text is searched once.
+struct NextOf<'t, F> {
+    text: &'t str,
+    is_wanted: F,
+    /// The position that was found last.
+    found: usize,
+}
+
+impl<'t, F: Fn(char) -> bool> NextOf<'t, F> {
+    fn new(text: &'t str, is_wanted: F) -> Self {
+        let found = text.find(&is_wanted).unwrap_or(text.len());
+        Self { text, is_wanted, found }
+    }
+
+    /// Position of the first of them at or after `start`, which is not less than in the call before; the end
+    /// of the text if there is none.
+    fn at_or_after(&mut self, start: usize) -> usize {
+        if self.found < start {
+            let distance = self.text[start..].find(&self.is_wanted);
+            self.found = distance.map_or(self.text.len(), |distance| start + distance);
+        }
+        self.found
+    }
+}
+
 /// Values of pairs `name=value` with secret names: in connection strings (`Server=db;Password=…;`), settings
 /// of database clients (`host=db password=…`) and forms.
 fn in_pairs(text: &str) -> Vec<Range<usize>> {
@@ -204,6 +230,8 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
     /// Beginnings of values that are a template, a pattern or an expression.
     const NO_LITERAL: [char; 13] = ['{', '(', '[', '<', '\\', '.', '*', '^', '|', '=', '~', '$', '…'];
     static PAIRS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PAIR));
+    let mut word_ends = NextOf::new(text, |c| c.is_whitespace() || matches!(c, ';' | '"' | '\''));
+    let mut ends_after_spaces = NextOf::new(text, |c| matches!(c, ';' | '"' | '\'' | '\r' | '\n'));
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for found in PAIRS.captures_iter(text) {
         let Some(name) = found.name("name").or_else(|| found.name("after")) else { continue };
@@ -215,8 +243,10 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
             continue;
         }
         let rest = &text[start..];
-        let is_connection_string =
-            found.name("semicolon").is_some() || literal(beginning(rest), |_| false).contains(';');
+        let is_connection_string = found.name("semicolon").is_some()
+            || text[word_ends.at_or_after(start)..].starts_with(';')
+            // The default in a reference may contain spaces.
+            || literal(beginning(rest), |_| false).contains(';');
         let is_quoted = rest.starts_with(['"', '\'']) || rest.starts_with("\\\"");
         let is_literal = match is_connection_string {
             true => !rest.starts_with(['{', '=']),
@@ -226,12 +256,10 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
             continue;
         }
         // A password in a connection string may contain spaces.
-        let with_spaces = beginning(rest).split_once([';', '"', '\'', '\r', '\n']).map(|(value, _)| value);
-        let value = match with_spaces {
-            Some(value) if is_connection_string && !is_quoted && rest[value.len()..].starts_with(';') => {
-                value
-            }
-            Some(_) | None => literal(rest, |c| matches!(c, ';' | '&')),
+        let end = ends_after_spaces.at_or_after(start);
+        let value = match is_connection_string && text[end..].starts_with(';') {
+            true => &text[start..end],
+            false => literal(rest, |c| matches!(c, ';' | '&')),
         };
         if !value.trim_matches(['\\', '"', '\'']).is_empty() && !is_only_references(value) {
             ranges.push(start..start + value.len());
@@ -353,6 +381,8 @@ mod tests {
         check("Password=word;Server=db", &["word"]);
         check("AccountName=a;AccountKey=abc+/==;EndpointSuffix=a.test", &["abc+/=="]);
         check("Endpoint=sb://a.test/;Shared Access Key=word", &["word"]);
+        check("Password=${PASSWORD:-two words};Server=db", &["${PASSWORD:-two words}"]);
+        check("a;Password=two words\nb;c", &["two"]);
         check("host=db user=me password=word sslmode=require", &["word"]);
         check("{ dsn: password='two words', b: c }", &["'two words"]);
         check("tool --password=word --page=1", &["word"]);
@@ -362,6 +392,23 @@ mod tests {
         check("root:word@tcp(127.0.0.1:3306)/db", &["root:word"]);
         check("dsn: me:w:o/rd@db.test:5432/shop", &["me:w:o/rd"]);
         check("(me:word@localhost)", &["me:word"]);
+    }
+
+    #[test]
+    fn long_passwords_in_connection_strings_are_found() {
+        for password in [format!("two{}words", " ".repeat(2000)), format!("{}é&{{", "word".repeat(500))] {
+            check(&format!("Server=db;Password={password};Encrypt=yes"), &[&password]);
+        }
+        let password = format!("${}&more", "word".repeat(500));
+        check(&format!("Password={password};Server=db"), &[&password]);
+    }
+
+    #[test]
+    fn many_pairs_take_linear_time() {
+        check_shown(&",password={".repeat(20_000));
+        check_shown(&";a password=".repeat(20_000));
+        let pairs = ";password=a password=b".repeat(20_000) + ";";
+        check(&pairs, &["a password=b"; 20_000]);
     }
 
     #[test]
