@@ -37,7 +37,6 @@ pub struct SuccessRule {
     #[key(conflicts = "error", default = ContentTemplate::default())]
     pub content: ContentTemplate,
     /// Maximum length of a success.
-    // Boxed, because it is large and rare.
     #[key(conflicts = "error")]
     pub limit: Option<Limit>,
 }
