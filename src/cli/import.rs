@@ -67,5 +67,5 @@ fn read(file: &Path) -> Result<Value, Failure> {
     {
         return Ok(document);
     }
-    yaml::read(&shown, text).map_err(Failure::Problems)
+    yaml::read(&shown, &text).map_err(Failure::Problems)
 }

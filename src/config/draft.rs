@@ -64,7 +64,7 @@ impl Importer {
         let kept = Node::new(Kind::Map(kept), trees.root.span);
         let shown = masked::shown(&kept);
         let source = source_lines(&self.files, entries)
-            .filter(|text| yaml::read(NAME, text.clone()).is_ok_and(|value| value == shown));
+            .filter(|text| yaml::read(NAME, text).is_ok_and(|value| value == shown));
         source.or_else(|| {
             let line =
                 |(name, value): (&String, _)| format!("{}:{}\n", yaml::text(name), yaml::block(value, 0));

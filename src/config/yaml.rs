@@ -15,8 +15,8 @@ const WIDTH: usize = 100;
 /// # Errors
 ///
 /// [`Problems`], with `name` as the file name.
-pub fn read(name: &str, text: String) -> Result<Value, Problems> {
-    let files = Files::from_text(name, &text);
+pub fn read(name: &str, text: &str) -> Result<Value, Problems> {
+    let files = Files::from_text(name, text);
     let report = Report::new(&files);
     match file::read_as(&report, 0, ValueKind::Anything) {
         Some(root) if report.errors() == 0 => Ok(root.to_json()),

@@ -123,8 +123,7 @@ fn a_document_becomes_a_file_that_is_good() {
 
 #[test]
 fn json_is_read_as_well_and_tags_choose() {
-    let mut document: Value =
-        serde_json::from_value(config::yaml::read("shop.yaml", SHOP.to_owned()).unwrap()).unwrap();
+    let mut document: Value = serde_json::from_value(config::yaml::read("shop.yaml", SHOP).unwrap()).unwrap();
     document["servers"] = json!([{ "url": "/api" }]);
     let written = document.to_string();
     let report = imported("shop.json", &written, &["--tag", "orders", "--url", "http://127.0.0.1:1"]);
