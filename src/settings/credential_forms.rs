@@ -134,7 +134,9 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
     const LOGIN: &str = concat!(
         r#"://(?<login>[^\s"'/?#]*"#,
         // A password with an unencoded `/`: the text after the colon is no port.
-        r#"|(?:[^\s"'/?#{},:\[][^\s"'/?#{},:]*)?:[0-9]*[^\s"'/?#{},0-9][^\s"'/?#{},]*[/?#][^\s"']*)@"#,
+        r#"|(?:[^\s"'/?#{},:\[][^\s"'/?#{},:]*)?:[0-9]*[^\s"'/?#{},0-9][^\s"'/?#{},]*[/?#]"#,
+        // It ends before `[^`: the rest is a pattern, and another URL may follow.
+        r#"(?:[^\s"'\[]|\[+[^\s"'\[^])*\[*)@"#,
     );
     static LOGINS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(LOGIN));
     let logins = LOGINS.captures_iter(text).filter_map(|found| found.name("login"));
@@ -356,6 +358,8 @@ mod tests {
         check("http://a.test, http://me:word@b.test/c@d and ftp://you:more@c.test", &["me:word", "you:more"]);
         check("http://me:wo/rd@a.test/", &["me:wo/rd"]);
         check("http://me:wo,rd@a.test/", &["me:wo,rd"]);
+        check("http://me:wo/r[d[@a.test/", &["me:wo/r[d["]);
+        check("http://a:b/[^c]*,http://me:word@a.test/", &["me:word"]);
         for login in [format!("me:{}", "word".repeat(1000)), format!("me:w/{}", "or@d".repeat(1000))] {
             check(&format!("http://{login}@a.test/"), &[&login]);
         }
