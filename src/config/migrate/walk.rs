@@ -122,7 +122,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Walks a value of a known kind; `at` is its key, and the section of that.
+    /// Walks a value of a known kind; `at` is its section and the name of its key.
     pub(super) fn value(
         &mut self,
         node: &mut Node,
