@@ -210,10 +210,11 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
         ),
         None => "write its conditions under `when`, or the rule for a success before it".to_owned(),
     };
-    let message = "every response becomes an error: this rule has no `when`";
-    report.in_context(first.origin.as_ref().map(|origin| origin.context.clone()), || {
-        report.warning(Code::OnlyErrors.at_span(first.span), message, help);
-    });
+    let message = "every response becomes an error of a rule without `when`";
+    // Named rules may be right in one route and not in another, so a `use` gets the warning.
+    let context = first.origin.as_ref().map(|origin| origin.context.clone());
+    let span = context.as_ref().map_or(first.span, |context| context.at);
+    report.in_context(context, || report.warning(Code::OnlyErrors.at_span(span), message, help));
 }
 
 /// Warns of rules that an earlier rule leaves no response. Part of some named rules may be unreachable in one
