@@ -130,7 +130,8 @@ impl RuleSettings {
                 let reads_value = rule.reads_value() || self.when.reads_value();
                 if let Some(entry) = value.node.entry("extract").filter(|_| !reads_value) {
                     let message = "`extract` has no effect: this rule does not use the value";
-                    let help = "use `value` in a template, in `structured` of the error, or in `when: { value: … }`; or remove it";
+                    let help = "use `value` in a template, in `structured` of the error, or in \
+                                `when: { value: … }`; or remove it";
                     value.context.report.warning(Code::UnusedExtract.at_span(entry.key.span), message, help);
                 }
                 (RuleAction::Error(rule), None)
@@ -206,7 +207,8 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
     let RuleAction::Error(error) = &first.rule.action else { return };
     let help = match error.status {
         Some(status) => format!(
-            "write `when: {{ status: {status} }}` for a condition; `status` beside `error` is for REST clients"
+            "write `when: {{ status: {status} }}` for a condition; `status` beside `error` is for REST \
+             clients"
         ),
         None => "write its conditions under `when`, or the rule for a success before it".to_owned(),
     };
