@@ -119,31 +119,6 @@ impl HandshakeFailures {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn failures_of_a_minute_are_logged_together() {
-        let failures = HandshakeFailures::default();
-        let unlogged =
-            |failures: &HandshakeFailures| failures.unlogged.lock().as_ref().map_or(0, |(count, ..)| *count);
-        let logging = failures.clone();
-        tokio::spawn(async move { logging.keep_logging().await });
-        let add = || failures.add("192.0.2.1:7".parse().unwrap(), "no".to_owned());
-        add();
-        sleep(Duration::from_millis(1)).await;
-        assert_eq!(unlogged(&failures), 0, "the first is logged at once");
-        for _ in 0..3 {
-            add();
-        }
-        sleep(HandshakeFailures::LOG_EVERY / 2).await;
-        assert_eq!(unlogged(&failures), 3);
-        sleep(HandshakeFailures::LOG_EVERY).await;
-        assert_eq!(unlogged(&failures), 0);
-    }
-}
-
 /// Limit of the connections of operators, probes and scrapers.
 const CONNECTION_LIMIT: usize = 64;
 
@@ -200,5 +175,30 @@ impl AdminListener {
             }
         }));
         Ok(Some(Self { address, _serving: serving }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_of_a_minute_are_logged_together() {
+        let failures = HandshakeFailures::default();
+        let unlogged =
+            |failures: &HandshakeFailures| failures.unlogged.lock().as_ref().map_or(0, |(count, ..)| *count);
+        let logging = failures.clone();
+        tokio::spawn(async move { logging.keep_logging().await });
+        let add = || failures.add("192.0.2.1:7".parse().unwrap(), "no".to_owned());
+        add();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(unlogged(&failures), 0, "the first is logged at once");
+        for _ in 0..3 {
+            add();
+        }
+        sleep(HandshakeFailures::LOG_EVERY / 2).await;
+        assert_eq!(unlogged(&failures), 3);
+        sleep(HandshakeFailures::LOG_EVERY).await;
+        assert_eq!(unlogged(&failures), 0);
     }
 }
