@@ -48,7 +48,8 @@ pub enum ProxiedKind {
 /// Prompts and resources of all MCP upstreams.
 #[derive(Debug, Default)]
 pub struct ProxiedTable {
-    entries: BTreeMap<(ProxiedKind, String), ProxiedEntry>,
+    /// By kind and key.
+    entries: BTreeMap<ProxiedKind, BTreeMap<String, ProxiedEntry>>,
     /// Whether an upstream declares prompts, even if it lists none now.
     pub has_prompts: bool,
     /// Whether an upstream declares resources, even if it lists none now.
@@ -161,13 +162,13 @@ impl ProxiedTable {
         if let Some(other) = self.get(entry.kind, key) {
             return Err(format!("`{}` has {what}{help}", other.route.upstream));
         }
-        self.entries.insert((entry.kind, key.clone()), entry);
+        self.entries.entry(entry.kind).or_default().insert(key.clone(), entry);
         Ok(())
     }
 
     /// Entry with this key for clients.
     pub fn get(&self, kind: ProxiedKind, key: &str) -> Option<&ProxiedEntry> {
-        self.entries.get(&(kind, key.to_owned()))
+        self.entries.get(&kind)?.get(key)
     }
 
     /// Resource with this URI, or the matching template with the most literal text.
@@ -175,7 +176,8 @@ impl ProxiedTable {
         let fixed_bytes = |entry: &ProxiedEntry| {
             entry.pattern.as_ref().filter(|pattern| pattern.matches(uri)).map(|pattern| pattern.fixed_bytes)
         };
-        let matching = || self.all().filter_map(|entry| Some((fixed_bytes(entry)?, entry)));
+        let templates = || self.by_kind(ProxiedKind::Template);
+        let matching = || templates().filter_map(|entry| Some((fixed_bytes(entry)?, entry)));
         let template = || matching().max_by_key(|(fixed_bytes, _)| *fixed_bytes);
         self.get(ProxiedKind::Resource, uri).or_else(|| template().map(|(_, entry)| entry))
     }
@@ -187,12 +189,12 @@ impl ProxiedTable {
 
     /// All entries, sorted by kind and key.
     pub fn all(&self) -> impl Iterator<Item = &ProxiedEntry> {
-        self.entries.values()
+        self.entries.values().flat_map(BTreeMap::values)
     }
 
     /// Entries of one kind, sorted by key.
     pub fn by_kind(&self, kind: ProxiedKind) -> impl Iterator<Item = &ProxiedEntry> {
-        self.all().filter(move |entry| entry.kind == kind)
+        self.entries.get(&kind).into_iter().flat_map(BTreeMap::values)
     }
 }
 
