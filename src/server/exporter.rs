@@ -3,7 +3,6 @@
 //! No call waits for it. If the collector is unavailable, calls continue, and spans that do not fit into the
 //! queue are dropped.
 
-use std::mem;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -80,11 +79,8 @@ impl Telemetry {
             let counts = counts.clone();
             meters.register(move |reading| {
                 let help = "Spans by result of their export";
-                reading.counter("glossator_telemetry_spans", help).add_each(
-                    &[],
-                    "result",
-                    counts.spans.read(),
-                );
+                let family = reading.counter("glossator_telemetry_spans", help);
+                family.add_each(&[], "result", counts.spans.read());
                 let help = "Requests to the collector, by signal and result";
                 let family = reading.counter("glossator_telemetry_requests", help);
                 for (signal, counters) in [("traces", &counts.traces), ("metrics", &counts.metrics)] {
@@ -104,7 +100,8 @@ impl Telemetry {
             timeout,
             signal,
             counts: counts.clone(),
-            outage: (0, None),
+            failed_requests: 0,
+            failure_logged: None,
             stop: stop.clone(),
         };
         if let (Some(traces), Some(queue)) = (traces, self.queue.take()) {
@@ -179,8 +176,10 @@ struct Collector {
     timeout: Duration,
     signal: &'static str,
     counts: LabelCounter,
-    /// The number of failed requests since the collector last responded, and when they were last logged.
-    outage: (u64, Option<Instant>),
+    /// The number of failed requests since the collector last accepted one.
+    failed_requests: u64,
+    /// When one of them was last logged.
+    failure_logged: Option<Instant>,
     stop: CancellationToken,
 }
 
@@ -213,9 +212,9 @@ impl Collector {
         for attempt in 1..=attempts {
             let error = match self.send_once(body.clone()).await {
                 Ok((rejected, message)) => {
-                    let signal = self.signal;
+                    let (signal, failed_requests) = (self.signal, self.failed_requests);
                     self.counts.add("accepted");
-                    let (failed_requests, _) = mem::take(&mut self.outage);
+                    (self.failed_requests, self.failure_logged) = (0, None);
                     if failed_requests > 0 {
                         info!(signal, failed_requests, "collector accepts telemetry again");
                     }
@@ -259,10 +258,9 @@ impl Collector {
     /// Logs an outage when it begins, and then every [`LOG_INTERVAL`].
     fn failed(&mut self, error: &ExportError) {
         self.counts.add("failed");
-        let (failed_requests, logged) = &mut self.outage;
-        *failed_requests += 1;
-        if take_log_turn(logged, LOG_INTERVAL) {
-            let (signal, error) = (self.signal, ErrorChain(error));
+        self.failed_requests += 1;
+        if take_log_turn(&mut self.failure_logged, LOG_INTERVAL) {
+            let (signal, failed_requests, error) = (self.signal, self.failed_requests, ErrorChain(error));
             warn!(signal, failed_requests, %error, "telemetry export failed");
         }
     }
