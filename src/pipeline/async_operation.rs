@@ -166,8 +166,8 @@ impl CallRun<'_> {
         response: UpstreamResponse,
         hand_over_at: Option<Instant>,
     ) -> Result<PollOutcome, Box<ToolResult>> {
-        let evaluated = self.evaluate(response, move |rule, context, response| {
-            rule.interpret_initial(&request, context, response)
+        let evaluated = self.evaluate(response, move |rule, input, translator, response| {
+            rule.interpret_initial(&request, input, translator, response)
         });
         let (meaning, response) = evaluated.await.map_err(|error| error.result)?;
         let mut running = match meaning {
@@ -223,8 +223,8 @@ impl CallRun<'_> {
     async fn poll(&mut self, location: &OperationLocation) -> Result<PollOutcome, PollError> {
         let (request, response) = self.follow_up(OperationRequest::Status, location).await?;
         let at = location.clone();
-        let evaluated = self.evaluate(response, move |rule, context, response| {
-            rule.interpret_status(&at, &request, context, response)
+        let evaluated = self.evaluate(response, move |rule, input, translator, response| {
+            rule.interpret_status(&at, &request, input, translator, response)
         });
         let (meaning, response) = evaluated.await?;
         Ok(match meaning {
@@ -295,7 +295,7 @@ impl CallRun<'_> {
     async fn evaluate<T: Send + 'static>(
         &self,
         response: UpstreamResponse,
-        interpret: impl Fn(&AsyncOperationRule, (CallInput<'_>, &Translator), &UpstreamResponse) -> T
+        interpret: impl Fn(&AsyncOperationRule, CallInput<'_>, &Translator, &UpstreamResponse) -> T
         + Send
         + 'static,
     ) -> Result<(T, UpstreamResponse), PollError> {
@@ -305,7 +305,7 @@ impl CallRun<'_> {
         let work = move |stop: &WorkBudget| {
             let (tool, args, input_responses) = (&route.definition.name, &args, &input_responses);
             let input = CallInput { tool, args, input_responses, stop: Some(stop) };
-            (interpret(rule_of(&route), (input, &route.translator), &response), response.clone())
+            (interpret(rule_of(&route), input, &route.translator, &response), response.clone())
         };
         let (name, workers) = (&self.exchange.route.definition.name, &self.snapshot.workers);
         let evaluated = workers.run_inline_first(name, self.deadline.at, is_short, work).await;

@@ -154,7 +154,8 @@ impl AsyncOperationRule {
     pub fn interpret_initial(
         &self,
         request: &HttpRequest,
-        (input, translator): (CallInput<'_>, &Translator),
+        input: CallInput<'_>,
+        translator: &Translator,
         response: &UpstreamResponse,
     ) -> InitialResponse {
         let wait = retry_after(response).unwrap_or(self.poll_interval);
@@ -232,7 +233,8 @@ impl AsyncOperationRule {
         &self,
         location: &OperationLocation,
         request: &HttpRequest,
-        (input, translator): (CallInput<'_>, &Translator),
+        input: CallInput<'_>,
+        translator: &Translator,
         response: &UpstreamResponse,
     ) -> StatusResponse {
         let wait = retry_after(response);

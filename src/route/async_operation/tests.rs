@@ -59,7 +59,7 @@ fn first_request() -> HttpRequest {
     HttpRequest { method: Method::POST, ..request }
 }
 
-fn with_context<T>(run: impl FnOnce((CallInput<'_>, &Translator)) -> T) -> T {
+fn with_context<T>(run: impl FnOnce(CallInput<'_>, &Translator) -> T) -> T {
     let (tool, args) = ("make_report".parse().unwrap(), json!({}));
     let translator = Translator {
         rules: Vec::new(),
@@ -70,12 +70,15 @@ fn with_context<T>(run: impl FnOnce((CallInput<'_>, &Translator)) -> T) -> T {
         limits: TranslationLimits::default(),
         has_effect: false,
     };
-    run((CallInput::new(&tool, &args), &translator))
+    run(CallInput::new(&tool, &args), &translator)
 }
 
 #[track_caller]
 fn check_initial(rule: &AsyncOperationRule, response: &UpstreamResponse, expected: InitialResponse) {
-    assert_eq!(with_context(|context| rule.interpret_initial(&first_request(), context, response)), expected);
+    let request = first_request();
+    let found =
+        with_context(|input, translator| rule.interpret_initial(&request, input, translator, response));
+    assert_eq!(found, expected);
 }
 
 #[track_caller]
@@ -85,10 +88,11 @@ fn check_turn(
     response: &UpstreamResponse,
     expected: StatusResponse,
 ) {
-    assert_eq!(
-        with_context(|context| rule.interpret_status(location, &first_request(), context, response)),
-        expected
-    );
+    let request = first_request();
+    let found = with_context(|input, translator| {
+        rule.interpret_status(location, &request, input, translator, response)
+    });
+    assert_eq!(found, expected);
 }
 
 fn path(text: &str) -> OperationLocation {
