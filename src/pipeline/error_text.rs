@@ -165,7 +165,8 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
             let (per, retry) = (per_period(*per), retry(retry_after));
             format!(
-                "The rate limit of {what} is exceeded. {who} may call {it} {times} {per}. No request was sent. {retry}"
+                "The rate limit of {what} is exceeded. {who} may call {it} {times} {per}. No request was \
+                 sent. {retry}"
             )
         }
         Failure::RateLimitUnavailable => "Rate limiting is temporarily unavailable, so this \

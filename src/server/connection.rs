@@ -97,8 +97,9 @@ impl ConnectionServer {
         connection: inbound::Connection,
         activity: Activity,
     ) {
+        let max_wait = self.settings.header_timeout.min(HANDSHAKE_TIMEOUT);
         let handshake = tokio::select! {
-            handshake = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream)) => handshake,
+            handshake = timeout(max_wait, tls.accept(stream)) => handshake,
             () = self.draining(&activity) => return,
         };
         let stream = match handshake {

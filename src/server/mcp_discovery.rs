@@ -85,7 +85,8 @@ impl DiscoveredLists {
                 return Err(conflict);
             };
             let route = listed.remove(index).route;
-            warn!(upstream = %route.upstream, tool = %route.definition.name, error = %conflict, "tool of an MCP server omitted");
+            let (upstream, tool) = (&route.upstream, &route.definition.name);
+            warn!(%upstream, %tool, error = %conflict, "tool of an MCP server omitted");
         }
     }
 

@@ -150,8 +150,8 @@ pub async fn serve(
     let drained = match timeout_at(deadline, all_closed()).await {
         Ok(()) => ShutdownOutcome::All,
         Err(_) => {
-            let connections = open();
-            warn!(connections, after = ?settings.shutdown_timeout, "shutdown timeout: cancelling requests in flight");
+            let (connections, after) = (open(), settings.shutdown_timeout);
+            warn!(connections, ?after, "shutdown timeout: cancelling requests in flight");
             shutdown.send_replace(Shutdown::Overdue);
             // Requests in flight write their errors.
             if timeout(CANCEL_TIMEOUT, all_closed()).await.is_err() {

@@ -1,5 +1,5 @@
-//! TLS with clients: our certificate, the trusted CAs of client certificates (mTLS), and these certificates, read
-//! after their verification (RFC 5280).
+//! TLS with clients: our certificate, the trusted CAs of client certificates (mTLS), and these certificates,
+//! read after their verification (RFC 5280).
 
 use std::{io, sync::Arc, time::SystemTime};
 
@@ -11,13 +11,13 @@ use rustls::server::danger::ClientCertVerifier;
 use settings_derive::{Section, Word};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
-use x509_cert::{
-    Certificate,
-    attr::AttributeTypeAndValue,
-    der::{Decode, Tag, Tagged, asn1::ObjectIdentifier},
-    ext::pkix::{SubjectAltName, name::GeneralName},
-    name::Name,
-};
+use x509_cert::Certificate;
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::der::{Decode, Tag, Tagged};
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::name::Name;
 
 use super::{
     ClientTls, ClientTlsOptions, Pem, TlsError, read_certificate, read_identity, read_key, read_trusted_cas,
