@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use glossator::pipeline::{Snapshot, SnapshotParts};
 use glossator::server::ShutdownOutcome;
 use serde_json::json;
 
@@ -165,6 +166,33 @@ async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
     }
     assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 6 });
     upstream.until("the upstream is left", |state| state.closed_connections == 6).await;
+}
+
+#[tokio::test]
+async fn a_cut_off_call_may_have_taken_effect_even_if_its_tool_is_gone() {
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let mut setup = setup(&upstream);
+    let mut changes = route("change_slow", "POST /slow");
+    changes.translator.has_effect = true;
+    setup.routes.push(changes);
+    setup.server.shutdown_timeout = Duration::from_millis(20);
+    let mut proxy = setup.start().await;
+    let mut client = proxy.connect().await;
+    let params = json!({ "name": "change_slow", "arguments": {} });
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    client.write(&format!("{head}{body}")).await;
+    upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
+    proxy.gateway.replace(Snapshot::new(SnapshotParts::default()));
+    proxy.stop();
+    let message = client.read(false).await.json();
+    let error = message["error"]["message"].as_str().unwrap();
+    assert!(error.contains("may have taken effect"), "{error}");
+    assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 1 });
 }
 
 #[tokio::test]

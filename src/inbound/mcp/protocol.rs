@@ -315,15 +315,20 @@ impl RpcContext<'_> {
     /// Whether the request may have changed something, if it is cut off.
     fn may_have_effect(&self) -> bool {
         let snapshot = self.dispatcher.gateway.snapshot();
-        let route = match &*self.request.method {
-            "tools/call" => self.request.name().ok().and_then(|tool| snapshot.table.by_tool(&tool)),
+        match &*self.request.method {
+            // A tool that is unknown by now may have been listed when the call began.
+            "tools/call" => {
+                let tool = self.request.name().ok().and_then(|name| snapshot.table.by_tool(&name));
+                tool.is_none_or(|route| route.may_have_effect())
+            }
+            // Resources that are not of a route are proxied, and only read.
             "resources/read" => {
-                resources::uri_of(self).ok().and_then(|uri| Some(snapshot.table.by_uri(&uri)?.0))
+                let found = resources::uri_of(self).ok().and_then(|uri| snapshot.table.by_uri(&uri));
+                found.is_some_and(|(route, _)| route.may_have_effect())
             }
             // A prompt and a task may call any route.
-            method => return method == "prompts/get" || method.starts_with("tasks/"),
-        };
-        route.is_some_and(|route| route.may_have_effect())
+            method => method == "prompts/get" || method.starts_with("tasks/"),
+        }
     }
 }
 

@@ -161,6 +161,7 @@ pub(crate) fn policies(upstream: Arc<UpstreamPolicies>, routes: &[Route]) -> Pol
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
+    pub(crate) gateway: Gateway,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<ShutdownOutcome>,
 }
@@ -180,7 +181,7 @@ impl Proxy {
         }));
         let filter = Filter::new(&setup.filter);
         let rest = RestApi::new(gateway.clone(), filter.clone());
-        let mcp = McpEndpoint::new(gateway, McpApiSettings::default(), filter);
+        let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), filter);
 
         let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -194,7 +195,7 @@ impl Proxy {
                 let _ = stopped.await;
             },
         ));
-        Self { address, stop: Some(stop), ended }
+        Self { address, gateway, stop: Some(stop), ended }
     }
 
     pub(crate) async fn connect(&self) -> Client {
