@@ -99,9 +99,9 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     deadline: Instant,
     work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
 ) -> Result<T, WorkError> {
-    let stop = WorkBudget::default();
-    let unawaited = stop.clone();
-    let _waiting = OnDrop::new(|| unawaited.cancel());
+    let budget = WorkBudget::default();
+    let stop = budget.clone();
+    let _cancellation = OnDrop::new(|| budget.cancel());
     let done = async move {
         let permits = permits.await;
         let work = move || {

@@ -290,7 +290,7 @@ fn plain(number: &Number) -> Option<Number> {
     }
     let text = without_exponent(&text)?;
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    fraction.bytes().all(|digit| digit == b'0').then(|| whole.parse().ok())?
+    if fraction.bytes().all(|digit| digit == b'0') { whole.parse().ok() } else { None }
 }
 
 #[cfg(test)]
