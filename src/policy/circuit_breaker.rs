@@ -59,7 +59,10 @@ pub struct CircuitBreakerOverride {
 }
 
 impl CircuitBreakerOverride {
-    /// Completes the settings with inherited ones.
+    /// Completes the settings with inherited ones; one that is `off` never opens.
+    ///
+    /// A map turns on what the inherited settings turn off: without `consecutive_failures`, it has the
+    /// default.
     pub(super) fn apply_to(
         written: Option<OrOff<Self>>,
         base: CircuitBreakerSettings,
@@ -68,7 +71,6 @@ impl CircuitBreakerOverride {
             None => base,
             Some(OrOff::Off) => CircuitBreakerSettings { consecutive_failures: None, ..base },
             Some(OrOff::On(own)) => CircuitBreakerSettings {
-                // A map turns on what the inherited settings turn off.
                 consecutive_failures: own
                     .consecutive_failures
                     .or(base.consecutive_failures)
@@ -211,6 +213,20 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const AFTER_TWO: CircuitBreakerSettings =
         CircuitBreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
+
+    #[test]
+    fn a_map_turns_on_a_circuit_breaker_that_is_inherited_as_off() {
+        let off = CircuitBreakerOverride::apply_to(Some(OrOff::Off), AFTER_TWO);
+        let with = |consecutive_failures, base| {
+            let map = CircuitBreakerOverride { consecutive_failures, open_for: Some(SECOND) };
+            let settings = CircuitBreakerOverride::apply_to(Some(OrOff::On(map)), base);
+            assert_eq!(settings.open_for, SECOND);
+            settings.consecutive_failures
+        };
+        assert_eq!((off.consecutive_failures, CircuitBreakerOverride::apply_to(None, off)), (None, off));
+        assert_eq!((with(None, off), with(Some(5), off)), (Some(10), Some(5)));
+        assert_eq!(with(None, AFTER_TWO), Some(2));
+    }
 
     fn circuit_breaker() -> Arc<CircuitBreaker> {
         CircuitBreaker::new(name(), None, AFTER_TWO, route_events())

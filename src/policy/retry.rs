@@ -69,12 +69,17 @@ pub struct RetryOverride {
 
 impl RetryOverride {
     /// Completes the settings with inherited ones; `off` is one attempt.
+    ///
+    /// A map turns on what the inherited settings turn off: without `max_attempts`, it has the default.
     pub(super) fn apply_to(written: Option<OrOff<Self>>, base: RetrySettings) -> RetrySettings {
         match written {
             None => base,
             Some(OrOff::Off) => RetrySettings { max_attempts: 1, ..base },
             Some(OrOff::On(own)) => RetrySettings {
-                max_attempts: own.max_attempts.unwrap_or(base.max_attempts),
+                max_attempts: own.max_attempts.unwrap_or(match base.max_attempts {
+                    1 => RetrySettings::default().max_attempts,
+                    inherited => inherited,
+                }),
                 initial_backoff: own.initial_backoff.unwrap_or(base.initial_backoff),
                 max_backoff: own.max_backoff.unwrap_or(base.max_backoff),
             },
@@ -270,6 +275,20 @@ mod tests {
         let script = Script::new([failed(), status(503), status(200)]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!((response.status.as_u16(), script.upstream_calls()), (200, 3));
+    }
+
+    #[test]
+    fn a_map_turns_on_retries_that_are_inherited_as_off() {
+        let off = RetryOverride::apply_to(Some(OrOff::Off), RetrySettings::default());
+        let with = |max_attempts, base| {
+            let map = RetryOverride { max_attempts, max_backoff: Some(SECOND), ..RetryOverride::default() };
+            let settings = RetryOverride::apply_to(Some(OrOff::On(map)), base);
+            assert_eq!(settings.max_backoff, SECOND);
+            settings.max_attempts
+        };
+        assert_eq!((off.max_attempts, RetryOverride::apply_to(None, off).max_attempts), (1, 1));
+        assert_eq!((with(None, off), with(Some(1), off), with(Some(5), off)), (3, 1, 5));
+        assert_eq!(with(None, RetrySettings { max_attempts: 7, ..off }), 7);
     }
 
     #[tokio::test(start_paused = true)]
