@@ -220,11 +220,12 @@ fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
 /// URL-encoded text with lower-case escapes: `%2f`.
 fn with_small_escapes(encoded: &str) -> String {
     let mut parts = encoded.split('%');
-    let begin = parts.next().unwrap_or_default().to_owned();
-    parts.fold(begin, |small, part| {
+    let mut small = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
         let (escape, rest) = part.split_at_checked(2).unwrap_or((part, ""));
-        format!("{small}%{}{rest}", escape.to_lowercase())
-    })
+        small.extend(["%", &escape.to_lowercase(), rest]);
+    }
+    small
 }
 
 fn written_forms(secret: &str) -> BTreeSet<String> {
