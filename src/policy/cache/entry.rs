@@ -114,7 +114,9 @@ impl CachedResponse {
     /// validator.
     pub(super) fn add_validators(&self, headers: &mut HeaderMap) -> bool {
         for (name, condition) in VALIDATORS {
-            headers.extend(self.response.headers.get(name).map(|value| (condition, value.clone())));
+            if let Some(value) = self.response.headers.get(name) {
+                headers.insert(condition, value.clone());
+            }
         }
         self.has_validator()
     }
