@@ -59,11 +59,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// is dropped.
     pub(super) async fn next(&mut self) -> io::Result<Option<OutputLine>> {
         loop {
-            let most = if self.is_cut { 2 * REST_LIMIT_BYTES } else { self.limit_bytes + 1 };
-            let mut input = (&mut self.input).take((most - self.line.len()) as u64);
+            // A line of exactly the limit is whole if its line break follows.
+            let buffer_bytes = if self.is_cut { 2 * REST_LIMIT_BYTES } else { self.limit_bytes + 1 };
+            let mut input = (&mut self.input).take((buffer_bytes - self.line.len()) as u64);
             input.read_until(b'\n', &mut self.line).await?;
             let has_break = self.line.pop_if(|last| *last == b'\n').is_some();
-            let is_full = !has_break && self.line.len() == most;
+            let is_full = !has_break && self.line.len() == buffer_bytes;
             if is_full && self.is_cut {
                 self.line.drain(..REST_LIMIT_BYTES);
                 continue;
@@ -136,6 +137,9 @@ pub(super) fn shown(line: &[u8], secrets: Option<&Regex>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
 
     #[test]
@@ -163,5 +167,34 @@ mod tests {
                 "{capacity}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn a_cut_line_ends_with_its_last_bytes() {
+        for length in [1, REST_LIMIT_BYTES - 1, REST_LIMIT_BYTES, 2 * REST_LIMIT_BYTES, 100_000] {
+            let rest: Vec<u8> = (b'a'..=b'z').cycle().take(length).collect();
+            let end = rest[length.saturating_sub(REST_LIMIT_BYTES)..].to_vec();
+            for line_break in ["\n", ""] {
+                let text = [&b"12345"[..], &rest, line_break.as_bytes()].concat();
+                let mut lines = LineReader::new(&*text, 5);
+                assert_eq!(lines.next().await.unwrap(), Some(OutputLine::Cut(b"12345".to_vec())));
+                assert_eq!(lines.next().await.unwrap(), Some(OutputLine::Rest(end.clone())), "{length}");
+                assert_eq!(lines.next().await.unwrap(), None);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_is_preserved_when_reading_is_cancelled() {
+        let (mut writer, reader) = tokio::io::duplex(100);
+        let mut lines = LineReader::new(reader, 5);
+        for piece in ["12", "345", "67", "8"] {
+            writer.write_all(piece.as_bytes()).await.unwrap();
+            while let Some(line) = lines.next().now_or_never() {
+                assert_eq!(line.unwrap(), Some(OutputLine::Cut(b"12345".to_vec())));
+            }
+        }
+        writer.write_all(b"9\n").await.unwrap();
+        assert_eq!(lines.next().await.unwrap(), Some(OutputLine::Rest(b"6789".to_vec())));
     }
 }
