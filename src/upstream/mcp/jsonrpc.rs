@@ -106,15 +106,17 @@ fn messages_if(is_message: impl Fn(&ServerMessage<'_>) -> bool, text: &str) -> V
         false => vec![text],
     };
     let parsed = |text| serde_json::from_str(text).ok().map(|message| ServerMessage { text, ..message });
-    let is_whole =
-        |message: &ServerMessage<'_>| message.id.or(message.error).or_else(|| message.result()).is_some();
     let messages = texts.into_iter().filter_map(parsed);
-    messages
-        .filter(|message| (message.method.is_some() || is_whole(message)) && is_message(message))
-        .collect()
+    messages.filter(|message| message.is_valid() && is_message(message)).collect()
 }
 
 impl<'a> ServerMessage<'a> {
+    /// Whether it is a request, a notification or a response. An error without an id is a response to a
+    /// request that the server could not read.
+    fn is_valid(&self) -> bool {
+        self.method.is_some() || self.id.is_some() || self.error.is_some() || self.result().is_some()
+    }
+
     /// Whether it is a response to a request of glossator.
     pub(super) fn is_response(&self) -> bool {
         self.method.is_none()
