@@ -241,6 +241,7 @@ impl StoreClient {
         let _ = self.events.send(event);
     }
 
+    /// Decrypts a value of the store, and counts one that no replica has encrypted.
     pub(super) fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
         let opened = self.cipher.decrypt(purpose, encrypted);
         if opened.is_none() {

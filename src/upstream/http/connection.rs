@@ -55,7 +55,9 @@ pub(super) fn full_body(content: Bytes) -> RequestBody {
 pub(super) struct Connector {
     settings: Arc<HttpSettings>,
     address: Address,
+    /// IP address and port. `None` if `address` is a UNIX socket.
     at: Option<SocketAddr>,
+    /// TLS with the protocols that are negotiated. `None` for plain HTTP.
     tls: Option<ClientTls>,
 }
 

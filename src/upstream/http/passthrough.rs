@@ -51,8 +51,8 @@ impl HttpUpstream {
         loop {
             let address = &in_flight.endpoint.address;
             *request.uri_mut() = address.join(&path).map_err(|error| Failure::Unsendable(error.into()))?;
-            let own = || address.host_header();
-            let host = self.settings.headers.get(header::HOST).cloned().unwrap_or_else(own);
+            let configured = self.settings.headers.get(header::HOST).cloned();
+            let host = configured.unwrap_or_else(|| address.host_header());
             request.headers_mut().insert(header::HOST, host);
             let (failure, unsent) = match send_to(&in_flight, request).await {
                 Ok(mut response) => {
