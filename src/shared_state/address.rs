@@ -157,8 +157,10 @@ impl StoreHost {
         if name.is_empty() || !name.chars().all(is_good) {
             return Err(StoreAddressError::HOST);
         }
-        let written = port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0);
-        let port = if port.is_empty() { Some(port_default) } else { written };
+        let port = match port {
+            "" => Some(port_default),
+            port => port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0),
+        };
         Ok(Self { name: name.into(), port: port.ok_or(StoreAddressError::PORT)? })
     }
 }
