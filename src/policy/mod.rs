@@ -106,7 +106,7 @@ pub struct RoutePolicySettings {
     /// Delay after which a slow request is sent a second time: a duration, or `p95` for the 95th percentile
     /// of recent response times.
     pub hedge: Option<HedgeSettings>,
-    /// Retries after transient failures, or `off`; replaces those of the upstream.
+    /// Retries after transient failures, or `off`; overrides the upstream.
     pub retry: Option<OrOff<RetryOverride>>,
     /// When the circuit breaker of the route opens (consecutive responses with 502, 503 or 504), or `off`;
     /// overrides the upstream.
