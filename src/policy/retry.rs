@@ -76,7 +76,7 @@ impl RetryOverride {
             None => base,
             Some(OrOff::Off) => RetrySettings { max_attempts: 1, ..base },
             Some(OrOff::On(own)) => RetrySettings {
-                max_attempts: own.max_attempts.unwrap_or(match base.max_attempts {
+                max_attempts: own.max_attempts.unwrap_or_else(|| match base.max_attempts {
                     1 => RetrySettings::default().max_attempts,
                     inherited => inherited,
                 }),

@@ -1,5 +1,5 @@
 //! `grok`: patterns that refer to named patterns, `%{IP:client}`. Expands them into a regular expression,
-//! which [`Regex`](super::Regex) then searches.
+//! which [`Regex`] then searches.
 
 use std::sync::LazyLock;
 
