@@ -208,10 +208,12 @@ fn run_program() -> ExitCode {
 /// Shows the immediate result of parsing the command line: help, version, or a usage error.
 fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
     screen.format = serve::log_format_in(std::env::args_os());
-    if let Some(ContextValue::String(flag)) = message.get(ContextKind::InvalidArg)
-        && let Some(now) = renamed_flag(flag)
+    let unknown =
+        message.get(ContextKind::InvalidArg).or_else(|| message.get(ContextKind::InvalidSubcommand));
+    if let Some(ContextValue::String(argument)) = unknown
+        && let Some(hint) = hint_for(argument)
     {
-        screen.error_line(&format!("`{flag}` is now `{now}`"));
+        screen.error_line(&hint);
         return ExitCode::from(2);
     }
     if message.use_stderr() && screen.format == log::LogFormat::Json {
@@ -222,6 +224,15 @@ fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
         let _ = message.print();
     }
     ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
+}
+
+/// What to write in place of an unknown argument, where that is known.
+fn hint_for(argument: &str) -> Option<String> {
+    if let Some(now) = renamed_flag(argument) {
+        return Some(format!("`{argument}` is now `{now}`"));
+    }
+    let is_configuration = argument.ends_with(".yaml") || argument.ends_with(".yml");
+    is_configuration.then(|| format!("unexpected argument `{argument}`; write `--config {argument}`"))
 }
 
 impl ConfigArgument {

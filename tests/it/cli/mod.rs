@@ -163,6 +163,21 @@ fn the_error_about_a_renamed_flag_names_the_new_one() {
     }
 }
 
+#[test]
+fn the_error_about_a_file_without_its_flag_names_the_flag() {
+    for arguments in [&["check", "routes.yaml"][..], &["run", "routes.yaml"], &["routes.yaml"]] {
+        let output = glossator(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            err, "glossator: unexpected argument `routes.yaml`; write `--config routes.yaml`\n",
+            "{arguments:?}"
+        );
+    }
+    let other = String::from_utf8(glossator(&["check", "routes"]).stderr).unwrap();
+    assert!(other.contains("unexpected argument 'routes' found"), "{other}");
+}
+
 /// JSON lines on standard error, with their levels.
 #[track_caller]
 fn json_lines(output: &Output) -> Vec<Value> {
