@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
+use http::{HeaderMap, StatusCode, uri::PathAndQuery};
 use parking_lot::Mutex;
 
 use crate::model::UpstreamResponse;
@@ -45,13 +45,7 @@ pub(super) fn name() -> UpstreamName {
 }
 
 pub(super) fn upstream_call(deadline: Duration) -> UpstreamCall {
-    let request = HttpRequest {
-        method: Method::GET,
-        under: PathBase::UpstreamUrl,
-        path_and_query: PathAndQuery::from_static("/"),
-        headers: HeaderMap::new(),
-        body: Bytes::new(),
-    };
+    let request = HttpRequest::get(PathBase::UpstreamUrl, PathAndQuery::from_static("/"));
     UpstreamCall::new(request.into(), 100, Deadline::after(deadline), true)
 }
 

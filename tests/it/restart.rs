@@ -105,15 +105,22 @@ async fn queued_calls_do_not_delay_the_shutdown() {
     assert_eq!(proxy.ended().await, ShutdownOutcome::CutOff { connections: 1 });
 }
 
-#[tokio::test]
-async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
-    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
-    let mut setup = setup(&upstream);
+/// Setup with a further route, `change_slow`, whose request may change something, and a shutdown timeout that
+/// cuts calls off.
+fn setup_with_change(upstream: &Scripted) -> Setup {
+    let mut setup = setup(upstream);
     let mut changes = route("change_slow", "POST /slow");
     changes.translator.has_effect = true;
     setup.routes.push(changes);
-    setup.passthrough = true;
     setup.server.shutdown_timeout = Duration::from_millis(20);
+    setup
+}
+
+#[tokio::test]
+async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let mut setup = setup_with_change(&upstream);
+    setup.passthrough = true;
     let mut proxy = setup.start().await;
     let [mut rest, mut through, mut rest_change, mut through_change] =
         [proxy.connect().await, proxy.connect().await, proxy.connect().await, proxy.connect().await];
@@ -171,11 +178,7 @@ async fn a_call_over_the_shutdown_timeout_gets_an_error_in_every_api() {
 #[tokio::test]
 async fn a_cut_off_call_may_have_taken_effect_even_if_its_tool_is_gone() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
-    let mut setup = setup(&upstream);
-    let mut changes = route("change_slow", "POST /slow");
-    changes.translator.has_effect = true;
-    setup.routes.push(changes);
-    setup.server.shutdown_timeout = Duration::from_millis(20);
+    let setup = setup_with_change(&upstream);
     let mut proxy = setup.start().await;
     let mut client = proxy.connect().await;
     let params = json!({ "name": "change_slow", "arguments": {} });

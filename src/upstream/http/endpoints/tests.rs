@@ -5,7 +5,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
+use http::{StatusCode, uri::PathAndQuery};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -84,13 +84,7 @@ fn upstream(records: &FakeDns, dns_refresh_interval: Duration) -> HttpUpstream {
 }
 
 async fn lookups(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
-    let request = HttpRequest {
-        method: Method::GET,
-        under: PathBase::UpstreamUrl,
-        path_and_query: PathAndQuery::from_static("/"),
-        headers: HeaderMap::new(),
-        body: Bytes::new(),
-    };
+    let request = HttpRequest::get(PathBase::UpstreamUrl, PathAndQuery::from_static("/"));
     let upstream_call =
         UpstreamCall::new(request.into(), 100, Deadline::after(Duration::from_secs(20)), true);
     Ok(String::from_utf8(upstream.send(&upstream_call).await?.body.to_vec()).unwrap())
