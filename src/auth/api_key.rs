@@ -35,8 +35,8 @@ impl KeyHash {
     pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
         let Some(digits) = text.strip_prefix(PREFIX) else {
             let message = format!("expected `{PREFIX}` and 64 hexadecimal digits");
-            let help = "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the key \
-                        itself does not belong in the file";
+            let help = "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the \
+                        key itself does not belong in the file";
             return Err(Invalid::without_value(message, help));
         };
         parse_digest(digits).map(Self).ok_or_else(|| {

@@ -135,7 +135,7 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
         r#"://(?<login>[^\s"'/?#]*"#,
         // A password with an unencoded `/`: the text after the colon is no port.
         r#"|(?:[^\s"'/?#{},:\[][^\s"'/?#{},:]*)?:[0-9]*[^\s"'/?#{},0-9][^\s"'/?#{},]*[/?#]"#,
-        // It ends before `[^`: the rest is a pattern, and another URL may follow.
+        // The password ends before `[^`: such a text is a regular expression, and another URL may follow.
         r#"(?:[^\s"'\[]|\[+[^\s"'\[^])*\[*)@"#,
     );
     static LOGINS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(LOGIN));

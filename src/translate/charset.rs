@@ -182,7 +182,7 @@ fn from_bytes(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-/// The charset of the first `<meta>` that declares one, in `charset` or in `content` (HTML, section 13.2.3.2).
+/// Charset of the first `<meta>` that declares one, in `charset` or in `content` (HTML, section 13.2.3.2).
 fn meta(start: &[u8]) -> Option<String> {
     static META: LazyLock<Selector> =
         LazyLock::new(|| Selector::parse("meta").expect("the selector is fixed and tested"));

@@ -136,7 +136,7 @@ fn read_last_modified(value: &Cursor<'_>) -> Checked<Option<Template>> {
 }
 
 impl AnnotationsTemplate {
-    /// Annotations with a rendered `lastModified`, which is omitted if it is no timestamp: strict clients would
+    /// Annotations with a rendered `lastModified`. It is omitted if it is no timestamp: strict clients would
     /// reject the whole result for an invalid one.
     pub(crate) fn render<E>(
         &self,

@@ -178,7 +178,8 @@ impl Replicas {
         if headers.insert(FORWARDED, HeaderValue::from_static("1")).is_some() {
             return None;
         }
-        // That of a whole batch, of which this may be one message; the HTTP library sets the actual length.
+        // `Content-Length` of the client's request, which may be a batch of several messages. The HTTP
+        // library sets that of the forwarded message.
         headers.remove(CONTENT_LENGTH);
         headers.remove(IDENTITY);
         if let Some(client) = message.client().client() {
@@ -339,7 +340,7 @@ mod tests {
         post(replica, response_to(id), (PROTOCOL_VERSION, "2025-11-25")).await
     }
 
-    /// Two replicas, of which others reach the first.
+    /// Starts two replicas; only the first has a `replica_url` at which the other can connect.
     async fn two_replicas() -> (McpEndpoint, McpEndpoint) {
         let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let own = ReplicaUrl::parse(&format!("http://{}", listener.local_addr().unwrap()));

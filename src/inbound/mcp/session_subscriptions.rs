@@ -210,8 +210,8 @@ impl SubscribedSession {
 }
 
 impl SubscribedSessions {
-    /// A session, known or new. Those with a stream are not evicted, as the number of streams is limited,
-    /// too.
+    /// The entry of a session, which is added if it is new. A session with an open stream is not evicted; the
+    /// number of streams has a limit of its own.
     fn session(&mut self, id: &str) -> &mut SubscribedSession {
         if !self.by_id.contains_key(id) && self.by_id.len() >= SESSION_LIMIT {
             let idle = self.by_id.iter().filter(|(_, session)| !session.has_stream());

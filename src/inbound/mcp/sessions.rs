@@ -29,7 +29,8 @@ const STORED_CAPABILITIES: [&str; 3] = ["elicitation", "roots", "sampling"];
 /// Limit of one capability, in bytes; a longer one is stored as `{}`.
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
-/// Limit of an id that is not ours, but is stored, in bytes. Those that we issued before a restart fit.
+/// Maximum length, in bytes, of a stored session id that this process can't decrypt. Ids that glossator
+/// issued before a restart are shorter.
 const UNKNOWN_ID_LIMIT_BYTES: usize = 2 << 10;
 
 /// The content of a session id: the parameters of `initialize`, and the client.

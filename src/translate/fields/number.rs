@@ -129,8 +129,8 @@ fn read_kilo_base(value: &Cursor<'_>) -> Checked<Option<u64>> {
 }
 
 /// Bytes of a unit: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected, because it may
-/// mean bits. `KiB` and `Ki` are always multiples of 1024. Without a base, `K` is 1024 and `kB` is 1000, as in
-/// `ls`, `df` and `du`.
+/// mean bits. `KiB` and `Ki` are always multiples of 1024. Without a base, `K` is 1024 and `kB` is 1000, as
+/// in `ls`, `df` and `du`.
 pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
     if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
         return Some(1);

@@ -169,7 +169,7 @@ fn path_of<'s>(expression: &Expr<'s>) -> Option<Vec<&'s str>> {
 }
 
 /// The expressions of a statement in the order in which they are evaluated, and the statements inside it.
-/// Those of a `do` are in its call.
+/// The expressions of a `do` statement are those of its call.
 pub(super) fn parts<'e, 's>(statement: &'e Stmt<'s>) -> (Vec<&'e Expr<'s>>, Vec<&'e [Stmt<'s>]>) {
     match statement {
         Stmt::Template(template) => (Vec::new(), vec![&template.children]),

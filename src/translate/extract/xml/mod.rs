@@ -352,7 +352,8 @@ const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 /// attributes.
 const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
-/// Comments, literal text, processing instructions, and tags. What is not closed is the rest of the text.
+/// Comments, CDATA sections, processing instructions, and tags. An unclosed one extends to the end of the
+/// text.
 static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
     fixed_regex(
         r#"(?xs) <!--(?:.*?-->|.*) | <!\[CDATA\[(?:.*?\]\]>|.*) | <\?(?:.*?\?>|.*)
