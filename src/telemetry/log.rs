@@ -5,6 +5,7 @@ use std::{
     error::Error,
     fmt::{self, Debug, Display, Write},
     io::{self, IsTerminal},
+    mem,
     sync::OnceLock,
     time::Duration,
 };
@@ -12,14 +13,11 @@ use std::{
 use jiff::Timestamp;
 use serde_json::json;
 use settings_derive::{Section, Word};
-use tracing::field::Field;
+use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     EnvFilter,
-    field::MakeExt,
-    fmt::{
-        FormatFields, Subscriber,
-        format::{Writer, debug_fn},
-    },
+    field::RecordFields,
+    fmt::{FormatFields, Subscriber, format::Writer},
 };
 
 use super::log_writer::LogWriter;
@@ -142,7 +140,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
         .log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
-            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(text_fields());
+            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(TextFields);
             tracing::subscriber::set_global_default(lines.finish())
         }
         LogFormat::Json => tracing::subscriber::set_global_default(
@@ -164,32 +162,62 @@ fn write_now(writer: &mut Writer<'_>) -> fmt::Result {
 }
 
 /// Format of the fields of a text line: `name=value`, with spaces between them.
-fn text_fields() -> impl for<'writer> FormatFields<'writer> {
-    debug_fn(write_field).delimited(" ")
+struct TextFields;
+
+impl<'writer> FormatFields<'writer> for TextFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut line = FieldWriter { writer, value: String::new(), is_first: true, result: Ok(()) };
+        fields.record(&mut line);
+        line.result
+    }
 }
 
-/// A value with spaces is quoted, so that programs find its end. Control characters are escaped, so that a
-/// terminal does not execute them.
-fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
-    let value = format!("{value:?}");
-    if field.name() != "message" {
-        writer.write_str(field.name())?;
-        writer.write_char('=')?;
+/// Writes the fields of one line.
+struct FieldWriter<'writer> {
+    writer: Writer<'writer>,
+    /// Buffer of one value.
+    value: String,
+    is_first: bool,
+    /// The first error, after which nothing is written.
+    result: fmt::Result,
+}
+
+impl Visit for FieldWriter<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if self.result.is_ok() {
+            self.value.clear();
+            self.result = write!(self.value, "{value:?}").and_then(|()| self.write_field(field.name()));
+        }
+    }
+}
+
+impl FieldWriter<'_> {
+    /// Writes a field with the value in the buffer. A value with spaces is quoted, so that programs find its
+    /// end. Control characters are escaped, so that a terminal does not execute them.
+    fn write_field(&mut self, name: &str) -> fmt::Result {
+        if !mem::take(&mut self.is_first) {
+            self.writer.write_char(' ')?;
+        }
+        if name != "message" {
+            self.writer.write_str(name)?;
+            self.writer.write_char('=')?;
+        }
+        let value = &self.value;
+        if value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=')) {
+            return self.writer.write_str(value);
+        }
         let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
-        if value.contains([' ', '"', '=']) && !is_quoted {
-            return write!(writer, "{value:?}");
+        if name != "message" && value.contains([' ', '"', '=']) && !is_quoted {
+            return write!(self.writer, "{value:?}");
         }
-    }
-    if !value.contains(char::is_control) {
-        return writer.write_str(&value);
-    }
-    for character in value.chars() {
-        match character.is_control() {
-            true => write!(writer, "{}", character.escape_default())?,
-            false => writer.write_char(character)?,
+        for character in value.chars() {
+            match character.is_control() {
+                true => write!(self.writer, "{}", character.escape_default())?,
+                false => self.writer.write_char(character)?,
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Writes an error and each of its sources, separated by `: `.
@@ -268,7 +296,7 @@ mod tests {
         let written = Written::default();
         let writer = written.clone();
         let lines = Subscriber::builder().with_ansi(false).with_writer(move || writer.clone());
-        with_default(lines.fmt_fields(text_fields()).finish(), log);
+        with_default(lines.fmt_fields(TextFields).finish(), log);
         let text = String::from_utf8(written.0.lock().clone()).unwrap();
         let (_, line) = text.split_once('Z').unwrap();
         assert_eq!(line, format!("  INFO glossator::telemetry::log::tests: {expected}\n"));

@@ -209,6 +209,15 @@ impl RunBudget {
         }
         Ok(bytes)
     }
+
+    /// Charges a list whose items are compared with each other, as for sorting: it is read, and its comparisons
+    /// take time.
+    pub(super) fn compare(&self, value: &Val) -> Result<(), Error> {
+        self.read(value)?;
+        let Val::Arr(items) = value else { return Ok(()) };
+        let comparisons_of_each = u64::from(items.len().checked_ilog2().unwrap_or(0));
+        self.work_for(0, items.len() as u64 * comparisons_of_each / 4)
+    }
 }
 
 /// Whether a value nests too deep, or has more parts than any result. Costs no steps: the value of a loop

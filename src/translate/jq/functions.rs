@@ -28,6 +28,8 @@ pub(super) const STEP: &str = "!step";
 pub(super) const STORED: &str = "!kept";
 /// Counts a value that is read completely.
 pub(super) const READ: &str = "!read";
+/// Counts a list whose items are compared with each other.
+const COMPARED: &str = "!compared";
 /// Counts a value that is converted to text.
 pub(super) const WRITTEN: &str = "!written";
 /// Counts the result of a library function.
@@ -57,7 +59,7 @@ type WrappedFunctions = (&'static str, Option<&'static str>, Option<&'static str
 
 /// Library functions that are wrapped with counters: their internal names, which no filter can contain, their
 /// argument, and the names of the functions that count before the call, and that count its result.
-const WRAPPED: [WrappedFunctions; 5] = [
+const WRAPPED: [WrappedFunctions; 6] = [
     // The result is a string or list of about the size of the input.
     (
         "!ascii_downcase !ascii_upcase !decode_base64 !decode_uri !encode_base64 !encode_uri !escape_html \
@@ -67,8 +69,9 @@ const WRAPPED: [WrappedFunctions; 5] = [
         Some(MADE),
     ),
     // All parts of a value are compared, and the result is a list of the same size.
-    ("!group_by !max_by_or_empty !min_by_or_empty !sort_by", Some("f"), Some(READ), Some(MADE)),
-    ("!sort !tobytes", None, Some(READ), Some(MADE)),
+    ("!group_by !max_by_or_empty !min_by_or_empty !sort_by", Some("f"), Some(COMPARED), Some(MADE)),
+    ("!sort", None, Some(COMPARED), Some(MADE)),
+    ("!tobytes", None, Some(READ), Some(MADE)),
     // The argument is searched for.
     ("!contains !indices", Some("$x"), Some(SOUGHT), Some(MADE)),
     ("!tojson", None, Some(WRITTEN), None),
@@ -143,6 +146,7 @@ fn functions() -> Vec<Fun<EngineTypes>> {
         counting!(STEP, |spent: &RunBudget, _: &Val| spent.charge_steps(1)),
         counting!(STORED, RunBudget::charge_stored),
         counting!(READ, |spent: &RunBudget, value| spent.read(value).map(|_| ())),
+        counting!(COMPARED, RunBudget::compare),
         counting!(WRITTEN, |spent: &RunBudget, value| spent.charge_bytes(spent.read(value)?)),
         counting!(MADE, |spent: &RunBudget, value| spent.charge_bytes(extent(value))),
         counting!(ROUND, |spent: &RunBudget, value| spent.round(JQ_FOLD_STEPS, value)),

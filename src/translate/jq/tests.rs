@@ -261,6 +261,23 @@ fn a_list_twice_as_long_takes_twice_as_much() {
 }
 
 #[test]
+fn comparisons_of_a_sort_take_time_but_no_steps_of_the_filter() {
+    let spent = |filter: &str| {
+        let (stop, empty) = (WorkBudget::with_steps(1_000_000), json!({}));
+        let numbers = Value::from((0..1024).collect::<Vec<u32>>());
+        let names = JqNames { stop: Some(&stop), ..names(&empty) };
+        Jq::compile(filter, &[]).unwrap().apply(&numbers, names).unwrap();
+        1_000_000 - stop.steps_left().unwrap()
+    };
+    for filter in ["sort", "sort_by(-.)", "group_by(. % 7)", "unique"] {
+        let time = spent(filter) - spent("reverse");
+        assert!((1024 * 10 / 4..1024 * 16 / 4).contains(&time), "{filter}: {time}");
+    }
+    let million = Value::from((0..WORK_HERE / 10).collect::<Vec<u64>>());
+    assert!(used("sort", &million).0 < WORK_HERE / 5);
+}
+
+#[test]
 fn the_steps_of_a_loop_do_not_depend_on_the_size_of_its_value() {
     let filter = "reduce range(2500) as $i ({all: ., n: 0}; .n += 1) | .n";
     let numbers = |count: usize| Value::from(vec![json!([1]); count]);
