@@ -203,12 +203,13 @@ impl FieldWriter<'_> {
             self.writer.write_char('=')?;
         }
         let value = &self.value;
-        if value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=')) {
-            return self.writer.write_str(value);
-        }
         let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
-        if name != "message" && value.contains([' ', '"', '=']) && !is_quoted {
+        let needs_quotes = !is_quoted && value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
+        if name != "message" && needs_quotes {
             return write!(self.writer, "{value:?}");
+        }
+        if value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return self.writer.write_str(value);
         }
         for character in value.chars() {
             match character.is_control() {
