@@ -1,21 +1,21 @@
 //! `glossator migrate`: replaces renamed keys and words in files, and leaves every other byte unchanged.
 //!
 //! `walk` visits the tree of a file along the tables of keys, finds old names ([`super::renamed`]) and
-//! renames them in the tree. `expressions` finds names in jq and templates, `moves` moves a key into another
-//! section, `yaml_blocks` finds YAML in other files. The new text is parsed again and must give the tree of
-//! the walk; otherwise the file is unchanged.
+//! renames them in the tree. `expressions` finds names in jq and templates, `yaml_blocks` finds YAML in other
+//! files. A key that is now in another section is reported, not moved. The new text is parsed again and must
+//! give the tree of the walk; otherwise the file is unchanged.
 
 mod expressions;
-mod moves;
 #[cfg(test)]
 mod tests;
 mod walk;
 mod yaml_blocks;
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use self::expressions::RenamedNameSets;
-use self::walk::{MigrationAction, OldName, Walk};
+use self::walk::{ReplacedName, Walk};
 use self::yaml_blocks::YamlBlock;
 use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
 use super::folder;
@@ -23,8 +23,6 @@ use super::renamed::{RENAMES, Renames, sections};
 use crate::settings::{
     Code, Files, LineAndColumn, Node, Problem, Problems, Report, Section, Setting, ValueKind, tree,
 };
-
-pub(super) use self::moves::with_edits;
 
 /// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,9 +104,6 @@ struct Migration<'m> {
     name: &'m str,
 }
 
-/// Result of the walk: the old names, and the trees with the new names.
-type WalkResult = (Vec<OldName>, Vec<Node>);
-
 impl Migration<'_> {
     /// Migrates a YAML file: a configuration, named rules, or another file that may contain configurations as
     /// strings.
@@ -179,7 +174,7 @@ impl Migration<'_> {
     /// Number of keys of a value, if all of them are known and there is one.
     fn count(&self, tree: &Node, kind: &ValueKind) -> Option<usize> {
         let none = HashSet::new();
-        let mut walk = Walk::new(self, "", &none, true);
+        let mut walk = Walk::new(self, "", &none);
         walk.value(&mut tree.clone(), kind, None);
         (walk.unknown_keys == 0 && walk.known_keys > 0).then_some(walk.known_keys)
     }
@@ -224,11 +219,12 @@ impl Migration<'_> {
         }
     }
 
-    fn walk(&self, text: &str, forms: &[Option<ValueKind>], moves: bool) -> Result<WalkResult, Problems> {
-        let (_, trees) = self.read(text)?;
+    /// Returns the text with the new names, after checking that nothing else has changed.
+    fn rewrite(&self, text: &str, forms: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
+        let (files, trees) = self.read(text)?;
         let mut excluded = HashSet::new();
-        loop {
-            let mut walk = Walk::new(self, text, &excluded, moves);
+        let (walk, expected, edits) = loop {
+            let mut walk = Walk::new(self, text, &excluded);
             let mut trees = trees.clone();
             for (tree, form) in trees.iter_mut().zip(forms) {
                 match form {
@@ -237,70 +233,50 @@ impl Migration<'_> {
                 }
             }
             // Through an alias, the same text may be renamed in one section and not in another.
-            let mut new_names = BTreeMap::new();
-            let mut ambiguous = Vec::new();
-            for OldName { span, action, .. } in &walk.old_names {
-                let Some(now) = action.new_name() else { continue };
-                let is_same = *new_names.entry(span.start).or_insert_with(|| now.clone()) == now;
+            let (mut edits, mut ambiguous) = (BTreeMap::new(), Vec::new());
+            for ReplacedName { span, was, now, .. } in &walk.replaced {
+                let quote = (span.end - span.start - was.len()) / 2;
+                let edit = (span.start + quote..span.end - quote, now.clone());
+                let is_same = *edits.entry(span.start).or_insert_with(|| edit.clone()) == edit;
                 if !is_same || walk.unrenamed.contains(&span.start) {
                     ambiguous.push(span.start);
                 }
             }
             if ambiguous.is_empty() {
-                return Ok((walk.old_names, trees));
+                break ((walk.replaced, walk.remarks), trees, edits);
             }
             excluded.extend(ambiguous);
-        }
-    }
-
-    /// Returns the text with the new names, after checking that nothing else has changed.
-    fn rewrite(&self, text: &str, forms: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
-        let walked = self.walk(text, forms, true)?;
-        let without_moves = || self.apply(text, forms, &self.walk(text, forms, false).ok()?);
-        self.apply(text, forms, &walked).or_else(without_moves).ok_or_else(|| {
-            let files = Files::from_text(self.name, text);
-            let place = walked.0.first().map_or_else(|| files.beginning(0), |old_name| old_name.span);
+        };
+        let (replaced, remarks) = walk;
+        let rewritten = with_edits(text, edits.into_values().collect());
+        // In JSON, the order of keys does not matter.
+        let is_expected =
+            |trees: &[Node]| trees.iter().map(Node::to_json).eq(expected.iter().map(Node::to_json));
+        if !self.read(&rewritten).is_ok_and(|(_, trees)| is_expected(&trees)) {
+            let place = replaced.first().map_or_else(|| files.beginning(0), |name| name.span);
             let message = "the renames would change more than names, so the file was not changed";
             let help = "rename by hand: `glossator check` lists every place".to_owned();
             let at = Code::RenamedKey.at_span(place);
-            Problems::from_list(vec![Problem::with_span(&files, at, message, Some(help))])
-        })
+            return Err(Problems::from_list(vec![Problem::with_span(&files, at, message, Some(help))]));
+        }
+        let changes = replaced.into_iter().map(|ReplacedName { section, span, was, now }| {
+            let LineAndColumn { line, column } = files.line_and_column(span);
+            Change { line, column, section: section.replace('`', ""), was, now }
+        });
+        let remarks = remarks.into_iter().map(|(span, message)| {
+            let LineAndColumn { line, column } = files.line_and_column(span);
+            Remark { line, column, message }
+        });
+        Ok(Migrated { text: rewritten, changes: changes.collect(), remarks: remarks.collect() })
     }
+}
 
-    /// Applies the actions; `None` if the result does not parse to the expected trees.
-    fn apply(&self, text: &str, forms: &[Option<ValueKind>], walked: &WalkResult) -> Option<Migrated> {
-        let ((old_names, expected), files) = (walked, Files::from_text(self.name, text));
-        let mut edits = BTreeMap::new();
-        let (mut changes, mut remarks, mut moves) = (Vec::new(), Vec::new(), 0);
-        for OldName { section, span, was, action } in old_names {
-            let LineAndColumn { line, column } = files.line_and_column(*span);
-            let section = section.replace('`', "");
-            match action {
-                MigrationAction::Replace(words) => {
-                    edits.insert(span.start, (span.start..span.end, words.clone()));
-                }
-                MigrationAction::Move(_) => moves += 1,
-                MigrationAction::Remark(message) => {
-                    remarks.push(Remark { line, column, message: format!("{section}: {message}") });
-                }
-            }
-            let now = action.new_name();
-            changes.extend(now.map(|now| Change { line, column, section, was: was.clone(), now }));
-        }
-        let mut rewritten = with_edits(text, edits.into_values().collect());
-        // One at a time: each move changes the offsets of the rest.
-        for _ in 0..moves {
-            let old_names = self.walk(&rewritten, forms, true).ok()?.0;
-            let next = old_names.iter().find_map(|old_name| match &old_name.action {
-                MigrationAction::Move(action) => Some((old_name.span, action)),
-                MigrationAction::Replace(_) | MigrationAction::Remark(_) => None,
-            });
-            let Some((key, action)) = next else { break };
-            rewritten = moves::apply(&rewritten, key, action)?;
-        }
-        let (_, trees) = self.read(&rewritten).ok()?;
-        // In JSON, the order of keys does not matter.
-        let is_same = trees.iter().map(Node::to_json).eq(expected.iter().map(Node::to_json));
-        is_same.then_some(Migrated { text: rewritten, changes, remarks })
+/// Replaces ranges of a text.
+pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
+    edits.sort_by_key(|(range, _)| range.start);
+    let mut text = text.to_owned();
+    for (range, words) in edits.into_iter().rev() {
+        text.replace_range(range, &words);
     }
+    text
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::expressions::RenamedNames;
+use super::expressions::{RenamedName, RenamedNames};
 use super::{Migration, expressions};
 use crate::config::renamed::{Replacement, key_at};
 use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, Style, ValueKind};
@@ -14,58 +14,26 @@ pub(super) struct Walk<'t> {
     text: &'t str,
     /// Offsets of names that are not renamed, because an alias also uses them for something else.
     excluded: &'t HashSet<usize>,
-    /// Whether keys are moved into other sections.
-    moves: bool,
     /// Number of known keys, including old names.
     pub(super) known_keys: usize,
     pub(super) unknown_keys: usize,
     /// Offsets of keys that keep their names.
     pub(super) unrenamed: HashSet<usize>,
-    pub(super) old_names: Vec<OldName>,
+    pub(super) replaced: Vec<ReplacedName>,
+    /// Messages about places that a person has to review.
+    pub(super) remarks: Vec<(SourceSpan, String)>,
     /// Whether strings are searched for variables of jq and templates; not in examples.
     expressions: bool,
 }
 
-/// Old name in a file, and the action for it.
-pub(super) struct OldName {
+/// Old name in a file that is replaced.
+pub(super) struct ReplacedName {
     /// Name of the section in messages.
     pub(super) section: &'static str,
+    /// Span of the name, including its quotes.
     pub(super) span: SourceSpan,
     pub(super) was: String,
-    pub(super) action: MigrationAction,
-}
-
-/// Action for an old name.
-pub(super) enum MigrationAction {
-    /// Replace its text.
-    Replace(String),
-    /// Move it: it becomes the key `leaf` of the section `parent`, which may exist already.
-    Move(Box<Move>),
-    /// Report it: a person has to review it.
-    Remark(String),
-}
-
-impl MigrationAction {
-    /// The new name; `None` for a remark.
-    pub(super) fn new_name(&self) -> Option<String> {
-        match self {
-            Self::Replace(words) => Some(words.trim_matches(['"', '\'']).to_owned()),
-            Self::Move(action) => Some(format!("{}.{}", action.parent, action.leaf)),
-            Self::Remark(_) => None,
-        }
-    }
-}
-
-/// Move of a key into a nested section.
-pub(super) struct Move {
-    pub(super) parent: &'static str,
-    pub(super) leaf: &'static str,
-    /// Span of the section.
-    pub(super) section: SourceSpan,
-    /// Keys that are in the section itself, not merged from an alias.
-    pub(super) keys: Vec<SourceSpan>,
-    /// Span and keys of the section `parent`, if it exists.
-    pub(super) target: Option<(SourceSpan, Vec<SourceSpan>)>,
+    pub(super) now: String,
 }
 
 /// Match quality of a value and a kind; greater is better.
@@ -85,21 +53,16 @@ enum MatchQuality {
 }
 
 impl<'t> Walk<'t> {
-    pub(super) fn new(
-        migration: &'t Migration<'t>,
-        text: &'t str,
-        excluded: &'t HashSet<usize>,
-        moves: bool,
-    ) -> Self {
+    pub(super) fn new(migration: &'t Migration<'t>, text: &'t str, excluded: &'t HashSet<usize>) -> Self {
         Self {
             migration,
             text,
             excluded,
-            moves,
             known_keys: 0,
             unknown_keys: 0,
             unrenamed: HashSet::new(),
-            old_names: Vec::new(),
+            replaced: Vec::new(),
+            remarks: Vec::new(),
             expressions: true,
         }
     }
@@ -201,23 +164,20 @@ impl<'t> Walk<'t> {
         let Some(written) = self.text.get(span.start..span.end) else { return };
         let (found, unsure) = expressions::find(text, words);
         for word in unsure {
-            self.remark(span, &word, section, format!("`{word}` may refer to something else here"));
-        }
-        if found.is_empty() {
-            return;
+            self.remark(span, section, format!("`{word}` may refer to something else here"));
         }
         let (in_file, _) = expressions::find(written, words);
         let is_same = found.iter().map(|word| &word.now).eq(in_file.iter().map(|word| &word.now));
         if !is_same || self.excluded.contains(&span.start) {
             for word in found {
-                self.remark(span, &word.was, section, format!("`{}` is now `{}`", word.was, word.now));
+                self.remark(span, section, format!("`{}` is now `{}`", word.was, word.now));
             }
             return;
         }
-        for word in in_file {
-            let start = span.start + word.at;
-            let span = SourceSpan { start, end: start + word.was.len(), ..span };
-            self.add(span, &word.was, section, MigrationAction::Replace(word.now));
+        for RenamedName { at, was, now } in in_file {
+            let start = span.start + at;
+            let span = SourceSpan { start, end: start + was.len(), ..span };
+            self.replaced.push(ReplacedName { section, span, was, now });
         }
         for word in found.iter().rev() {
             text.replace_range(word.at..word.at + word.was.len(), &word.now);
@@ -227,126 +187,78 @@ impl<'t> Walk<'t> {
     fn section(&mut self, node: &mut Node, keys: &'static KeyTable) {
         let span = node.span;
         let Kind::Map(entries) = &mut node.kind else { return };
-        self.remove_hidden(entries, span, keys);
+        let renames = self.migration.renames;
+        let mut names: Vec<String> = entries.iter().map(|entry| entry.key.text.clone()).collect();
+        // An entry that `<<` merges under an old name has no effect if the section itself has the new name.
+        entries.retain(|entry| {
+            let is_own = (span.start..span.end).contains(&entry.key.span.start);
+            let now = renames.key(keys.id, &entry.key.text);
+            is_own || !matches!(now, Some(Replacement::Key(now)) if names.iter().any(|name| name == now))
+        });
         let outer = self.expressions;
         self.expressions &= keys.id != "example";
-        let mut moved = Vec::new();
-        for index in 0..entries.len() {
-            let Key { text: name, span: place } = entries[index].key.clone();
-            let (owner, key) = match (keys.get(&name), self.migration.renames.key(keys.id, &name)) {
-                (Some(key), _) => {
-                    self.unrenamed.insert(place.start);
-                    (keys, key)
+        for Entry { key, value } in entries {
+            let (owner, spec) = match (keys.get(&key.text), renames.key(keys.id, &key.text)) {
+                (Some(spec), _) => {
+                    self.unrenamed.insert(key.span.start);
+                    (keys, spec)
                 }
                 (None, Some(Replacement::Key(path))) => {
                     let Some(found) = key_at(keys, path) else { continue };
-                    if self.rename(entries, index, span, keys, path) {
-                        moved.push((index, path));
-                    }
+                    self.rename(key, path, &mut names, keys.section);
                     found
                 }
                 (None, Some(Replacement::Removed(help))) => {
                     self.known_keys += 1;
-                    self.remark(place, &name, keys.section, format!("`{name}` was removed: {help}"));
+                    self.remark(key.span, keys.section, format!("`{}` was removed: {help}", key.text));
                     continue;
                 }
                 (None, Some(Replacement::Word(..)) | None) => {
-                    self.unrenamed.insert(place.start);
+                    self.unrenamed.insert(key.span.start);
                     self.unknown_keys += 1;
                     continue;
                 }
             };
             self.known_keys += 1;
-            self.value(&mut entries[index].value, &key.kind, Some((owner, key.name)));
+            self.value(value, &spec.kind, Some((owner, spec.name)));
         }
-        move_in_tree(entries, &moved);
         self.expressions = outer;
     }
 
-    /// Removes entries that `<<` merges under an old name if the section itself has the new name, because its
-    /// own key takes precedence.
-    fn remove_hidden(&self, entries: &mut Vec<Entry>, section: SourceSpan, keys: &KeyTable) {
-        let names: Vec<_> = entries.iter().map(|entry| entry.key.text.clone()).collect();
-        entries.retain(|entry| {
-            let is_own = (section.start..section.end).contains(&entry.key.span.start);
-            let now = self.migration.renames.key(keys.id, &entry.key.text);
-            is_own || !matches!(now, Some(Replacement::Key(now)) if names.iter().any(|name| name == now))
-        });
-    }
-
-    /// Renames a key. Returns whether it must also be moved.
-    fn rename(
-        &mut self,
-        entries: &mut [Entry],
-        index: usize,
-        section: SourceSpan,
-        keys: &'static KeyTable,
-        path: &'static str,
-    ) -> bool {
-        let Key { text: name, span } = entries[index].key.clone();
-        let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
-        let there = entries.iter().find(|entry| entry.key.text == first);
-        let is_taken = match rest {
-            None => there.is_some(),
-            Some(leaf) => there.is_some_and(|there| {
-                there.value.as_map().is_none() || there.value.get(leaf).is_some() || leaf.contains('.')
-            }),
-        };
-        if is_taken {
-            let message = format!("`{name}` is now `{path}`, which is also present");
-            self.remark(span, &name, keys.section, message);
-            return false;
-        }
-        let Some(leaf) = rest else {
-            if self.replace(span, &name, path, keys.section) {
-                path.clone_into(&mut entries[index].key.text);
+    /// Renames a key, unless it is now in another section, or its new name is one of the `names` that the
+    /// section has.
+    fn rename(&mut self, key: &mut Key, path: &str, names: &mut Vec<String>, section: &'static str) {
+        let obstacle = match path.contains('.') {
+            true => ": move it by hand",
+            false if names.iter().any(|name| name == path) => ", which is also present",
+            false => {
+                if self.replace(key.span, &key.text, path, section) {
+                    path.clone_into(&mut key.text);
+                    names.push(path.to_owned());
+                }
+                return;
             }
-            return false;
         };
-        if !self.moves || self.excluded.contains(&span.start) {
-            self.remark(span, &name, keys.section, format!("`{name}` is now `{path}`: move it by hand"));
-            return false;
-        }
-        let own = |section: SourceSpan, entries: &[Entry]| -> Vec<SourceSpan> {
-            let spans = entries.iter().map(|entry| entry.key.span);
-            spans.filter(|key| (section.start..section.end).contains(&key.start)).collect()
-        };
-        let target = there
-            .map(|there| (there.value.span, own(there.value.span, there.value.as_map().unwrap_or_default())));
-        let action = Move { parent: first, leaf, section, keys: own(section, entries), target };
-        self.add(span, &name, keys.section, MigrationAction::Move(Box::new(action)));
-        true
+        self.remark(key.span, section, format!("`{}` is now `{path}`{obstacle}", key.text));
     }
 
     /// Records a replacement. Returns `false` if the text is unchanged.
     fn replace(&mut self, span: SourceSpan, was: &str, now: &str, section: &'static str) -> bool {
         let written = self.text.get(span.start..span.end).unwrap_or_default();
-        let quoted =
-            |quote: char| written.starts_with(quote) && written.ends_with(quote) && written.len() > 1;
-        let words = match written {
-            _ if written == was => now.to_owned(),
-            _ if quoted('"') => format!("\"{now}\""),
-            _ if quoted('\'') => format!("'{now}'"),
-            _ => {
-                self.remark(span, was, section, format!("`{was}` is now `{now}`"));
-                return false;
-            }
-        };
-        if self.excluded.contains(&span.start) {
-            let message = format!("`{was}` is now `{now}`, but an alias uses it for something else");
-            self.remark(span, was, section, message);
-            return false;
+        let is_written = written.trim_matches(['"', '\'']) == was;
+        let is_excluded = self.excluded.contains(&span.start);
+        if is_written && !is_excluded {
+            let (was, now) = (was.to_owned(), now.to_owned());
+            self.replaced.push(ReplacedName { section, span, was, now });
+            return true;
         }
-        self.add(span, was, section, MigrationAction::Replace(words));
-        true
+        let why = if is_written { ", but an alias uses it for something else" } else { "" };
+        self.remark(span, section, format!("`{was}` is now `{now}`{why}"));
+        false
     }
 
-    fn remark(&mut self, span: SourceSpan, was: &str, section: &'static str, message: String) {
-        self.add(span, was, section, MigrationAction::Remark(message));
-    }
-
-    fn add(&mut self, span: SourceSpan, was: &str, section: &'static str, action: MigrationAction) {
-        self.old_names.push(OldName { section, span, was: was.to_owned(), action });
+    fn remark(&mut self, span: SourceSpan, section: &str, message: String) {
+        self.remarks.push((span, format!("{}: {message}", section.replace('`', ""))));
     }
 
     /// Match quality of a value and a kind. Compares only its own kind and keys, so that it is fast.
@@ -375,26 +287,6 @@ impl<'t> Walk<'t> {
             ValueKind::Map(_) | ValueKind::List(_) => MatchQuality::No,
             _ if is_map || is_list => MatchQuality::No,
             _ => MatchQuality::Kind,
-        }
-    }
-}
-
-/// Moves keys in the tree, each given by its index and its new path.
-fn move_in_tree(entries: &mut Vec<Entry>, moved: &[(usize, &'static str)]) {
-    let mut taken = Vec::new();
-    for (index, path) in moved.iter().rev() {
-        taken.push((entries.remove(*index), *path));
-    }
-    for (mut entry, path) in taken.into_iter().rev() {
-        let Some((parent, leaf)) = path.split_once('.') else { continue };
-        leaf.clone_into(&mut entry.key.text);
-        match entries.iter_mut().find(|entry| entry.key.text == parent) {
-            Some(Entry { value: Node { kind: Kind::Map(inside), .. }, .. }) => inside.push(entry),
-            Some(_) => {}
-            None => {
-                let span = entry.key.span;
-                entries.push(Entry::new(parent, Node::new(Kind::Map(vec![entry]), span), span));
-            }
         }
     }
 }

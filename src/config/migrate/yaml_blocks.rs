@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use super::moves::indented;
 use crate::settings::{Entry, Files, Kind, Node, Style};
 
 /// YAML block in another file, without its indentation.
@@ -31,7 +30,10 @@ impl YamlBlock {
 
     /// Indents a new text as the lines of the file are indented.
     pub(super) fn in_file(&self, text: &str) -> String {
-        indented(text, 0, self.indent)
+        let margin = " ".repeat(self.indent);
+        let line =
+            |line: &str| if line.trim().is_empty() { line.to_owned() } else { format!("{margin}{line}") };
+        text.split_inclusive('\n').map(line).collect()
     }
 }
 
