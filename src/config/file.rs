@@ -58,7 +58,8 @@ struct Secrets {
 }
 
 impl Secrets {
-    /// Marks the secrets in a value of one of these kinds; `masks_unknown_keys` is that of an outer section.
+    /// Marks the secrets in a value of one of these kinds; of a value of no known kind, those whose names
+    /// sound like a credential. `masks_unknown_keys` is that of an outer section.
     fn mark(&mut self, node: &mut Node, kinds: &[ValueKind], masks_unknown_keys: bool) {
         let kinds = Kinds::new(kinds);
         let masks_unknown_keys =
@@ -67,13 +68,10 @@ impl Secrets {
             Kind::Map(entries) => {
                 entries.iter_mut().for_each(|entry| self.mark_entry(entry, &kinds, masks_unknown_keys));
             }
-            Kind::List(items) if kinds.items.is_empty() => {
-                if masks_unknown_keys {
-                    items.iter_mut().for_each(|item| self.hide_all(item));
-                } else if !kinds.is_schema {
-                    items.iter_mut().for_each(|item| self.mark_by_names(item));
-                }
+            Kind::List(items) if kinds.items.is_empty() && masks_unknown_keys => {
+                items.iter_mut().for_each(|item| self.hide_all(item));
             }
+            Kind::List(_) if kinds.items.is_empty() && kinds.is_schema => {}
             Kind::List(items) => {
                 items.iter_mut().for_each(|item| self.mark(item, &kinds.items, masks_unknown_keys));
             }
@@ -92,8 +90,7 @@ impl Secrets {
     }
 
     /// Marks the secrets of an entry of a map of these kinds.
-    fn mark_entry(&mut self, entry: &mut Entry, kinds: &Kinds, masks_unknown_keys: bool) {
-        let Entry { key, value } = entry;
+    fn mark_entry(&mut self, Entry { key, value }: &mut Entry, kinds: &Kinds, masks_unknown_keys: bool) {
         let declared: Vec<_> =
             kinds.sections.iter().copied().filter_map(|section| key_of(section, &key.text)).collect();
         if !declared.is_empty() {
@@ -112,25 +109,12 @@ impl Secrets {
         } else if masks_unknown_keys {
             self.hide_all(value);
         } else if !kinds.is_schema {
-            self.mark_entry_by_name(entry);
+            // No declaration has the name.
+            if is_secret_name(&key.text) || is_misspelled_secret(&key.text) {
+                self.hide(value);
+            }
+            self.mark(value, &[], false);
         }
-    }
-
-    /// Marks the values of names that sound like a credential, where no declaration says it.
-    fn mark_by_names(&mut self, node: &mut Node) {
-        match &mut node.kind {
-            Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.mark_entry_by_name(entry)),
-            Kind::List(items) => items.iter_mut().for_each(|item| self.mark_by_names(item)),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
-        }
-    }
-
-    fn mark_entry_by_name(&mut self, Entry { key, value }: &mut Entry) {
-        let name = key.text.as_str();
-        if is_secret_name(name) || is_misspelled_secret(name) {
-            self.hide(value);
-        }
-        self.mark_by_names(value);
     }
 
     /// Marks the texts that contain a private key: masked line by line, only its first line would be found.
