@@ -195,32 +195,6 @@ fn unquoted(text: &str, ends: impl Fn(char) -> bool) -> &str {
     &text[..reference_end + trimmed.len()]
 }
 
-/// Positions of the characters of a text for which `is_wanted` returns `true`, searched for in ascending
-/// order: each part of the text is searched once.
-struct NextOf<'t, F> {
-    text: &'t str,
-    is_wanted: F,
-    /// The position that was found last.
-    found: usize,
-}
-
-impl<'t, F: Fn(char) -> bool> NextOf<'t, F> {
-    fn new(text: &'t str, is_wanted: F) -> Self {
-        let found = text.find(&is_wanted).unwrap_or(text.len());
-        Self { text, is_wanted, found }
-    }
-
-    /// Position of the first of them at or after `start`, which is not less than in the call before; the end
-    /// of the text if there is none.
-    fn at_or_after(&mut self, start: usize) -> usize {
-        if self.found < start {
-            let distance = self.text[start..].find(&self.is_wanted);
-            self.found = distance.map_or(self.text.len(), |distance| start + distance);
-        }
-        self.found
-    }
-}
-
 /// Values of pairs `name=value` with secret names: in connection strings (`Server=db;Password=…;`), settings
 /// of database clients (`host=db password=…`) and forms.
 fn in_pairs(text: &str) -> Vec<Range<usize>> {
@@ -232,8 +206,14 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
     /// Beginnings of values that are a template, a pattern or an expression.
     const NO_LITERAL: [char; 13] = ['{', '(', '[', '<', '\\', '.', '*', '^', '|', '=', '~', '$', '…'];
     static PAIRS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PAIR));
-    let mut word_ends = NextOf::new(text, |c| c.is_whitespace() || matches!(c, ';' | '"' | '\''));
-    let mut ends_after_spaces = NextOf::new(text, |c| matches!(c, ';' | '"' | '\'' | '\r' | '\n'));
+    // All ends at once: a search after each of many pairs would take quadratic time.
+    let positions =
+        |is_end: fn(char) -> bool| -> Vec<usize> { text.match_indices(is_end).map(|(at, _)| at).collect() };
+    let word_ends = positions(|c| c.is_whitespace() || matches!(c, ';' | '"' | '\''));
+    let ends_after_spaces = positions(|c| matches!(c, ';' | '"' | '\'' | '\r' | '\n'));
+    let next = |ends: &[usize], start: usize| {
+        ends.get(ends.partition_point(|end| *end < start)).copied().unwrap_or(text.len())
+    };
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for found in PAIRS.captures_iter(text) {
         let Some(name) = found.name("name").or_else(|| found.name("after")) else { continue };
@@ -246,7 +226,7 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
         }
         let rest = &text[start..];
         let is_connection_string = found.name("semicolon").is_some()
-            || text[word_ends.at_or_after(start)..].starts_with(';')
+            || text[next(&word_ends, start)..].starts_with(';')
             // The default in a reference may contain spaces.
             || literal(beginning(rest), |_| false).contains(';');
         let is_quoted = rest.starts_with(['"', '\'']) || rest.starts_with("\\\"");
@@ -258,7 +238,7 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
             continue;
         }
         // A password in a connection string may contain spaces.
-        let end = ends_after_spaces.at_or_after(start);
+        let end = next(&ends_after_spaces, start);
         let value = match is_connection_string && text[end..].starts_with(';') {
             true => &text[start..end],
             false => literal(rest, |c| matches!(c, ';' | '&')),
