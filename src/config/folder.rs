@@ -2,14 +2,13 @@
 //! of changes.
 
 use std::{
-    fs,
-    io::{self, Read},
+    fs, io,
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use super::{ConfigSource, Sources};
-use crate::settings::{Code, Files, Origin, Problem, source, units};
+use crate::settings::{Code, Files, Origin, Problem, source};
 
 /// Maximum length of a file, in bytes.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
@@ -100,17 +99,11 @@ fn is_config_file(path: &Path) -> bool {
 }
 
 fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
-    let mut bytes = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes));
-    read.map_err(|error| {
-        let message = format!("the file {}", source::describe_io_error(&error));
-        unreadable(path, &message, "check its path and permissions")
+    let read = source::read_file(path, FILE_LIMIT_BYTES);
+    let mut bytes = read.map_err(|why| {
+        let help = "check its path and permissions; split a long file into several files in one folder";
+        unreadable(path, &format!("the file {why}"), help)
     })?;
-    if bytes.len() as u64 > FILE_LIMIT_BYTES {
-        let message = format!("the file is longer than {}", units::format_size(FILE_LIMIT_BYTES));
-        let help = "split it into several files in one folder, and name the folder";
-        return Err(unreadable(path, &message, help));
-    }
     // The text is kept in memory while the configuration is active.
     bytes.shrink_to_fit();
     Ok(bytes)

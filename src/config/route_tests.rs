@@ -1,14 +1,12 @@
 //! `tests`: examples of a route, which `glossator test` runs.
 
-use std::{fs::File, io::Read, path::Path};
-
 use super::rules::first_key;
 use super::section::cursor;
 use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse};
-use crate::settings::source::describe_io_error;
+use crate::settings::source::read_file;
 use crate::settings::{
     Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, OpenSection, Report, Scalar, Section,
-    Setting, SourceSpan, ValueKind, parsed_settings, read_each, text_of, units,
+    Setting, SourceSpan, ValueKind, parsed_settings, read_each, text_of,
 };
 use crate::translate::extract::MCP_MEDIA_TYPE;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -342,32 +340,22 @@ impl Setting for UpstreamResponse {
             let message = "`recording` needs a configuration file, and this configuration is not a file";
             return value.reject(Invalid::new(message, "write the response under `body`"));
         };
-        let bytes = bytes(&folder.join(name)).or_else(|message| {
+        let path = folder.join(name);
+        // Reading a pipe could block, and a device has no end.
+        let bytes = match path.exists() && !path.is_file() {
+            true => Err("is not a file".to_owned()),
+            false => read_file(&path, RECORDING_LIMIT_BYTES),
+        };
+        let bytes = bytes.or_else(|why| {
             let help = "write a path relative to the folder of this file: `responses/ok.http`";
-            let message = format!("the recording {message}");
+            let message = format!("the recording {why}");
             value.reject_coded(Code::UnreadableFile.at_span(value.node.span), message, help)
         })?;
-        let read = Recording::read(&bytes).and_then(|recording| recording.choose(choice.as_ref()));
+        let read = Recording::read(&bytes.into()).and_then(|recording| recording.choose(choice.as_ref()));
         read.or_else(|error| {
             let help = "record the output of `curl -i`, a body, or a HAR file";
             let message = format!("the recording is not a response: {error}");
             value.reject_coded(Code::InvalidRecording.at_span(value.node.span), message, help)
         })
     }
-}
-
-fn bytes(path: &Path) -> Result<Bytes, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| describe_io_error(&error))?;
-    // Reading a pipe could block, and a device has no end.
-    if !metadata.is_file() {
-        return Err("is not a file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(RECORDING_LIMIT_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| describe_io_error(&error))?;
-    if bytes.len() as u64 > RECORDING_LIMIT_BYTES {
-        return Err(format!("is longer than {}", units::format_size(RECORDING_LIMIT_BYTES)));
-    }
-    Ok(bytes.into())
 }

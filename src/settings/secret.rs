@@ -3,8 +3,6 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs::File,
-    io::Read,
     ops::Range,
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -17,8 +15,8 @@ use super::{
     code::Code,
     fixed_regex,
     report::Report,
-    section::{Checked, Invalid, ReadContext},
-    source::{SourceSpan, describe_io_error},
+    section::{Checked, ReadContext},
+    source::{self, SourceSpan},
 };
 
 /// Snapshot of the environment variables that a configuration can refer to.
@@ -74,7 +72,7 @@ pub(crate) struct Expanded {
 }
 
 /// Maximum size of a file with a secret, in bytes.
-const SECRET_LIMIT_BYTES: u64 = 1024 * 1024;
+pub(crate) const SECRET_LIMIT_BYTES: u64 = 1 << 20;
 
 /// Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` is the escape for `${`.
 ///
@@ -164,39 +162,26 @@ fn secret_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checke
 
 /// Reads a file without the line break at its end, which editors add.
 fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
-    let contents = || {
-        if !Path::new(path).is_absolute() {
-            let help = "write an absolute path: `file:/run/secrets/token`";
-            return Err(Invalid::new(format!("`{path}` is not an absolute path"), help));
-        }
-        let text = String::from_utf8(bytes_of(path)?);
-        let text = text.map_err(|_| invalid_file(path, "is not UTF-8 text", ONLY_THE_VALUE))?;
-        let text = text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text));
-        if text.is_empty() { Err(invalid_file(path, "is empty", CREATE_IT)) } else { Ok(text.to_owned()) }
+    let reject = |message: String, help: &str| {
+        Err(context.reject_at(Code::UnreadableFile.at_span(span), message, help))
     };
-    contents().map_err(|Invalid { message, help, .. }| {
-        context.reject_at(Code::UnreadableFile.at_span(span), message, help)
-    })
-}
-
-/// Reads a file of at most [`SECRET_LIMIT_BYTES`].
-pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, Invalid> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SECRET_LIMIT_BYTES + 1).read_to_end(&mut bytes));
-    read.map_err(|error| invalid_file(path, &describe_io_error(&error), CREATE_IT))?;
-    if bytes.len() as u64 > SECRET_LIMIT_BYTES {
-        let what = format!("is longer than {SECRET_LIMIT_BYTES} bytes");
-        return Err(invalid_file(path, &what, ONLY_THE_VALUE));
+    if !Path::new(path).is_absolute() {
+        let help = "write an absolute path: `file:/run/secrets/token`";
+        return reject(format!("`{path}` is not an absolute path"), help);
     }
-    Ok(bytes)
+    let text = source::read_file(Path::new(path), SECRET_LIMIT_BYTES)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "is not UTF-8 text".to_owned()));
+    let value = text
+        .as_ref()
+        .map(|text| text.strip_suffix('\n').map_or(&**text, |text| text.strip_suffix('\r').unwrap_or(text)));
+    match value {
+        Ok("") => reject(format!("the file `{path}` is empty"), ONLY_THE_VALUE),
+        Ok(value) => Ok(value.to_owned()),
+        Err(why) => reject(format!("the file `{path}` {why}"), ONLY_THE_VALUE),
+    }
 }
 
-const CREATE_IT: &str = "create the file, or correct the path";
-const ONLY_THE_VALUE: &str = "name a file that contains only the value";
-
-fn invalid_file(path: &str, what: &str, help: &str) -> Invalid {
-    Invalid::new(format!("the file `{path}` {what}"), help)
-}
+const ONLY_THE_VALUE: &str = "name a readable file that contains only the value";
 
 /// Words that name a credential, alone or as part of a name.
 const NAMES_OF_CREDENTIALS: &str =

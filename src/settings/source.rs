@@ -1,13 +1,15 @@
 //! Text of the configuration files, and spans in them.
 
 use std::{
-    io,
+    fs::File,
+    io::{self, Read},
     ops::Range,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 use super::credential_forms::{credentials_in, merged, replaced};
+use super::units::format_size;
 
 /// Byte range in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,5 +198,19 @@ pub(crate) fn describe_io_error(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "is not readable by this user".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
         _ => format!("can't be read: {error}"),
+    }
+}
+
+/// Reads a file of at most `limit_bytes`.
+///
+/// # Errors
+///
+/// The end of a sentence about the file: "does not exist".
+pub(crate) fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes)) {
+        Ok(length) if length as u64 <= limit_bytes => Ok(bytes),
+        Ok(_) => Err(format!("is longer than {}", format_size(limit_bytes))),
+        Err(error) => Err(describe_io_error(&error)),
     }
 }

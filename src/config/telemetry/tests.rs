@@ -106,7 +106,7 @@ fn a_certificate_is_read_up_to_the_limit_of_every_file_that_is_named() {
     let long = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
     std::fs::remove_file(&path).unwrap();
     let gone = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
-    for (loaded, words) in [(long, "is longer than 1048576 bytes"), (gone, "does not exist")] {
+    for (loaded, words) in [(long, "is longer than 1MiB"), (gone, "does not exist")] {
         let warnings = loaded.warnings.iter().filter(|warning| warning.file == name);
         let messages = warnings.map(|warning| warning.message.as_str()).collect::<Vec<_>>();
         assert_eq!(messages, [format!("it is ignored: the file `{}` {words}", path.display())]);

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::settings::suggest::quoted;
 use crate::settings::{
-    Code, Environment, Invalid, Named, Problem, Report, Scalar, Severity, Word as _, secret,
+    Code, Environment, Named, Problem, Report, Scalar, Severity, Word as _, secret, source,
 };
 use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
 
@@ -128,11 +128,11 @@ impl<'a> OtelVariables<'a, '_> {
         if Path::new(path).is_absolute() {
             self.report.add_named_file(Path::new(path));
         }
-        let warn = |Invalid { message, .. }: Invalid| {
+        let warn = |why: String| {
             let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
-            self.warn_of_ignored(name, "it", &message, help);
+            self.warn_of_ignored(name, "it", &format!("the file `{path}` {why}"), help);
         };
-        secret::bytes_of(path).map_err(warn).ok()
+        source::read_file(Path::new(path), secret::SECRET_LIMIT_BYTES).map_err(warn).ok()
     }
 
     pub(super) fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> ServiceAttributes {
