@@ -124,7 +124,7 @@ impl Secrets {
                 entries.iter_mut().for_each(|entry| self.mark_private_keys(&mut entry.value));
             }
             Kind::List(items) => items.iter_mut().for_each(|item| self.mark_private_keys(item)),
-            Kind::Text(text) if has_private_key(&text.text) => self.hide(node),
+            Kind::Text(text) if has_private_key(text) => self.hide(node),
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
         }
     }
@@ -140,7 +140,7 @@ impl Secrets {
 
     fn hide(&mut self, node: &mut Node) {
         match &mut node.kind {
-            Kind::Text(text) if is_only_references(&text.text) => {}
+            Kind::Text(text) if is_only_references(text) => {}
             Kind::Text(_) | Kind::Number(_) => {
                 node.secret = true;
                 self.ranges.push(node.span.start..node.span.end);

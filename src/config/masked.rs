@@ -26,7 +26,7 @@ pub(super) fn shown(node: &Node) -> Value {
                 None => HIDDEN.into(),
             }
         }
-        Kind::Text(text) => without_secrets(&text.text).into(),
+        Kind::Text(text) => without_secrets(text).into(),
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) => node.to_json(),
         Kind::List(items) => items.iter().map(shown).collect(),
         Kind::Map(entries) => Value::Object(entries.iter().map(entry_shown).collect::<Map<_, _>>()),

@@ -13,7 +13,7 @@ use super::{
     code::{Code, CodedSpan},
     problem::{Problem, Problems, Severity},
     source::{Files, Origin, SourceSpan},
-    tree::{Kind, Node, Style},
+    tree::Node,
 };
 
 /// Collector of problems, with data shared by the parsers of one run.
@@ -91,7 +91,7 @@ impl<'f> Report<'f> {
     /// Span of a line, from 1, of a literal block string; for other strings, the span of the whole string.
     pub(crate) fn line_in(&self, node: &Node, line: usize) -> SourceSpan {
         let span = node.span;
-        if !matches!(&node.kind, Kind::Text(text) if text.style == Style::Literal) {
+        if !node.is_literal {
             return span;
         }
         // The span of a block may begin at its `|`, one line above its first line.

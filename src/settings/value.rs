@@ -396,7 +396,7 @@ impl<T: Setting> Setting for OrOff<T> {
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
         match &value.node.kind {
             Kind::Boolean(false) => Ok(Self::Off),
-            Kind::Text(text) if text.text == "off" => Ok(Self::Off),
+            Kind::Text(text) if text == "off" => Ok(Self::Off),
             Kind::Text(_) if !T::KIND.accepts_text() => {
                 let message = format!("{} must be `off` or a map, found {}", value.name, value.node.found());
                 value.reject(Invalid::new(message, "write `off`, or a map").with_code(Code::UnknownWord))

@@ -20,7 +20,7 @@ pub(super) fn is_map_of_names(node: &Node) -> bool {
 
 fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
     match &node.kind {
-        Kind::Text(text) => is_extractor(&text.text),
+        Kind::Text(text) => is_extractor(text),
         Kind::Map(entries) => {
             let misspelt = suggest::nearest(name, names()).is_some();
             entries.iter().any(|entry| {

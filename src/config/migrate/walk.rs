@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::expressions::{RenamedName, RenamedNames};
 use super::{Migration, expressions};
 use crate::config::renamed::{Replacement, key_at};
-use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, Style, ValueKind};
+use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, ValueKind};
 
 /// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
 pub(super) struct Walk<'t> {
@@ -78,8 +78,8 @@ impl<'t> Walk<'t> {
                 }
             }
             Kind::List(items) => items.iter_mut().for_each(|item| self.walk_other_file(item)),
-            Kind::Text(text) if text.style == Style::Inline => {
-                self.replace_names(&mut text.text, node.span, &names.environment, "environment");
+            Kind::Text(text) if !node.is_literal => {
+                self.replace_names(text, node.span, &names.environment, "environment");
             }
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
         }
@@ -126,7 +126,7 @@ impl<'t> Walk<'t> {
             Kind::List(items) => items.iter_mut().for_each(|item| self.anything(item, at)),
             Kind::Text(text) => {
                 let section = at.map_or("", |(keys, _)| keys.section);
-                self.expression(&mut text.text, node.span, section);
+                self.expression(text, node.span, section);
             }
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) => {}
         }
@@ -141,7 +141,7 @@ impl<'t> Walk<'t> {
         } else if let Kind::Text(text) = &mut node.kind
             && !matches!(kind, ValueKind::JsonSchema)
         {
-            self.expression(&mut text.text, span, keys.section);
+            self.expression(text, span, keys.section);
         }
     }
 

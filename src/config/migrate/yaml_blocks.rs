@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::settings::{Entry, Files, Kind, Node, Style};
+use crate::settings::{Entry, Files, Kind, Node};
 
 /// YAML block in another file, without its indentation.
 pub(super) struct YamlBlock {
@@ -67,8 +67,8 @@ pub(super) fn find_in_manifest(files: &Files, node: &Node, blocks: &mut Vec<Yaml
             for Entry { key, value } in entries {
                 let is_file = key.text.ends_with(".yaml") || key.text.ends_with(".yml");
                 match &value.kind {
-                    Kind::Text(text) if is_file && text.style == Style::Literal => {
-                        blocks.extend(from_literal(files, value, &text.text));
+                    Kind::Text(text) if is_file && value.is_literal => {
+                        blocks.extend(from_literal(files, value, text));
                     }
                     _ => find_in_manifest(files, value, blocks),
                 }

@@ -118,7 +118,7 @@ pub(super) fn read(
     in_scope(&NAMES, used, |scope| {
         let parser = RequestParser { value: value.in_scope(scope), upstreams };
         match &entry.value.kind {
-            Kind::Text(text) => parser.line(&text.text),
+            Kind::Text(text) => parser.line(text),
             Kind::Map(_) => parser.map(),
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => {
                 value.reject_kind("a string or a map", Some(HELP.to_owned()))

@@ -168,11 +168,11 @@ impl Setting for JsonTemplate {
         let part = |node: &Node| Self::read(&value.part(node, value.name, Self::KIND));
         Ok(match &value.node.kind {
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) => Self::Fixed(value.node.to_json()),
-            Kind::Text(text) if expression(&text.text) == Some("args") => {
+            Kind::Text(text) if expression(text) == Some("args") => {
                 Scope::from_cursor(value).used.borrow_mut().all = true;
                 Self::AllArguments
             }
-            Kind::Text(text) => match (placeholder(&text.text), single_answer(&text.text)) {
+            Kind::Text(text) => match (placeholder(text), single_answer(text)) {
                 (Some((name, is_omitted)), _) => {
                     add_argument(value, name, is_omitted);
                     let kind = if is_omitted { Self::NotNull } else { Self::Argument };
@@ -182,7 +182,7 @@ impl Setting for JsonTemplate {
                     template(value)?;
                     Self::InputResponse { name: name.to_owned(), field: field.map(str::to_owned) }
                 }
-                (None, None) if !is_template(&text.text) => Self::Fixed(value.node.to_json()),
+                (None, None) if !is_template(text) => Self::Fixed(value.node.to_json()),
                 (None, None) => Self::Text(self::text(value)?),
             },
             Kind::List(items) => Self::Array(read_each(items.iter().map(part))?),

@@ -4,9 +4,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::settings::{
-    Budget, Code, Cost, Entry, Key, Kind, Node, Report, SourceSpan, TextNode, fixed_regex,
-};
+use crate::settings::{Budget, Code, Cost, Entry, Key, Kind, Node, Report, SourceSpan, fixed_regex};
 
 /// Maximum number of nodes that all `use` insert together.
 pub(super) const NODE_LIMIT: usize = 2_000_000;
@@ -57,16 +55,13 @@ impl Substitution<'_> {
     pub(super) fn substitute(&self, node: &Node) -> Option<Node> {
         let kind = match &node.kind {
             Kind::Text(text) => {
-                let parameter = text.text.strip_prefix("$(").and_then(|name| name.strip_suffix(')'));
+                let parameter = text.strip_prefix("$(").and_then(|name| name.strip_suffix(')'));
                 if let Some(argument) = parameter.and_then(|name| self.argument(name)) {
                     let cost = Cost::from_node(argument);
                     self.spend(cost.nodes, cost.text_bytes, node.span)?;
                     return Some(argument.clone());
                 }
-                Kind::Text(TextNode {
-                    text: self.substitute_in_text(node.span, &text.text)?,
-                    style: text.style,
-                })
+                Kind::Text(self.substitute_in_text(node.span, text)?)
             }
             Kind::List(items) => {
                 Kind::List(items.iter().map(|item| self.substitute(item)).collect::<Option<_>>()?)
@@ -75,7 +70,7 @@ impl Substitution<'_> {
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) => node.kind.clone(),
         };
         self.spend(1, 0, node.span)?;
-        Some(Node { span: node.span, kind, secret: node.secret })
+        Some(Node { kind, ..*node })
     }
 
     fn substitute_in_map(&self, entries: &[Entry]) -> Option<Vec<Entry>> {

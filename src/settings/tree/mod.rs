@@ -22,6 +22,8 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
     /// Whether it is masked: its key is declared as a secret, or probably is one.
     pub(crate) secret: bool,
+    /// Whether it is a string in a literal block (`|`), whose lines are the same as in the file.
+    pub(crate) is_literal: bool,
 }
 
 /// Kind of a value.
@@ -32,27 +34,9 @@ pub(crate) enum Kind {
     Boolean(bool),
     /// Number in JSON notation, so that no digit is lost.
     Number(String),
-    Text(TextNode),
+    Text(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
-}
-
-/// String and its YAML style.
-#[derive(Debug, Clone)]
-pub(crate) struct TextNode {
-    pub(crate) text: String,
-    pub(crate) style: Style,
-}
-
-/// YAML style of a string, from which the location of its lines follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
-    /// Plain or quoted.
-    Inline,
-    /// Literal block after `|`: the lines are the same as in the file.
-    Literal,
-    /// Folded block after `>`: the lines of the file cannot be recovered.
-    Folded,
 }
 
 /// Key and its value.
@@ -79,12 +63,12 @@ impl Entry {
 impl Node {
     /// Creates a value that is not marked as a secret.
     pub(crate) fn new(kind: Kind, span: SourceSpan) -> Self {
-        Self { span, kind, secret: false }
+        Self { span, kind, secret: false, is_literal: false }
     }
 
     /// Creates a plain string.
     pub(crate) fn from_text(text: &str, span: SourceSpan) -> Self {
-        Self::new(Kind::Text(TextNode { text: text.to_owned(), style: Style::Inline }), span)
+        Self::new(Kind::Text(text.to_owned()), span)
     }
 
     /// Converts JSON to a tree whose nodes all have the same span.
@@ -107,7 +91,7 @@ impl Node {
     /// The value, if it is a string.
     pub(crate) fn as_text(&self) -> Option<&str> {
         let Kind::Text(text) = &self.kind else { return None };
-        Some(&text.text)
+        Some(text)
     }
 
     /// The digits, if it is a number.
@@ -154,7 +138,7 @@ impl Node {
         match &self.kind {
             Kind::Boolean(flag) => Some(flag.to_string()),
             Kind::Number(text) => Some(text.clone()),
-            Kind::Text(text) => Some(text.text.clone()),
+            Kind::Text(text) => Some(text.clone()),
             Kind::Null | Kind::List(_) | Kind::Map(_) => None,
         }
     }
@@ -171,10 +155,10 @@ impl Node {
             }
             Kind::Boolean(flag) => format!("`{flag}`"),
             Kind::Number(text) => format!("the number `{text}`"),
-            Kind::Text(text) if text.text.chars().count() > MAX_SHOWN || text.text.contains("://") => {
-                format!("a string of {} characters", text.text.chars().count())
+            Kind::Text(text) if text.chars().count() > MAX_SHOWN || text.contains("://") => {
+                format!("a string of {} characters", text.chars().count())
             }
-            Kind::Text(text) => quoted(&text.text),
+            Kind::Text(text) => quoted(text),
         }
     }
 
@@ -184,7 +168,7 @@ impl Node {
             Kind::Null => Value::Null,
             Kind::Boolean(flag) => Value::Bool(*flag),
             Kind::Number(text) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
-            Kind::Text(text) => Value::String(text.text.clone()),
+            Kind::Text(text) => Value::String(text.clone()),
             Kind::List(items) => items.iter().map(Self::to_json).collect(),
             Kind::Map(entries) => Value::Object(Self::entries_to_json(entries)),
         }
@@ -218,7 +202,7 @@ pub(crate) fn resolve_plain(text: &str) -> Kind {
         "false" | "False" | "FALSE" => Kind::Boolean(false),
         _ => match json_number(text) {
             Some(number) => Kind::Number(number),
-            None => Kind::Text(TextNode { text: text.to_owned(), style: Style::Inline }),
+            None => Kind::Text(text.to_owned()),
         },
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 
 use super::{
-    Budget, Cost, Entry, Key, Kind, Node, Style, TextNode, resolve_plain,
+    Budget, Cost, Entry, Key, Kind, Node, resolve_plain,
     syntax::{self, TOO_DEEP},
 };
 use crate::settings::{code::Code, report::Report, source::SourceSpan};
@@ -106,7 +106,9 @@ impl<'f> TreeReader<'_, 'f> {
             Event::SequenceStart(..) => self.items()?,
             _ => self.entries()?,
         };
-        let node = Node::new(kind, SourceSpan { end: end.max(span.start), ..span });
+        let is_literal = matches!(event, Event::Scalar(_, ScalarStyle::Literal, ..));
+        let span = SourceSpan { end: end.max(span.start), ..span };
+        let node = Node { is_literal, ..Node::new(kind, span) };
         if anchor > 0 {
             let cost = Cost::from_node(&node);
             // The copy that is kept for aliases uses memory as well.
@@ -182,7 +184,7 @@ impl<'f> TreeReader<'_, 'f> {
             Kind::Null => written().to_owned(),
             // Keys keep their spelling: `1.0` and `True` are names here.
             Kind::Boolean(_) | Kind::Number(_) => written().trim().to_owned(),
-            Kind::Text(text) => text.text.clone(),
+            Kind::Text(text) => text.clone(),
             Kind::List(_) | Kind::Map(_) => {
                 let message = format!("a key must be a string, found {}", node.found());
                 let help = "put a string that begins with `{` or `[` in quotes";
@@ -244,12 +246,6 @@ impl<'f> TreeReader<'_, 'f> {
 }
 
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
-    let is_string = tag.and_then(Tag::core_suffix) == Some("str");
-    let style = match style {
-        ScalarStyle::Plain if !is_string => return resolve_plain(text),
-        ScalarStyle::Plain | ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Style::Inline,
-        ScalarStyle::Literal => Style::Literal,
-        ScalarStyle::Folded => Style::Folded,
-    };
-    Kind::Text(TextNode { text: text.to_owned(), style })
+    let is_string = style != ScalarStyle::Plain || tag.and_then(Tag::core_suffix) == Some("str");
+    if is_string { Kind::Text(text.to_owned()) } else { resolve_plain(text) }
 }
