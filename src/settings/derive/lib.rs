@@ -3,11 +3,11 @@
 //! The macros generate the table of keys, the default values, one call of the parser per field, and one
 //! comparison per field that takes effect after a restart. The parsers are in `glossator::settings`.
 
-mod attributes;
 mod section;
-mod word;
 
-use syn::{DeriveInput, parse_macro_input};
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 
 /// Derives a section of the file from a struct; its fields are the keys.
 ///
@@ -48,5 +48,60 @@ pub fn section(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 #[proc_macro_derive(Word, attributes(word))]
 pub fn word(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    word::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+    derive_word(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+fn derive_word(input: &DeriveInput) -> Result<TokenStream> {
+    let Data::Enum(data) = &input.data else {
+        return Err(Error::new_spanned(&input.ident, "words are the variants of an enum"));
+    };
+    let name = &input.ident;
+    let (mut words, mut variants) = (Vec::new(), Vec::new());
+    for variant in &data.variants {
+        let attribute = variant.attrs.iter().find(|attribute| attribute.path().is_ident("word"));
+        words.push(match attribute {
+            Some(attribute) => attribute.parse_args::<LitStr>()?.value(),
+            None => snake_case(&variant.ident.to_string()),
+        });
+        variants.push(&variant.ident);
+    }
+    Ok(quote! {
+        const _: () = {
+            use crate::settings::{keys::ValueKind, section::{Checked, Cursor, Setting}};
+            use crate::settings::value::{Word, read_one_of};
+            impl Word for #name {
+                const WORDS: &'static [(&'static str, Self)] = &[#((#words, Self::#variants)),*];
+            }
+            impl Setting for #name {
+                const KIND: ValueKind = ValueKind::Word(&[#(#words),*]);
+                fn read(value: &Cursor<'_>) -> Checked<Self> {
+                    read_one_of(value, Self::WORDS.iter().copied())
+                }
+                fn shown(&self, _kind: ValueKind) -> Option<String> { Some(format!("`{}`", self.word())) }
+            }
+        };
+    })
+}
+
+fn snake_case(name: &str) -> String {
+    let separated = |(index, letter): (usize, char)| match letter.is_uppercase() && index > 0 {
+        true => format!("_{letter}"),
+        false => letter.to_string(),
+    };
+    name.char_indices().map(separated).collect::<String>().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_quote;
+
+    use super::*;
+
+    #[test]
+    fn a_variant_is_its_name_in_snake_case_or_its_own_word() {
+        let input = parse_quote! { enum E { FollowLocation, #[word("http1.0")] Old } };
+        let output = derive_word(&input).unwrap().to_string();
+        assert!(output.contains("(\"follow_location\" , Self :: FollowLocation)"), "{output}");
+        assert!(output.contains("(\"http1.0\" , Self :: Old)"), "{output}");
+    }
 }

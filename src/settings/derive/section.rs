@@ -2,13 +2,14 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::{Data, DeriveInput, Error, Field, Fields, Ident, Result};
-
-use crate::attributes::{Options, description};
+use syn::punctuated::Punctuated;
+use syn::{
+    Attribute, Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Ident, Lit, Meta, Result, Token,
+};
 
 const SECTION_OPTIONS: &str = "name, id, text, bare, check, check_keys, variables, default, process, masked";
 const KEY_OPTIONS: &str = "name, default, range, size, kind, live, restart, secret, masked, public, file, \
-                           example, conflicts, requires, help, part, skip, description, with, shown, inherits";
+                           example, conflicts, requires, help, part, skip, with, shown, inherits";
 
 /// Field with its options.
 struct Declared<'a> {
@@ -139,7 +140,7 @@ impl Declared<'_> {
             (_, true) => quote!(Some(TakesEffect::OnReload)),
             _ => quote!(None),
         };
-        let description = self.options.text("description").unwrap_or_else(|| description(&self.field.attrs));
+        let description = description(&self.field.attrs);
         let secret = self.options.has("secret");
         let file = secret || self.options.has("file");
         let masking = match (secret || self.options.has("masked"), self.options.has("public")) {
@@ -205,6 +206,62 @@ impl Declared<'_> {
         }
         self.options.has("restart").then(|| quote!(if self.#ident != other.#ident { found.push(#key); }))
     }
+}
+
+/// Options in the attributes of one name: `#[name(flag, option = value)]`.
+struct Options(Vec<Meta>);
+
+impl Options {
+    /// Parses the attributes.
+    ///
+    /// # Errors
+    ///
+    /// If an option is not in `known`, which lists them with commas between.
+    fn read(attributes: &[Attribute], name: &str, known: &str) -> Result<Self> {
+        let mut all = Vec::new();
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(name)) {
+            all.extend(attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?);
+        }
+        match all.iter().find(|meta| !known.split(", ").any(|known| meta.path().is_ident(known))) {
+            Some(unknown) => Err(Error::new_spanned(unknown, format!("unknown option; known here: {known}"))),
+            None => Ok(Self(all)),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|meta| meta.path().is_ident(name))
+    }
+
+    fn value(&self, name: &str) -> Option<&Expr> {
+        let meta = self.0.iter().find(|meta| meta.path().is_ident(name))?;
+        meta.require_name_value().ok().map(|pair| &pair.value)
+    }
+
+    /// Value of an option that is a string literal.
+    fn text(&self, name: &str) -> Option<String> {
+        string(self.value(name)?)
+    }
+
+    /// Items of an option such as `conflicts = "a, b"`.
+    fn texts(&self, name: &str) -> Vec<String> {
+        let text = self.text(name).unwrap_or_default();
+        text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+    }
+}
+
+fn string(value: &Expr) -> Option<String> {
+    let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = value else { return None };
+    Some(text.value())
+}
+
+/// First paragraph of a doc comment, joined to one line.
+fn description(attributes: &[Attribute]) -> String {
+    let line = |attribute: &Attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => Some(string(&pair.value)?.trim().to_owned()),
+        _ => None,
+    };
+    let lines = attributes.iter().filter_map(line).take_while(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
