@@ -306,11 +306,7 @@ impl<T: Setting> Setting for Named<T> {
 fn help_for_list(node: &Node) -> Option<String> {
     let first = node.as_list()?.first()?.as_map()?;
     let name = first.iter().find(|entry| entry.key.text == "name").and_then(|entry| entry.value.as_text());
-    match (name, first) {
-        (Some(name), _) => Some(format!("write the name in place of the `-`: `{name}: {{ … }}`")),
-        (None, [only]) => Some(format!("remove the `-`: `{}: …`", only.key.text)),
-        (None, _) => None,
-    }
+    Some(format!("write the name in place of the `-`: `{}: {{ … }}`", name.unwrap_or("NAME")))
 }
 
 impl<T: Setting> Setting for Vec<T> {
@@ -397,12 +393,14 @@ impl<T: Setting> Setting for OrOff<T> {
         match &value.node.kind {
             Kind::Boolean(false) => Ok(Self::Off),
             Kind::Text(text) if text == "off" => Ok(Self::Off),
-            Kind::Text(_) if !T::KIND.accepts_text() => {
+            Kind::Text(_) if matches!(T::KIND, ValueKind::Section(_)) && !T::KIND.accepts_text() => {
                 let message = format!("{} must be `off` or a map, found {}", value.name, value.node.found());
                 value.reject(Invalid::new(message, "write `off`, or a map").with_code(Code::UnknownWord))
             }
             _ => {
-                let value = value.part(value.node, value.name, T::KIND);
+                // A key may declare a narrower range.
+                let kind = if let ValueKind::Either([_, kind]) = value.kind { *kind } else { T::KIND };
+                let value = value.part(value.node, value.name, kind);
                 T::read_over(&value, base.and_then(Self::on)).map(Self::On)
             }
         }

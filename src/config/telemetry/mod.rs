@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use self::variables::OtelVariables;
 use crate::settings::{
-    Checked, Code, Cursor, Invalid, Named, OpenSection, Problem, Scalar, Section, Setting, ValueKind, text_of,
+    Checked, Code, Cursor, Invalid, Named, OpenSection, OrOff, Problem, Scalar, Section, ValueKind, text_of,
 };
 use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
 use crate::tls::{ClientTls, ClientTlsOptions, Pem};
@@ -46,12 +46,11 @@ pub struct TelemetrySettings {
     sampling_ratio: f64,
     /// Export interval of metrics, or `off`.
     #[key(
-        kind = ValueKind::Either(&[ValueKind::Word(&["off"]), INTERVAL]),
-        with = read_interval,
-        default = Some(Duration::from_secs(60)),
+        kind = ValueKind::Either(&[ValueKind::Word(&["off"]), ValueKind::Duration(SECOND, HOUR)]),
+        default = OrOff::On(Duration::from_secs(60)),
         restart
     )]
-    metrics_interval: Option<Duration>,
+    metrics_interval: OrOff<Duration>,
     /// Name of this service (`service.name`).
     #[key(shown = "`glossator`", restart)]
     service_name: Option<String>,
@@ -107,15 +106,6 @@ fn address_of(url: &str) -> Result<Address, Invalid> {
     })
 }
 
-const INTERVAL: ValueKind = ValueKind::Duration(SECOND, HOUR);
-
-fn read_interval(value: &Cursor<'_>) -> Checked<Option<Duration>> {
-    match value.node.as_text() {
-        Some("off") => Ok(None),
-        _ => Duration::read(&value.part(value.node, value.name, INTERVAL)).map(Some),
-    }
-}
-
 impl TelemetrySettings {
     /// Applies the `OTEL_*` variables to the settings.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
@@ -158,7 +148,7 @@ impl TelemetrySettings {
         if variables.exporter_is_off("OTEL_METRICS_EXPORTER") {
             return None;
         }
-        let interval = variables.millis("OTEL_METRIC_EXPORT_INTERVAL").or(self.metrics_interval)?;
+        let interval = variables.millis("OTEL_METRIC_EXPORT_INTERVAL").or(self.metrics_interval.on())?;
         let collector = self.collector(variables, "METRICS", "/v1/metrics")?;
         Some(MetricsExport { collector, interval: interval.max(Duration::from_millis(100)) })
     }
