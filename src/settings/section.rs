@@ -131,11 +131,8 @@ pub(crate) struct Cursor<'a> {
     pub(crate) name: &'a str,
     pub(crate) kind: ValueKind,
     pub(crate) key: Option<&'static KeySpec>,
-    /// All entries of its section.
-    siblings: &'a [Entry],
-    section_id: &'static str,
-    /// Whether `${VARIABLE}` is expanded in it.
-    expands: bool,
+    /// Its section, if it is the value of a key.
+    section: Option<&'a OpenSection<'a>>,
     /// Whether a part of it comes from `${VARIABLE}`, so that messages do not contain it.
     expanded: bool,
 }
@@ -149,18 +146,7 @@ impl<'a> Cursor<'a> {
         name: &'a str,
         kind: ValueKind,
     ) -> Self {
-        Self {
-            context,
-            node,
-            place,
-            name,
-            kind,
-            key: None,
-            siblings: &[],
-            section_id: "",
-            expands: false,
-            expanded: false,
-        }
+        Self { context, node, place, name, kind, key: None, section: None, expanded: false }
     }
 
     /// Cursor at a part of the value, with its own name.
@@ -190,13 +176,14 @@ impl<'a> Cursor<'a> {
 
     /// Entry of another key in the same section.
     pub(crate) fn sibling_entry(&self, name: &str) -> Option<&'a Entry> {
-        self.siblings.iter().find(|entry| entry.key.text == name)
+        self.section?.entries.iter().find(|entry| entry.key.text == name)
     }
 
     /// The string, if it has references to variables or a file that are expanded in it.
     fn reference(&self) -> Option<&'a str> {
         let is_file = self.context.report.files().origin(self.node.span) == Origin::File;
-        let has_variable = |text: &str| self.expands && is_file && text.contains("${");
+        let expands = self.section.is_some_and(|section| section.table.expands_variables);
+        let has_variable = |text: &str| expands && is_file && text.contains("${");
         self.node.as_text().filter(|text| has_variable(text) || self.names_file(text))
     }
 
@@ -221,29 +208,20 @@ impl<'a> Cursor<'a> {
     /// Like [`Self::reject`], at another span.
     pub(crate) fn reject_at<T>(&self, span: SourceSpan, invalid: Invalid) -> Checked<T> {
         let Invalid { code, message, help, shows_value } = invalid;
-        let origin = self.context.report.files().origin(span);
-        let (message, help) = match self.key.filter(|_| shows_value) {
-            Some(key) if origin == Origin::Variable => {
-                let expected = match key.kind {
-                    ValueKind::Text => String::new(),
-                    kind => format!("; expected {kind}"),
-                };
-                let message = format!("the value of `{}.{}` is invalid{expected}", self.section_id, key.name);
-                (message, Some(key.help()))
-            }
-            Some(key) if self.expanded => {
-                let help = match key.kind {
-                    ValueKind::Word(_) => format!("write one of {}", key.kind),
-                    ValueKind::Duration(..) | ValueKind::Size(..) | ValueKind::Count(..) => {
-                        format!("write a {}", key.kind)
-                    }
-                    _ => key.help(),
-                };
-                let message = format!("after variable expansion, `{}` is invalid", key.name);
-                (message, Some(format!("check the variables: {help}")))
-            }
-            _ => (message, help),
-        };
+        let is_variable = self.context.report.files().origin(span) == Origin::Variable;
+        let external = self.key.filter(|_| shows_value && (is_variable || self.expanded));
+        let (message, help) = external.map_or((message, help), |key| {
+            let section = self.section.map_or("", |section| section.table.id);
+            let subject = match is_variable {
+                true => format!("the value of `{section}.{}`", key.name),
+                false => format!("after variable expansion, `{}`", key.name),
+            };
+            let expected = match key.kind {
+                ValueKind::Text => String::new(),
+                kind => format!("; expected {kind}"),
+            };
+            (format!("{subject} is invalid{expected}"), Some(key.help()))
+        });
         Err(self.context.reject_at(code.at_span(span), message, help))
     }
 
@@ -260,8 +238,9 @@ impl<'a> Cursor<'a> {
     /// Reports the value if it is the old name of a word.
     pub(crate) fn reject_renamed_word(&self) -> Checked<()> {
         let ReadContext { report, report_renamed_word, .. } = self.context;
-        let is_renamed = |key: &KeySpec| report_renamed_word(report, self.node, self.section_id, key.name);
-        if self.key.is_some_and(is_renamed) { Err(Reported(())) } else { Ok(()) }
+        let (Some(section), Some(key)) = (self.section, self.key) else { return Ok(()) };
+        let is_renamed = report_renamed_word(report, self.node, section.table.id, key.name);
+        if is_renamed { Err(Reported(())) } else { Ok(()) }
     }
 
     /// Reports an empty value.
@@ -395,9 +374,7 @@ impl<'a> OpenSection<'a> {
         let (report, span) = (context.report, entry.value.span);
         let value = Cursor {
             key: Some(key),
-            siblings: self.entries,
-            section_id: self.table.id,
-            expands: self.table.expands_variables,
+            section: Some(self),
             ..Cursor::new(context, entry.key.span, &entry.value, &name, key.kind)
         };
         if let Some(text) = entry.value.scalar()
