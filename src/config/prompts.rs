@@ -237,8 +237,7 @@ impl Setting for Messages {
             return value.reject_kind("a list", Some(help.to_owned()));
         };
         if items.is_empty() {
-            let message = "`messages` is an empty list";
-            return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
+            return value.reject_empty(help);
         }
         let message = |item| value.part(item, "a message", MessageSettings::KIND).with_span(item.span);
         let messages = items.iter().filter_map(|item| MessageSettings::read(&message(item)).ok());
@@ -284,9 +283,7 @@ impl Setting for MessageContent {
         let role = if is_assistant { MessageRole::Assistant } else { MessageRole::User };
         let parts = match &value.node.kind {
             Kind::List(items) if items.is_empty() => {
-                let message = "the message is an empty list";
-                let help = "write a string, or `[{ text: … }]`";
-                return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
+                return value.reject_empty("write a string, or `[{ text: … }]`");
             }
             Kind::List(items) => {
                 let block = |item| value.part(item, value.name, BlockSettings::KIND).with_span(item.span);

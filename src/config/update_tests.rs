@@ -111,32 +111,28 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     } else {
         end_of(text, node)
     };
-    match (as_block, is_null) {
+    let edit = match (as_block, is_null) {
         (true, _) => {
             let block = yaml::block(value, column(text, key.start));
-            spliced(text, colon..end, with_line_ends_of(text, block))
+            (colon..end, with_line_ends_of(text, block))
         }
-        (false, true) => spliced(text, colon..end, format!(" {}", yaml::flow(value))),
-        (false, false) => spliced(text, node.span.start..end, yaml::flow(value)),
-    }
+        (false, true) => (colon..end, format!(" {}", yaml::flow(value))),
+        (false, false) => (node.span.start..end, yaml::flow(value)),
+    };
+    Some(with_edits(text, vec![edit]))
 }
 
 /// Adds `expect` after the last key of an example.
 fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option<String> {
     let end = end_of(text, &entries.last()?.value);
     if !as_block {
-        return spliced(text, end..end, format!(", expect: {}", yaml::flow(value)));
+        return Some(with_edits(text, vec![(end..end, format!(", expect: {}", yaml::flow(value)))]));
     }
     let column = column(text, entries.first()?.key.span.start);
     // After a comment in the last line.
     let end = end + text.get(end..)?.lines().next().unwrap_or_default().len();
     let lines = format!("\n{}expect:{}", " ".repeat(column), yaml::block(value, column));
-    spliced(text, end..end, with_line_ends_of(text, lines))
-}
-
-/// Replaces a range of a text.
-fn spliced(text: &str, range: Range<usize>, new: String) -> Option<String> {
-    Some([text.get(..range.start)?, &new, text.get(range.end..)?].concat())
+    Some(with_edits(text, vec![(end..end, with_line_ends_of(text, lines))]))
 }
 
 /// End of a value without trailing comments and blank lines.

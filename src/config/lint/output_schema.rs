@@ -173,19 +173,9 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
     if let Some(result) = result {
         return comparison.value(&of_rule, result, node.at_pointer("/properties/result"), "");
     }
-    let (message, help) = match value_kinds.as_slice() {
-        ["array"] => (
-            "this rule returns a list, but `output` has none".to_owned(),
-            "write `output: { type: array, items: { … } }`".to_owned(),
-        ),
-        kinds => (
-            format!(
-                "this rule returns a value of type `{}`, but `output` requires an object",
-                kinds.join("` or `")
-            ),
-            format!("write `output: {{ type: {} }}`", kinds[0]),
-        ),
-    };
+    let found = value_kinds.join("` or `");
+    let message = format!("this rule returns a value of type `{found}`, but `output` requires an object");
+    let help = format!("write `output: {{ type: {} }}`", value_kinds[0]);
     report.error(Code::OutputShape.at_span(span), message, help);
 }
 
