@@ -1,9 +1,12 @@
-//! `clients`: access control, checked against `server.auth` and every `scopes`.
+//! `clients`: access control, checked against `server.auth`, the listener and every `scopes`, also that of
+//! `passthrough`.
 
-use super::lint;
+use std::collections::HashSet;
+
+use super::ListenerSettings;
 use crate::auth::{AccessSettings, ClientSettings, ResourceServer};
 use crate::route::Scopes;
-use crate::settings::{Code, Cursor, Named, Node, ReadContext, Setting};
+use crate::settings::{Code, Cursor, Named, Node, ReadContext, Report, Setting, SourceSpan};
 
 /// Maximum length of a client's name, in bytes.
 const NAME_LIMIT_BYTES: usize = 100;
@@ -48,7 +51,7 @@ pub(super) fn read(
         report.error(Code::NoClients.at_span(entry.key.span), "no client can call: `clients` is empty", help);
     }
     if let Some(auth) = &auth {
-        lint::clients::check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
+        check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
     }
     let server = auth.flatten();
     let are_authenticated = entry.is_some() || has_auth;
@@ -60,4 +63,83 @@ pub(super) fn read(
         scopes: default_scopes.clone(),
     });
     Clients { are_authenticated, access, has_external_scopes }
+}
+
+/// Checks that `jwt_subjects` identify clients, which requires exactly one authorization server.
+fn check_subjects<'n>(
+    report: &Report<'_>,
+    clients: impl Iterator<Item = &'n Node>,
+    auth: Option<&ResourceServer>,
+) {
+    let issuers = auth.map_or(0, |auth| auth.jwt.0.len());
+    let subjects = clients.filter_map(|client| client.get("jwt_subjects"));
+    for node in subjects.filter(|_| issuers != 1) {
+        let (message, help) = match issuers {
+            0 => (
+                "`jwt_subjects` has no effect: no tokens are accepted",
+                "configure the issuer of tokens under `server.auth.jwt`, or remove it",
+            ),
+            _ => (
+                "`jwt_subjects` is ambiguous: several issuers are accepted, and each could use this subject",
+                "remove it, and use scopes in the client's tokens",
+            ),
+        };
+        report.error(Code::AmbiguousSubject.at_span(node.span), message, help);
+    }
+}
+
+/// Checks every `scopes` of the file against the clients.
+pub(super) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&Node]) {
+    // A client with errors may have the scope.
+    if report.errors() > 0 {
+        return;
+    }
+    let Some(access) = &clients.access else {
+        for node in places {
+            let message = "`scopes` has no effect: clients are not authenticated";
+            let help = "configure `clients`, or remove `scopes`: without clients every client is allowed";
+            report.error(Code::ScopesWithoutClients.at_span(node.span), message, help);
+        }
+        return;
+    };
+    if clients.has_external_scopes {
+        return;
+    }
+    let mut reported = HashSet::new();
+    for item in places.iter().filter_map(|node| node.as_list()).flatten() {
+        let Some(name) = item.as_text() else { continue };
+        let scope = Scopes::from_client([name]);
+        let is_held = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
+        if !is_held && reported.insert(name) {
+            let message = format!("no client has the scope `{name}`");
+            let help = "add it to `scopes` of a client under `clients`, or remove it";
+            report.warning(Code::UnusedScope.at_span(item.span), message, help);
+        }
+    }
+}
+
+/// Warns of credentials of clients that are sent without TLS.
+pub(super) fn warn_of_open_port(
+    clients: &Clients,
+    report: &Report<'_>,
+    place: SourceSpan,
+    listener: &ListenerSettings,
+    is_behind: bool,
+) {
+    if clients.are_authenticated && !is_behind && !listener.listen.ip().is_loopback() {
+        let message = "clients send keys and tokens without TLS: other machines can connect";
+        let help =
+            "configure `server.tls`, or add the address of a proxy that terminates TLS to `trusted_proxies`";
+        report.warning(Code::CredentialsWithoutTls.at_span(place), message, help);
+    }
+}
+
+/// Checks that `passthrough` has `scopes` if there are clients.
+pub(super) fn check_passthrough_scopes(report: &Report<'_>, node: &Node, clients: &Clients) {
+    if clients.are_authenticated && node.get("scopes").is_none() {
+        let message = "`passthrough` needs `scopes`, because there are `clients`";
+        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every \
+                    authenticated client";
+        report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
+    }
 }

@@ -168,8 +168,8 @@ pub(in crate::config) fn compile(
     read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
     let proxied = passthrough.as_ref().map(|(name, _)| name);
     lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
-    lint::conflicts::check(report, &routes);
-    lint::clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
+    lint::check_conflicts(report, &routes);
+    clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
     // If the upstream is not found, it has errors, and there is no configuration to return.
@@ -182,13 +182,13 @@ pub(in crate::config) fn compile(
     let place = node_at("server", "listen").or_else(|| file.get("clients"));
     let place = place.map_or(root.span, |node| node.span);
     let is_behind = server.tls.is_some() || !server.filter.trusted_proxies.is_empty();
-    lint::clients::warn_of_open_port(&clients, report, place, &server.listener, is_behind);
+    clients::warn_of_open_port(&clients, report, place, &server.listener, is_behind);
     let elsewhere = node_at("defaults", "timeout").or_else(|| node_at("server", "shutdown_timeout"));
     let elsewhere = elsewhere.map_or(root.span, |node| node.span);
     let limit = server.listener.shutdown_timeout;
     lint::upstreams::warn_of_long_timeouts(report, limit, &routes, (written, entries), elsewhere);
     let certificates = certificates::read(report, &root);
-    let needs_place = node_at("admin", "readiness_upstreams").map(|node| node.span);
+    let needs_place = node_at("admin", "readiness_upstreams").map_or(root.span, |node| node.span);
     lint::upstreams::check_readiness(report, &names, &admin.readiness_upstreams, needs_place);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::default(),
@@ -305,7 +305,7 @@ fn read_passthrough(
     let (report, node) = (context.report, &entry.value);
     let value = Cursor::new(context, entry.key.span, node, "`passthrough`", PassthroughSection::KIND);
     let read = PassthroughSection::read(&value);
-    lint::clients::check_passthrough_scopes(report, node, clients);
+    clients::check_passthrough_scopes(report, node, clients);
     let written = node.get("upstream").unwrap_or(node);
     let upstream = written.as_text().and_then(|name| {
         let found = find_upstream(report, names, written.span, name)?;

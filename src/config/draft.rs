@@ -3,10 +3,10 @@
 //! A draft uses no environment variables and reads no files. The only files that a route can name are
 //! recorded responses, which are rejected in a text that is not a file.
 
-use super::masked::HIDDEN;
+use super::file::HIDDEN;
 use super::request::Upstreams;
 use super::routes::{self, RouteContext, RouteSettings};
-use super::{Importer, RouteFile, file, masked, yaml};
+use super::{Importer, RouteFile, file, yaml};
 use crate::route::UpstreamName;
 use crate::settings::{
     Entry, Files, Kind, Node, Origin, Problem, Report, Section as _, Setting as _, SourceSpan, ValueKind,
@@ -62,7 +62,7 @@ impl Importer {
         let wanted = |entry: &&Entry| entry.key.text != "tests";
         let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
         let kept = Node::new(Kind::Map(kept), trees.root.span);
-        let shown = masked::shown(&kept);
+        let shown = file::shown(&kept);
         let source = source_lines(&self.files, entries)
             .filter(|text| yaml::read(NAME, text).is_ok_and(|value| value == shown));
         source.or_else(|| {

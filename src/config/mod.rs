@@ -3,13 +3,13 @@
 //! Files:
 //!
 //! - `folder`: finds and reads the files, and detects changes of them.
-//! - `file`: parses one file and marks the secrets in it.
+//! - `file`: parses one file, marks the secrets in it, and shows it without them.
 //! - `section`: helpers for parsing sections.
 //!
 //! Compilation:
 //!
 //! - `compile`: top-level sections; merges the files, parses every section and cross-checks them.
-//! - `server`, `admin`, `telemetry`, `certificates`, `clients`: process settings and access control.
+//! - `server`, with `admin`; `telemetry`, `certificates`, `clients`: process settings and access control.
 //! - `upstreams`: servers and programs, with their policies.
 //! - `routes`, with its parts in `request`, `input_requests`, `schemas`, `async_operation`, `resource`,
 //!   `completions`.
@@ -20,15 +20,13 @@
 //! Use of a compiled configuration:
 //!
 //! - `import`: routes for the tools that MCP servers list; `draft`: draft routes of the playground.
-//! - `masked`: the configuration without secrets; [`schema()`]: JSON Schema for editors; [`yaml`]: YAML
-//!   writer.
+//! - [`schema()`]: JSON Schema for editors; [`yaml`]: YAML writer.
 //! - `update_tests`: rewrites expectations of examples; `migrate`, with `renamed`: replaces old names in
 //!   files.
 //!
 //! All problems of all files are reported in one run, as [`Problem`]. Configuration files and the environment
 //! are read only here and in [`crate::settings`], the framework for declared settings.
 
-mod admin;
 mod async_operation;
 mod certificates;
 mod clients;
@@ -42,7 +40,6 @@ mod folder;
 mod import;
 mod input_requests;
 mod lint;
-mod masked;
 mod migrate;
 mod prompts;
 mod renamed;
@@ -80,7 +77,6 @@ pub use crate::settings::layers::Flag;
 pub use crate::settings::problem::{Problem, Problems, Severity};
 pub use crate::settings::secret::{Environment, process_variables};
 pub(crate) use crate::settings::suggest::quoted_list;
-pub use admin::AdminSettings;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
 pub use folder::ConfigFingerprint;
@@ -91,7 +87,7 @@ pub use renamed::renamed_flag;
 pub use route_tests::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use routes::RouteFile;
 pub use schema::schema;
-pub use server::{ListenerSettings, ServerSettings};
+pub use server::{AdminSettings, ListenerSettings, ServerSettings};
 pub use telemetry::{MetricsExport, TelemetrySettings, TracesExport};
 pub use update_tests::{ExpectationUpdate, update_expectation};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::lint::schema_keywords::TYPES;
-use super::lint::{schema_keywords, schema_patterns};
+use super::lint::schemas::{TYPES, check, check_param_headers, rejected_by_clients};
 use crate::model::{CHECK_STEP_LIMIT, SchemaError, object_without_nones};
 use crate::route::InputSchema;
 use crate::settings::{Code, Entry, Kind, Node, Report, SourceSpan, suggest};
@@ -87,7 +86,7 @@ fn inferred(in_request: &UsedArguments, used: &UsedArguments) -> Map<String, Val
 
 fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Option<Map<String, Value>> {
     let mut document = document(report, "input", &entry.value)?;
-    schema_keywords::check_param_headers(report, &entry.value);
+    check_param_headers(report, &entry.value);
     match document.get("type") {
         None => {
             document.shift_insert(0, "type".into(), "object".into());
@@ -169,7 +168,7 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
     };
     let before = report.errors();
     report_unreadable_by_clients(report, node);
-    schema_keywords::check(report, node);
+    check(report, node);
     (report.errors() == before).then(|| Node::entries_to_json(entries))
 }
 
@@ -202,7 +201,7 @@ fn report_unreadable_by_clients(report: &Report<'_>, node: &Node) {
 }
 
 fn check_pattern(report: &Report<'_>, span: SourceSpan, pattern: &str) {
-    let Some(why) = schema_patterns::rejected_by_clients(pattern) else { return };
+    let Some(why) = rejected_by_clients(pattern) else { return };
     let (why, help) = why.split_once("; ").unwrap_or((&why, "use syntax that ECMAScript supports"));
     let message = format!("clients compile patterns with an ECMAScript engine, which rejects {why}");
     report.error(Code::ForeignPattern.at_span(span), message, help);

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use self::listed_tool::{FALLBACKS, InputParts, ListedTool, ToolImportSettings, entries_of};
 pub use self::proxied::ProxiedLists;
-use super::masked::shown;
+use super::file::shown;
 use super::request::{Upstreams, upstream_names};
 use super::routes::RouteContext;
 use super::rules::RuleSets;

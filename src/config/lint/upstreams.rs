@@ -7,7 +7,7 @@ use crate::config::routes::RouteFile;
 use crate::config::upstreams::UpstreamFile;
 use crate::policy::PassthroughSettings;
 use crate::route::UpstreamName;
-use crate::settings::{Code, Entry, Node, Problem, Report, SourceSpan, suggest, units};
+use crate::settings::{Code, Entry, Node, Report, SourceSpan, suggest, units};
 
 /// Reports a missing `secret_key`, without which the data in the store could not be encrypted.
 pub(crate) fn report_missing_secret_key(report: &Report<'_>, shared_state: &Entry) {
@@ -68,19 +68,13 @@ pub(crate) fn check_readiness(
     report: &Report<'_>,
     known: &[(UpstreamName, SourceSpan)],
     needs: &[String],
-    place: Option<SourceSpan>,
+    place: SourceSpan,
 ) {
     let is_known = |name: &str| name == "*" || known.iter().any(|(known, _)| known.as_str() == name);
     for name in needs.iter().filter(|name| !is_known(name)) {
         let message = format!("unknown upstream `{name}`");
         let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
-        match place {
-            Some(span) => report.error(Code::UnknownUpstream.at_span(span), message, help),
-            None => {
-                let setting = "admin.readiness_upstreams";
-                report.add(Problem::without_span(Code::UnknownUpstream, setting, message, help));
-            }
-        }
+        report.error(Code::UnknownUpstream.at_span(place), message, help);
     }
 }
 
