@@ -87,6 +87,7 @@ struct BlockSettings {
     /// Route whose result is inserted, with all its blocks.
     route: Option<String>,
     /// Arguments for that route: a template each, or a value.
+    #[key(requires = "route")]
     args: Named<ReadElsewhere>,
     /// Embedded resource: the URI of a resource of a route, or a map.
     resource: Option<PromptResource>,
@@ -305,13 +306,7 @@ impl BlockSettings {
     const KINDS: [&str; 4] = ["text", "route", "resource", "resource_link"];
 
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        content::check_one_kind(section, &Self::KINDS, "a block of a message")?;
-        match Self::KINDS.into_iter().find(|kind| section.entry(kind).is_some()) {
-            Some(kind) if kind != "route" && section.entry("args").is_some() => {
-                Err(section.conflict("args", kind))
-            }
-            _ => Ok(()),
-        }
+        content::check_one_kind(section, &Self::KINDS, "a block of a message")
     }
 }
 

@@ -5,8 +5,8 @@ use super::section::cursor;
 use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse};
 use crate::settings::source::read_file;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, OpenSection, Report, Scalar, Section,
-    Setting, SourceSpan, ValueKind, parsed_settings, read_each, text_of,
+    Checked, Code, Cursor, Entry, FromText, Invalid, Kind, Named, Node, Report, Scalar, Section, Setting,
+    SourceSpan, ValueKind, parsed_settings, read_each, text_of,
 };
 use crate::translate::extract::MCP_MEDIA_TYPE;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -134,7 +134,7 @@ pub(super) struct ExampleSettings {
 
 /// Upstream response in an example.
 #[derive(Section)]
-#[section(name = "`response`", id = "example_response", check_keys = Self::check_keys)]
+#[section(name = "`response`", id = "example_response")]
 struct ExampleResponse {
     /// HTTP status. Default 200.
     #[key(range = 100..=599)]
@@ -154,7 +154,7 @@ struct ExampleResponse {
     #[key(kind = ValueKind::Scalar, with = read_body)]
     body: Option<Bytes>,
     /// The same, in Base64.
-    #[key(conflicts = "recording")]
+    #[key(conflicts = "body, recording")]
     body_base64: Option<Bytes>,
     /// File with a recorded response, relative to this file: a body, output of `curl -i`, or a HAR file.
     recording: Option<UpstreamResponse>,
@@ -210,14 +210,6 @@ fn check_upstream_kind(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Check
 }
 
 impl ExampleResponse {
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let (Some(_), Some(base64)) = (section.get("body"), section.get("body_base64")) else {
-            return Ok(());
-        };
-        let at = Code::ConflictingKeys.at_span(base64.span);
-        Err(section.reject_at(at, "`body_base64` has no effect beside `body`", "remove one of the two"))
-    }
-
     fn compile(self, upstream_kind: UpstreamKind) -> UpstreamResponse {
         let Self { status, content_type, body, body_base64, recording, .. } = self;
         let empty = || UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
