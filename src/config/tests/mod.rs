@@ -4,6 +4,7 @@ mod full_file;
 mod layers;
 mod presets;
 mod reference;
+mod telemetry;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
