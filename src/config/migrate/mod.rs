@@ -1,11 +1,9 @@
 //! `glossator migrate`: replaces renamed keys and words in files, and leaves every other byte unchanged.
 //!
 //! `walk` visits the tree of a file along the tables of keys, finds old names ([`super::renamed`]) and
-//! renames them in the tree. `expressions` finds names in jq and templates, `yaml_blocks` finds YAML in other
-//! files. A key that is now in another section is reported, not moved. The new text is parsed again and must
+//! renames them in the tree, with variables in jq and templates. `yaml_blocks` finds YAML in other files. A key that is now in another section is reported, not moved. The new text is parsed again and must
 //! give the tree of the walk; otherwise the file is unchanged.
 
-mod expressions;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -14,8 +12,7 @@ mod yaml_blocks;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use self::expressions::RenamedNameSets;
-use self::walk::{ReplacedName, Walk};
+use self::walk::{RenamedNameSets, ReplacedName, Walk};
 use self::yaml_blocks::YamlBlock;
 use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
 use super::folder;

@@ -1,10 +1,10 @@
-//! Walk over the tree of a file along the tables of keys, in which old names count as known keys.
+//! Walk over the tree of a file along the tables of keys, in which old names count as known keys, and the
+//! search for renamed variables in jq, templates and environment variables in strings.
 
 use std::collections::HashSet;
 
-use super::expressions::{RenamedName, RenamedNames};
-use super::{Migration, expressions};
-use crate::config::renamed::{Replacement, key_at};
+use super::Migration;
+use crate::config::renamed::{Renames, Replacement, key_at};
 use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, ValueKind};
 
 /// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
@@ -34,6 +34,39 @@ pub(super) struct ReplacedName {
     pub(super) span: SourceSpan,
     pub(super) was: String,
     pub(super) now: String,
+}
+
+/// Renamed names to search for, and the kind of text that contains them.
+struct RenamedNames {
+    names: Vec<(String, String)>,
+    /// Whether to match `$name` of jq and names in `{{ }}` and `{% %}` only; otherwise whole words anywhere.
+    in_expressions: bool,
+}
+
+/// Occurrence of a name in a text.
+struct RenamedName {
+    at: usize,
+    was: String,
+    now: String,
+}
+
+/// All names that are searched for.
+pub(super) struct RenamedNameSets {
+    /// Variables of jq and templates.
+    expressions: RenamedNames,
+    /// Environment variables.
+    environment: RenamedNames,
+}
+
+impl RenamedNameSets {
+    pub(super) fn new(renames: &Renames) -> Self {
+        let expressions = renames.variables.iter().map(|(was, now)| ((*was).to_owned(), (*now).to_owned()));
+        let environment = renames.environment().filter_map(|(was, now, _)| Some((was, now?)));
+        Self {
+            expressions: RenamedNames { names: expressions.collect(), in_expressions: true },
+            environment: RenamedNames { names: environment.collect(), in_expressions: false },
+        }
+    }
 }
 
 /// Match quality of a value and a kind; greater is better.
@@ -162,11 +195,11 @@ impl<'t> Walk<'t> {
         section: &'static str,
     ) {
         let Some(written) = self.text.get(span.start..span.end) else { return };
-        let (found, unsure) = expressions::find(text, words);
+        let (found, unsure) = find(text, words);
         for word in unsure {
             self.remark(span, section, format!("`{word}` may refer to something else here"));
         }
-        let (in_file, _) = expressions::find(written, words);
+        let (in_file, _) = find(written, words);
         let is_same = found.iter().map(|word| &word.now).eq(in_file.iter().map(|word| &word.now));
         if !is_same || self.excluded.contains(&span.start) {
             for word in found {
@@ -289,4 +322,45 @@ impl<'t> Walk<'t> {
             _ => MatchQuality::Kind,
         }
     }
+}
+
+/// Finds the names in a text that can be replaced, and those that may refer to something else.
+fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<String>) {
+    let (mut found, mut unsure) = (Vec::new(), Vec::new());
+    for (was, now) in words.names.iter().filter(|(was, _)| text.contains(was.as_str())) {
+        let is_name = |character: char| character.is_alphanumeric() || character == '_';
+        let places = text.match_indices(was.as_str()).map(|(at, _)| at);
+        let mut places: Vec<usize> = places
+            .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name))
+            .collect();
+        if words.in_expressions {
+            places.retain(|at| is_variable(text, *at));
+            // The filter or template defines a variable with that name itself.
+            let is_own = [format!("as ${was}"), format!("set {was}"), format!("for {was}")];
+            if !places.is_empty() && is_own.iter().any(|own| text.contains(own.as_str())) {
+                unsure.push(was.clone());
+                continue;
+            }
+        }
+        found.extend(places.into_iter().map(|at| RenamedName { at, was: was.clone(), now: now.clone() }));
+    }
+    found.sort_by_key(|word| word.at);
+    (found, unsure)
+}
+
+/// Whether the name at an offset is a variable: `$name` of jq, or a name in a template that is neither a
+/// member nor in quotes.
+fn is_variable(text: &str, at: usize) -> bool {
+    let before = &text[..at];
+    if before.ends_with('$') {
+        return true;
+    }
+    let opened = before.rfind("{{").max(before.rfind("{%"));
+    let closed = before.rfind("}}").max(before.rfind("%}"));
+    let Some(opened) = opened.filter(|opened| closed.is_none_or(|closed| closed < *opened)) else {
+        return false;
+    };
+    let inside = &before[opened..];
+    let is_quoted = ['"', '\''].iter().any(|quote| inside.matches(*quote).count() % 2 == 1);
+    !is_quoted && !inside.trim_end().ends_with(['.', '|'])
 }
