@@ -239,23 +239,14 @@ pub(crate) struct Cost {
 
 impl Cost {
     pub(crate) fn from_node(node: &Node) -> Self {
-        let own = Self { nodes: 1, text_bytes: node.as_text().map_or(0, str::len), depth: 1 };
-        match &node.kind {
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => own,
-            Kind::List(items) => items.iter().fold(own, |sum, item| sum.with(Self::from_node(item))),
-            Kind::Map(entries) => entries.iter().fold(own, |sum, entry| {
-                let key = Self { nodes: 1, text_bytes: entry.key.text.len(), depth: 0 };
-                sum.with(key).with(Self::from_node(&entry.value))
-            }),
-        }
-    }
-
-    fn with(self, part: Self) -> Self {
-        Self {
-            nodes: self.nodes + part.nodes,
-            text_bytes: self.text_bytes + part.text_bytes,
-            depth: self.depth.max(part.depth + 1),
-        }
+        let keys = node.as_map().unwrap_or_default().iter().map(|entry| entry.key.text.len());
+        let own_bytes = node.as_text().map_or(0, str::len) + keys.clone().sum::<usize>();
+        let own = Self { nodes: 1 + keys.len(), text_bytes: own_bytes, depth: 1 };
+        node.children().map(Self::from_node).fold(own, |sum, child| Self {
+            nodes: sum.nodes + child.nodes,
+            text_bytes: sum.text_bytes + child.text_bytes,
+            depth: sum.depth.max(child.depth + 1),
+        })
     }
 }
 
