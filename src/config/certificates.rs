@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-use crate::settings::{Code, Kind, Node, Report};
+use crate::settings::{Code, Node, Report, SourceSpan};
 
 /// Time before the expiry of a certificate at which a warning starts.
 const WARNED_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -36,28 +36,24 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
         report.warning(Code::ExpiringCertificate.at_span(*span), message, help);
     }
     let mut found = Vec::new();
-    visit(root, "", &mut |node, setting| {
-        let expiry = expiries.iter().find(|(span, _)| *span == node.span);
-        found.extend(expiry.map(|(_, at)| CertificateExpiry { setting: setting.to_owned(), at: *at }));
-    });
+    add_settings(root, "", &expiries, &mut found);
     found
 }
 
-/// Visits every string, with its path.
-fn visit(node: &Node, path: &str, visitor: &mut impl FnMut(&Node, &str)) {
-    match &node.kind {
-        Kind::Text(_) => visitor(node, path),
-        Kind::Map(entries) => {
-            for entry in entries {
-                let before = if path.is_empty() { String::new() } else { format!("{path}.") };
-                visit(&entry.value, &format!("{before}{}", entry.key.text), visitor);
-            }
-        }
-        Kind::List(items) => {
-            for (index, item) in items.iter().enumerate() {
-                visit(item, &format!("{path}[{index}]"), visitor);
-            }
-        }
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) => {}
+/// Adds the settings in a value whose certificates have these expiries; `path` is that of the value.
+fn add_settings(
+    node: &Node,
+    path: &str,
+    expiries: &[(SourceSpan, SystemTime)],
+    found: &mut Vec<CertificateExpiry>,
+) {
+    let expiry = expiries.iter().find(|(span, _)| *span == node.span);
+    found.extend(expiry.map(|(_, at)| CertificateExpiry { setting: path.to_owned(), at: *at }));
+    for entry in node.as_map().unwrap_or_default() {
+        let dot = if path.is_empty() { "" } else { "." };
+        add_settings(&entry.value, &format!("{path}{dot}{}", entry.key.text), expiries, found);
+    }
+    for (index, item) in node.as_list().unwrap_or_default().iter().enumerate() {
+        add_settings(item, &format!("{path}[{index}]"), expiries, found);
     }
 }

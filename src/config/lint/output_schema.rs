@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::response::CompiledRule;
-use crate::model::{own_types, pointer_segment};
-use crate::settings::{Code, CodedSpan, Node, OpenSection, Report, SourceSpan, suggest};
+use crate::model::own_types;
+use crate::settings::{Code, CodedSpan, Entry, Node, OpenSection, Report, SourceSpan, suggest};
 use crate::translate::extract::ValueCount;
-use crate::translate::{Limit, ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
+use crate::translate::{ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
 
 /// Members of a JSON Schema.
 type Schema = Map<String, Value>;
@@ -149,7 +149,7 @@ pub(crate) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
             compare_rule(report, output, node, compiled);
         });
     }
-    warn_of_min_items(report, output, node, rules);
+    warn_of_min_items(report, node, rules);
 }
 
 fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &CompiledRule) {
@@ -324,50 +324,36 @@ pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(Str
 
 /// Warns of rules whose `limit` returns fewer rows than `minItems` of the output schema requires: every
 /// longer list would be a tool error.
-fn warn_of_min_items(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[CompiledRule]) {
+fn warn_of_min_items(report: &Report<'_>, output: &Node, rules: &[CompiledRule]) {
     for compiled in rules {
         let RuleAction::Success(SuccessRule { limit: Some(limit), .. }) = &compiled.rule.action else {
             continue;
         };
-        let Some(rows) = limit.rows else { continue };
-        let Some((names, schema)) = limited_list(output.document(), limit) else { continue };
-        let Some(least) = schema.get("minItems").and_then(Value::as_u64) else { continue };
-        if rows as u64 >= least {
-            continue;
-        }
-        let place: String =
-            names.iter().map(|name| format!("/properties/{}", pointer_segment(name))).collect();
-        let span = node.at_pointer(&place).get("minItems").map_or(node.span, |node| node.span);
+        let mut lists = lists_in(output, Vec::new());
+        lists.retain(|(names, _)| match &limit.of {
+            // The root list may also have the name under which clients see it: `result`.
+            Some(ListPath(path)) => path == names || names.is_empty() && *path == ["result"],
+            None => true,
+        });
+        // With several lists, it depends on the response which of them is truncated.
+        let ([(_, list)], Some(rows)) = (lists.as_slice(), limit.rows) else { continue };
+        let Some(node) = list.get("minItems") else { continue };
+        let least = node.as_number().and_then(|text| text.parse::<usize>().ok());
+        let Some(least) = least.filter(|least| rows < *least) else { continue };
         let line = report.files().line_and_column(compiled.span).line;
         let message =
             format!("`minItems` is {least}, but the rule in line {line} returns at most {rows} rows");
         let help = format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`");
-        report.warning(Code::LimitBelowMinItems.at_span(span), message, help);
+        report.warning(Code::LimitBelowMinItems.at_span(node.span), message, help);
     }
 }
 
-/// The list that a limit truncates; `None` if that depends on the response.
-fn limited_list<'s>(schema: &'s Schema, limit: &Limit) -> Option<ListSchema<'s>> {
-    let mut lists = lists_in(schema, Vec::new());
-    lists.retain(|(names, _)| match &limit.of {
-        // The root list may also have the name under which clients see it: `result`.
-        Some(ListPath(path)) => path == names || names.is_empty() && *path == ["result"],
-        None => true,
-    });
-    lists.pop().filter(|_| lists.is_empty())
-}
-
-/// Schema of a list, with the names of the properties that lead to it.
-type ListSchema<'s> = (Vec<&'s str>, &'s Schema);
-
-/// Lists that are reached through objects only.
-fn lists_in<'s>(schema: &'s Schema, names: Vec<&'s str>) -> Vec<ListSchema<'s>> {
-    if schema.get("type").is_some_and(|kind| kind == "array") {
+/// Lists that are reached through objects only, each with the names of the properties that lead to it.
+fn lists_in<'n>(schema: &'n Node, names: Vec<&'n str>) -> Vec<(Vec<&'n str>, &'n Node)> {
+    if schema.get("type").and_then(Node::as_text) == Some("array") {
         return vec![(names, schema)];
     }
-    let properties = member(schema, "properties").into_iter().flatten();
-    let lists = properties.filter_map(|(name, property)| {
-        Some(lists_in(property.as_object()?, [names.as_slice(), &[name]].concat()))
-    });
-    lists.flatten().collect()
+    let properties = schema.get("properties").and_then(Node::as_map).unwrap_or_default();
+    let list = |entry: &'n Entry| lists_in(&entry.value, [&names[..], &[entry.key.text.as_str()]].concat());
+    properties.iter().flat_map(list).collect()
 }
