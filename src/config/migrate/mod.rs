@@ -1,24 +1,24 @@
 //! `glossator migrate`: replaces renamed keys and words in files, and leaves every other byte unchanged.
 //!
 //! `walk` visits the tree of a file along the tables of keys, finds old names ([`super::renamed`]) and
-//! renames them in the tree, with variables in jq and templates. `yaml_blocks` finds YAML in other files. A key that is now in another section is reported, not moved. The new text is parsed again and must
-//! give the tree of the walk; otherwise the file is unchanged.
+//! renames them in the tree, with variables in jq and templates. This file finds the configurations, also
+//! inside other files. A key that is now in another section is reported, not moved. The new text is parsed
+//! again and must give the tree of the walk; otherwise the file is unchanged.
 
 #[cfg(test)]
 mod tests;
 mod walk;
-mod yaml_blocks;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use self::walk::{RenamedNameSets, ReplacedName, Walk};
-use self::yaml_blocks::YamlBlock;
+use self::walk::{RenamedNames, ReplacedName, Walk};
 use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
 use super::folder;
 use super::renamed::{RENAMES, Renames, sections};
 use crate::settings::{
-    Code, Files, LineAndColumn, Node, Problem, Problems, Report, Section, Setting, ValueKind, tree,
+    Code, Entry, Files, Kind, LineAndColumn, Node, Problem, Problems, Report, Section, Setting, ValueKind,
+    tree,
 };
 
 /// Format of a file.
@@ -82,7 +82,14 @@ pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Pro
 fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Result<Migrated, Problems> {
     let body = folder::without_mark(text);
     let mark = &text[..text.len() - body.len()];
-    let migration = Migration { renames, names: RenamedNameSets::new(renames), name };
+    let variables = renames.variables.iter().map(|(was, now)| ((*was).to_owned(), (*now).to_owned()));
+    let environment = renames.environment().filter_map(|(was, now, _)| Some((was, now?)));
+    let migration = Migration {
+        renames,
+        variables: RenamedNames { names: variables.collect(), in_expressions: true },
+        environment: RenamedNames { names: environment.collect(), in_expressions: false },
+        name,
+    };
     let mut migrated = match format {
         Format::Yaml => migration.yaml(body)?,
         Format::Markdown => migration.markdown(body),
@@ -97,7 +104,10 @@ fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Resu
 
 struct Migration<'m> {
     renames: &'m Renames,
-    names: RenamedNameSets,
+    /// Variables of jq and templates.
+    variables: RenamedNames,
+    /// Environment variables.
+    environment: RenamedNames,
     name: &'m str,
 }
 
@@ -111,7 +121,7 @@ impl Migration<'_> {
             let (files, trees) = self.read(&migrated.text)?;
             let mut blocks = Vec::new();
             let other_files = trees.iter().zip(&forms).filter(|(_, form)| form.is_none());
-            other_files.for_each(|(tree, _)| yaml_blocks::find_in_manifest(&files, tree, &mut blocks));
+            other_files.for_each(|(tree, _)| find_in_manifest(&files, tree, &mut blocks));
             self.rewrite_blocks(&mut migrated, blocks, |text| self.yaml(text).ok());
         }
         Ok(migrated)
@@ -119,7 +129,7 @@ impl Migration<'_> {
 
     fn markdown(&self, page: &str) -> Migrated {
         let mut migrated = Migrated { text: page.to_owned(), ..Migrated::default() };
-        self.rewrite_blocks(&mut migrated, yaml_blocks::find_in_markdown(page), |text| self.fragment(text));
+        self.rewrite_blocks(&mut migrated, find_in_markdown(page), |text| self.fragment(text));
         migrated
     }
 
@@ -276,4 +286,93 @@ pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> 
         text.replace_range(range, &words);
     }
     text
+}
+
+/// YAML block in another file, without its indentation.
+struct YamlBlock {
+    text: String,
+    /// Byte range in the file.
+    range: Range<usize>,
+    /// Number of lines before it.
+    line: usize,
+    /// Number of spaces that were removed from each line.
+    indent: usize,
+}
+
+impl YamlBlock {
+    /// Unindents lines of a file. `None` if one is indented less.
+    fn new(file: &str, range: Range<usize>, indent: usize) -> Option<Self> {
+        let mut text = String::new();
+        for line in file[range.clone()].split_inclusive('\n') {
+            let is_blank = line.trim().is_empty();
+            text += if is_blank { line } else { line.strip_prefix(&" ".repeat(indent))? };
+        }
+        let line = file[..range.start].matches('\n').count();
+        Some(Self { text, range, line, indent })
+    }
+
+    /// Indents a new text as the lines of the file are indented.
+    fn in_file(&self, text: &str) -> String {
+        let margin = " ".repeat(self.indent);
+        let line =
+            |line: &str| if line.trim().is_empty() { line.to_owned() } else { format!("{margin}{line}") };
+        text.split_inclusive('\n').map(line).collect()
+    }
+}
+
+/// YAML blocks of a Markdown page.
+fn find_in_markdown(page: &str) -> Vec<YamlBlock> {
+    let mut blocks = Vec::new();
+    let mut lines = page.split_inclusive('\n').scan(0, |at, line| {
+        *at += line.len();
+        Some((*at - line.len(), line))
+    });
+    while let Some((start, line)) = lines.next() {
+        let words = line.trim();
+        let Some(mark) = ["```", "~~~"].iter().find(|mark| words.starts_with(**mark)) else { continue };
+        let info = words.trim_start_matches(&mark[..1]);
+        let fence = &words[..words.len() - info.len()];
+        let is_end =
+            |words: &str| words.starts_with(fence) && words.chars().all(|one| fence.starts_with(one));
+        let Some((end, _)) = lines.find(|(_, line)| is_end(line.trim())) else { break };
+        if let Some("yaml" | "yml") = info.split_whitespace().next() {
+            let indent = line.len() - line.trim_start_matches(' ').len();
+            blocks.extend(YamlBlock::new(page, start + line.len()..end, indent));
+        }
+    }
+    blocks
+}
+
+/// Configurations in a Kubernetes `ConfigMap`: strings under file names.
+fn find_in_manifest(files: &Files, node: &Node, blocks: &mut Vec<YamlBlock>) {
+    match &node.kind {
+        Kind::Map(entries) => {
+            for Entry { key, value } in entries {
+                let is_file = key.text.ends_with(".yaml") || key.text.ends_with(".yml");
+                match &value.kind {
+                    Kind::Text(text) if is_file && value.is_literal => {
+                        blocks.extend(from_literal(files, value, text));
+                    }
+                    _ => find_in_manifest(files, value, blocks),
+                }
+            }
+        }
+        Kind::List(items) => items.iter().for_each(|item| find_in_manifest(files, item, blocks)),
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
+    }
+}
+
+/// Lines of a literal block (`|`).
+fn from_literal(files: &Files, node: &Node, text: &str) -> Option<YamlBlock> {
+    let file = files.text(node.span);
+    // The span of such a string begins at its first character, after the indentation.
+    let start = file[..node.span.start].rfind('\n')? + 1;
+    let first = file[start..].lines().find(|line| !line.trim().is_empty())?;
+    let indent = first.len() - first.trim_start_matches(' ').len();
+    let is_inside = |line: &&str| line.trim().is_empty() || line.starts_with(&" ".repeat(indent));
+    let length: usize = file[start..].split_inclusive('\n').take_while(is_inside).map(str::len).sum();
+    let block = YamlBlock::new(file, start..start + length, indent)?;
+    // If the lines differ from the parsed string, the block is not migrated.
+    let lines = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    (lines(&block.text).trim_matches('\n') == lines(text).trim_matches('\n')).then_some(block)
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::Migration;
-use crate::config::renamed::{Renames, Replacement, key_at};
+use crate::config::renamed::{Replacement, key_at};
 use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, ValueKind};
 
 /// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
@@ -37,10 +37,10 @@ pub(super) struct ReplacedName {
 }
 
 /// Renamed names to search for, and the kind of text that contains them.
-struct RenamedNames {
-    names: Vec<(String, String)>,
+pub(super) struct RenamedNames {
+    pub(super) names: Vec<(String, String)>,
     /// Whether to match `$name` of jq and names in `{{ }}` and `{% %}` only; otherwise whole words anywhere.
-    in_expressions: bool,
+    pub(super) in_expressions: bool,
 }
 
 /// Occurrence of a name in a text.
@@ -48,25 +48,6 @@ struct RenamedName {
     at: usize,
     was: String,
     now: String,
-}
-
-/// All names that are searched for.
-pub(super) struct RenamedNameSets {
-    /// Variables of jq and templates.
-    expressions: RenamedNames,
-    /// Environment variables.
-    environment: RenamedNames,
-}
-
-impl RenamedNameSets {
-    pub(super) fn new(renames: &Renames) -> Self {
-        let expressions = renames.variables.iter().map(|(was, now)| ((*was).to_owned(), (*now).to_owned()));
-        let environment = renames.environment().filter_map(|(was, now, _)| Some((was, now?)));
-        Self {
-            expressions: RenamedNames { names: expressions.collect(), in_expressions: true },
-            environment: RenamedNames { names: environment.collect(), in_expressions: false },
-        }
-    }
 }
 
 /// Match quality of a value and a kind; greater is better.
@@ -102,17 +83,17 @@ impl<'t> Walk<'t> {
 
     /// Walks a file that is not a configuration; it may refer to environment variables.
     pub(super) fn walk_other_file(&mut self, node: &mut Node) {
-        let names = &self.migration.names;
+        let names = &self.migration.environment;
         match &mut node.kind {
             Kind::Map(entries) => {
                 for Entry { key, value } in entries {
-                    self.replace_names(&mut key.text, key.span, &names.environment, "environment");
+                    self.replace_names(&mut key.text, key.span, names, "environment");
                     self.walk_other_file(value);
                 }
             }
             Kind::List(items) => items.iter_mut().for_each(|item| self.walk_other_file(item)),
             Kind::Text(text) if !node.is_literal => {
-                self.replace_names(text, node.span, &names.environment, "environment");
+                self.replace_names(text, node.span, names, "environment");
             }
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
         }
@@ -146,22 +127,15 @@ impl<'t> Walk<'t> {
                     entries.iter_mut().for_each(|entry| self.value(&mut entry.value, item, at));
                 }
             }
-            ValueKind::Anything => self.anything(node, at),
+            // Every string in it is a template.
+            ValueKind::Anything if node.as_map().is_some() => {
+                self.value(node, &ValueKind::Map(&ValueKind::Anything), at);
+            }
+            ValueKind::Anything if node.as_list().is_some() => {
+                self.value(node, &ValueKind::List(&ValueKind::Anything), at);
+            }
             // A scalar, or a schema, in which no name is ours.
             _ => {}
-        }
-    }
-
-    /// Walks a value in which every string is a template.
-    fn anything(&mut self, node: &mut Node, at: Option<(&'static KeyTable, &'static str)>) {
-        match &mut node.kind {
-            Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.anything(&mut entry.value, at)),
-            Kind::List(items) => items.iter_mut().for_each(|item| self.anything(item, at)),
-            Kind::Text(text) => {
-                let section = at.map_or("", |(keys, _)| keys.section);
-                self.expression(text, node.span, section);
-            }
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) => {}
         }
     }
 
@@ -179,11 +153,10 @@ impl<'t> Walk<'t> {
     }
 
     fn expression(&mut self, text: &mut String, span: SourceSpan, section: &'static str) {
-        let names = &self.migration.names;
         if self.expressions {
-            self.replace_names(text, span, &names.expressions, section);
+            self.replace_names(text, span, &self.migration.variables, section);
         }
-        self.replace_names(text, span, &names.environment, section);
+        self.replace_names(text, span, &self.migration.environment, section);
     }
 
     /// Replaces names in a string, if they occur in the file in the same form.
