@@ -37,7 +37,7 @@ pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Opti
 /// Names of all declared keys.
 struct DeclaredNames {
     all: BTreeSet<&'static str>,
-    /// Those whose values are masked, with their old names.
+    /// Those whose values are masked.
     masked: Vec<&'static str>,
 }
 
@@ -46,13 +46,10 @@ static DECLARED: LazyLock<DeclaredNames> = LazyLock::new(|| {
     const MIN_LENGTH: usize = 5;
     let sections = renamed::sections();
     let keys = || sections.iter().flat_map(|keys| keys().keys());
-    let is_masked = |name: &str| keys().any(|key| key.name == name && key.masking == Masking::Always);
-    let old =
-        RENAMES.settings.iter().filter(|row| matches!(row.now, Replacement::Key(now) if is_masked(now)));
     let masked = keys().filter(|key| key.masking == Masking::Always).map(|key| key.name);
     DeclaredNames {
         all: keys().map(|key| key.name).chain(RENAMES.settings.iter().map(|row| row.key)).collect(),
-        masked: masked.chain(old.map(|row| row.key)).filter(|name| name.len() >= MIN_LENGTH).collect(),
+        masked: masked.filter(|name| name.len() >= MIN_LENGTH).collect(),
     }
 });
 

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::settings::suggest::quoted;
 use crate::settings::{
     Checked, Code, Cursor, Invalid, Named, OpenSection, OrOff, Problem, ReadContext, Scalar, Section,
-    Severity, ValueKind, Word as _, secret, source, text_of,
+    Severity, Word as _, secret, source, text_of,
 };
 use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
 use crate::tls::{ClientTls, ClientTlsOptions, Pem};

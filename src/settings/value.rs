@@ -81,8 +81,7 @@ pub(crate) fn text_of<'n>(value: &Cursor<'n>) -> Checked<&'n str> {
         }
         Kind::Null | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
     };
-    let message = format!("{} must be a string, found {}", value.name, value.node.found());
-    value.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
+    value.reject_kind("a string", help)
 }
 
 impl Setting for bool {
