@@ -17,8 +17,6 @@ pub(super) struct Clients {
     pub(super) are_authenticated: bool,
     /// `None` after errors, or if every client may call.
     pub(super) access: Option<AccessSettings>,
-    /// Whether authorization servers grant scopes, so that the file does not list all of them.
-    pub(super) has_external_scopes: bool,
 }
 
 /// Parses `clients`. `auth` is `None` if `server` has errors.
@@ -53,16 +51,14 @@ pub(super) fn read(
     if let Some(auth) = &auth {
         check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
     }
-    let server = auth.flatten();
     let are_authenticated = entry.is_some() || has_auth;
-    let has_external_scopes = server.is_some();
     let with_name = |(name, client)| ClientSettings { name, ..client };
     let access = named.ok().filter(|_| are_authenticated).map(|named| AccessSettings {
         clients: named.into_iter().map(with_name).collect(),
-        server,
+        server: auth.flatten(),
         scopes: default_scopes.clone(),
     });
-    Clients { are_authenticated, access, has_external_scopes }
+    Clients { are_authenticated, access }
 }
 
 /// Checks that `jwt_subjects` identify clients, which requires exactly one authorization server.
@@ -102,7 +98,8 @@ pub(super) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&No
         }
         return;
     };
-    if clients.has_external_scopes {
+    // Authorization servers grant scopes that the file does not list.
+    if access.server.is_some() {
         return;
     }
     let mut reported = HashSet::new();

@@ -15,8 +15,8 @@ use super::renamed::{self, RENAMES, Replacement};
 use crate::settings::credential_forms::{credentials_in, has_private_key, replaced};
 use crate::settings::secret::{is_only_references, is_secret_name};
 use crate::settings::{
-    Entry, KeySpec, KeyTable, Kind, Masking, Node, Report, Setting as _, ShortForm, ValueKind, fixed_regex,
-    suggest, tree,
+    Entry, Files, KeySpec, KeyTable, Kind, Masking, Node, Problems, Report, Setting as _, ShortForm,
+    ValueKind, fixed_regex, suggest, tree,
 };
 
 /// Parses one file. Returns `None` after reporting that it is invalid or empty.
@@ -32,6 +32,19 @@ pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Opti
     secrets.mark_private_keys(&mut root);
     report.files().mask(file, secrets.ranges);
     Some(root)
+}
+
+/// Result of a parser of these files.
+///
+/// # Errors
+///
+/// The problems, if it reports an error.
+pub(super) fn parsed<T>(files: &Files, read: impl FnOnce(&Report<'_>) -> Option<T>) -> Result<T, Problems> {
+    let report = Report::new(files);
+    match read(&report) {
+        Some(found) if report.errors() == 0 => Ok(found),
+        _ => Err(Problems::from_list(report.into_problems())),
+    }
 }
 
 /// Names of all declared keys.

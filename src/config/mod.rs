@@ -21,8 +21,7 @@
 //!
 //! - `import`: routes for the tools that MCP servers list; `draft`: draft routes of the playground.
 //! - [`schema()`]: JSON Schema for editors; [`yaml`]: YAML writer.
-//! - `update_tests`: rewrites expectations of examples; `migrate`, with `renamed`: replaces old names in
-//!   files.
+//! - `migrate`, with `renamed`: replaces old names in files.
 //!
 //! All problems of all files are reported in one run, as [`Problem`]. Configuration files and the environment
 //! are read only here and in [`crate::settings`], the framework for declared settings.
@@ -55,7 +54,6 @@ mod schemas;
 mod section;
 mod server;
 mod telemetry;
-mod update_tests;
 mod upstreams;
 pub mod yaml;
 
@@ -84,12 +82,13 @@ pub use import::{ImportNote, ImportedTools, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use prompts::PromptFile;
 pub use renamed::renamed_flag;
-pub use route_tests::{Example, Expectation, Expected, ExpectedContent, Position};
+pub use route_tests::{
+    Example, Expectation, ExpectationUpdate, Expected, ExpectedContent, Position, update_expectation,
+};
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use server::{AdminSettings, ListenerSettings, ServerSettings};
 pub use telemetry::{MetricsExport, TelemetrySettings, TracesExport};
-pub use update_tests::{ExpectationUpdate, update_expectation};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 
 /// Inputs of a configuration.

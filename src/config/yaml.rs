@@ -16,12 +16,8 @@ const WIDTH: usize = 100;
 ///
 /// [`Problems`], with `name` as the file name.
 pub fn read(name: &str, text: &str) -> Result<Value, Problems> {
-    let files = Files::from_text(name, text);
-    let report = Report::new(&files);
-    match file::read_as(&report, 0, ValueKind::Anything) {
-        Some(root) if report.errors() == 0 => Ok(root.to_json()),
-        _ => Err(Problems::from_list(report.into_problems())),
-    }
+    let read = |report: &Report<'_>| file::read_as(report, 0, ValueKind::Anything);
+    Ok(file::parsed(&Files::from_text(name, text), read)?.to_json())
 }
 
 /// Formats a string as a key or value in a line: plain if every YAML parser reads it as the same string,

@@ -13,12 +13,11 @@ use serde_json::{Map, Value, value::RawValue};
 
 use self::listed_tool::{FALLBACKS, InputParts, ListedTool, ToolImportSettings, entries_of};
 pub use self::proxied::ProxiedLists;
-use super::file::shown;
 use super::request::{Upstreams, upstream_names};
 use super::routes::RouteContext;
 use super::rules::RuleSets;
 use super::section::plain_context;
-use super::{RouteFile, ToolRules, UpstreamFile, compile, routes, trees};
+use super::{RouteFile, ToolRules, UpstreamFile, compile, file, routes, trees};
 use crate::route::UpstreamName;
 use crate::settings::suggest::nearest;
 use crate::settings::{Entry, Files, Kind, Node, Report, read_section};
@@ -130,7 +129,7 @@ impl Importer {
 
     /// The configuration as JSON with masked secrets, for operators.
     pub fn to_masked_json(&self) -> Value {
-        shown(&self.trees().root)
+        file::shown(&self.trees().root)
     }
 
     /// Parses the files again; they had no errors when the configuration was loaded.
@@ -264,14 +263,11 @@ impl ListedServer<'_> {
 
     /// Parses a route as if it were in the file.
     fn read(&self, entry: &Entry) -> Result<RouteFile, String> {
-        let report = Report::new(self.trees.files);
-        let route = routes::read(&report, self.context, entry);
-        let problems = report.into_problems();
-        match (route, problems.iter().find(|problem| problem.is_error())) {
-            (Some(file), None) => Ok(file),
-            (_, Some(problem)) => Err(problem.message.clone()),
-            (None, None) => Err("it is invalid".to_owned()),
-        }
+        let read = file::parsed(self.trees.files, |report| routes::read(report, self.context, entry));
+        read.map_err(|problems| {
+            let error = problems.as_slice().iter().find(|problem| problem.is_error());
+            error.map_or_else(String::new, |problem| problem.message.clone())
+        })
     }
 
     /// Tool of this server that a route calls.

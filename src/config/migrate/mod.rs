@@ -14,11 +14,10 @@ use std::ops::Range;
 
 use self::walk::{RenamedNames, ReplacedName, Walk};
 use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
-use super::folder;
 use super::renamed::{RENAMES, Renames, sections};
+use super::{file, folder};
 use crate::settings::{
-    Code, Entry, Files, Kind, LineAndColumn, Node, Problem, Problems, Report, Section, Setting, ValueKind,
-    tree,
+    Code, Entry, Files, Kind, LineAndColumn, Node, Problem, Problems, Section, Setting, ValueKind, tree,
 };
 
 /// Format of a file.
@@ -216,14 +215,8 @@ impl Migration<'_> {
 
     fn read(&self, text: &str) -> Result<(Files, Vec<Node>), Problems> {
         let files = Files::from_text(self.name, text);
-        let report = Report::new(&files);
-        match tree::read_documents(&report, 0, usize::MAX) {
-            Some(trees) if report.errors() == 0 => Ok((files, trees)),
-            _ => {
-                let problems = report.into_problems();
-                Err(Problems::from_list(problems))
-            }
-        }
+        let trees = file::parsed(&files, |report| tree::read_documents(report, 0, usize::MAX))?;
+        Ok((files, trees))
     }
 
     /// Returns the text with the new names, after checking that nothing else has changed.
