@@ -87,18 +87,14 @@ fn measure(
         let message = format!("unknown unit `{unit}` of a {what}");
         return Err(Invalid::new(message, help).with_code(Code::InvalidUnit));
     };
-    let too_large = || {
+    // Up to 2^53, each number of bytes or milliseconds is exact.
+    let amount = number.parse::<f64>().map_or(f64::INFINITY, |number| (number * *factor as f64).round());
+    if amount > (1_u64 << 53) as f64 {
         let message = format!("the {what} `{text}` is too large");
         let help = format!("write a smaller one, such as `{example}`");
-        Invalid::new(message, help).with_code(Code::OutOfRange)
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let amount =
-        whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(*factor)).ok_or_else(too_large)?;
-    let part = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().unwrap_or(0.0) };
-    // A fraction of one unit is far below the limits of both types.
-    let part = (part * *factor as f64).round() as u64;
-    amount.checked_add(part).ok_or_else(too_large)
+        return Err(Invalid::new(message, help).with_code(Code::OutOfRange));
+    }
+    Ok(amount as u64)
 }
 
 /// Parses a duration from `least` to `most` milliseconds.
