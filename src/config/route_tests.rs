@@ -457,28 +457,33 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     } else {
         end_of(text, node)
     };
-    let edit = match (as_block, is_null) {
+    match (as_block, is_null) {
         (true, _) => {
             let block = yaml::block(value, column(text, key.start));
-            (colon..end, with_line_ends_of(text, block))
+            spliced(text, colon..end, with_line_ends_of(text, block))
         }
-        (false, true) => (colon..end, format!(" {}", yaml::flow(value))),
-        (false, false) => (node.span.start..end, yaml::flow(value)),
-    };
-    Some(with_edits(text, vec![edit]))
+        (false, true) => spliced(text, colon..end, format!(" {}", yaml::flow(value))),
+        (false, false) => spliced(text, node.span.start..end, yaml::flow(value)),
+    }
 }
 
 /// Adds `expect` after the last key of an example.
 fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option<String> {
     let end = end_of(text, &entries.last()?.value);
     if !as_block {
-        return Some(with_edits(text, vec![(end..end, format!(", expect: {}", yaml::flow(value)))]));
+        return spliced(text, end..end, format!(", expect: {}", yaml::flow(value)));
     }
     let column = column(text, entries.first()?.key.span.start);
     // After a comment in the last line.
     let end = end + text.get(end..)?.lines().next().unwrap_or_default().len();
     let lines = format!("\n{}expect:{}", " ".repeat(column), yaml::block(value, column));
-    Some(with_edits(text, vec![(end..end, with_line_ends_of(text, lines))]))
+    spliced(text, end..end, with_line_ends_of(text, lines))
+}
+
+/// Replaces a range of a text; `None` for the ends of an alias and its value, which are no range.
+fn spliced(text: &str, range: Range<usize>, new: String) -> Option<String> {
+    text.get(range.clone())?;
+    Some([&text[..range.start], &new, &text[range.end..]].concat())
 }
 
 /// End of a value without trailing comments and blank lines.
