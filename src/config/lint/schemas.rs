@@ -1,6 +1,6 @@
-//! Checks of JSON Schemas: for unknown keywords, for those that only another dialect has, and for header names
-//! and regular expressions that clients reject. Validators ignore unknown keywords, so a misspelled one would
-//! disable a check silently.
+//! Checks of JSON Schemas: for unknown keywords, for those that only another dialect has, and for names of
+//! headers and regular expressions that clients reject. Validators ignore unknown keywords, so a misspelled
+//! one would disable a check silently.
 
 use std::{iter::Peekable, str::Chars};
 

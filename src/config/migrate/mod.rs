@@ -192,25 +192,22 @@ impl Migration<'_> {
         if self.form_of(tree).is_some() {
             return self.yaml(text).ok();
         }
-        let mut counted: Vec<(usize, ValueKind)> = Vec::new();
-        for section in sections() {
-            let forms = section().keys().map(|key| key.kind).chain([ValueKind::Section(section)]);
-            counted.extend(forms.filter_map(|kind| Some((self.count(tree, &kind)?, kind))));
-        }
+        let kinds = sections()
+            .into_iter()
+            .flat_map(|section| section().keys().map(|key| key.kind).chain([ValueKind::Section(section)]));
+        let counted: Vec<_> = kinds.filter_map(|kind| Some((self.count(tree, &kind)?, kind))).collect();
         let most = counted.iter().map(|(known, _)| *known).max();
         let best = counted.iter().filter(|(known, _)| Some(*known) == most);
         let rewritten = best.map(|(_, kind)| self.rewrite(text, &[Some(*kind)]).ok());
         let mut rewritten: Vec<Migrated> = rewritten.collect::<Option<_>>()?;
-        if !rewritten.is_empty() && rewritten.iter().all(|one| one.text == rewritten[0].text) {
-            return Some(rewritten.swap_remove(0));
+        rewritten.dedup_by(|one, other| one.text == other.text);
+        if rewritten.len() == 1 {
+            return rewritten.pop();
         }
-        let mut unchanged = Migrated { text: text.to_owned(), ..Migrated::default() };
-        if !rewritten.is_empty() {
-            let message =
-                "these keys exist in several sections, and some of these sections have renamed keys";
-            unchanged.remarks.push(Remark { line: 1, column: 1, message: message.to_owned() });
-        }
-        Some(unchanged)
+        let message = "these keys exist in several sections, and some of these sections have renamed keys";
+        let remark = Remark { line: 1, column: 1, message: message.to_owned() };
+        let remarks = if rewritten.is_empty() { Vec::new() } else { vec![remark] };
+        Some(Migrated { text: text.to_owned(), remarks, ..Migrated::default() })
     }
 
     fn read(&self, text: &str) -> Result<(Files, Vec<Node>), Problems> {
