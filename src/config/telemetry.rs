@@ -41,7 +41,7 @@ pub struct TelemetrySettings {
     )]
     sampler: SamplerName,
     /// Share of traces that are sampled, if `traces` ends in `traceidratio`.
-    #[key(default = 1.0, restart)]
+    #[key(default = 1.0, example = "0.1", restart)]
     sampling_ratio: f64,
     /// Export interval of metrics, or `off`.
     #[key(

@@ -187,16 +187,6 @@ impl ValueKind {
             _ => panic!("only numbers can be sizes"),
         }
     }
-
-    /// Whether a string is a valid value.
-    pub(crate) fn accepts_text(self) -> bool {
-        match self {
-            Self::Section(table) => matches!(table().short_form, ShortForm::Text(_)),
-            Self::Either(kinds) => kinds.iter().any(|kind| kind.accepts_text()),
-            Self::Text | Self::Scalar | Self::FieldType | Self::Anything => true,
-            _ => false,
-        }
-    }
 }
 
 /// Short name of the type, for the reference and for messages.

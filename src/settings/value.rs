@@ -146,10 +146,7 @@ impl Setting for f64 {
             return Ok(number);
         }
         let message = format!("{} must be a number from 0 to 1, found {}", value.name, value.node.found());
-        let help = match value.key.map_or("", |key| key.example) {
-            "" => "write `0.1` for 10 %".to_owned(),
-            example => format!("write `{example}`"),
-        };
+        let help = format!("write `{}`", value.key.map_or("0.5", |key| key.example));
         value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
     }
 
@@ -389,10 +386,11 @@ impl<T: Setting> Setting for OrOff<T> {
     const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["off"]), T::KIND]);
 
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
+        let is_map = matches!(T::KIND, ValueKind::Section(keys) if keys().short_kind().is_none());
         match &value.node.kind {
             Kind::Boolean(false) => Ok(Self::Off),
             Kind::Text(text) if text == "off" => Ok(Self::Off),
-            Kind::Text(_) if matches!(T::KIND, ValueKind::Section(_)) && !T::KIND.accepts_text() => {
+            Kind::Text(_) if is_map => {
                 let message = format!("{} must be `off` or a map, found {}", value.name, value.node.found());
                 value.reject(Invalid::new(message, "write `off`, or a map").with_code(Code::UnknownWord))
             }
