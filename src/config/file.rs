@@ -29,7 +29,12 @@ pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Opti
     let mut root = tree::read(report, file)?;
     let mut secrets = Secrets::default();
     secrets.mark(&mut root, &[kind], false);
-    secrets.mark_private_keys(&mut root);
+    // A private key: masked line by line, only its first line would be found.
+    for_each_scalar(&mut root, &mut |node| {
+        if node.as_text().is_some_and(has_private_key) {
+            secrets.hide(node);
+        }
+    });
     report.files().mask(file, secrets.ranges);
     Some(root)
 }
@@ -132,25 +137,9 @@ impl Secrets {
         }
     }
 
-    /// Marks the texts that contain a private key: masked line by line, only its first line would be found.
-    fn mark_private_keys(&mut self, node: &mut Node) {
-        match &mut node.kind {
-            Kind::Map(entries) => {
-                entries.iter_mut().for_each(|entry| self.mark_private_keys(&mut entry.value));
-            }
-            Kind::List(items) => items.iter_mut().for_each(|item| self.mark_private_keys(item)),
-            Kind::Text(text) if has_private_key(text) => self.hide(node),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
-        }
-    }
-
     /// Marks all scalars in a value: a setting that should be a string is a map or list by mistake.
     fn hide_all(&mut self, node: &mut Node) {
-        match &mut node.kind {
-            Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.hide_all(&mut entry.value)),
-            Kind::List(items) => items.iter_mut().for_each(|item| self.hide_all(item)),
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => self.hide(node),
-        }
+        for_each_scalar(node, &mut |node| self.hide(node));
     }
 
     fn hide(&mut self, node: &mut Node) {
@@ -163,6 +152,14 @@ impl Secrets {
             Kind::List(items) => items.iter_mut().for_each(|item| self.hide(item)),
             Kind::Null | Kind::Boolean(_) | Kind::Map(_) => {}
         }
+    }
+}
+
+fn for_each_scalar(node: &mut Node, visit: &mut impl FnMut(&mut Node)) {
+    match &mut node.kind {
+        Kind::Map(entries) => entries.iter_mut().for_each(|entry| for_each_scalar(&mut entry.value, visit)),
+        Kind::List(items) => items.iter_mut().for_each(|item| for_each_scalar(item, visit)),
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => visit(node),
     }
 }
 
