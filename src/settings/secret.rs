@@ -181,7 +181,7 @@ fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<
     }
 }
 
-const ONLY_THE_VALUE: &str = "name a readable file that contains only the value";
+const ONLY_THE_VALUE: &str = "correct the path, or write only the value into the file";
 
 /// Words that name a credential, alone or as part of a name.
 const NAMES_OF_CREDENTIALS: &str =
