@@ -211,11 +211,8 @@ impl<'f> TreeReader<'_, 'f> {
     fn alias(&self, id: usize, span: SourceSpan) -> Option<Node> {
         let Some((node, cost)) = self.anchors.get(&id) else {
             let message = "the alias is inside the value that it refers to, which never ends";
-            return self.report.reject(
-                Code::RecursiveAlias.at_span(span),
-                message,
-                "write out the value here",
-            );
+            let help = "write out the value here";
+            return self.report.reject(Code::RecursiveAlias.at_span(span), message, help);
         };
         // The parser's own depth limit does not count values that aliases insert.
         if self.depth + cost.depth > 2 * DEPTH_LIMIT {
