@@ -134,9 +134,6 @@ impl TelemetrySettings {
     }
 
     fn traces_export(&self, variables: &OtelVariables<'_>) -> Option<TracesExport> {
-        if variables.exporter_is_off("OTEL_TRACES_EXPORTER") {
-            return None;
-        }
         let sampling = variables.sampling().or_else(|| self.sampler.sampling(self.sampling_ratio))?;
         let collector = self.collector(variables, "TRACES", "/v1/traces")?;
         let delay = variables.millis("OTEL_BSP_SCHEDULE_DELAY").unwrap_or(Duration::from_secs(5));
@@ -144,9 +141,6 @@ impl TelemetrySettings {
     }
 
     fn metrics_export(&self, variables: &OtelVariables<'_>) -> Option<MetricsExport> {
-        if variables.exporter_is_off("OTEL_METRICS_EXPORTER") {
-            return None;
-        }
         let interval = variables.millis("OTEL_METRIC_EXPORT_INTERVAL").or(self.metrics_interval.on())?;
         let collector = self.collector(variables, "METRICS", "/v1/metrics")?;
         Some(MetricsExport { collector, interval: interval.max(Duration::from_millis(100)) })
@@ -155,7 +149,7 @@ impl TelemetrySettings {
     /// Collector of one signal; `None` if there is none, or after reporting a problem with it.
     fn collector(&self, variables: &OtelVariables<'_>, signal: &str, path: &str) -> Option<HttpSettings> {
         const EVERY_SIGNAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-        if variables.is_off() {
+        if variables.is_off() || variables.exporter_is_off(&format!("OTEL_{signal}_EXPORTER")) {
             return None;
         }
         let own = format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT");
