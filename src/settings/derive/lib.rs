@@ -51,6 +51,7 @@ pub fn word(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_word(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
+/// Expansion of `#[derive(Word)]`.
 fn derive_word(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Enum(data) = &input.data else {
         return Err(Error::new_spanned(&input.ident, "words are the variants of an enum"));
