@@ -1,7 +1,11 @@
 //! Layers of process settings: environment variables override the file, and flags override both.
 //!
-//! A value from outside replaces the one in the tree of the file, and its span says where it comes from. So
-//! one parser handles all layers, and each problem names the file and line, the variable or the flag.
+//! The crate `config` merges the layers. It merges paths, not values, and the path then identifies the value.
+//! So one parser handles all layers, and each problem names the file and line, the variable or the flag.
+
+use std::collections::HashMap;
+
+use config::{Config, ConfigError, Value, ValueKind as Merged};
 
 use super::{
     code::Code,
@@ -81,7 +85,9 @@ pub(crate) fn merge(
     let settings: Vec<_> = tables.iter().flat_map(|table| settings_of(table, table.id)).collect();
     report_unknown_variables(report, environment, &settings, external, renamed);
     let Kind::Map(entries) = &mut root.kind else { return root };
-    for entry in entries.iter_mut() {
+    // A section that is not a map is reported by its parser.
+    let (mut sections, mut rest) = (Vec::new(), Vec::new());
+    for mut entry in std::mem::take(entries) {
         let table = tables.iter().find(|table| table.id == entry.key.text);
         // Expand the short form of a section to a map, so that the other layers can add keys.
         if let (Some(ShortForm::Text(key)), Kind::Text(_)) =
@@ -90,32 +96,33 @@ pub(crate) fn merge(
             let inside = Entry::new(key, entry.value.clone(), entry.key.span);
             entry.value = Node::new(Kind::Map(vec![inside]), entry.value.span);
         }
+        let is_process = table.is_some() && entry.value.as_map().is_some();
+        if is_process { sections.push(entry) } else { rest.push(entry) }
     }
-    // Flags come after variables, and override them.
+    let mut outside = HashMap::new();
     for (name, span) in &external.0 {
         if let Some((path, kind)) = settings.iter().find(|(path, _)| path == name || variable(path) == *name)
         {
-            set(entries, path, node_of(report.files().text(*span), *kind, *span));
+            let node = node_of(report.files().text(*span), *kind, *span);
+            let key = path.rsplit('.').next().unwrap_or_default();
+            // A flag overrides the variable of the same setting.
+            outside.insert(path.as_str(), Entry::new(key, node, *span));
         }
     }
-    root
-}
-
-/// Sets the value at a path of keys, in sections that may not exist yet. A section that is not a map is
-/// reported by its parser.
-fn set(entries: &mut Vec<Entry>, path: &str, value: Node) {
-    let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
-    let span = value.span;
-    let known = entries.iter().position(|entry| entry.key.text == key);
-    let index = known.unwrap_or_else(|| {
-        entries.push(Entry::new(key, Node::new(Kind::Map(Vec::new()), span), span));
-        entries.len() - 1
-    });
-    match (rest, &mut entries[index].value.kind) {
-        (None, _) => entries[index] = Entry::new(key, value, span),
-        (Some(rest), Kind::Map(inside)) => set(inside, rest, value),
-        (Some(_), _) => {}
+    match merged(&sections, &outside) {
+        Ok(config) => {
+            let found = entries_of(&config.cache, &sections, &outside, root.span);
+            // A section that is not a map in the file is kept, so that its parser reports it.
+            let is_new = |entry: &Entry| !rest.iter().any(|known| known.key.text == entry.key.text);
+            let new: Vec<_> = found.into_iter().filter(is_new).collect();
+            rest.extend(new);
+        }
+        Err(error) => {
+            report.add(Problem::without_span(Code::UnmergedSettings, "settings", error.to_string(), None))
+        }
     }
+    *entries = rest;
+    root
 }
 
 fn report_unknown_variables(
@@ -145,6 +152,54 @@ fn report_unknown_variables(
         };
         report.add(Problem::without_span(code, name, message, help));
     }
+}
+
+/// Merges the sections of the file with the settings from outside, by path. A value from outside has its path
+/// as its origin.
+fn merged(sections: &[Entry], outside: &HashMap<&str, Entry>) -> Result<Config, ConfigError> {
+    let mut layers = Config::builder();
+    for section in sections {
+        layers = layers.set_default(&section.key.text, layer_of(&section.value))?;
+    }
+    for path in outside.keys() {
+        let origin = (*path).to_owned();
+        layers = layers.set_override(path, Value::new(Some(&origin), Merged::Nil))?;
+    }
+    layers.build()
+}
+
+/// Converts a value of the file for `config`: a map becomes a table that is merged key by key, any other
+/// value is replaced as a whole.
+fn layer_of(node: &Node) -> Value {
+    let member = |entry: &Entry| (entry.key.text.clone(), layer_of(&entry.value));
+    let table = non_empty_map(node).map(|entries| Merged::Table(entries.iter().map(member).collect()));
+    Value::new(None, table.unwrap_or(Merged::Nil))
+}
+
+fn non_empty_map(node: &Node) -> Option<&[Entry]> {
+    node.as_map().filter(|entries| !entries.is_empty())
+}
+
+/// Converts a merged table to entries in the order of the file; entries from other layers come last.
+/// `file` is the same map in the file, and `span` the place of a map that the file does not have.
+fn entries_of(table: &Value, file: &[Entry], outside: &HashMap<&str, Entry>, span: SourceSpan) -> Vec<Entry> {
+    let Merged::Table(members) = &table.kind else { return Vec::new() };
+    let entry = |(name, value): (&String, &Value)| {
+        let own = file.iter().find(|entry| entry.key.text == *name);
+        if let Some(origin) = value.origin() {
+            return outside.get(origin).cloned();
+        }
+        if !matches!(value.kind, Merged::Table(_)) {
+            return own.cloned();
+        }
+        let own = own.and_then(|own| Some((own, non_empty_map(&own.value)?)));
+        let (key, span) = own.map_or((span, span), |(own, _)| (own.key.span, own.value.span));
+        let inside = entries_of(value, own.map_or(&[], |(_, entries)| entries), outside, span);
+        Some(Entry::new(name, Node::new(Kind::Map(inside), span), key))
+    };
+    let mut entries: Vec<Entry> = members.iter().filter_map(entry).collect();
+    entries.sort_by_key(|entry| (entry.key.span.file, entry.key.span.start));
+    entries
 }
 
 /// Converts a string from a variable, a flag or an expansion to the kind of value that its key accepts. The
