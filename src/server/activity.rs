@@ -62,12 +62,12 @@ pub(super) struct State {
     pub(super) is_evicted: bool,
 }
 
-/// Timeout that an HTTP/1.1 connection exceeded.
+/// The timeout that a connection exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionTimeout {
-    /// A request.
+    /// Without a request, or with a response that its client does not read.
     Idle,
-    /// The rest of a request's headers.
+    /// With incomplete headers of an HTTP/1.1 request.
     Headers,
 }
 
@@ -110,55 +110,33 @@ impl Activity {
         self.state().headers_since = is_reading.then(Instant::now);
     }
 
-    /// Waits until an HTTP/1.1 connection has had no request for `keepalive_timeout`, or the headers of one
-    /// are not complete after `header_timeout`.
-    pub(super) async fn idle_timed_out(
-        &self,
-        header_timeout: Duration,
-        keepalive_timeout: Duration,
-    ) -> ConnectionTimeout {
-        // Headers that begin meanwhile do not time out before this.
-        self.passed(header_timeout, |state, idle_since| match state.headers_since {
-            // Headers may arrive while the previous request is open; they are not read before it ends.
-            Some(headers_since) => {
-                (headers_since.max(idle_since) + header_timeout, ConnectionTimeout::Headers)
-            }
-            None => (idle_since + keepalive_timeout, ConnectionTimeout::Idle),
-        })
-        .await
-    }
-
-    /// Waits until the connection has had no request for `idle_timeout`, or a part of a response could not be
-    /// written for `write_timeout`.
+    /// Waits until the connection has had no request for `idle_timeout`, the headers of an HTTP/1.1 request
+    /// are not complete after `header_timeout`, or a part of a response could not be written for
+    /// `write_timeout`.
     pub(super) async fn timed_out(
         &self,
+        header_timeout: Duration,
         idle_timeout: Duration,
         write_timeout: Duration,
-    ) -> ConnectionTimeout {
-        // A part that begins to wait meanwhile does not time out before this.
-        self.passed(write_timeout, |state, idle_since| {
-            let stalled_since = state.waiting.values().min();
-            let stalled_at = stalled_since.map(|since| *since + write_timeout);
-            let idle_at = idle_since + idle_timeout;
-            (stalled_at.map_or(idle_at, |at| at.min(idle_at)), ConnectionTimeout::Idle)
-        })
-        .await
-    }
-
-    /// Waits for a point in time that depends on the state, and since when no request is open. It is
-    /// determined again after `interval`.
-    async fn passed(
-        &self,
-        interval: Duration,
-        deadline: impl Fn(&State, Instant) -> (Instant, ConnectionTimeout),
     ) -> ConnectionTimeout {
         loop {
             let now = Instant::now();
             let (at, timed_out) = {
                 let state = self.state();
-                deadline(&state, if state.open == 0 { state.idle_since } else { now })
+                let idle_since = if state.open == 0 { state.idle_since } else { now };
+                let stalled_at = state.waiting.values().min().map(|since| *since + write_timeout);
+                let (idle_at, timed_out) = match state.headers_since {
+                    // Headers may arrive while the previous request is open; they are not read before it ends.
+                    Some(since) => (since.max(idle_since) + header_timeout, ConnectionTimeout::Headers),
+                    None => (idle_since + idle_timeout, ConnectionTimeout::Idle),
+                };
+                match stalled_at.filter(|at| *at < idle_at) {
+                    Some(stalled_at) => (stalled_at, ConnectionTimeout::Idle),
+                    None => (idle_at, timed_out),
+                }
             };
-            let next = at.min(now + interval);
+            // Headers that begin meanwhile, or a part that begins to wait, do not time out before this.
+            let next = at.min(now + header_timeout.min(write_timeout));
             if next <= now {
                 return timed_out;
             }
@@ -390,7 +368,7 @@ mod tests {
 
     async fn ends_after(activity: &Activity) -> Duration {
         let started = Instant::now();
-        activity.timed_out(60 * SECOND, 30 * SECOND).await;
+        activity.timed_out(10 * SECOND, 60 * SECOND, 30 * SECOND).await;
         started.elapsed()
     }
 
@@ -404,7 +382,7 @@ mod tests {
         let (_, activity) = setup();
         let ended = async || {
             let started = Instant::now();
-            (activity.idle_timed_out(10 * SECOND, 60 * SECOND).await, started.elapsed())
+            (activity.timed_out(10 * SECOND, 60 * SECOND, 30 * SECOND).await, started.elapsed())
         };
         assert_eq!(ended().await, (ConnectionTimeout::Idle, 60 * SECOND));
         activity.set_reading_headers(true);

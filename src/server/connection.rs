@@ -120,9 +120,8 @@ impl ConnectionServer {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let ListenerSettings { header_timeout, keepalive_timeout, write_timeout, .. } = self.settings;
         let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(write_timeout));
+        stream.set_write_timeout(Some(self.settings.write_timeout));
         let stream = TokioIo::new(Box::pin(stream));
         let peer = connection.peer;
         let connection = Arc::new(connection);
@@ -133,8 +132,7 @@ impl ConnectionServer {
                 .max_header_list_size(HEAD_LIMIT_BYTES as u32)
                 .max_concurrent_streams(STREAM_LIMIT)
                 .serve_connection(stream, service);
-            let idle = activity.timed_out(keepalive_timeout, write_timeout);
-            self.drive(pin!(served), idle, peer, &activity).await;
+            self.drive(pin!(served), peer, &activity).await;
         } else {
             let served = http1::Builder::new()
                 // The timeout of the HTTP library does not distinguish headers that have begun from an idle
@@ -143,25 +141,21 @@ impl ConnectionServer {
                 .max_header_size(HEAD_LIMIT_BYTES)
                 .max_buf_size(HEAD_LIMIT_BYTES)
                 .serve_connection(stream, service);
-            let idle = activity.idle_timed_out(header_timeout, keepalive_timeout);
-            self.drive(pin!(served), idle, peer, &activity).await;
+            self.drive(pin!(served), peer, &activity).await;
         }
     }
 
-    /// Drives a connection until it is closed, `idle` completes, or the server stops.
-    async fn drive<C>(
-        &self,
-        mut connection: Pin<&mut C>,
-        idle: impl Future<Output = ConnectionTimeout>,
-        peer: Option<SocketAddr>,
-        activity: &Activity,
-    ) where
+    /// Drives a connection until it is closed, a timeout is exceeded, or the server stops.
+    async fn drive<C>(&self, mut connection: Pin<&mut C>, peer: Option<SocketAddr>, activity: &Activity)
+    where
         C: GracefulConnection<Error = hyper::Error>,
     {
+        let ListenerSettings { header_timeout, keepalive_timeout, write_timeout, shutdown_timeout, .. } =
+            self.settings;
         let is_idle = tokio::select! {
             biased;
             ended = connection.as_mut() => return log_end(ended, peer),
-            timed_out = idle => {
+            timed_out = activity.timed_out(header_timeout, keepalive_timeout, write_timeout) => {
                 if timed_out == ConnectionTimeout::Headers {
                     return debug!(peer = peer.map(display), "closing a connection with incomplete headers");
                 }
@@ -171,7 +165,7 @@ impl ConnectionServer {
         };
         connection.as_mut().graceful_shutdown();
         // Written bytes are still sent; a client that reads none of them is disconnected.
-        let flush_timeout = self.settings.write_timeout.min(HANDSHAKE_TIMEOUT);
+        let flush_timeout = write_timeout.min(HANDSHAKE_TIMEOUT);
         let abandoned = async {
             if is_idle {
                 debug!(peer = peer.map(display), "closing an idle connection");
@@ -181,7 +175,7 @@ impl ConnectionServer {
             if !activity.is_unused() {
                 // HTTP/2 ends when the client has responded to a ping, which a client that is gone never
                 // does.
-                activity.timed_out(flush_timeout, self.settings.shutdown_timeout).await;
+                activity.timed_out(header_timeout, flush_timeout, shutdown_timeout).await;
             }
         };
         tokio::select! {
