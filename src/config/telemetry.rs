@@ -305,11 +305,11 @@ impl<'a> OtelVariables<'a> {
     }
 
     fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> ServiceAttributes {
-        let mut more = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
+        let own = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
         let name = self.get("OTEL_SERVICE_NAME").map(str::to_owned);
         // A service name from a variable takes precedence over the file, as all variables do.
-        let named = more.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
-        more.extend(attributes.0.iter().map(|(name, Scalar(value))| (name.clone(), value.clone())));
-        ServiceAttributes::new(name.or(named).or(written), more)
+        let named = own.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
+        let in_file = attributes.0.iter().map(|(name, Scalar(value))| (name.clone(), value.clone()));
+        ServiceAttributes::new(name.or(named).or(written), in_file.chain(own))
     }
 }

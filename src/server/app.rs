@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{error, warn};
 
-use super::exporter::{Exporter, Telemetry};
+use super::exporter::Exporter;
 use super::mcp_discovery::{Discovered, DiscoveredLists, poll};
 use super::reload::{Reloader, restart_differences};
 use super::{HttpHandler, Listener};
@@ -31,13 +31,12 @@ use crate::policy::{CacheStore, Passthrough, Policies, ReplicaSharing, RoutePoli
 use crate::prompt::PromptTable;
 use crate::route::{Conflict, UpstreamName};
 use crate::shared_state::{ReplicaEvent, SharedStore};
-use crate::telemetry::{Meters, Tracer};
+use crate::telemetry::{Meters, SpanQueue, Tracer};
 use crate::tls::ServerTls;
-use crate::upstream::mcp::{McpUpstream, WantedLists};
+use crate::upstream::mcp::{McpLists, McpUpstream};
 use crate::upstream::{Upstream, UpstreamBuffer};
 
 /// Everything that serves a configuration.
-#[derive(Debug)]
 pub struct App {
     /// Settings of client connections.
     pub settings: ListenerSettings,
@@ -54,7 +53,8 @@ pub struct App {
     /// When the certificates of the active configuration expire.
     expiries: Arc<ArcSwap<Vec<CertificateExpiry>>>,
     replica_events: Option<AbortOnDropHandle<()>>,
-    telemetry: Telemetry,
+    /// The spans to export, until the exporter is started.
+    spans: Option<SpanQueue>,
     /// The parts that all snapshots share.
     parts: SharedParts,
     active: Active,
@@ -90,7 +90,9 @@ impl App {
     /// [`Conflict`] if one request would match two routes; a loaded configuration was checked for that.
     pub fn new(loaded: &Loaded) -> Result<Self, Conflict> {
         let meters = Meters::default();
-        let (tracing, telemetry) = Telemetry::new(&loaded.telemetry, &meters);
+        let traces = loaded.telemetry.traces.as_ref();
+        let (tracing, spans) = traces.map(|traces| Tracer::new(traces.sampling)).unzip();
+        let tracing = tracing.unwrap_or_default();
         let parts = SharedParts {
             meters: meters.clone(),
             tracing: tracing.clone(),
@@ -130,7 +132,7 @@ impl App {
             tls: loaded.server.tls.clone().map(|tls| Arc::new(ArcSwap::from_pointee(tls))),
             expiries,
             replica_events: None,
-            telemetry,
+            spans,
             parts,
             active,
             lists,
@@ -169,28 +171,31 @@ impl App {
         shared.begin().await;
     }
 
-    /// Fetches the lists of all MCP servers at once, for at most `max_wait`. Servers that do not respond are
-    /// polled later.
+    /// Begins to poll the lists of MCP servers. Waits for at most `max_wait` until each server has sent its
+    /// lists, or has failed to.
     pub async fn discover(&mut self, max_wait: Duration) {
-        let mut fetches = JoinSet::new();
-        for (upstream, wanted) in self.active.mcp_servers() {
-            fetches.spawn(async move {
-                let lists = upstream.list(wanted, None).await;
-                lists.ok().map(|(lists, _)| (upstream.name().clone(), lists))
-            });
-        }
+        self.active.poll_lists(&self.lists, &self.discovered.0);
+        let mut missing = self.active.mcp_servers();
         let _ = timeout(max_wait, async {
-            while let Some(fetched) = fetches.join_next().await {
-                if let Ok(Some((upstream, lists))) = fetched {
-                    if let Some(bound) = self.active.upstreams.get_mut(&upstream) {
-                        bound.is_listed = true;
-                    }
-                    self.lists.by_upstream.insert(upstream, lists);
-                    self.apply_lists();
-                }
+            while !missing.is_empty()
+                && let Some((upstream, lists)) = self.discovered.1.recv().await
+            {
+                missing.retain(|server| *server.name() != upstream);
+                self.listed(upstream, lists);
             }
         })
         .await;
+    }
+
+    /// Makes the lists of an MCP server active, if it sent any.
+    fn listed(&mut self, upstream: UpstreamName, lists: Option<McpLists>) {
+        let Some(lists) = lists.filter(|_| self.active.upstreams.contains_key(&upstream)) else { return };
+        self.lists.by_upstream.insert(upstream, lists);
+        match self.active.snapshot(&mut self.lists, &self.parts) {
+            Ok(snapshot) => self.gateway.replace(snapshot),
+            // The routes of the configuration were checked when it became active.
+            Err(conflict) => error!(error = %conflict, "applying the lists of MCP servers failed"),
+        }
     }
 
     /// Activates a configuration, for requests that begin from now on. An unchanged upstream keeps its
@@ -236,18 +241,10 @@ impl App {
         Ok(restart_differences(&self.first, loaded))
     }
 
-    fn apply_lists(&mut self) {
-        match self.active.snapshot(&mut self.lists, &self.parts) {
-            Ok(snapshot) => self.gateway.replace(snapshot),
-            // The routes of the configuration were checked when it became active.
-            Err(conflict) => error!(error = %conflict, "applying the lists of MCP servers failed"),
-        }
-    }
-
     /// Runs the application: a task fetches the first lists of MCP servers, and keeps the configuration and
     /// the lists current; others export telemetry.
     pub fn run(mut self, reloader: Option<Reloader>) -> RunningApp {
-        let exporter = self.telemetry.start(&self.first.telemetry, &self.meters);
+        let exporter = Exporter::start(&self.first.telemetry, self.spans.take(), &self.meters);
         let stop = CancellationToken::new();
         RunningApp { task: tokio::spawn(self.keep_current(reloader, stop.clone())), stop, exporter }
     }
@@ -271,10 +268,7 @@ impl App {
             let requests = tokio::select! {
                 () = stop.cancelled() => break,
                 Some((upstream, lists)) = self.discovered.1.recv() => {
-                    if self.active.upstreams.contains_key(&upstream) {
-                        self.lists.by_upstream.insert(upstream, lists);
-                        self.apply_lists();
-                    }
+                    self.listed(upstream, lists);
                     continue;
                 }
                 requests = reload => requests,
@@ -289,7 +283,7 @@ impl App {
     /// Ends the sessions with MCP servers, and child processes.
     pub async fn close(self) {
         let mut closing = JoinSet::new();
-        for (upstream, _) in self.active.mcp_servers() {
+        for upstream in self.active.mcp_servers() {
             closing.spawn(async move { upstream.close().await });
         }
         drop(self.active);
@@ -350,9 +344,6 @@ struct BoundUpstream {
     routes: HashMap<ToolName, Arc<RoutePolicies>>,
     /// Polls the lists, if it is an MCP server.
     discovery: Option<Arc<AbortOnDropHandle<()>>>,
-    /// Whether its lists were fetched before polling began. Otherwise the known lists may be of an earlier
-    /// server.
-    is_listed: bool,
 }
 
 impl Active {
@@ -370,11 +361,9 @@ impl Active {
         Self { loaded: loaded.clone(), upstreams: loaded.upstreams.iter().map(bind).collect() }
     }
 
-    /// The MCP servers, with the lists that are needed of each.
-    fn mcp_servers(&self) -> Vec<(McpUpstream, WantedLists)> {
-        let server =
-            |bound: &BoundUpstream| Some((bound.policies.upstream.mcp()?.clone(), bound.file.wanted_lists()));
-        self.upstreams.values().filter_map(server).collect()
+    /// The MCP servers.
+    fn mcp_servers(&self) -> Vec<McpUpstream> {
+        self.upstreams.values().filter_map(|bound| bound.policies.upstream.mcp().cloned()).collect()
     }
 
     /// Starts to poll the MCP servers that are not polled yet.
@@ -382,9 +371,9 @@ impl Active {
         for (name, bound) in &mut self.upstreams {
             if let (Some(upstream), None) = (bound.policies.upstream.mcp(), &bound.discovery) {
                 let interval = bound.file.tools.clone().unwrap_or_default().refresh_interval;
-                let wait = if bound.is_listed { interval } else { Duration::ZERO };
                 let wanted = (bound.file.wanted_lists(), interval);
-                let known = (known.by_upstream.get(name).cloned(), wait);
+                // They may be of an earlier server.
+                let known = known.by_upstream.get(name).cloned();
                 let polling = tokio::spawn(poll(upstream.clone(), wanted, known, discovered.clone()));
                 bound.discovery = Some(Arc::new(AbortOnDropHandle::new(polling)));
             }
@@ -445,15 +434,14 @@ impl BoundUpstream {
         let sharing =
             shared.map(|store| ReplicaSharing { store: store.clone(), identity: file.identity.clone() });
         let policies = UpstreamPolicies::new(upstream, file.policy, sharing);
-        let routes = HashMap::new();
-        Self { file: file.clone(), policies, routes, discovery: None, is_listed: false }
+        Self { file: file.clone(), policies, routes: HashMap::new(), discovery: None }
     }
 
     /// The same upstream with new list rules, which may have another poll interval.
     fn with_lists(&self, file: &UpstreamFile) -> Self {
         let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
-        Self { file: file.clone(), discovery, is_listed: self.is_listed && is_same, ..self.clone() }
+        Self { file: file.clone(), discovery, ..self.clone() }
     }
 
     /// Replaces its routes. A route with the same policies as before keeps their state.

@@ -16,8 +16,7 @@ use super::connection_limiter::take_log_turn;
 use crate::config::{MetricsExport, TelemetrySettings};
 use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::{
-    ErrorChain, LabelCounter, Meters, ServiceAttributes, SpanQueue, Tracer, Untrusted, encode_spans,
-    read_response,
+    ErrorChain, LabelCounter, Meters, ServiceAttributes, SpanQueue, Untrusted, encode_spans, read_response,
 };
 use crate::upstream::http::HttpUpstream;
 use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
@@ -40,21 +39,6 @@ const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 /// Interval of the log lines about a collector that does not respond.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 
-/// The signals to export, and their collectors.
-#[derive(Debug)]
-pub(super) struct Telemetry {
-    queue: Option<SpanQueue>,
-    counts: ExportCounts,
-}
-
-/// Counts of what was exported.
-#[derive(Debug, Clone, Default)]
-struct ExportCounts {
-    spans: LabelCounter,
-    traces: LabelCounter,
-    metrics: LabelCounter,
-}
-
 /// The export tasks, until the process ends.
 #[derive(Debug)]
 pub(super) struct Exporter {
@@ -62,62 +46,46 @@ pub(super) struct Exporter {
     tasks: JoinSet<()>,
 }
 
-impl Telemetry {
-    /// Creates the exporter of a configuration, and the tracer that creates its spans.
-    pub(super) fn new(settings: &TelemetrySettings, meters: &Meters) -> (Tracer, Self) {
-        let traces = settings.traces.as_ref();
-        let (tracer, queue) = traces.map(|traces| Tracer::new(traces.sampling)).unzip();
-        let counts = ExportCounts::default();
-        if settings.traces.is_some() {
-            counts.spans.expect(["sent", "rejected", "export_failed", "queue_full"]);
-            counts.traces.expect(["accepted", "failed"]);
-        }
-        if settings.metrics.is_some() {
-            counts.metrics.expect(["accepted", "failed"]);
-        }
-        if settings.traces.is_some() || settings.metrics.is_some() {
-            let counts = counts.clone();
-            meters.register(move |reading| {
-                let help = "Spans by result of their export";
-                let family = reading.counter("glossator_telemetry_spans", help);
-                family.add_each(&[], "result", counts.spans.read());
-                let help = "Requests to the collector, by signal and result";
-                let family = reading.counter("glossator_telemetry_requests", help);
-                for (signal, counters) in [("traces", &counts.traces), ("metrics", &counts.metrics)] {
-                    family.add_each(&[("signal", signal)], "result", counters.read());
-                }
-            });
-        }
-        (tracer.unwrap_or_default(), Self { queue, counts })
-    }
-
-    /// Starts to export with the settings of [`Self::new`], once. Requires a runtime.
-    pub(super) fn start(&mut self, settings: &TelemetrySettings, meters: &Meters) -> Exporter {
+impl Exporter {
+    /// Starts to export metrics and the spans of a queue, as far as the settings have collectors for them.
+    /// Requires a runtime.
+    pub(super) fn start(settings: &TelemetrySettings, queue: Option<SpanQueue>, meters: &Meters) -> Self {
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let TelemetrySettings { traces, metrics, service, timeout, .. } = settings.clone();
-        let collector = |settings, signal, counts: &LabelCounter| Collector {
-            http: HttpUpstream::new(settings),
-            timeout,
-            signal,
-            counts: counts.clone(),
-            failed_requests: 0,
-            failure_logged: None,
-            stop: stop.clone(),
+        let collector = |settings, signal| {
+            let counts = LabelCounter::new(["accepted", "failed"]);
+            let counted = counts.clone();
+            meters.register(move |reading| {
+                let help = "Requests to the collector, by signal and result";
+                let family = reading.counter("glossator_telemetry_requests", help);
+                family.add_each(&[("signal", signal)], "result", counted.read());
+            });
+            Collector {
+                http: HttpUpstream::new(settings),
+                timeout,
+                signal,
+                counts,
+                failed_requests: 0,
+                failure_logged: None,
+                stop: stop.clone(),
+            }
         };
-        if let (Some(traces), Some(queue)) = (traces, self.queue.take()) {
-            let collector = collector(traces.collector, "traces", &self.counts.traces);
-            let counts = self.counts.spans.clone();
-            tasks.spawn(export_spans(collector, queue, traces.delay, service.clone(), counts));
+        if let (Some(traces), Some(queue)) = (traces, queue) {
+            let counted = queue.counts.clone();
+            meters.register(move |reading| {
+                let help = "Spans by result of their export";
+                reading.counter("glossator_telemetry_spans", help).add_each(&[], "result", counted.read());
+            });
+            let collector = collector(traces.collector, "traces");
+            tasks.spawn(export_spans(collector, queue, traces.delay, service.clone()));
         }
         if let Some(MetricsExport { collector: settings, interval }) = metrics {
-            let collector = collector(settings, "metrics", &self.counts.metrics);
+            let collector = collector(settings, "metrics");
             tasks.spawn(export_metrics(collector, meters.clone(), interval, service));
         }
-        Exporter { stop, tasks }
+        Self { stop, tasks }
     }
-}
 
-impl Exporter {
     /// Exports the rest, within [`FLUSH_TIMEOUT`].
     pub(super) async fn end(self) {
         self.stop.cancel();
@@ -133,7 +101,6 @@ async fn export_spans(
     mut queue: SpanQueue,
     delay: Duration,
     service: ServiceAttributes,
-    counts: LabelCounter,
 ) {
     let stop = collector.stop.clone();
     while let Some(batch) = queue.next_batch(BATCH_LIMIT, delay, &stop).await {
@@ -142,12 +109,11 @@ async fn export_spans(
         match collector.send(encode_spans(batch, &service).into(), attempts).await {
             Some(rejected) => {
                 let rejected = rejected.min(spans);
-                counts.add_many("sent", spans - rejected);
-                counts.add_many("rejected", rejected);
+                queue.counts.add_many("sent", spans - rejected);
+                queue.counts.add_many("rejected", rejected);
             }
-            None => counts.add_many("export_failed", spans),
+            None => queue.counts.add_many("export_failed", spans),
         }
-        counts.add_many("queue_full", queue.dropped());
     }
 }
 

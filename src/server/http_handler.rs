@@ -1,6 +1,6 @@
 //! The handler of all requests of a port: routes them to their APIs, counts and traces them.
 
-use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Instant};
+use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Instant};
 
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, Version, header, uri::Authority};
@@ -55,12 +55,6 @@ impl HttpHandler {
     /// Handles a request.
     pub fn handle(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
         (self.0)(request)
-    }
-}
-
-impl fmt::Debug for HttpHandler {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("HttpHandler")
     }
 }
 

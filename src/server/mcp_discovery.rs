@@ -128,15 +128,7 @@ impl DiscoveredLists {
         }
         let upstream = &of.0;
         for ImportNote { tool, text } in &notes {
-            match of.1 {
-                "tools" => warn!(%upstream, tool, reason = text, "MCP tool imported with limitations"),
-                _ => {
-                    warn!(
-                        %upstream, name = tool, reason = text,
-                        "MCP prompt or resource imported with limitations"
-                    )
-                }
-            }
+            warn!(%upstream, list = of.1, name = tool, reason = text, "MCP list imported with limitations");
         }
         self.logged.insert(of, notes);
     }
@@ -154,24 +146,24 @@ fn involves(conflict: &Conflict, route: &Route) -> bool {
     }
 }
 
-/// The current lists of an upstream.
-pub(super) type Discovered = (UpstreamName, McpLists);
+/// The current lists of an upstream; `None` if they could not be fetched.
+pub(super) type Discovered = (UpstreamName, Option<McpLists>);
 
 /// Initial and maximum backoff after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Delay after `list_changed`: more changes often follow.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
-/// Polls an upstream, after a first wait. Lists equal to the known ones are not reported.
+/// Polls an upstream. Lists equal to the known ones are not reported.
 pub(super) async fn poll(
     upstream: McpUpstream,
     (wanted, interval): (WantedLists, Duration),
-    (mut known, mut wait): (Option<McpLists>, Duration),
+    mut known: Option<McpLists>,
     discovered: mpsc::Sender<Discovered>,
 ) {
     let name = upstream.name().clone();
     let mut changes = upstream.changes();
-    let mut failures = 0_u32;
+    let (mut failures, mut wait) = (0_u32, Duration::ZERO);
     loop {
         // Fetch at once after a reconnect.
         if let Ok(Ok(())) = timeout(jitter(wait), changes.changed()).await {
@@ -181,8 +173,9 @@ pub(super) async fn poll(
         let listed = upstream.list(wanted, known.as_ref()).await;
         let (lists, error) =
             listed.map_or_else(|error| (None, Some(error)), |(lists, error)| (Some(lists), error));
-        if let Some(lists) = lists.filter(|lists| known.as_ref().is_none_or(|known| !known.are_same(lists))) {
-            known = Some(lists.clone());
+        let is_known = lists.as_ref().zip(known.as_ref()).is_some_and(|(lists, known)| known.are_same(lists));
+        if !is_known {
+            known = lists.clone().or(known);
             if discovered.send((name.clone(), lists)).await.is_err() {
                 return;
             }

@@ -8,32 +8,28 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use opentelemetry::KeyValue as SdkKeyValue;
+use opentelemetry::{InstrumentationScope, Key, KeyValue};
 use opentelemetry_proto::{
     tonic::{
         collector::{
             metrics::v1::{ExportMetricsServiceRequest, ExportMetricsServiceResponse},
             trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse},
         },
-        common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value},
         metrics::v1::{
             AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
-            ResourceMetrics, ScopeMetrics, Sum, metric, number_data_point,
+            ResourceMetrics, ScopeMetrics, Sum, metric,
         },
-        resource::v1::Resource,
     },
     transform::trace::tonic::group_spans_by_resource_and_scope,
 };
-use opentelemetry_sdk::{Resource as SdkResource, trace::SpanData};
+use opentelemetry_sdk::{Resource, trace::SpanData};
 use prost::Message;
 
 use super::metrics::{BOUNDS, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 
 /// Encodes an export request with these spans.
 pub fn encode_spans(spans: Vec<SpanData>, service: &ServiceAttributes) -> Vec<u8> {
-    let pair = |(key, value): &(String, String)| SdkKeyValue::new(key.clone(), value.clone());
-    let resource = SdkResource::builder_empty().with_attributes(service.attributes.iter().map(pair)).build();
-    let resource_spans = group_spans_by_resource_and_scope(spans, &(&resource).into());
+    let resource_spans = group_spans_by_resource_and_scope(spans, &(&service.attributes).into());
     ExportTraceServiceRequest { resource_spans }.encode_to_vec()
 }
 
@@ -44,14 +40,9 @@ impl MetricsSnapshot {
         let named = |family| otlp_metrics_of(family).into_iter().map(move |named| (family, named));
         let metrics = self.0.iter().flat_map(named);
         let metrics = metrics.filter_map(|(family, named)| metric_of(family, &named, times)).collect();
-        let attributes = service.attributes.iter().map(|(key, value)| text(key, value)).collect();
-        let scope = InstrumentationScope {
-            name: ServiceAttributes::NAME.into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            ..InstrumentationScope::default()
-        };
-        let scope_metrics = vec![ScopeMetrics { scope: Some(scope), metrics, ..ScopeMetrics::default() }];
-        let resource = Some(Resource { attributes, ..Resource::default() });
+        let scope = Some((scope(), None).into());
+        let scope_metrics = vec![ScopeMetrics { scope, metrics, ..ScopeMetrics::default() }];
+        let resource = Some((&service.attributes).into());
         let resource_metrics =
             vec![ResourceMetrics { resource, scope_metrics, ..ResourceMetrics::default() }];
         ExportMetricsServiceRequest { resource_metrics }.encode_to_vec()
@@ -74,13 +65,11 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
         let attributes = labels.iter().map(|(label, value)| (named.label)(label, value));
         // One of the labels excludes the point from this metric.
         let Some(attributes) = attributes.collect::<Option<Vec<_>>>() else { continue };
-        let more = named.more.iter().map(|(key, value)| text(key, value));
-        let attributes = attributes.into_iter().flatten().chain(more).collect();
+        let more = named.more.iter().map(|(key, value)| text(*key, value));
+        let attributes = attributes.into_iter().flatten().chain(more).map(|pair| (&pair).into()).collect();
         let number = match value {
-            MetricValue::Integer(number) => {
-                number_data_point::Value::AsInt(i64::try_from(*number).unwrap_or(i64::MAX))
-            }
-            MetricValue::Float(number) => number_data_point::Value::AsDouble(*number),
+            MetricValue::Integer(number) => (*number).into(),
+            MetricValue::Float(number) => (*number).into(),
             MetricValue::Durations(durations) => {
                 histograms.push(HistogramDataPoint {
                     attributes,
@@ -127,12 +116,13 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
     })
 }
 
-fn text(key: &str, value: &str) -> KeyValue {
-    pair(key, any_value::Value::StringValue(value.to_owned()))
+fn text(key: impl Into<Key>, value: &str) -> KeyValue {
+    KeyValue::new(key, value.to_owned())
 }
 
-fn pair(key: &str, value: any_value::Value) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+/// The program as the source of telemetry.
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder(NAME).with_version(env!("CARGO_PKG_VERSION")).build()
 }
 
 fn nanos(time: SystemTime) -> u64 {
@@ -140,29 +130,23 @@ fn nanos(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The name of the program, and the default of `service.name`.
+const NAME: &str = "glossator";
+
 /// The attributes of the OTLP resource that all telemetry belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ServiceAttributes {
-    /// The attributes, by name.
-    pub(crate) attributes: Vec<(String, String)>,
+    pub(crate) attributes: Resource,
 }
 
 impl ServiceAttributes {
-    /// The default of `service.name`.
-    pub const NAME: &'static str = "glossator";
-
     /// A service of this name with more attributes; those of the configuration override our own.
     pub fn new(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Self {
-        let pair = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-        let own = [("service.name", Self::NAME), ("service.version", env!("CARGO_PKG_VERSION"))].map(pair);
-        let named = name.map(|name| ("service.name".to_owned(), name));
-        let mut attributes: Vec<(String, String)> = Vec::new();
-        for (key, value) in named.into_iter().chain(more).chain(own) {
-            if !attributes.iter().any(|(known, _)| *known == key) {
-                attributes.push((key, value));
-            }
-        }
-        Self { attributes }
+        let attributes = Resource::builder_empty()
+            .with_attributes([text("service.name", NAME), text("service.version", env!("CARGO_PKG_VERSION"))])
+            .with_attributes(more.into_iter().map(|(key, value)| KeyValue::new(key, value)))
+            .with_attributes(name.map(|name| KeyValue::new("service.name", name)));
+        Self { attributes: attributes.build() }
     }
 }
 
@@ -172,7 +156,7 @@ struct OtlpMetric {
     /// The unit in UCUM.
     unit: &'static str,
     /// Converts a label to an attribute.
-    label: fn(&str, &str) -> Attribute,
+    label: fn(&'static str, &str) -> Attribute,
     /// Attributes of all its points.
     more: &'static [(&'static str, &'static str)],
 }
@@ -182,7 +166,7 @@ type Attribute = Option<Option<KeyValue>>;
 
 /// The OTLP metrics of a family. If a conventional name exists for the same data, that is the only one.
 fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
-    let (name, unit, label): (_, _, fn(&str, &str) -> Attribute) = match family.name {
+    let (name, unit, label): (_, _, fn(&'static str, &str) -> Attribute) = match family.name {
         "glossator_call_duration_seconds" => {
             // The transport of a call through CGI is unknown, so those are omitted here.
             let operations = OtlpMetric {
@@ -214,17 +198,17 @@ fn own_metric(family: &MetricFamily) -> OtlpMetric {
     OtlpMetric { name: name.replacen('_', ".", 1).into(), unit, label: own_label, more: &[] }
 }
 
-fn own_label(label: &str, value: &str) -> Attribute {
+fn own_label(label: &'static str, value: &str) -> Attribute {
     Some(match label {
         "route" => Some(text("gen_ai.tool.name", value)),
         "mcp_version" | "error_type" if value.is_empty() => None,
         "mcp_version" => Some(text("mcp.protocol.version", value)),
-        label => Some(text(&format!("glossator.{label}"), value)),
+        label => Some(text(format!("glossator.{label}"), value)),
     })
 }
 
-fn http_label(label: &str, value: &str) -> Attribute {
-    let status = |number| pair("http.response.status_code", any_value::Value::IntValue(number));
+fn http_label(label: &'static str, value: &str) -> Attribute {
+    let status = |number: i64| KeyValue::new("http.response.status_code", number);
     Some(match label {
         "scheme" => Some(text("url.scheme", value)),
         "method" => Some(text("http.request.method", value)),
@@ -233,7 +217,7 @@ fn http_label(label: &str, value: &str) -> Attribute {
     })
 }
 
-fn mcp_label(label: &str, value: &str) -> Attribute {
+fn mcp_label(label: &'static str, value: &str) -> Attribute {
     Some(match (label, value) {
         ("route", tool) => Some(text("gen_ai.tool.name", tool)),
         ("api", "mcp") => Some(text("network.transport", "tcp")),
@@ -253,7 +237,7 @@ mod tests {
     #[test]
     fn the_configured_service_name_overrides_attributes_and_the_default() {
         let name = |service: &ServiceAttributes| {
-            service.attributes.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone())
+            service.attributes.get(&"service.name".into()).map(|name| name.to_string())
         };
         let more = || [("service.name".to_owned(), "b".to_owned()), ("x".to_owned(), "y".to_owned())];
         assert_eq!(name(&ServiceAttributes::new(Some("a".into()), more())).as_deref(), Some("a"));

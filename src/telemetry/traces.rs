@@ -1,15 +1,6 @@
 //! Traces: spans of requests, calls and attempts, sampling, and the queue of finished spans.
 
-use std::{
-    borrow::Cow,
-    fmt,
-    str::FromStr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{borrow::Cow, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use opentelemetry::{
     Context, KeyValue, SpanId, TraceFlags, TraceId,
@@ -27,7 +18,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::otlp::ServiceAttributes;
+use super::metrics::LabelCounter;
+use super::otlp::scope;
 use crate::route::TraceContext;
 
 /// The side of a request that a span describes: a server receives it, a client sends it.
@@ -53,19 +45,15 @@ impl Tracer {
     /// A tracer, and the queue of its finished spans.
     pub fn new(sampling: Sampling) -> (Self, SpanQueue) {
         let (sender, spans) = mpsc::channel(QUEUE_LIMIT);
-        let dropped = Arc::<AtomicU64>::default();
-        let queue = SpanQueue { spans, dropped: dropped.clone() };
+        let counts = LabelCounter::new(["sent", "rejected", "export_failed", "queue_full"]);
+        let queue = SpanQueue { spans, counts: counts.clone() };
         let root = Sampler::TraceIdRatioBased(sampling.ratio);
         let sampler = if sampling.by_parent { Sampler::ParentBased(Box::new(root)) } else { root };
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(QueueSender { spans: sender, dropped })
+            .with_span_processor(QueueSender { spans: sender, counts })
             .with_sampler(sampler)
             .build();
-        let scope = opentelemetry::InstrumentationScope::builder(ServiceAttributes::NAME)
-            .with_version(env!("CARGO_PKG_VERSION"))
-            .build();
-        let tracer = provider.tracer_with_scope(scope);
-        (Self(Some(Arc::new(tracer))), queue)
+        (Self(Some(Arc::new(provider.tracer_with_scope(scope())))), queue)
     }
 
     /// Whether spans are created.
@@ -237,14 +225,15 @@ pub const QUEUE_LIMIT: usize = 8192;
 #[derive(Debug)]
 pub struct SpanQueue {
     spans: mpsc::Receiver<SpanData>,
-    dropped: Arc<AtomicU64>,
+    /// Spans by result of their export; the queue counts those that do not fit.
+    pub counts: LabelCounter,
 }
 
 /// The sending end of the queue. No call waits for it: spans are dropped when it is full.
 #[derive(Debug)]
 struct QueueSender {
     spans: mpsc::Sender<SpanData>,
-    dropped: Arc<AtomicU64>,
+    counts: LabelCounter,
 }
 
 impl SpanProcessor for QueueSender {
@@ -252,7 +241,7 @@ impl SpanProcessor for QueueSender {
 
     fn on_end(&self, span: SpanData) {
         if self.spans.try_send(span).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.counts.add("queue_full");
         }
     }
 
@@ -293,11 +282,6 @@ impl SpanQueue {
             spans.push(span);
         }
         (!spans.is_empty()).then_some(spans)
-    }
-
-    /// The number of spans dropped by a full queue, since the last call of this function.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -397,8 +381,7 @@ mod tests {
         for _ in 0..QUEUE_AND_MORE {
             drop(tracing.begin(SpanKind::Server, "a", None));
         }
-        assert_eq!(queue.dropped(), 10);
-        assert_eq!(queue.dropped(), 0);
+        assert_eq!(queue.counts.get("queue_full"), 10);
         assert_eq!(batch(&mut queue).len(), QUEUE_LIMIT);
     }
 

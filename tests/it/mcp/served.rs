@@ -10,7 +10,6 @@ use crate::support::{Loaded, Response, Scripted};
 pub(crate) const LIFECYCLES: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 /// Running program.
-#[derive(Debug)]
 pub(crate) struct Served(Loaded);
 
 impl Served {

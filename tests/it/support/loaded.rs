@@ -8,13 +8,12 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use super::{Client, soon};
 
 /// Served configuration, until dropped.
-#[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) address: SocketAddr,
     pub(crate) gateway: Gateway,
     pub(crate) app: server::App,
     stop: Option<oneshot::Sender<()>>,
-    serving: JoinHandle<server::ShutdownOutcome>,
+    serving: JoinHandle<usize>,
 }
 
 impl Loaded {
@@ -41,7 +40,7 @@ impl Loaded {
     }
 
     /// Waits for the end, and returns how it ended.
-    pub(crate) async fn ended(self) -> server::ShutdownOutcome {
+    pub(crate) async fn ended(self) -> usize {
         soon("the end of serving", self.serving).await.unwrap()
     }
 
