@@ -5,11 +5,11 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
+use super::connection_limiter::take_log_turn;
 use super::{HttpHandler, ServeError, serve};
 use crate::admin::Admin;
 use crate::config::{AdminSettings, ListenerSettings};
@@ -82,10 +82,13 @@ impl From<TcpListener> for Listener {
 /// They occur in great numbers, from scanners and from clients that do not trust our certificate. One line a
 /// minute has their count.
 #[derive(Debug, Clone, Default)]
-pub(super) struct HandshakeFailures {
+pub(super) struct HandshakeFailures(Arc<Mutex<UnloggedFailures>>);
+
+#[derive(Debug, Default)]
+struct UnloggedFailures {
     /// Their number, and the last of them.
-    unlogged: Arc<Mutex<Option<(u64, SocketAddr, String)>>>,
-    has_failed: Arc<Notify>,
+    failures: Option<(u64, SocketAddr, String)>,
+    logged: Option<Instant>,
 }
 
 impl HandshakeFailures {
@@ -94,25 +97,19 @@ impl HandshakeFailures {
     /// Counts a failure, which is logged individually only at `debug`.
     pub(super) fn add(&self, peer: SocketAddr, error: String) {
         debug!(%peer, error = %Untrusted(&error), "TLS handshake failed");
-        let mut unlogged = self.unlogged.lock();
-        let count = unlogged.as_ref().map_or(0, |(count, ..)| *count);
-        *unlogged = Some((count + 1, peer, error));
+        let mut unlogged = self.0.lock();
+        let count = unlogged.failures.as_ref().map_or(0, |(count, ..)| *count);
+        unlogged.failures = Some((count + 1, peer, error));
+        let is_due = take_log_turn(&mut unlogged.logged, Self::LOG_EVERY);
         drop(unlogged);
-        self.has_failed.notify_one();
-    }
-
-    /// Logs the first failure at once, and then those of each minute together.
-    pub(super) async fn keep_logging(self) {
-        loop {
-            self.has_failed.notified().await;
+        if is_due {
             self.log();
-            sleep(Self::LOG_EVERY).await;
         }
     }
 
     /// Logs the failures that are not logged yet.
     pub(super) fn log(&self) {
-        if let Some((failures, peer, error)) = self.unlogged.lock().take() {
+        if let Some((failures, peer, error)) = self.0.lock().failures.take() {
             let client = peer.ip().to_canonical();
             info!(failures, %client, error = %Untrusted(&error), "TLS handshakes failed");
         }
@@ -185,20 +182,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_of_a_minute_are_logged_together() {
         let failures = HandshakeFailures::default();
-        let unlogged =
-            |failures: &HandshakeFailures| failures.unlogged.lock().as_ref().map_or(0, |(count, ..)| *count);
-        let logging = failures.clone();
-        tokio::spawn(async move { logging.keep_logging().await });
+        let unlogged = || failures.0.lock().failures.as_ref().map_or(0, |(count, ..)| *count);
         let add = || failures.add("192.0.2.1:7".parse().unwrap(), "no".to_owned());
         add();
-        sleep(Duration::from_millis(1)).await;
-        assert_eq!(unlogged(&failures), 0, "the first is logged at once");
+        assert_eq!(unlogged(), 0, "the first is logged at once");
         for _ in 0..3 {
             add();
         }
-        sleep(HandshakeFailures::LOG_EVERY / 2).await;
-        assert_eq!(unlogged(&failures), 3);
-        sleep(HandshakeFailures::LOG_EVERY).await;
-        assert_eq!(unlogged(&failures), 0);
+        tokio::time::advance(HandshakeFailures::LOG_EVERY / 2).await;
+        add();
+        assert_eq!(unlogged(), 4);
+        tokio::time::advance(HandshakeFailures::LOG_EVERY).await;
+        add();
+        assert_eq!(unlogged(), 0);
     }
 }

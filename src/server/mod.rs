@@ -37,9 +37,8 @@ use std::{future::Future, io, mem, net::SocketAddr, os::fd::AsFd, pin::pin, time
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{debug, info, warn};
 
 use self::connection::ConnectionServer;
@@ -55,7 +54,7 @@ pub use http_handler::HttpHandler;
 pub use listener::{AdminListener, Listener, bind, inherited};
 pub use reload::Reloader;
 pub use signals::{Hangups, stop_signal};
-pub use stdio::{CgiError, handle_cgi, serve_stdio};
+pub use stdio::{handle_cgi, serve_stdio};
 
 /// Why the server can't start.
 #[derive(Debug, thiserror::Error)]
@@ -77,19 +76,6 @@ pub enum ServeError {
     Signals(#[source] io::Error),
 }
 
-/// Outcome of a graceful shutdown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum ShutdownOutcome {
-    /// Every request in flight was finished.
-    All,
-    /// The shutdown timeout ended first, and requests in flight got an error.
-    CutOff {
-        /// The number of connections with such requests.
-        connections: usize,
-    },
-}
-
 /// Timeout for cut-off requests to write their errors, and then for their connections to close.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -102,20 +88,21 @@ pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 ///    has closed it, no client is rejected meanwhile.
 /// 3. The port is closed, and the last requests are finished. Requests that are still in flight after
 ///    [`ListenerSettings::shutdown_timeout`], counted from step 2, get an error.
+///
+/// Returns the number of connections with such requests.
 pub async fn serve(
     listener: impl Into<Listener>,
     settings: ListenerSettings,
     handler: HttpHandler,
     stop: impl Future<Output = ()>,
-) -> ShutdownOutcome {
+) -> usize {
     let Listener { port, tls, buffer, reserve } = listener.into();
     let buffer = ResponseBuffer::new(settings.response_buffer_limit_bytes, buffer);
     let limiter = ConnectionLimiter::new(settings.max_connections, buffer);
     let handshakes = HandshakeFailures::default();
-    // These tasks continue during shutdown, until this function returns.
-    let mut maintenance = JoinSet::new();
-    maintenance.spawn(limiter.clone().limit_responses(settings.min_stall_before_eviction()));
-    maintenance.spawn(handshakes.clone().keep_logging());
+    // It continues during shutdown, until this function returns.
+    let limiting = limiter.clone().limit_responses(settings.min_stall_before_eviction());
+    let _limiting = AbortOnDropHandle::new(tokio::spawn(limiting));
     let (shutdown, stages) = watch::channel(Shutdown::Serving);
     let ending = ShutdownSignal::new(stages);
     let server = ConnectionServer { settings, tls, handler, ending, handshakes: handshakes.clone() };
@@ -147,24 +134,22 @@ pub async fn serve(
         before.wait().await;
         during.wait().await;
     };
-    let drained = match timeout_at(deadline, all_closed()).await {
-        Ok(()) => ShutdownOutcome::All,
-        Err(_) => {
-            let (connections, after) = (open(), settings.shutdown_timeout);
-            warn!(connections, ?after, "shutdown timeout: cancelling requests in flight");
-            shutdown.send_replace(Shutdown::Overdue);
-            // Requests in flight write their errors.
-            if timeout(CANCEL_TIMEOUT, all_closed()).await.is_err() {
-                shutdown.send_replace(Shutdown::Closed);
-                // A closed connection ends when its task is next polled. A task that blocks is never polled,
-                // and ends with the runtime.
-                let _ = timeout(CANCEL_TIMEOUT, all_closed()).await;
-            }
-            ShutdownOutcome::CutOff { connections }
+    let mut cut_off = 0;
+    if timeout_at(deadline, all_closed()).await.is_err() {
+        cut_off = open();
+        let after = settings.shutdown_timeout;
+        warn!(connections = cut_off, ?after, "shutdown timeout: cancelling requests in flight");
+        shutdown.send_replace(Shutdown::Overdue);
+        // Requests in flight write their errors.
+        if timeout(CANCEL_TIMEOUT, all_closed()).await.is_err() {
+            shutdown.send_replace(Shutdown::Closed);
+            // A closed connection ends when its task is next polled. A task that blocks is never polled, and
+            // ends with the runtime.
+            let _ = timeout(CANCEL_TIMEOUT, all_closed()).await;
         }
-    };
+    }
     handshakes.log();
-    drained
+    cut_off
 }
 
 /// Accepts connections and serves each in a task.

@@ -104,38 +104,28 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
     }
 }
 
-/// Why a response was not written completely.
-#[derive(Debug, thiserror::Error)]
-pub enum CgiError {
-    /// The web server does not read any more, as its client has disconnected.
-    #[error("the web server does not accept the response")]
-    Write(#[source] io::Error),
-    /// The response was cut off, for example by the upstream of a passthrough request.
-    #[error("the response broke off")]
-    CutOff(#[source] axum::Error),
-}
-
 /// Handles one request, and writes the response part by part.
 ///
 /// # Errors
 ///
-/// [`CgiError`] if the response was not written to its end.
+/// When the web server does not read any more, as its client has disconnected, or the response is cut off, for
+/// example by the upstream of a passthrough request.
 pub async fn handle_cgi(
     handler: &HttpHandler,
     request: Request<Body>,
     out: &mut impl Write,
-) -> Result<(), CgiError> {
+) -> Result<(), axum::Error> {
     let head_only = request.method() == Method::HEAD;
     let (head, mut body) = connection::respond_with_id(handler, request).await.into_parts();
     let has_body = !head_only && !body.is_end_stream();
-    let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush()).map_err(CgiError::Write);
+    let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush()).map_err(axum::Error::new);
     write(&cgi::write_headers(head, has_body))?;
     if !has_body {
         return Ok(());
     }
     while let Some(frame) = body.frame().await {
         // CGI has no trailers.
-        if let Ok(data) = frame.map_err(CgiError::CutOff)?.into_data() {
+        if let Ok(data) = frame?.into_data() {
             write(&data)?;
         }
     }

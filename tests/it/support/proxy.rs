@@ -19,7 +19,7 @@ use glossator::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route,
         RouteTable, TracePropagation, Visibility,
     },
-    server::{self, ShutdownOutcome},
+    server,
     telemetry::{Meters, Tracer},
     translate::{OnNoMatch, TranslationLimits, Translator, WrapNonObjects},
     upstream::{
@@ -163,7 +163,7 @@ pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     pub(crate) gateway: Gateway,
     stop: Option<oneshot::Sender<()>>,
-    ended: JoinHandle<ShutdownOutcome>,
+    ended: JoinHandle<usize>,
 }
 
 impl Proxy {
@@ -222,7 +222,7 @@ impl Proxy {
     }
 
     /// Waits until it has stopped.
-    pub(crate) async fn ended(self) -> ShutdownOutcome {
+    pub(crate) async fn ended(self) -> usize {
         soon("the end of the server", self.ended).await.unwrap()
     }
 }
