@@ -1,17 +1,20 @@
-//! Call statistics of the last hour, by route.
+//! Call statistics of the last hour, by route, and the last failed calls, for the admin API.
 //!
-//! The path of a call is not involved: the metrics are read periodically, and the difference to the previous
-//! reading becomes a slot.
+//! The path of a call is not involved in the statistics: the metrics are read periodically, and the difference to
+//! the previous reading becomes a slot.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use parking_lot::Mutex;
 
+use super::RequestId;
 use super::metrics::{BOUNDS, Durations, Meters};
+use crate::model::floor_char_boundary;
 
 /// Interval at which the metrics are read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
@@ -39,14 +42,16 @@ struct Slots {
 type ReadingCounts = BTreeMap<u64, (Arc<str>, CallCounts)>;
 
 /// The interval between two readings.
-#[derive(Debug)]
-struct HistorySlot {
-    time: (SystemTime, SystemTime),
-    all: CallCounts,
-    /// Only routes that were called.
-    routes: BTreeMap<Arc<str>, CallCounts>,
+#[derive(Debug, Clone)]
+pub struct HistorySlot {
+    /// Its start and its end.
+    pub time: (SystemTime, SystemTime),
+    /// The calls of all routes.
+    pub all: CallCounts,
+    /// The calls of each route that was called.
+    pub routes: BTreeMap<Arc<str>, CallCounts>,
     /// Number of routes that were called, but not tracked because of the limit.
-    omitted_routes: usize,
+    pub omitted_routes: usize,
 }
 
 /// The counts of an interval.
@@ -57,19 +62,6 @@ pub struct CallCounts {
     /// The number of those that were errors.
     pub errors: u64,
     pub(super) took: Durations,
-}
-
-/// A report of the last hour.
-#[derive(Debug, Clone)]
-pub struct HistoryReport {
-    /// Start and end of each slot, the oldest first; the last one is not complete.
-    pub times: Vec<(SystemTime, SystemTime)>,
-    /// The calls of all routes, by slot.
-    pub all: Vec<CallCounts>,
-    /// The calls of each route that was called, by slot.
-    pub routes: BTreeMap<Arc<str>, Vec<CallCounts>>,
-    /// The maximum number of routes in a slot that were called, but not tracked because of the limit.
-    pub omitted_routes: usize,
 }
 
 impl History {
@@ -85,27 +77,12 @@ impl History {
         slots.counted = counted;
     }
 
-    /// The report of the last hour, up to now.
-    pub fn read(&self, meters: &Meters, now: SystemTime) -> HistoryReport {
+    /// The slots of the last hour, the oldest first; the last one ends now and is not complete.
+    pub fn read(&self, meters: &Meters, now: SystemTime) -> Vec<HistorySlot> {
         let counted = read_counts(meters);
         let slots = self.0.lock();
         let current = slots.current(&counted, now);
-        let all = || slots.past.iter().chain([&current]);
-        let mut routes = BTreeMap::new();
-        for (index, slot) in all().enumerate() {
-            for (tool, tally) in &slot.routes {
-                let tallies = routes
-                    .entry(Arc::clone(tool))
-                    .or_insert_with(|| vec![CallCounts::default(); slots.past.len() + 1]);
-                tallies[index] = tally.clone();
-            }
-        }
-        HistoryReport {
-            times: all().map(|slot| slot.time).collect(),
-            all: all().map(|slot| slot.all.clone()).collect(),
-            routes,
-            omitted_routes: all().map(|slot| slot.omitted_routes).max().unwrap_or_default(),
-        }
+        slots.past.iter().cloned().chain([current]).collect()
     }
 }
 
@@ -187,6 +164,99 @@ impl CallCounts {
     }
 }
 
+/// Limit of the stored failures; the oldest is dropped first.
+pub const FAILURES_LIMIT: usize = 500;
+
+/// Limit of the stored reason of a failure, in bytes.
+const REASON_LIMIT_BYTES: usize = 600;
+
+/// A failed call, without its arguments and without the body of the response.
+#[derive(Debug, Clone)]
+pub struct FailedCall {
+    /// The time at which the call ended.
+    pub at: SystemTime,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The upstream.
+    pub upstream: Arc<str>,
+    /// The API.
+    pub api: &'static str,
+    /// The request id of the call.
+    pub request_id: RequestId,
+    /// The outcome: `error`, or `cancelled`.
+    pub outcome: &'static str,
+    /// The error type; empty if there was none.
+    pub error_type: &'static str,
+    /// The status of the upstream's response, if there was one.
+    pub upstream_status: Option<u16>,
+    /// The rule that matched, if there was a response to match.
+    pub matched_rule: Option<MatchedRule>,
+    /// The error text in the log, if there is one.
+    pub reason: Option<Box<str>>,
+    /// The duration of the call.
+    pub took: Duration,
+}
+
+/// The rule that determined the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MatchedRule {
+    /// A rule of the route, from 0.
+    Rule(usize),
+    /// No rule of the route: the default rules.
+    Default,
+}
+
+impl fmt::Display for MatchedRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(index) => write!(formatter, "{}", index + 1),
+            Self::Default => formatter.write_str("default"),
+        }
+    }
+}
+
+impl From<Option<usize>> for MatchedRule {
+    fn from(rule: Option<usize>) -> Self {
+        rule.map_or(Self::Default, Self::Rule)
+    }
+}
+
+/// The last failed calls. Clones share them.
+///
+/// Only a failed call takes the lock, and only while its entry is added.
+#[derive(Debug, Clone, Default)]
+pub struct FailedCalls(Arc<Mutex<Ring>>);
+
+#[derive(Debug, Default)]
+struct Ring {
+    last: VecDeque<FailedCall>,
+    all: u64,
+}
+
+impl FailedCalls {
+    /// Adds a failure.
+    pub fn add(&self, mut failure: FailedCall) {
+        if let Some(reason) = failure.reason.as_mut().filter(|reason| reason.len() > REASON_LIMIT_BYTES) {
+            let end = floor_char_boundary(reason, REASON_LIMIT_BYTES - '…'.len_utf8());
+            *reason = format!("{}…", &reason[..end]).into();
+        }
+        let mut stored = self.0.lock();
+        stored.all += 1;
+        if stored.last.len() >= FAILURES_LIMIT {
+            stored.last.pop_front();
+        }
+        stored.last.push_back(failure);
+    }
+
+    /// The stored failures that match, the newest first and at most `limit`, and the number of all failures
+    /// so far.
+    pub fn last(&self, limit: usize, is_wanted: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
+        let stored = self.0.lock();
+        let wanted = stored.last.iter().rev().filter(|failure| is_wanted(failure));
+        (wanted.take(limit).cloned().collect(), stored.all)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +268,19 @@ mod tests {
         let error_type = (outcome == "error").then_some("unreadable");
         let end = CallEnd { api: "rest", mcp_version: "", outcome, error_type };
         route.call_ended(end, Duration::from_millis(milliseconds));
+    }
+
+    fn times(slots: &[HistorySlot]) -> Vec<(SystemTime, SystemTime)> {
+        slots.iter().map(|slot| slot.time).collect()
+    }
+
+    fn counts(slots: &[HistorySlot]) -> Vec<(u64, u64)> {
+        slots.iter().map(|slot| (slot.all.calls, slot.all.errors)).collect()
+    }
+
+    fn counts_of(slots: &[HistorySlot], route: &str) -> Vec<(u64, u64)> {
+        let counts = |counts: &CallCounts| (counts.calls, counts.errors);
+        slots.iter().map(|slot| slot.routes.get(route).map_or((0, 0), counts)).collect()
     }
 
     fn end_of_slot(slot: usize) -> SystemTime {
@@ -214,14 +297,11 @@ mod tests {
         history.sample(&meters, end_of_slot(2));
         call(&meters, "b", "success", 2);
         let past = history.read(&meters, end_of_slot(3));
-        let counts = |slots: &[CallCounts]| -> Vec<(u64, u64)> {
-            slots.iter().map(|slot| (slot.calls, slot.errors)).collect()
-        };
-        assert_eq!(counts(&past.all), [(1, 0), (2, 1), (1, 0)]);
-        assert_eq!(counts(&past.routes["a"]), [(1, 0), (1, 1), (0, 0)]);
-        assert_eq!(counts(&past.routes["b"]), [(0, 0), (1, 0), (1, 0)]);
+        assert_eq!(counts(&past), [(1, 0), (2, 1), (1, 0)]);
+        assert_eq!(counts_of(&past, "a"), [(1, 0), (1, 1), (0, 0)]);
+        assert_eq!(counts_of(&past, "b"), [(0, 0), (1, 0), (1, 0)]);
         assert_eq!(
-            past.times,
+            times(&past),
             [
                 (end_of_slot(1), end_of_slot(1)),
                 (end_of_slot(1), end_of_slot(2)),
@@ -238,7 +318,7 @@ mod tests {
         }
         let slot = |from, to| (end_of_slot(from), end_of_slot(to));
         let past = history.read(&meters, end_of_slot(3));
-        assert_eq!(past.times, [slot(241, 241), slot(1, 1), slot(1, 2), slot(2, 3)]);
+        assert_eq!(times(&past), [slot(241, 241), slot(1, 1), slot(1, 2), slot(2, 3)]);
     }
 
     #[test]
@@ -252,16 +332,13 @@ mod tests {
         meters.read();
         call(&meters, "b", "error", 2);
         let past = history.read(&meters, end_of_slot(2));
-        let counts = |slots: &[CallCounts]| -> Vec<(u64, u64)> {
-            slots.iter().map(|slot| (slot.calls, slot.errors)).collect()
-        };
-        assert_eq!(counts(&past.all), [(4, 0), (1, 1)]);
-        assert_eq!(counts(&past.routes["a"]), [(3, 0), (0, 0)]);
+        assert_eq!(counts(&past), [(4, 0), (1, 1)]);
+        assert_eq!(counts_of(&past, "a"), [(3, 0), (0, 0)]);
         history.sample(&meters, end_of_slot(2));
         call(&meters, "a", "success", 2);
         let past = history.read(&meters, end_of_slot(3));
-        assert_eq!(counts(&past.routes["a"]), [(3, 0), (0, 0), (1, 0)]);
-        assert_eq!(past.all[2].quantile(1.0), Some(Duration::from_micros(2500)));
+        assert_eq!(counts_of(&past, "a"), [(3, 0), (0, 0), (1, 0)]);
+        assert_eq!(past[2].all.quantile(1.0), Some(Duration::from_micros(2500)));
     }
 
     #[test]
@@ -272,11 +349,10 @@ mod tests {
             history.sample(&meters, end_of_slot(slot));
         }
         let past = history.read(&meters, end_of_slot(SLOTS + 1));
-        assert_eq!((past.times.len(), past.all.len(), past.routes.len()), (SLOTS + 1, SLOTS + 1, 0));
+        assert!(past.len() == SLOTS + 1 && past.iter().all(|slot| slot.routes.is_empty()));
         call(&meters, "a", "success", 2);
         let past = history.read(&meters, end_of_slot(SLOTS + 1));
-        assert_eq!(past.routes["a"].iter().map(|slot| slot.calls).sum::<u64>(), 1);
-        assert_eq!(past.routes["a"].len(), SLOTS + 1);
+        assert_eq!(counts_of(&past, "a").iter().map(|(calls, _)| calls).sum::<u64>(), 1);
     }
 
     #[test]
@@ -287,11 +363,12 @@ mod tests {
         }
         for _ in 0..2 {
             let past = history.read(&meters, end_of_slot(2));
-            assert_eq!((past.routes.len(), past.omitted_routes), (HISTORY_ROUTES_LIMIT, 3));
+            let slot = past.iter().find(|slot| !slot.routes.is_empty()).unwrap();
+            assert_eq!((slot.routes.len(), slot.omitted_routes), (HISTORY_ROUTES_LIMIT, 3));
             history.sample(&meters, end_of_slot(1));
         }
         let past = history.read(&meters, end_of_slot(2));
-        let all: u64 = past.all.iter().map(|slot| slot.calls).sum();
+        let all: u64 = past.iter().map(|slot| slot.all.calls).sum();
         assert_eq!(all, HISTORY_ROUTES_LIMIT as u64 + 3);
     }
 
@@ -310,5 +387,43 @@ mod tests {
         assert!((100..=250).contains(&millis(0.99)), "{}", millis(0.99));
         assert_eq!(millis(1.0), 30_000);
         assert_eq!(CallCounts::default().quantile(0.5), None);
+    }
+
+    fn failure(tool: &str, reason: &str) -> FailedCall {
+        FailedCall {
+            at: SystemTime::UNIX_EPOCH,
+            tool: tool.into(),
+            upstream: "old".into(),
+            api: "rest",
+            request_id: RequestId::next(),
+            outcome: "error",
+            error_type: "unreadable",
+            upstream_status: Some(200),
+            matched_rule: Some(MatchedRule::Rule(0)),
+            reason: Some(reason.into()),
+            took: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn the_last_failures_are_stored_and_the_first_evicted() {
+        let failures = FailedCalls::default();
+        for number in 0..=FAILURES_LIMIT {
+            failures.add(failure(&format!("t{number}"), "why"));
+        }
+        let (last, all) = failures.last(usize::MAX, |_| true);
+        assert_eq!((last.len(), all), (FAILURES_LIMIT, FAILURES_LIMIT as u64 + 1));
+        assert_eq!((&*last[0].tool, &*last[FAILURES_LIMIT - 1].tool), ("t500", "t1"));
+        let (wanted, _) = failures.last(1, |failure| &*failure.tool == "t7");
+        assert_eq!(wanted.len(), 1);
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let failures = FailedCalls::default();
+        failures.add(failure("t", &"ü".repeat(REASON_LIMIT_BYTES)));
+        let (last, _) = failures.last(1, |_| true);
+        let reason = last[0].reason.as_deref().unwrap();
+        assert!(reason.len() <= REASON_LIMIT_BYTES && reason.ends_with("ü…"), "{reason}");
     }
 }

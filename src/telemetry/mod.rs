@@ -15,7 +15,6 @@
 pub mod log;
 
 mod call_context;
-mod failures;
 mod history;
 mod log_writer;
 mod metrics;
@@ -23,8 +22,10 @@ mod otlp;
 mod traces;
 
 pub use call_context::{CallContext, RequestId};
-pub use failures::{FAILURES_LIMIT, FailedCall, FailedCalls, MatchedRule};
-pub use history::{CallCounts, HISTORY_ROUTES_LIMIT, History, HistoryReport, SAMPLE_INTERVAL, SLOTS};
+pub use history::{
+    CallCounts, FAILURES_LIMIT, FailedCall, FailedCalls, HISTORY_ROUTES_LIMIT, History, HistorySlot,
+    MatchedRule, SAMPLE_INTERVAL, SLOTS,
+};
 pub use log::{ErrorChain, LOGGED_BYTES, Untrusted};
 pub use metrics::{
     BOUNDS, CallEnd, Durations, LabelCounter, Labels, Meters, MetricFamily, MetricKind, MetricValue,

@@ -1,7 +1,8 @@
-//! A snapshot of all metrics, and histograms of durations.
+//! A snapshot of all metrics, histograms of durations, and the text formats for Prometheus.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
+    fmt::{self, Write},
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -19,9 +20,7 @@ pub struct MetricFamily {
     pub help: &'static str,
     /// The kind of metric.
     pub kind: MetricKind,
-    pub(in crate::telemetry) points: Vec<(Labels, MetricValue)>,
-    /// Indexes in `points`.
-    indexes: HashMap<Labels, usize>,
+    pub(in crate::telemetry) points: BTreeMap<Labels, MetricValue>,
 }
 
 /// The kind of a metric.
@@ -67,7 +66,7 @@ impl MetricsSnapshot {
 
     fn family(&mut self, name: &'static str, help: &'static str, kind: MetricKind) -> &mut MetricFamily {
         let place = self.0.iter().position(|family| family.name == name).unwrap_or_else(|| {
-            self.0.push(MetricFamily { name, help, kind, points: Vec::new(), indexes: HashMap::new() });
+            self.0.push(MetricFamily { name, help, kind, points: BTreeMap::new() });
             self.0.len() - 1
         });
         &mut self.0[place]
@@ -79,13 +78,7 @@ impl MetricFamily {
     pub fn add(&mut self, labels: &[(&'static str, &str)], value: impl Into<MetricValue>) {
         let labels: Labels = labels.iter().map(|(label, text)| (*label, (*text).to_owned())).collect();
         let value = value.into();
-        match self.indexes.get(&labels) {
-            Some(index) => self.points[*index].1.add(value),
-            None => {
-                self.indexes.insert(labels.clone(), self.points.len());
-                self.points.push((labels, value));
-            }
-        }
+        self.points.entry(labels).and_modify(|sum| sum.add(value)).or_insert(value);
     }
 
     /// Adds a point for each value of one more label.
@@ -203,6 +196,97 @@ impl Durations {
     }
 }
 
+/// A text format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextFormat {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// The older format, which every tool supports, and people in browsers can read.
+    Prometheus,
+}
+
+impl TextFormat {
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    /// Writes a snapshot in this format.
+    pub fn write(self, reading: &MetricsSnapshot) -> String {
+        let mut text = String::new();
+        for family in &reading.0 {
+            self.family(&mut text, family).expect("a String takes everything");
+        }
+        if self == Self::OpenMetrics {
+            text.push_str("# EOF\n");
+        }
+        text
+    }
+
+    fn family(self, text: &mut String, family: &MetricFamily) -> fmt::Result {
+        let MetricFamily { name, help, kind, .. } = family;
+        let (kind, suffix) = match kind {
+            MetricKind::Counter => ("counter", "_total"),
+            MetricKind::Gauge => ("gauge", ""),
+            MetricKind::Histogram => ("histogram", ""),
+        };
+        // OpenMetrics names a counter without its suffix here.
+        let ending = if self == Self::Prometheus { suffix } else { "" };
+        writeln!(text, "# HELP {name}{ending} {help}")?;
+        writeln!(text, "# TYPE {name}{ending} {kind}")?;
+        if self == Self::OpenMetrics
+            && let Some(unit) = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(unit))
+        {
+            writeln!(text, "# UNIT {name} {unit}")?;
+        }
+        for (labels, value) in &family.points {
+            match value {
+                MetricValue::Integer(number) => sample(text, (name, suffix), labels, None, number)?,
+                MetricValue::Float(number) => sample(text, (name, suffix), labels, None, number)?,
+                MetricValue::Durations(durations) => histogram(text, name, labels, durations)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn histogram(text: &mut String, name: &str, labels: &Labels, durations: &Durations) -> fmt::Result {
+    let mut below = 0;
+    for (bound, count) in BOUNDS.iter().zip(durations.ranges) {
+        below += count;
+        sample(text, (name, "_bucket"), labels, Some(&format!("{bound:?}")), &below)?;
+    }
+    let count = durations.count();
+    sample(text, (name, "_bucket"), labels, Some("+Inf"), &count)?;
+    sample(text, (name, "_sum"), labels, None, &durations.seconds())?;
+    sample(text, (name, "_count"), labels, None, &count)
+}
+
+fn sample(
+    text: &mut String,
+    (name, suffix): (&str, &str),
+    labels: &Labels,
+    bound: Option<&str>,
+    value: &dyn fmt::Debug,
+) -> fmt::Result {
+    write!(text, "{name}{suffix}")?;
+    let all = labels.iter().map(|(name, value)| (*name, &**value)).chain(bound.map(|bound| ("le", bound)));
+    let mut before = '{';
+    for (name, value) in all {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        write!(text, "{before}{name}=\"{value}\"")?;
+        before = ',';
+    }
+    if before == ',' {
+        text.push('}');
+    }
+    // A float has a decimal point.
+    writeln!(text, " {value:?}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,5 +305,23 @@ mod tests {
         let read = histogram.read();
         assert_eq!((read.ranges[0], read.ranges[1], read.ranges[12], read.ranges[13]), (2, 1, 1, 1));
         assert_eq!((read.count(), read.micros), (5, 60_002_002));
+    }
+
+    #[test]
+    fn counters_have_the_names_of_each_format() {
+        let mut reading = MetricsSnapshot::default();
+        let calls = reading.counter("x_calls", "Calls");
+        calls.add(&[("tool", "get_\"x\"\n\\")], 2_u64);
+        calls.add(&[("tool", "get_\"x\"\n\\")], 1_u64);
+        reading.gauge("x_since_seconds", "Since when").set(1.5);
+        assert_eq!(
+            TextFormat::OpenMetrics.write(&reading),
+            "# HELP x_calls Calls\n# TYPE x_calls counter\nx_calls_total{tool=\"get_\\\"x\\\"\\n\\\\\"} 3\n\
+             # HELP x_since_seconds Since when\n# TYPE x_since_seconds gauge\n# UNIT x_since_seconds seconds\n\
+             x_since_seconds 1.5\n# EOF\n"
+        );
+        let text = TextFormat::Prometheus.write(&reading);
+        assert!(text.contains("# TYPE x_calls_total counter\n") && !text.contains('\u{0}'), "{text}");
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
     }
 }

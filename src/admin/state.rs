@@ -1,6 +1,8 @@
-//! `GET /history` and `GET /failures`: statistics of the calls of the last hour, and the last failed calls.
+//! `GET /routes`, `/upstreams`, `/history` and `/failures`: the active routes, the upstreams with the state of
+//! their policies, statistics of the calls of the last hour, and the last failed calls.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -13,7 +15,12 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{Api, Problem, milliseconds, seconds, without_null};
-use crate::telemetry::{CallCounts, FailedCall, HistoryReport, MatchedRule};
+use crate::pipeline::Snapshot;
+use crate::policy::{CircuitBreakerView, PolicySettings, UpstreamPolicies};
+use crate::route::{Route, UpstreamName};
+use crate::telemetry::{CallCounts, FailedCall, HistorySlot, MatchedRule};
+use crate::upstream::http::{AddressView, EndpointState as AddressState};
+use crate::upstream::mcp::ProgramState;
 
 /// Number of history slots in one point of a route's sparkline.
 const SLOTS_PER_POINT: usize = 6;
@@ -26,15 +33,16 @@ const FAILURES_DEFAULT: usize = 100;
 
 /// The last hour of all calls by slot, and a summary of each route.
 pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
-    let past = api.report();
-    let routes: Map<String, Value> =
-        past.routes.iter().map(|(tool, slots)| (tool.to_string(), summary(slots, &past.times))).collect();
+    let slots = api.history.read(&api.meters, SystemTime::now());
+    let called: BTreeSet<&Arc<str>> = slots.iter().flat_map(|slot| slot.routes.keys()).collect();
+    let summary = |route: &Arc<str>| (route.to_string(), summary(&counts_of(&slots, route), &slots));
+    let all: Vec<CallCounts> = slots.iter().map(|slot| slot.all.clone()).collect();
     Json(json!({
-        "now": past.times.last().map(|(_, end)| seconds(*end)),
-        "all": series(&past.all, &past.times),
+        "now": slots.last().map(|slot| seconds(slot.time.1)),
+        "all": series(&all, &slots),
         "point_slots": SLOTS_PER_POINT,
-        "routes": routes,
-        "omitted_routes": past.omitted_routes,
+        "routes": called.into_iter().map(summary).collect::<Map<_, _>>(),
+        "omitted_routes": slots.iter().map(|slot| slot.omitted_routes).max(),
     }))
 }
 
@@ -43,49 +51,46 @@ pub(super) async fn history_of_route(
     State(api): State<Arc<Api>>,
     route: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let past = api.report();
-    let slots = route.ok().and_then(|Path(route)| past.routes.get_key_value(route.as_str()));
-    let Some((route, slots)) = slots else {
+    let slots = api.history.read(&api.meters, SystemTime::now());
+    let is_called = |route: &Path<String>| slots.iter().any(|slot| slot.routes.contains_key(route.as_str()));
+    let Some(Path(route)) = route.ok().filter(is_called) else {
         let message = "no route of that name was called during the last hour";
         return Err(Problem::new(StatusCode::NOT_FOUND, message));
     };
-    let mut value = series(slots, &past.times);
-    value["route"] = (&**route).into();
+    let mut value = series(&counts_of(&slots, &route), &slots);
+    value["route"] = route.into();
     Ok(Json(value))
 }
 
-impl Api {
-    fn report(&self) -> HistoryReport {
-        self.history.read(&self.meters, SystemTime::now())
-    }
+/// The calls of a route in each slot.
+fn counts_of(slots: &[HistorySlot], route: &str) -> Vec<CallCounts> {
+    slots.iter().map(|slot| slot.routes.get(route).cloned().unwrap_or_default()).collect()
 }
 
-type Times = [(SystemTime, SystemTime)];
-
-fn series(slots: &[CallCounts], times: &Times) -> Value {
-    let quantile = |share: f64| -> Value { slots.iter().map(|slot| quantile_ms(slot, share)).collect() };
+fn series(counts: &[CallCounts], slots: &[HistorySlot]) -> Value {
+    let quantile = |share: f64| -> Value { counts.iter().map(|counts| quantile_ms(counts, share)).collect() };
     json!({
-        "ended": times.iter().map(|(_, end)| seconds(*end)).collect::<Vec<_>>(),
-        "seconds": times.iter().map(|time| rounded(length(*time).as_secs_f64())).collect::<Vec<_>>(),
-        "calls": slots.iter().map(|slot| slot.calls).collect::<Vec<_>>(),
-        "errors": slots.iter().map(|slot| slot.errors).collect::<Vec<_>>(),
+        "ended": slots.iter().map(|slot| seconds(slot.time.1)).collect::<Vec<_>>(),
+        "seconds": slots.iter().map(|slot| rounded(length(slot).as_secs_f64())).collect::<Vec<_>>(),
+        "calls": counts.iter().map(|counts| counts.calls).collect::<Vec<_>>(),
+        "errors": counts.iter().map(|counts| counts.errors).collect::<Vec<_>>(),
         "p50_ms": quantile(0.5),
         "p95_ms": quantile(0.95),
         "p99_ms": quantile(0.99),
-        "hour": totals(&CallCounts::sum(slots)),
+        "hour": totals(&CallCounts::sum(counts)),
     })
 }
 
-fn summary(slots: &[CallCounts], times: &Times) -> Value {
-    let mut value = totals(&CallCounts::sum(slots));
+fn summary(counts: &[CallCounts], slots: &[HistorySlot]) -> Value {
+    let mut value = totals(&CallCounts::sum(counts));
     let first = slots.len().saturating_sub(RECENT_SLOTS);
-    let recent = CallCounts::sum(&slots[first..]);
-    let took: f64 = times[first..].iter().map(|time| length(*time).as_secs_f64()).sum();
+    let recent = CallCounts::sum(&counts[first..]);
+    let took: f64 = slots[first..].iter().map(|slot| length(slot).as_secs_f64()).sum();
     #[expect(clippy::cast_precision_loss, reason = "a rate, rounded anyway")]
     let rate = if took > 0.0 { recent.calls as f64 / took } else { 0.0 };
     value["per_second"] = rounded(rate);
     // Chunks from the end, so that the points do not shift while a slot fills.
-    let points = || slots.rchunks(SLOTS_PER_POINT).rev().map(CallCounts::sum);
+    let points = || counts.rchunks(SLOTS_PER_POINT).rev().map(CallCounts::sum);
     value["calls_by_point"] = points().map(|point| point.calls).collect();
     value["errors_by_point"] = points().map(|point| point.errors).collect();
     value
@@ -101,8 +106,8 @@ fn totals(tally: &CallCounts) -> Value {
     })
 }
 
-fn length((begin, end): (SystemTime, SystemTime)) -> Duration {
-    end.duration_since(begin).unwrap_or_default()
+fn length(slot: &HistorySlot) -> Duration {
+    slot.time.1.duration_since(slot.time.0).unwrap_or_default()
 }
 
 fn quantile_ms(tally: &CallCounts, share: f64) -> Value {
@@ -195,6 +200,83 @@ fn describe_error_type(error_type: &str) -> &'static str {
         "rate_limited" => "a rate limit was exceeded",
         _ => "it failed",
     }
+}
+
+pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
+    let snapshot = api.gateway.snapshot();
+    let routes: Vec<Value> = snapshot.table.in_order().iter().map(|route| describe_route(route)).collect();
+    Json(json!({ "routes": routes }))
+}
+
+fn describe_route(route: &Route) -> Value {
+    let endpoints = route.endpoints().map(|endpoint| format!("{} {}", endpoint.method, endpoint.path));
+    without_null(json!({
+        "name": route.definition.name.as_str(),
+        "upstream": route.upstream.as_str(),
+        "tool": route.is_tool(),
+        "endpoints": endpoints.collect::<Vec<_>>(),
+        "rules": route.translator.rules.len(),
+        "timeout_ms": milliseconds(route.timeout),
+        "async_operation": route.async_operation.is_some(),
+        "input_requests": !route.input_requests.is_empty(),
+        "resource": route.resource.as_ref().map(|resource| resource.uri.as_str()),
+    }))
+}
+
+pub(super) async fn upstreams(State(api): State<Arc<Api>>) -> Json<Value> {
+    let snapshot = api.gateway.snapshot();
+    let upstreams = snapshot.policies.upstreams.iter();
+    let upstreams: Vec<Value> =
+        upstreams.map(|(name, policies)| describe_upstream(&snapshot, name, policies)).collect();
+    Json(json!({ "upstreams": upstreams }))
+}
+
+fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &UpstreamPolicies) -> Value {
+    let view = policies.view();
+    let mut breaker = json!({ "state": view.breaker.as_str() });
+    match view.breaker {
+        CircuitBreakerView::Off | CircuitBreakerView::HalfOpen => {}
+        CircuitBreakerView::Closed { failures } => breaker["consecutive_failures"] = failures.into(),
+        CircuitBreakerView::Open { remaining } => breaker["half_open_in_ms"] = milliseconds(remaining).into(),
+    }
+    let events = policies.events.read().map(|(event, count)| (event.to_owned(), count.into()));
+    let proxied = |kind: &str| {
+        let standing = format!("{name}.{kind}");
+        snapshot.proxied.all().filter(|entry| entry.route.definition.name.as_str() == standing).count()
+    };
+    let mut value = json!({
+        "name": name.as_str(),
+        "kind": view.kind,
+        "routes": snapshot.table.in_order().iter().filter(|route| route.upstream == *name).count(),
+        "prompts": proxied("prompts"),
+        "resources": proxied("resources"),
+        "circuit_breaker": breaker,
+        "in_flight": view.in_flight,
+        "max_in_flight": view.in_flight_limit,
+        "queued": view.queued,
+        "max_queued": PolicySettings::MAX_QUEUED,
+        "endpoints": view.addresses.iter().map(describe_address).collect::<Vec<_>>(),
+        "policy_events": Map::from_iter(events),
+    });
+    if let Some(program) = view.program {
+        value["program"] = json!({ "state": program.as_str() });
+        if let ProgramState::Restarting { starts_in } = program {
+            value["program"]["starts_in_ms"] = milliseconds(starts_in).into();
+        }
+    }
+    value
+}
+
+fn describe_address(view: &AddressView) -> Value {
+    let mut value = json!({
+        "address": view.address,
+        "state": view.state.as_str(),
+        "in_flight": view.in_flight,
+    });
+    if let AddressState::Ejected { remaining } = view.state {
+        value["ejected_for_ms"] = milliseconds(remaining).into();
+    }
+    value
 }
 
 #[cfg(test)]
