@@ -19,16 +19,13 @@
 //! The first two are for probes, which have neither an allowed host name nor a token.
 //!
 //! - [`Admin`] is the router and its layers; `admit` checks the access to a path.
-//! - `process`: status and reloads. `metrics`: the scrape endpoint.
-//! - `inventory`: routes and upstreams. `calls`: history and failures.
-//! - `playground`: rules tried on upstream responses. `page`: the admin UI.
+//! - `process`: status, reloads and the scrape endpoint.
+//! - `state`: routes, upstreams, history and failures.
+//! - `playground`: rules tried on upstream responses.
 
-mod calls;
-mod inventory;
-mod metrics;
-mod page;
 mod playground;
 mod process;
+mod state;
 
 use std::{
     sync::Arc,
@@ -44,13 +41,13 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 use tower_http::{
     compression::CompressionLayer, sensitive_headers::SetSensitiveRequestHeadersLayer,
     set_header::SetResponseHeaderLayer, timeout::TimeoutLayer,
 };
 
-use self::playground::Workers;
 use crate::config::AdminSettings;
 use crate::crypto::SecretKey;
 use crate::inbound::UnauthenticatedRequest;
@@ -83,10 +80,11 @@ struct Api {
     filter: Filter,
     token: Option<SecretKey>,
     readiness_upstreams: Vec<String>,
-    /// Workers that try rules in the playground.
-    playground_workers: Workers,
-    /// Workers that read the files of the configuration again. Rules that are being tried do not delay them.
-    file_workers: Workers,
+    /// Slots for rules that are tried in the playground.
+    playground_slots: Arc<Semaphore>,
+    /// Slots for requests that read the files of the configuration again. Rules that are being tried do not
+    /// delay them.
+    file_slots: Arc<Semaphore>,
 }
 
 /// Access rules of a path.
@@ -125,7 +123,7 @@ impl Admin {
             ..FilterSettings::default()
         });
         let measured = (process.clone(), gateway.clone());
-        meters.register(move |reading| metrics::report(reading, &measured.0, &measured.1));
+        meters.register(move |reading| process::report_metrics(reading, &measured.0, &measured.1));
         let api = Arc::new(Api {
             gateway,
             meters,
@@ -134,8 +132,8 @@ impl Admin {
             filter,
             token: settings.token.clone(),
             readiness_upstreams: settings.readiness_upstreams.clone(),
-            playground_workers: Workers::default(),
-            file_workers: Workers::default(),
+            playground_slots: Arc::new(Semaphore::new(playground::SLOTS)),
+            file_slots: Arc::new(Semaphore::new(playground::SLOTS)),
         });
         Self { router: router(&api), api }
     }
@@ -160,17 +158,17 @@ fn router(api: &Arc<Api>) -> Router {
         .route("/readyz", get(process::readyz))
         .route_layer(admit(PathAccess::Probe));
     let metrics =
-        Router::new().route("/metrics", get(metrics::scrape)).route_layer(admit(PathAccess::Scraper));
-    let pages = page::router().route_layer(CompressionLayer::new()).route_layer(admit(PathAccess::Page));
+        Router::new().route("/metrics", get(process::scrape)).route_layer(admit(PathAccess::Scraper));
+    let pages = page_router().route_layer(CompressionLayer::new()).route_layer(admit(PathAccess::Page));
     let operators = Router::new()
         .route("/status", get(process::status))
         .route("/reload", post(process::reload))
         .route("/config", get(playground::configuration))
-        .route("/routes", get(inventory::routes))
-        .route("/upstreams", get(inventory::upstreams))
-        .route("/history", get(calls::history))
-        .route("/history/{*route}", get(calls::history_of_route))
-        .route("/failures", get(calls::failures))
+        .route("/routes", get(state::routes))
+        .route("/upstreams", get(state::upstreams))
+        .route("/history", get(state::history))
+        .route("/history/{*route}", get(state::history_of_route))
+        .route("/failures", get(state::failures))
         .route("/playground", get(playground::routes).post(playground::try_rule))
         .route("/playground/{*route}", get(playground::route))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
@@ -187,6 +185,49 @@ fn router(api: &Arc<Api>) -> Router {
         .layer(header(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
         .layer(header(RESOURCE_POLICY, HeaderValue::from_static("same-origin")))
         .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
+/// Files of the admin UI: path, media type and content.
+const ASSETS: [(&str, &str, &str); 11] = [
+    ("/", HTML, include_str!("page/index.html")),
+    ("/page/page.css", STYLE, include_str!("page/page.css")),
+    ("/page/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
+    ("/page/page.js", SCRIPT, include_str!("page/page.js")),
+    ("/page/common.js", SCRIPT, include_str!("page/common.js")),
+    ("/page/plots.js", SCRIPT, include_str!("page/plots.js")),
+    ("/page/routes.js", SCRIPT, include_str!("page/routes.js")),
+    ("/page/failures.js", SCRIPT, include_str!("page/failures.js")),
+    ("/page/upstreams.js", SCRIPT, include_str!("page/upstreams.js")),
+    ("/page/configuration.js", SCRIPT, include_str!("page/configuration.js")),
+    ("/page/playground.js", SCRIPT, include_str!("page/playground.js")),
+];
+
+/// Isolate the page: nothing is loaded from elsewhere, no script is inline, and no other page may frame it.
+const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// The router of the admin UI: the files of the folder `page`.
+fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    ASSETS.into_iter().fold(Router::new(), |router, (path, media_type, text)| {
+        let serve = move || async move {
+            // Another version of the program has another page.
+            let own = [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")];
+            (SECURITY_HEADERS, own, text)
+        };
+        router.route(path, get(serve))
+    })
 }
 
 /// Header with the pages that may embed a response (Fetch, "Cross-Origin-Resource-Policy header").

@@ -12,7 +12,7 @@ use axum::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -37,7 +37,7 @@ const RESULT_LIMIT_BYTES: usize = 1 << 20;
 pub const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of rules that are tried at once.
-const WORKERS: usize = 2;
+pub(super) const SLOTS: usize = 2;
 
 /// The active configuration as it is written, with its routes.
 #[derive(Debug)]
@@ -46,27 +46,14 @@ pub struct Playground {
     routes: Arc<[RouteFile]>,
 }
 
-/// Worker threads for expensive work.
-#[derive(Debug)]
-pub(super) struct Workers {
-    permits: Arc<Semaphore>,
+/// Runs expensive work on a thread of its own, as soon as one of the slots is free. The timeout includes the
+/// wait for it.
+async fn run<T: Send + 'static>(
+    slots: &Arc<Semaphore>,
     timeout: Duration,
-}
-
-impl Default for Workers {
-    fn default() -> Self {
-        Self { permits: Arc::new(Semaphore::new(WORKERS)), timeout: PLAYGROUND_TIMEOUT }
-    }
-}
-
-impl Workers {
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
-    ) -> Result<T, WorkError> {
-        let permit = Arc::clone(&self.permits).acquire_owned();
-        run_blocking(permit, Instant::now() + self.timeout, work).await
-    }
+    work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
+) -> Result<T, WorkError> {
+    run_blocking(Arc::clone(slots).acquire_owned(), Instant::now() + timeout, work).await
 }
 
 pub(super) async fn configuration(State(api): State<Arc<Api>>) -> Result<Json<Value>, Problem> {
@@ -93,9 +80,11 @@ pub(super) async fn try_rule(
 ) -> Result<Json<Value>, Problem> {
     require_json(&headers)?;
     let body = api.filter.read(&headers, body).await?;
-    let attempt = Attempt::decode(&body).map_err(|error| Problem::new(StatusCode::BAD_REQUEST, &error))?;
+    let decoded = Attempt::decode(&body).and_then(|attempt| Ok((attempt.response.decode()?, attempt)));
+    let (given, attempt) = decoded.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, &error))?;
     let playground = api.process.status().playground;
-    let tried = api.playground_workers.run(move |stop| playground.try_rule(attempt, stop)).await;
+    let work = move |stop: &WorkBudget| playground.try_rule(attempt, given, stop);
+    let tried = run(&api.playground_slots, PLAYGROUND_TIMEOUT, work).await;
     let late = format!("it took longer than {PLAYGROUND_TIMEOUT:?} and was ended");
     let panicked = "processing the rule panicked; please report it with the rule and the response";
     tried.map(Json).map_err(|error| work_problem(error, &late, panicked))
@@ -117,7 +106,7 @@ impl Api {
         let playground = self.process.status().playground;
         let late = "too many requests read the configuration; retry";
         let panicked = "checking the configuration panicked; please report it";
-        let found = self.file_workers.run(move |_| read(&playground)).await;
+        let found = run(&self.file_slots, PLAYGROUND_TIMEOUT, move |_| read(&playground)).await;
         found
             .map_err(|error| work_problem(error, late, panicked))?
             .map(Json)
@@ -144,9 +133,20 @@ impl Playground {
     }
 
     /// Compiles the rule and translates the response. May take long, unless `stop` ends it.
-    fn try_rule(&self, attempt: Attempt, stop: &WorkBudget) -> Value {
-        let Draft { route, problems } = self.importer.draft(&attempt.route, &attempt.rule, stop);
-        let mut tried = json!({ "problems": problems.iter().map(describe_problem).collect::<Vec<_>>() });
+    fn try_rule(
+        &self,
+        attempt: Attempt,
+        (response, exit): (UpstreamResponse, ProgramExit),
+        stop: &WorkBudget,
+    ) -> Value {
+        let name = attempt.route.as_deref().unwrap_or("draft");
+        let Draft { route, problems } = self.importer.draft(name, &attempt.rule, stop);
+        let describe = |problem: &config::Problem| {
+            let mut value = json!(problem);
+            value["report"] = problem.to_string().into();
+            value
+        };
+        let mut tried = json!({ "problems": problems.iter().map(describe).collect::<Vec<_>>() });
         let Some(file) = route else { return tried };
         tried["answered_by"] = upstream_kind(&file.route).into();
         tried["output_schema"] = file.route.definition.output_schema.as_deref().cloned().into();
@@ -157,9 +157,10 @@ impl Playground {
                 return tried;
             }
         };
-        let response = as_from_upstream(&file.route, attempt.response, attempt.exit);
-        let explained = explain_translation(&file, arguments, &attempt.answers, &response, Some(stop));
-        tried["rule"] = explained.rule.map(|index| index + 1).into();
+        let response = as_from_upstream(&file.route, response, exit);
+        let explained =
+            explain_translation(&file, arguments, &attempt.input_responses, &response, Some(stop));
+        tried["rule"] = explained.rule.into();
         tried["steps"] = json!(explained.steps);
         tried["notes"] = explained.notes.into();
         let bytes = explained.result.to_string().len();
@@ -184,12 +185,6 @@ fn upstream_kind(route: &Route) -> &'static str {
     }
 }
 
-fn describe_problem(problem: &config::Problem) -> Value {
-    let mut value = serde_json::to_value(problem).expect("a problem has texts and numbers only");
-    value["report"] = problem.to_string().into();
-    value
-}
-
 fn describe_example(index: usize, example: &Example) -> Value {
     let response = &example.response;
     let mut given = match &response.exit {
@@ -211,105 +206,88 @@ fn describe_example(index: usize, example: &Example) -> Value {
 }
 
 /// The body of `POST /playground`: a rule, and the response that it is tried on.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Attempt {
-    /// The name of the route.
-    route: String,
+    /// The name of the route; `draft` if missing.
+    route: Option<String>,
     /// The configuration of the route, as text.
     rule: String,
     /// The arguments of the call; generated if missing.
+    #[serde(default)]
     arguments: Map<String, Value>,
     /// The responses to the input requests of the route.
-    answers: Map<String, Value>,
-    /// The response; of a program, the body is its standard output.
-    response: UpstreamResponse,
-    /// The end of the program, if the upstream is one.
-    exit: ProgramExit,
+    #[serde(default)]
+    input_responses: Map<String, Value>,
+    #[serde(default)]
+    response: GivenResponse,
+}
+
+/// The response. The kind of upstream determines which of its parts are used.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct GivenResponse {
+    /// A number; 200 if missing.
+    status: Value,
+    headers: Vec<(String, String)>,
+    /// The body; of a program, its standard output.
+    body: Option<String>,
+    body_base64: Option<String>,
+    /// The exit status of a program as a number, or the name of the signal that ended it.
+    exit_status: Value,
+    stderr: String,
 }
 
 impl Attempt {
     fn decode(body: &[u8]) -> Result<Self, String> {
-        let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
-            return Err("send a JSON object with `rule` and `response`".to_owned());
-        };
-        let route: Option<String> = optional_member(&mut members, "route", "a string")?;
-        let rule: Option<String> = optional_member(&mut members, "rule", "a string")?;
-        let arguments = optional_member(&mut members, "arguments", "an object")?;
-        let answers = optional_member(&mut members, "input_responses", "an object")?;
-        let (response, exit) = decode_response(optional_member(&mut members, "response", "an object")?)?;
-        reject_unknown(&members, "`route`, `rule`, `arguments`, `input_responses`, `response`")?;
-        let rule = rule.ok_or("`rule` is missing: the body of the route, as a string")?;
-        if rule.len() > RULE_LIMIT_BYTES {
-            return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", rule.len()));
+        let attempt: Self = serde_json::from_slice(body)
+            .map_err(|error| format!("send a JSON object with `rule` and `response`: {error}"))?;
+        if attempt.rule.len() > RULE_LIMIT_BYTES {
+            return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", attempt.rule.len()));
         }
-        let route = route.unwrap_or_else(|| "draft".to_owned());
-        Ok(Self { route, rule, arguments, answers, response, exit })
+        Ok(attempt)
     }
 }
 
-/// The parts of a response. The kind of upstream determines which of them are used.
-fn decode_response(mut members: Map<String, Value>) -> Result<(UpstreamResponse, ProgramExit), String> {
-    const STATUS: &str = "a number from 100 to 599";
-    let status: Option<u16> = optional_member(&mut members, "status", STATUS)?;
-    let status = StatusCode::from_u16(status.unwrap_or(200)).ok().filter(|status| status.as_u16() < 600);
-    let status = status.ok_or_else(|| format!("`status` takes {STATUS}"))?;
-    let pairs = optional_member(&mut members, "headers", "pairs: [[\"content-type\", \"text/plain\"]]")?;
-    let body: Option<String> = optional_member(&mut members, "body", "a string")?;
-    let base64: Option<String> = optional_member(&mut members, "body_base64", "a string")?;
-    let body: Bytes = match (body, base64) {
-        (Some(_), Some(_)) => return Err("send `body` or `body_base64`, not both".to_owned()),
-        (text, None) => text.unwrap_or_default().into(),
-        (None, Some(text)) => BASE64_STANDARD
-            .decode(text.split_ascii_whitespace().collect::<String>())
-            .map_err(|error| format!("`body_base64` is not Base64: {error}"))?
-            .into(),
-    };
-    let exit = members.remove("exit_status").filter(|exit| !exit.is_null());
-    let exit = exit.map(|exit| exit.as_str().map_or_else(|| exit.to_string(), str::to_owned));
-    let exit = exit.map(|exit| exit.parse::<ProgramEnd>()).transpose();
-    let exit = exit.map_err(|error| format!("`exit_status`: {error}"))?;
-    let stderr: String = optional_member(&mut members, "stderr", "a string")?;
-    reject_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit_status`, `stderr`")?;
-    let exit = ProgramExit { end: exit.unwrap_or(ProgramEnd::Code(0)), stderr: stderr.into() };
-    Ok((UpstreamResponse::new(status, headers(pairs)?, body), exit))
+impl GivenResponse {
+    /// The response of a server, and the end of a program.
+    fn decode(&self) -> Result<(UpstreamResponse, ProgramExit), String> {
+        let status = if self.status.is_null() { Some(200) } else { self.status.as_u64() };
+        let status = status.filter(|status| *status < 600).and_then(|status| u16::try_from(status).ok());
+        let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+        let status = status.ok_or("`status` takes a number from 100 to 599")?;
+        let body: Bytes = match (&self.body, &self.body_base64) {
+            (Some(_), Some(_)) => return Err("send `body` or `body_base64`, not both".to_owned()),
+            (text, None) => text.clone().unwrap_or_default().into(),
+            (None, Some(text)) => BASE64_STANDARD
+                .decode(text.split_ascii_whitespace().collect::<String>())
+                .map_err(|error| format!("`body_base64` is not Base64: {error}"))?
+                .into(),
+        };
+        let end = match &self.exit_status {
+            Value::Null => Ok(ProgramEnd::Code(0)),
+            Value::String(text) => text.parse(),
+            number => number.to_string().parse(),
+        };
+        let end = end.map_err(|error| format!("`exit_status`: {error}"))?;
+        let exit = ProgramExit { end, stderr: self.stderr.clone().into() };
+        Ok((UpstreamResponse::new(status, headers(&self.headers)?, body), exit))
+    }
 }
 
-fn headers(pairs: Vec<(String, String)>) -> Result<HeaderMap, String> {
+fn headers(pairs: &[(String, String)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in pairs {
-        let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(&value).ok());
-        let (name, value) = parsed.ok_or_else(|| {
+        let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
+        let (parsed_name, value) = parsed.ok_or_else(|| {
             let shown: String = name.chars().take(40).collect();
             format!(
                 "the header {shown:?} is invalid: names have letters, digits and `-`, values no line breaks"
             )
         })?;
-        headers.try_append(name, value).map_err(|_| "too many headers")?;
+        headers.try_append(parsed_name, value).map_err(|_| "too many headers")?;
     }
     Ok(headers)
-}
-
-/// Removes a member, which is optional; `form` describes its type in the error.
-fn optional_member<T: DeserializeOwned + Default>(
-    members: &mut Map<String, Value>,
-    name: &str,
-    form: &str,
-) -> Result<T, String> {
-    match members.remove(name) {
-        None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => serde_json::from_value(value).map_err(|_| format!("`{name}` takes {form}")),
-    }
-}
-
-/// Rejects members that are left.
-fn reject_unknown(members: &Map<String, Value>, known: &str) -> Result<(), String> {
-    match members.keys().next() {
-        None => Ok(()),
-        Some(name) => {
-            let shown: String = name.chars().take(40).collect();
-            Err(format!("unknown {shown:?}; expected {known}"))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -320,19 +298,20 @@ mod tests {
 
     #[track_caller]
     fn check(body: &str, part: &str) {
-        let error = Attempt::decode(body.as_bytes()).unwrap_err();
+        let decoded = Attempt::decode(body.as_bytes()).and_then(|attempt| attempt.response.decode());
+        let error = decoded.unwrap_err();
         assert!(error.contains(part), "{error}");
     }
 
     #[test]
     fn request_errors_are_reported() {
         check("[]", "a JSON object");
-        check("{}", "`rule` is missing");
-        check(r#"{"rule": 5}"#, "`rule` takes a string");
-        check(r#"{"rule": "", "rules": 1}"#, "unknown \"rules\"");
+        check("{}", "missing field `rule`");
+        check(r#"{"rule": 5}"#, "expected a string");
+        check(r#"{"rule": "", "rules": 1}"#, "unknown field `rules`");
         check(r#"{"rule": "", "response": {"status": 99}}"#, "100 to 599");
         check(r#"{"rule": "", "response": {"status": 600}}"#, "100 to 599");
-        check(r#"{"rule": "", "response": {"headers": {"a": "b"}}}"#, "takes pairs");
+        check(r#"{"rule": "", "response": {"headers": {"a": "b"}}}"#, "expected a sequence");
         check(r#"{"rule": "", "response": {"headers": [["a b", "c"]]}}"#, "is invalid");
         check(r#"{"rule": "", "response": {"headers": [["a", "b\nc"]]}}"#, "is invalid");
         check(r#"{"rule": "", "response": {"body": "", "body_base64": ""}}"#, "not both");
@@ -345,39 +324,38 @@ mod tests {
         let attempt =
             Attempt::decode(br#"{"rule": "", "response": {"headers": [["A", "b"]], "exit_status": 3}}"#)
                 .unwrap();
-        let Attempt { response, exit, .. } = &attempt;
-        assert_eq!((&*attempt.route, response.status), ("draft", StatusCode::OK));
+        let (response, exit) = attempt.response.decode().unwrap();
+        assert_eq!((attempt.route, response.status), (None, StatusCode::OK));
         assert_eq!((response.headers["a"].as_bytes(), exit.end), (&b"b"[..], ProgramEnd::Code(3)));
     }
 
     // A paused clock does not advance while a thread works.
     #[tokio::test]
     async fn work_over_the_timeout_is_cancelled_and_frees_its_slot() {
-        let workers = Workers { timeout: Duration::from_millis(20), ..Workers::default() };
-        for _ in 0..=WORKERS {
+        let (slots, timeout) = (Arc::new(Semaphore::new(SLOTS)), Duration::from_millis(20));
+        for _ in 0..=SLOTS {
             let endless = |stop: &WorkBudget| {
                 while !stop.is_exhausted() {
                     std::thread::yield_now();
                 }
             };
-            assert_eq!(workers.run(endless).await, Err(WorkError::DeadlineExceeded));
+            assert_eq!(run(&slots, timeout, endless).await, Err(WorkError::DeadlineExceeded));
         }
-        let patient = Workers { timeout: Duration::from_secs(60), ..workers };
-        assert_eq!(patient.run(|_| panic!("on purpose")).await, Err::<(), _>(WorkError::Panicked));
+        let panicked = run(&slots, PLAYGROUND_TIMEOUT, |_| panic!("on purpose")).await;
+        assert_eq!(panicked, Err::<(), _>(WorkError::Panicked));
     }
 
     #[tokio::test]
     async fn concurrent_work_is_limited_by_the_slots() {
-        let workers = Workers { timeout: Duration::from_millis(20), ..Workers::default() };
-        let together = Arc::new(Barrier::new(WORKERS + 1));
-        for _ in 0..WORKERS {
+        let (slots, timeout) = (Arc::new(Semaphore::new(SLOTS)), Duration::from_millis(20));
+        let together = Arc::new(Barrier::new(SLOTS + 1));
+        for _ in 0..SLOTS {
             let together = Arc::clone(&together);
-            let waits = workers.run(move |_| together.wait().is_leader());
+            let waits = run(&slots, timeout, move |_| together.wait().is_leader());
             assert_eq!(waits.await, Err(WorkError::DeadlineExceeded));
         }
-        assert_eq!(workers.run(|_| "done").await, Err(WorkError::DeadlineExceeded));
+        assert_eq!(run(&slots, timeout, |_| "done").await, Err(WorkError::DeadlineExceeded));
         together.wait();
-        let patient = Workers { timeout: Duration::from_secs(60), ..workers };
-        assert_eq!(patient.run(|_| "done").await, Ok("done"));
+        assert_eq!(run(&slots, PLAYGROUND_TIMEOUT, |_| "done").await, Ok("done"));
     }
 }
