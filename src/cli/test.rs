@@ -12,7 +12,7 @@ use super::{ConfigArgument, Failure, Output};
 use crate::authoring::count;
 use crate::authoring::playground::{example_arguments, explain_translation};
 use crate::config::{
-    Example, Expectation, ExpectationUpdate, ExpectedContent, Position, RouteFile, update_expectation,
+    Example, Expectation, ExpectationUpdate, Position, RouteFile, quoted_list, update_expectation,
 };
 
 #[derive(Debug, Args)]
@@ -59,33 +59,29 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         }
     }
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
-        let routes: Vec<_> = arguments.routes.iter().map(|name| format!("`{name}`")).collect();
-        let of = if routes.is_empty() { String::new() } else { format!(" of {}", routes.join(", ")) };
+        let routes = quoted_list(arguments.routes.iter().map(String::as_str));
+        let of = if routes.is_empty() { String::new() } else { format!(" of {routes}") };
         return Err(Failure::usage(format!(
             "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }
-    let different: Vec<_> = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).collect();
+    let different = || verdicts.iter().filter(|verdict| !verdict.differences.is_empty());
     // Those that can't be updated have a reason.
     let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
-    for verdict in different.iter().filter(|_| arguments.update) {
+    for verdict in different().filter(|_| arguments.update) {
         match update(verdict, arguments.accept_errors) {
             Ok(()) => updated.push(&verdict.name),
             Err(why) => not_updated.push((&verdict.name, why)),
         }
     }
-    let different = different.len();
-    let passed = verdicts.len() - different;
-    let failed = different - updated.len();
+    let failed = different().count() - updated.len();
+    let passed = verdicts.len() - different().count();
     match arguments.output {
         Output::Json => {
             let tests: Vec<_> = verdicts.iter().map(ExampleResult::to_json).collect();
-            let not_updated: Vec<_> =
-                not_updated.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
-            screen.json(
-                &json!({ "passed": passed, "failed": failed, "updated": updated, "not_updated": not_updated,
-                "tests": tests }),
-            );
+            let reasons = not_updated.iter().map(|(name, why)| json!({ "name": name, "why": why }));
+            screen.json(&json!({ "passed": passed, "failed": failed, "updated": updated,
+                "not_updated": reasons.collect::<Vec<_>>(), "tests": tests }));
         }
         Output::Text => {
             for verdict in &verdicts {
@@ -171,18 +167,13 @@ impl<'a> ExampleResult<'a> {
     }
 
     fn to_json(&self) -> Value {
-        let differences: Vec<_> = self
-            .differences
-            .iter()
-            .map(|difference| {
-                json!({ "what": difference.part, "line": difference.position.line,
-                    "expected": difference.expected, "found": difference.found })
-            })
-            .collect();
+        let differences = self.differences.iter().map(|Difference { part, position, expected, found }| {
+            json!({ "what": part, "line": position.line, "expected": expected, "found": found })
+        });
         json!({ "name": self.name, "file": self.position.file, "line": self.position.line,
             "passed": self.differences.is_empty(),
             "success_became_error": self.unexpected_error == Some(SUCCESS_BECAME_ERROR),
-            "differences": differences })
+            "differences": differences.collect::<Vec<_>>() })
     }
 }
 
@@ -204,10 +195,7 @@ impl Difference<'_> {
                 Line::Insert(text) => ("  +", text, Some(TextStyle::Bad)),
             };
             let line = format!("{prefix} {}", text.trim_end_matches('\n'));
-            screen.line(match style {
-                Some(style) => style.apply(&line),
-                None => line,
-            });
+            screen.line(style.map_or_else(|| line.clone(), |style| style.apply(&line)));
         }
     }
 }
@@ -243,14 +231,10 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
     {
         expect.insert("structuredContent".into(), structured.clone());
     }
-    match before.content.as_ref().map(|content| &content.value) {
-        Some(ExpectedContent::FirstText(_)) if first_text.is_string() => {
-            expect.insert("content".into(), first_text.clone());
-        }
-        Some(ExpectedContent::FirstText(_) | ExpectedContent::Blocks(_)) => {
-            expect.insert("content".into(), result["content"].clone());
-        }
-        None => {}
+    if let Some(content) = &before.content {
+        let is_text = content.value.0.is_string() && first_text.is_string();
+        let found = if is_text { first_text } else { &result["content"] };
+        expect.insert("content".into(), found.clone());
     }
     if let Some(text) = &before.text {
         let holds = first_text.as_str().is_some_and(|found| found.contains(&text.value));
@@ -267,45 +251,38 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
 }
 
 fn differences<'a>(result: &Value, expect: &'a Expectation, position: &'a Position) -> Vec<Difference<'a>> {
-    let mut differences = Vec::new();
-    let mut add = |part, position, expected: String, found: String| {
-        differences.push(Difference { part, position, expected, found });
-    };
+    let (is_error, first_text) = (result["isError"] == true, &result["content"][0]["text"]);
     if expect.is_missing {
-        let flags = if result["isError"] == true { "--update --accept-errors" } else { "--update" };
+        let flags = if is_error { "--update --accept-errors" } else { "--update" };
         let expected = format!("no `expect` yet; `{flags}` writes the result");
-        add("expect", position, expected, result.to_string());
-        return differences;
+        return vec![Difference { part: "expect", position, expected, found: result.to_string() }];
     }
-    let first_text = result["content"][0]["text"].as_str().unwrap_or_default();
-    let is_error = result["isError"].as_bool().unwrap_or_default();
-    if is_error != expect.is_error() {
-        let position = expect.is_error.as_ref().map_or(position, |expected| &expected.position);
-        let found = if is_error { format!("true: {first_text}") } else { "false".into() };
-        add("isError", position, expect.is_error().to_string(), found);
-    }
-    if let Some(structured) = &expect.structured
-        && result.get("structuredContent") != Some(&structured.value)
-    {
-        let found = result.get("structuredContent").map_or_else(|| "nothing".to_owned(), Value::to_string);
-        add("structuredContent", &structured.position, structured.value.to_string(), found);
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let mut differences = Vec::new();
+    let mut compare = |part, position, expected: &Value, found: &Value| {
+        if expected != found {
+            let (expected, found) = (text(expected), text(found));
+            differences.push(Difference { part, position, expected, found });
+        }
+    };
+    let error_position = expect.is_error.as_ref().map_or(position, |expected| &expected.position);
+    let found = match is_error && !expect.is_error() {
+        true => format!("true: {}", text(first_text)).into(),
+        false => is_error.into(),
+    };
+    compare("isError", error_position, &expect.is_error().into(), &found);
+    if let Some(structured) = &expect.structured {
+        let found = &result["structuredContent"];
+        compare("structuredContent", &structured.position, &structured.value, found);
     }
     if let Some(content) = &expect.content {
-        match &content.value {
-            ExpectedContent::FirstText(text) if text != first_text => {
-                add("content", &content.position, text.clone(), first_text.to_owned());
-            }
-            ExpectedContent::Blocks(blocks) if result["content"].as_array() != Some(blocks) => {
-                let expected = Value::Array(blocks.clone()).to_string();
-                add("content", &content.position, expected, result["content"].to_string());
-            }
-            ExpectedContent::FirstText(_) | ExpectedContent::Blocks(_) => {}
-        }
+        let found = if content.value.0.is_string() { first_text } else { &result["content"] };
+        compare("content", &content.position, &content.value.0, found);
     }
-    if let Some(text) = &expect.text
-        && !first_text.contains(&text.value)
+    if let Some(part) = &expect.text
+        && !text(first_text).contains(&part.value)
     {
-        add("text", &text.position, text.value.clone(), first_text.to_owned());
+        compare("text", &part.position, &part.value.as_str().into(), first_text);
     }
     differences
 }

@@ -76,14 +76,9 @@ pub struct Expected<T> {
     pub position: Position,
 }
 
-/// Expected content.
+/// Expected content: the exact text of the first block, or a list of all blocks, as clients receive them.
 #[derive(Debug, Clone)]
-pub enum ExpectedContent {
-    /// Exact text of the first block.
-    FirstText(String),
-    /// All blocks, as clients receive them.
-    Blocks(Vec<Value>),
-}
+pub struct ExpectedContent(pub Value);
 
 /// Position in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -265,8 +260,8 @@ impl Setting for ExpectedContent {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match (value.node.as_text(), value.node.as_list()) {
-            (Some(text), _) => Ok(Self::FirstText(text.to_owned())),
-            (_, Some(items)) => Ok(Self::Blocks(items.iter().map(Node::to_json).collect())),
+            (Some(text), _) => Ok(Self(text.into())),
+            (_, Some(items)) => Ok(Self(items.iter().map(Node::to_json).collect())),
             (None, None) => {
                 let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
                 value.reject_kind("a string or a list of blocks", Some(help.to_owned()))
