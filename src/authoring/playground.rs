@@ -17,14 +17,12 @@ use crate::translate::{CallInput, LogNote, Trace, TraceStep, Translation, WorkBu
 /// Result of a translation, with its steps.
 #[derive(Debug)]
 pub struct Explanation {
-    /// Index of the rule that decided, from 0; `None` for the default rules.
+    /// Number of the rule that decided, from 1; `None` for the default rules.
     pub rule: Option<usize>,
     /// Steps of the translation.
     pub steps: Vec<TraceStep>,
     /// Notes that the log would contain.
     pub notes: Vec<String>,
-    /// Whether it is a tool error.
-    pub is_error: bool,
     /// The result that a client receives.
     pub result: Value,
 }
@@ -50,7 +48,7 @@ pub fn explain_translation(
     steps.iter_mut().for_each(|step| add_origin(step, &file.rule_origins));
     // The user pasted the response, so the sentence that quotes it is shown instead of the one for the log.
     let notes = notes.into_iter().filter_map(|LogNote { plain, quoting }| quoting.or(plain)).collect();
-    Explanation { rule, steps, notes, is_error: result.is_error(), result: result_json(&result) }
+    Explanation { rule: rule.map(|index| index + 1), steps, notes, result: result_json(&result) }
 }
 
 /// A given response as the upstream of the route would send it: with the end of a program, or, unless it

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use super::output::{Screen, TextStyle, read_recording};
@@ -16,9 +16,9 @@ use crate::authoring::playground::{
 };
 use crate::config::{Loaded, RouteFile};
 use crate::model::{
-    self, Arguments, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
+    self, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
 };
-use crate::route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest};
+use crate::route::{RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest};
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {
@@ -32,14 +32,14 @@ pub(super) struct ExplainArguments {
     #[arg(long, value_name = "NUMBER|URL", requires = "response")]
     entry: Option<EntryChoice>,
     /// Arguments of the call, a JSON object; without `--response`, shows the request for them
-    #[arg(long, value_name = "JSON")]
-    args: Option<String>,
+    #[arg(long, value_name = "JSON", value_parser = parse_arguments)]
+    args: Option<Map<String, Value>>,
     /// Status of the response, from 100 to 599 (default for a body alone: 200)
-    #[arg(long, value_name = "CODE", requires = "response")]
-    status: Option<u16>,
+    #[arg(long, value_name = "CODE", requires = "response", value_parser = parse_status)]
+    status: Option<StatusCode>,
     /// Media type of the response (default for a body alone: none)
-    #[arg(long = "content-type", value_name = "TYPE", requires = "response")]
-    media_type: Option<String>,
+    #[arg(long = "content-type", value_name = "TYPE", requires = "response", value_parser = parse_media_type)]
+    media_type: Option<HeaderValue>,
     /// For a command: its exit status, or the signal that ended it, such as `SIGKILL` (default: 0)
     #[arg(long = "exit-status", value_name = "STATUS", requires = "response")]
     exit: Option<ProgramEnd>,
@@ -55,25 +55,19 @@ pub(super) struct ExplainArguments {
 
 pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), Failure> {
     let loaded = arguments.config.load(Vec::new())?;
-    let named = |file: &&RouteFile| file.name().as_str() == arguments.route;
-    let by_name = loaded.routes.iter().find(named).map(|file| (file, Map::new()));
+    let by_name = loaded.routes.iter().find(|file| file.name().as_str() == arguments.route);
     let (file, in_uri) = by_name
+        .map(|file| (file, Map::new()))
         .or_else(|| route_of_uri(&loaded, &arguments.route))
         .ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
-    let mut given = parse_arguments(arguments.args.as_deref())?;
-    let is_uri = !named(&file);
+    let mut given = arguments.args.clone().unwrap_or_default();
     given.extend(in_uri);
     match &arguments.response {
         Some(path) => {
             let response = recorded(arguments, path, &file.route, screen)?;
             explain_response(arguments, file, given, response, screen)
         }
-        None if arguments.args.is_some() || is_uri => {
-            explain_request(arguments.output, &loaded, &file.route, given, screen)
-        }
-        None => Err(Failure::usage(
-            "specify a recorded response with `--response FILE`, or arguments with `--args JSON`",
-        )),
+        None => explain_request(arguments.output, &loaded, &file.route, given, screen),
     }
 }
 
@@ -85,13 +79,18 @@ fn route_of_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a RouteFile, Map
     Some((file, arguments))
 }
 
-fn parse_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
-    match json.map(serde_json::from_str) {
-        None => Ok(Map::new()),
-        Some(Ok(Value::Object(map))) => Ok(map),
-        Some(Ok(_)) => Err(Failure::usage("`--args` takes a JSON object, such as '{\"city\": \"Oslo\"}'")),
-        Some(Err(error)) => Err(Failure::usage(format!("`--args` takes a JSON object: {error}"))),
-    }
+fn parse_arguments(json: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(json).map_err(|error| format!("expected a JSON object: {error}"))
+}
+
+fn parse_status(code: &str) -> Result<StatusCode, &'static str> {
+    let status = code.parse().ok().filter(|status: &StatusCode| status.as_u16() < 600);
+    status.ok_or("expected a status from 100 to 599")
+}
+
+fn parse_media_type(text: &str) -> Result<HeaderValue, &'static str> {
+    let value = HeaderValue::from_str(text).ok().filter(|value| model::media_type(value).is_some());
+    value.ok_or("expected a media type such as `text/plain`")
 }
 
 /// Response to explain. Flags override parts of the recording. Of a command, the file has its standard
@@ -123,23 +122,12 @@ fn recorded(
         }
     };
     if let Some(status) = arguments.status {
-        let code = StatusCode::from_u16(status).ok().filter(|_| (100..=599).contains(&status));
-        let code = code.ok_or_else(|| {
-            Failure::usage(format!("`--status` takes a status from 100 to 599, found {status}"))
-        })?;
         note_override("--status", &response.status.to_string());
-        response.status = code;
+        response.status = status;
     }
     if let Some(media_type) = &arguments.media_type {
-        let value = HeaderValue::from_str(media_type).ok();
-        let value = value.filter(|value| model::media_type(value).is_some());
-        let value = value.ok_or_else(|| {
-            Failure::usage(format!(
-                "`--content-type` takes a media type such as `text/plain`, found {media_type:?}"
-            ))
-        })?;
         note_override("--content-type", response.media_type().as_deref().unwrap_or("no media type"));
-        response.headers.insert(CONTENT_TYPE, value);
+        response.headers.insert(CONTENT_TYPE, media_type.clone());
     } else if matches!(route.request, RequestTemplate::Tool(_)) && response.status.is_success() {
         // An MCP server sends JSON or an event stream, and the route gets the message in it.
         response.headers.remove(CONTENT_TYPE);
@@ -156,16 +144,12 @@ fn explain_response(
     response: UpstreamResponse,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let generated = match given.is_empty() {
-        true => generated_arguments(&file.route).into_value(),
-        false => Value::Null,
-    };
-    let generated = generated.as_object().filter(|generated| !generated.is_empty());
+    let generated = given.is_empty().then(|| generated_arguments(&file.route).into_value());
+    let generated = generated.filter(|generated| *generated != json!({}));
     let args = example_arguments(&file.route, given).map_err(Failure::usage)?;
     let explained = explain_translation(file, args, &Map::new(), &response, None);
     if arguments.output == Output::Json {
-        let rule = explained.rule.map(|index| index + 1);
-        screen.json(&json!({ "rule": rule, "steps": explained.steps, "notes": explained.notes,
+        screen.json(&json!({ "rule": explained.rule, "steps": explained.steps, "notes": explained.notes,
             "result": explained.result, "generated_arguments": generated,
             "no_output_schema": file.no_output_schema }));
         return Ok(());
@@ -179,7 +163,6 @@ fn explain_response(
         }
     });
     if let Some(generated) = generated {
-        let generated = serde_json::to_string(generated).expect("a map of JSON has a text");
         show_step(screen, "arguments", &format!("generated, because `--args` is missing: {generated}"));
     }
     for step in &explained.steps {
@@ -191,8 +174,10 @@ fn explain_response(
     if let Some(why) = &file.no_output_schema {
         show_step(screen, "schema", &format!("the tool has no output schema, because {why}"));
     }
-    let outcome = if explained.is_error { TextStyle::Bad } else { TextStyle::Good };
-    let title = outcome.apply(if explained.is_error { "tool error" } else { "tool result" });
+    let title = match explained.result["isError"] == true {
+        true => TextStyle::Bad.apply("tool error"),
+        false => TextStyle::Good.apply("tool result"),
+    };
     screen.line(format!("\n{title}"));
     screen.json(&explained.result);
     Ok(())
@@ -215,8 +200,8 @@ fn explain_request(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let upstream = route.upstream.as_str();
-    let built = route.input.check(Arguments::from(given)).and_then(|checked| {
-        route.request.build(&checked, &http::HeaderMap::new(), None).map_err(|error| error.to_string())
+    let built = route.input.check(given.into()).and_then(|checked| {
+        route.request.build(&checked, &HeaderMap::new(), None).map_err(|error| error.to_string())
     });
     let (request, shown) = match built {
         Err(error) => {
@@ -228,7 +213,12 @@ fn explain_request(
             return Ok(());
         }
         Ok(UpstreamRequest::Command(request)) => {
-            let (command, stdin) = command_words(loaded, route, &request);
+            let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
+            let program = file.and_then(|file| file.settings.command()).into_iter();
+            let own = program.flat_map(|program| std::iter::once(&program.arg0).chain(&program.arguments));
+            let command: Vec<&String> = own.chain(&request.words).collect();
+            let stdin = String::from_utf8_lossy(&request.stdin);
+            // Quoted so that you can run it in a shell.
             let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
             let shown = format!("{}   (the command `{upstream}`){}", words.join(" "), below(&stdin));
             (json!({ "upstream": upstream, "command": command, "stdin": stdin }), shown)
@@ -239,18 +229,15 @@ fn explain_request(
             (json!({ "upstream": upstream, "tool": &*tool, "arguments": arguments }), shown)
         }
         Ok(UpstreamRequest::Http(request)) => {
-            let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-            let headers: Map<String, Value> = request
-                .headers
-                .iter()
-                .map(|(name, value)| (name.to_string(), text(value.as_bytes()).into()))
-                .collect();
             let (method, target) = (request.method.as_str(), request.path_and_query.as_str());
             let mut shown = format!("{method} {target}   (to upstream `{upstream}`)");
-            for (name, value) in &headers {
-                shown += &format!("\n{name}: {}", value.as_str().unwrap_or_default());
+            let mut headers = Map::new();
+            for (name, value) in &request.headers {
+                let value = String::from_utf8_lossy(value.as_bytes());
+                shown += &format!("\n{name}: {value}");
+                headers.insert(name.to_string(), value.into());
             }
-            let body = text(&request.body);
+            let body = String::from_utf8_lossy(&request.body);
             shown += &below(&body);
             let request = json!({ "upstream": upstream, "method": method, "target": target,
                 "headers": headers, "body": body });
@@ -267,16 +254,6 @@ fn explain_request(
 /// A text below a blank line, if there is one.
 fn below(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\n\n{text}") }
-}
-
-/// Program and arguments of a command, quoted so that you can run them in a shell, and its standard input.
-fn command_words(loaded: &Loaded, route: &Route, request: &CommandRequest) -> (Vec<String>, String) {
-    let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
-    let program = file.and_then(|file| file.settings.command());
-    let own =
-        program.into_iter().flat_map(|program| std::iter::once(&program.arg0).chain(&program.arguments));
-    let words = own.chain(&request.words).cloned().collect();
-    (words, String::from_utf8_lossy(&request.stdin).into_owned())
 }
 
 /// Quotes a word if a shell would not read it literally.

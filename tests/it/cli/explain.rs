@@ -43,9 +43,9 @@ fn unused_arguments_about_a_response_are_errors() {
     let whole = TemporaryFile::new("said.http", "HTTP/1.1 200 OK\r\n\r\na");
     let body = TemporaryFile::new("said.txt", "a");
     for (option, value, part) in [
-        ("--status", "99", "a status from 100 to 599, found 99"),
-        ("--status", "600", "a status from 100 to 599, found 600"),
-        ("--content-type", "plain", "a media type such as `text/plain`, found \"plain\""),
+        ("--status", "99", "'99' for '--status <CODE>': expected a status from 100 to 599"),
+        ("--status", "600", "'600' for '--status <CODE>': expected a status from 100 to 599"),
+        ("--content-type", "plain", "expected a media type such as `text/plain`"),
     ] {
         let arguments =
             ["explain", "get_report", "--config", config.path(), "--response", body.path(), option, value];
