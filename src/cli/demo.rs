@@ -1,33 +1,37 @@
 //! `glossator demo`: serve in front of a built-in legacy server.
 
 use std::{
-    error::Error,
-    io,
+    future,
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
+use axum::{
+    body::to_bytes,
+    extract::Request,
+    response::{IntoResponse, Response},
+};
 use clap::Args;
 use http::{
-    Request, Response, StatusCode, Version,
+    StatusCode,
     header::{CONTENT_TYPE, SERVER},
 };
-use http_body_util::{BodyExt, Limited};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
-use tokio::net::TcpListener;
 
 use super::Failure;
 use super::output::{Screen, TextStyle};
-use super::serve::{BoundServer, Overrides, block_on_then_shut_down, init_log_and_runtime};
-use crate::config::{ConfigSource, Loaded, Sources};
+use super::serve::{BoundServer, LogOverrides, run_in_runtime};
+use crate::config::{ConfigSource, ListenerSettings, Loaded, Sources};
+use crate::server::{self, HttpHandler};
 use crate::settings::Environment;
 
 #[derive(Debug, Args)]
 pub(super) struct DemoArguments {
+    /// Listen address; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
     #[command(flatten)]
-    overrides: Overrides,
+    log: LogOverrides,
 }
 
 /// Routes of the demo: an ordinary file, so that it teaches the syntax.
@@ -35,41 +39,33 @@ const ROUTES: &str = include_str!("../../config/demo.yaml");
 const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.format = arguments.overrides.log.format();
+    screen.format = arguments.log.format();
     // The log settings are in the configuration, which needs the legacy server's address.
-    let loaded = load(arguments, None, screen)?;
+    let loaded = load(arguments, None)?;
     screen.format = loaded.log.format;
-    block_on_then_shut_down(init_log_and_runtime(&loaded)?, async {
-        let port_in_use = |error: io::Error| {
-            Failure::runtime(format!("the legacy server of the demo can't listen: {error}"))
-        };
-        let legacy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(port_in_use)?;
-        let legacy_address = legacy.local_addr().map_err(port_in_use)?;
-        let loaded = load(arguments, Some(legacy_address), screen)?;
+    run_in_runtime(&loaded, async {
+        let legacy = server::bind((Ipv4Addr::LOCALHOST, 0).into()).await.map_err(Failure::from_error)?;
+        let legacy_address = legacy.local_addr().map_err(Failure::from_error)?;
+        let loaded = load(arguments, Some(legacy_address))?;
         screen.problems(&loaded.warnings);
         let server = BoundServer::bind(&loaded).await?;
-        let admin_address = server.admin_address();
-        introduce(&loaded, (server.address()?, admin_address), legacy_address, screen);
+        let address = server.listener.local_addr().map_err(Failure::from_error)?;
+        let admin_address = server.admin.as_ref().and_then(|admin| admin.address);
+        introduce(&loaded, (address, admin_address), legacy_address, screen);
+        let legacy_settings = ListenerSettings::default();
         tokio::select! {
             ended = server.serve(None) => ended,
-            () = serve_legacy(legacy) => Ok(()),
+            _ = server::serve(legacy, legacy_settings, HttpHandler::new(respond), future::pending()) => Ok(()),
         }
     })
 }
 
-fn load(
-    arguments: &DemoArguments,
-    legacy: Option<SocketAddr>,
-    screen: &mut Screen,
-) -> Result<Loaded, Failure> {
+fn load(arguments: &DemoArguments, legacy: Option<SocketAddr>) -> Result<Loaded, Failure> {
     let mut environment = Environment::from_process();
     environment.0.extend(legacy.map(|address| ("LEGACY_URL".to_owned(), format!("http://{address}"))));
     let origin = ConfigSource::Text { name: ROUTES_NAME.into(), text: ROUTES.into() };
-    let sources = Sources { origin, environment, flags: arguments.overrides.flags() };
-    crate::config::load(&sources).map_err(|problems| {
-        screen.problems(problems.as_slice());
-        Failure::Reported(1)
-    })
+    let sources = Sources { origin, environment, flags: arguments.log.flags(&arguments.listen) };
+    crate::config::load(&sources).map_err(Failure::Problems)
 }
 
 fn introduce(
@@ -131,26 +127,15 @@ const BROKEN_STATISTICS: &str = "java.sql.SQLException: connect to jdbc:oracle:t
      at no.station.stats.Yearly.load(Yearly.java:112)\n    \
      at no.station.Main.handle(Main.java:48)";
 
-/// Serves until the future is dropped.
-async fn serve_legacy(listener: TcpListener) {
-    loop {
-        if let Ok((stream, _)) = listener.accept().await {
-            let mut connection = http1::Builder::new();
-            connection.keep_alive(false).title_case_headers(true).auto_date_header(false);
-            // A client that disconnects early does not matter here.
-            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service_fn(respond)));
-        }
-    }
-}
-
-async fn respond(request: Request<Incoming>) -> Result<Response<String>, Box<dyn Error + Send + Sync>> {
+async fn respond(request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, REQUEST_LIMIT_BYTES).collect().await?.to_bytes();
+    let Ok(form) = to_bytes(body, REQUEST_LIMIT_BYTES).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
     let path = percent_decode_str(head.uri.path()).decode_utf8_lossy();
-    let (status, media_type, page) = page(head.method.as_str(), &path, &String::from_utf8_lossy(&body)).await;
-    let response = Response::builder().version(Version::HTTP_10).status(status);
-    let response = response.header(SERVER, "StationD/2.1 (Unix)").header(CONTENT_TYPE, media_type);
-    Ok(response.body(format!("{page}\n"))?)
+    let (status, media_type, page) = page(head.method.as_str(), &path, &String::from_utf8_lossy(&form)).await;
+    let headers = [(SERVER, "StationD/2.1 (Unix)"), (CONTENT_TYPE, media_type)];
+    (status, headers, format!("{page}\n")).into_response()
 }
 
 /// Status, media type, and body without its last line end.

@@ -5,7 +5,6 @@ use std::{
     ffi::OsString,
     future::Future,
     io::{self, Write},
-    net::SocketAddr,
     time::Duration,
 };
 
@@ -21,8 +20,7 @@ use crate::config::{self, ConfigSource, Flag, Loaded, Sources};
 use crate::descriptors;
 use crate::inbound::cgi as cgi_api;
 use crate::server::{
-    self, AdminListener, App, CgiError, Hangups, Listener, Reloader, ShutdownOutcome, handle_cgi,
-    serve_stdio, stop_signal,
+    self, AdminListener, App, Hangups, Listener, Reloader, ServeError, handle_cgi, serve_stdio, stop_signal,
 };
 use crate::settings::Environment;
 use crate::telemetry::log::LogFormat;
@@ -32,21 +30,14 @@ use crate::telemetry::{ErrorChain, log};
 pub(super) struct RunArguments {
     #[command(flatten)]
     config: ConfigArgument,
-    #[command(flatten)]
-    overrides: Overrides,
-}
-
-/// Process settings from the command line. They override the environment and the file.
-#[derive(Debug, Args)]
-pub(super) struct Overrides {
     /// Listen address; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     #[command(flatten)]
-    pub(super) log: LogOverrides,
+    log: LogOverrides,
 }
 
-/// Log settings from the command line.
+/// Log settings from the command line. They override the environment and the file.
 #[derive(Debug, Args)]
 pub(super) struct LogOverrides {
     /// Log level: off, error, warn, info, debug or trace
@@ -57,32 +48,24 @@ pub(super) struct LogOverrides {
     log_format: Option<String>,
 }
 
-impl Overrides {
-    pub(super) fn flags(&self) -> Vec<Flag> {
-        let mut flags = flags([("--listen", "server.listen", &self.listen)]);
-        flags.extend(self.log.flags());
-        flags
-    }
-}
-
 impl LogOverrides {
     /// Log format from the flag or the environment, known before the file is read.
     pub(super) fn format(&self) -> LogFormat {
         early_log_format(self.log_format.as_deref())
     }
 
-    fn flags(&self) -> Vec<Flag> {
-        flags([
+    /// The given flags, that of the listen address included: each with its setting and its value.
+    pub(super) fn flags(&self, listen: &Option<String>) -> Vec<Flag> {
+        let all = [
+            ("--listen", "server.listen", listen),
             ("--log-level", "log.level", &self.log_level),
             ("--log-format", "log.format", &self.log_format),
-        ])
+        ];
+        let flag = |(name, setting, value): (&str, &str, &Option<String>)| {
+            Some(Flag { name: name.into(), setting: setting.into(), value: value.clone()? })
+        };
+        all.into_iter().filter_map(flag).collect()
     }
-}
-
-/// The given ones of these flags: each with its setting and its value.
-fn flags<const N: usize>(all: [(&str, &str, &Option<String>); N]) -> Vec<Flag> {
-    let given = all.into_iter().filter_map(|(name, setting, value)| Some((name, setting, value.clone()?)));
-    given.map(|(name, setting, value)| Flag { name: name.into(), setting: setting.into(), value }).collect()
 }
 
 /// Log format from a flag, or else from the environment.
@@ -108,13 +91,14 @@ pub(super) struct StdioArguments {
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.format = arguments.overrides.log.format();
-    let (sources, loaded, hangups) = load(&arguments.config, arguments.overrides.flags(), screen)?;
-    let runtime = init_log_and_runtime(&loaded)?;
-    warn_of_few_descriptors(&loaded);
-    block_on_then_shut_down(runtime, async {
+    screen.format = arguments.log.format();
+    let flags = arguments.log.flags(&arguments.listen);
+    let (sources, loaded, hangups) = load(&arguments.config, flags, screen)?;
+    run_in_runtime(&loaded, async {
+        warn_of_few_descriptors(&loaded);
         let server = BoundServer::bind(&loaded).await?;
-        let (scheme, address) = (server.listener.scheme(), server.address()?);
+        let address = server.listener.local_addr().map_err(Failure::from_error)?;
+        let scheme = server.listener.scheme();
         info!(%scheme, %address, "listening");
         screen.line(format!("listening on {scheme}://{address}"));
         server.serve(Some((sources, &loaded, hangups))).await
@@ -124,8 +108,8 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
 /// Standard output belongs to the client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.format = arguments.log.format();
-    let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(), screen)?;
-    block_on_then_shut_down(init_log_and_runtime(&loaded)?, async {
+    let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(&None), screen)?;
+    run_in_runtime(&loaded, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
         let exit_timeout = server::CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = stop_signal(exit_timeout).map_err(Failure::from_error)?;
@@ -161,7 +145,7 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
         // Without the variables that a client can influence. Otherwise a client could set a value that a file
         // refers to.
         environment: Environment::from_variables(own),
-        flags: arguments.log.flags(),
+        flags: arguments.log.flags(&None),
     };
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.format = loaded.log.format;
@@ -187,9 +171,9 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
     });
     // Remaining tasks are not awaited.
     runtime.shutdown_background();
-    if let Err(error @ (CgiError::Write(_) | CgiError::CutOff(_))) = result {
+    if let Err(error) = result {
         // The response has started, so the error can only be reported here.
-        screen.error_line(&ErrorChain(&error).to_string());
+        screen.error_line(&format!("the response was not written to its end: {}", ErrorChain(&error)));
     }
     Ok(())
 }
@@ -218,19 +202,19 @@ fn load(
 /// Timeout for tasks that are still running when a command ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs a command's work, then shuts the runtime down within [`SHUTDOWN_TIMEOUT`].
-pub(super) fn block_on_then_shut_down<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+/// Starts the log and the runtime, and runs a command's work. Then shuts the runtime down within
+/// [`SHUTDOWN_TIMEOUT`].
+pub(super) fn run_in_runtime(
+    loaded: &Loaded,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    log::init(&loaded.log).map_err(Failure::from_error)?;
+    descriptors::raise_limit();
+    let runtime = build_runtime(&mut Builder::new_multi_thread())?;
     let done = runtime.block_on(work);
     // Dropping the runtime would wait for blocking work without a limit.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     done
-}
-
-/// Starts the log and the runtime.
-pub(super) fn init_log_and_runtime(loaded: &Loaded) -> Result<Runtime, Failure> {
-    log::init(&loaded.log).map_err(Failure::from_error)?;
-    descriptors::raise_limit();
-    build_runtime(&mut Builder::new_multi_thread())
 }
 
 fn build_runtime(builder: &mut Builder) -> Result<Runtime, Failure> {
@@ -253,36 +237,28 @@ fn warn_of_few_descriptors(loaded: &Loaded) {
 /// Server that is bound but not serving yet.
 pub(super) struct BoundServer {
     app: App,
-    listener: Listener,
-    /// Admin API, open until the last call has ended.
-    admin: Option<AdminListener>,
+    pub(super) listener: Listener,
+    /// Admin API, if it is enabled; open until the last call has ended.
+    pub(super) admin: Option<AdminListener>,
     process: ProcessControl,
 }
 
 impl BoundServer {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
         let app = App::new(loaded).map_err(Failure::from_error)?;
+        let in_use = |way_out: &'static str| {
+            move |error: ServeError| {
+                Failure::runtime(format!("{}; set another address {way_out}", ErrorChain(&error)))
+            }
+        };
         let port = match server::inherited().map_err(Failure::from_error)? {
             Some(port) => port,
-            None => server::bind(app.settings.listen).await.map_err(|error| {
-                Failure::runtime(format!("{}; set another address with `--listen`", ErrorChain(&error)))
-            })?,
+            None => server::bind(app.settings.listen).await.map_err(in_use("with `--listen`"))?,
         };
         let (process, control) = Process::new(Playground::new(loaded));
         let admin = Admin::new(app.gateway.clone(), app.meters.clone(), process, &loaded.admin);
-        let admin = AdminListener::open(&loaded.admin, admin).await.map_err(|error| {
-            Failure::runtime(format!("{}; set another address under `admin`", ErrorChain(&error)))
-        })?;
+        let admin = AdminListener::open(&loaded.admin, admin).await.map_err(in_use("under `admin`"))?;
         Ok(Self { listener: app.listener(port), app, admin, process: control })
-    }
-
-    pub(super) fn address(&self) -> Result<SocketAddr, Failure> {
-        self.listener.local_addr().map_err(Failure::from_error)
-    }
-
-    /// Address of the admin API, if it is enabled.
-    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref()?.address
     }
 
     /// Serves until SIGTERM or Ctrl-C, then shuts down gracefully. Reloads the configuration from its sources
@@ -307,11 +283,10 @@ impl BoundServer {
         let running = app
             .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
         notify_supervisor(NotifyState::Ready);
-        let outcome = server::serve(listener, settings, handler, stop).await;
+        // A cut-off has been logged; the process ended as requested.
+        let _ = server::serve(listener, settings, handler, stop).await;
         running.end().await;
         drop(admin);
-        // A cut-off has been logged; the process ended as requested.
-        let (ShutdownOutcome::All | ShutdownOutcome::CutOff { .. }) = outcome;
         Ok(())
     }
 }
