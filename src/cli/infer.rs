@@ -10,8 +10,7 @@ use super::output::{Screen, read_recording};
 use super::{Failure, Output};
 use crate::authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose};
 use crate::authoring::{count, joined_words};
-use crate::config;
-use crate::config::Sources;
+use crate::config::{self, Sources};
 use crate::model::{
     EntryChoice, HarExchange, ProgramEnd, ProgramExit, Recording, RecordingError, UpstreamResponse,
     cut_characters,
@@ -60,19 +59,19 @@ impl InferArguments {
 pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(), Failure> {
     let mut samples = Vec::new();
     let mut selected = Vec::new();
-    let mut single = None;
     for file in &arguments.files {
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
         let failure = |why: String| Failure::usage(format!("{}: {why}", file.display()));
         match read_recording(file)? {
+            Recording::Body(_) | Recording::One(_) if arguments.entry.is_some() => {
+                return Err(failure(RecordingError::no_entries().to_string()));
+            }
             Recording::Body(mut response) => {
                 check_body(&response.body).map_err(failure)?;
                 if arguments.is_command() {
                     let exit = ProgramExit { end: ProgramEnd::Code(0), stderr: Bytes::new() };
                     response = UpstreamResponse::from_program(response.body, exit);
-                } else {
-                    single.get_or_insert(file);
                 }
                 samples.push(Sample { name, response });
             }
@@ -80,10 +79,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
                 let why = "expected the output of a command, found an HTTP response";
                 return Err(failure(why.to_owned()));
             }
-            Recording::One(response) => {
-                single.get_or_insert(file);
-                samples.push(Sample { name, response });
-            }
+            Recording::One(response) => samples.push(Sample { name, response }),
             Recording::Har(exchanges) => {
                 let chosen = selected_entries(exchanges, arguments.entry.as_ref()).map_err(failure)?;
                 for (number, exchange) in chosen {
@@ -99,9 +95,6 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
             "at most {SAMPLE_LIMIT} responses are supported, found {}",
             samples.len()
         )));
-    }
-    if let (Some(file), Some(_), true) = (single, &arguments.entry, selected.is_empty()) {
-        return Err(Failure::usage(format!("{}: {}", file.display(), RecordingError::no_entries())));
     }
     check_one_endpoint(arguments, &selected)?;
     let naming = naming(arguments, selected.pop())?;
@@ -131,10 +124,9 @@ fn check_body(body: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Selected entry of a HAR file.
+/// Selected entry of a HAR file, with its number from 1 and its request.
 struct SelectedEntry<'a> {
     file: &'a Path,
-    /// Number from 1.
     number: usize,
     method: String,
     url: String,
@@ -144,10 +136,10 @@ struct SelectedEntry<'a> {
 /// request, paths may differ, as those of `/orders/{id}` do.
 fn check_one_endpoint(arguments: &InferArguments, selected: &[SelectedEntry<'_>]) -> Result<(), Failure> {
     let is_explicit = arguments.url.is_some() || arguments.request.is_some();
-    let same = |one: &SelectedEntry<'_>, other: &SelectedEntry<'_>| {
-        one.method == other.method && (is_explicit || path_of(&one.url) == path_of(&other.url))
+    let is_same = |two: &[SelectedEntry<'_>]| {
+        two[0].method == two[1].method && (is_explicit || path_of(&two[0].url) == path_of(&two[1].url))
     };
-    if selected.iter().zip(selected.iter().skip(1)).all(|(one, other)| same(one, other)) {
+    if selected.windows(2).all(is_same) {
         return Ok(());
     }
     let mut message = "expected entries of one endpoint, found several:".to_owned();
@@ -181,25 +173,20 @@ fn selected_entries(
         Some(EntryChoice::Url(part)) => exchange.url.contains(part.as_str()) && exchange.response.is_ok(),
     };
     let chosen: Vec<_> = (1..).zip(exchanges).filter(is_chosen).collect();
-    if !chosen.is_empty() {
-        return Ok(chosen);
-    }
-    Err(match choice {
-        None => "the last entry has no response".to_owned(),
-        Some(EntryChoice::Number(number)) => {
-            format!("expected an entry from 1 to {entries}, found {number}")
-        }
-        Some(EntryChoice::Url(part)) => {
-            format!("expected an entry with `{part}` in its URL and a response, found none")
-        }
-    })
+    let missing = match choice {
+        _ if !chosen.is_empty() => return Ok(chosen),
+        None => "for the last request with a response".to_owned(),
+        Some(EntryChoice::Number(number)) => format!("from 1 to {entries}, not {number}"),
+        Some(EntryChoice::Url(part)) => format!("with `{part}` in its URL and a response"),
+    };
+    Err(format!("expected an entry {missing}, found none"))
 }
 
 /// Names and request of the route, from the command line or from the HAR file's requests.
 fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Result<RouteNaming, Failure> {
     let (seen_method, seen_url) = selected.map(|entry| (entry.method, entry.url)).unzip();
-    let get = || "GET".to_owned();
-    let mut naming = RouteNaming { method: seen_method.unwrap_or_else(get), ..RouteNaming::default() };
+    let method = seen_method.unwrap_or_else(|| "GET".to_owned());
+    let mut naming = RouteNaming { method, ..RouteNaming::default() };
     let absolute =
         |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
     if let Some(url) = arguments.url.clone().or(seen_url) {
@@ -237,17 +224,14 @@ fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Re
     let named = || name_of(program.unwrap_or(path), &arguments.files);
     naming.name = arguments.name.clone().unwrap_or_else(named);
     naming.upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&naming.name));
-    let Some(problems) = naming_problems(&naming) else { return Ok(naming) };
-    let InferArguments { name, upstream, url, request, .. } = arguments;
-    if [name, upstream, url, request].into_iter().any(Option::is_some) {
-        return Err(Failure::usage(format!(
-            "`--name`, `--upstream`, `--url` and `--request` form no valid route: {problems}"
-        )));
-    }
-    // The URL in the HAR file is not valid for a route, so defaults are used.
-    let is_name_valid = naming.name.parse::<crate::model::ToolName>().is_ok();
-    let name = if is_name_valid { naming.name } else { "get_report".to_owned() };
-    Ok(RouteNaming { upstream: upstream_of(&name), name, method: get(), ..RouteNaming::default() })
+    let yaml = propose(&[], &naming).yaml;
+    let Err(problems) = config::load(&Sources::from_text("proposal.yaml", yaml)) else { return Ok(naming) };
+    let problems: Vec<_> = problems.as_slice().iter().map(|problem| problem.message.as_str()).collect();
+    // The URL may be that of the HAR file.
+    Err(Failure::usage(format!(
+        "`--name`, `--upstream`, `--url` and `--request` form no valid route: {}",
+        problems.join("; ")
+    )))
 }
 
 /// Rejects what only a shell understands, and a URL beside a command.
@@ -263,13 +247,6 @@ fn check_command(request: &str, has_url: bool) -> Result<(), String> {
 fn upstream_of(tool: &str) -> String {
     let words = tool.strip_prefix("get_").filter(|rest| !rest.is_empty()).unwrap_or(tool);
     words.replace('.', "_").chars().take(64).collect()
-}
-
-/// Problems of a route with that name and request.
-fn naming_problems(naming: &RouteNaming) -> Option<String> {
-    let yaml = propose(&[], naming).yaml;
-    let problems = config::load(&Sources::from_text("proposal.yaml", yaml)).err()?;
-    Some(problems.as_slice().iter().map(|problem| problem.message.clone()).collect::<Vec<_>>().join("; "))
 }
 
 /// Name of the tool: `get_forecast` for `/v1/forecast/{city}`, else from the first file's name.

@@ -1,11 +1,11 @@
 //! `glossator key`: generates an API key for a client, and its hash for the configuration.
 
-use std::io::{self, Read};
+use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
 
-use super::output::Screen;
+use super::output::{Screen, read_input};
 use super::{Failure, Output};
 use crate::auth::{KeyHash, random_api_key};
 
@@ -47,17 +47,15 @@ pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), F
 }
 
 fn read_key() -> Result<String, Failure> {
-    let mut text = String::new();
-    let read = io::stdin().take(KEY_LIMIT_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|error| Failure::usage(format!("standard input can't be read as text: {error}")))?;
+    let text = read_input(Path::new("-"), KEY_LIMIT_BYTES, "key")?;
+    let text = String::from_utf8_lossy(&text);
     let key = text.trim();
-    if key.len() < KEY_MIN_BYTES || key.len() as u64 > KEY_LIMIT_BYTES {
-        let words = format!(
-            "a key has {KEY_MIN_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short key can \
-             be guessed from its hash",
+    if key.len() < KEY_MIN_BYTES {
+        return Err(Failure::usage(format!(
+            "a key has {KEY_MIN_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short key can be \
+             guessed from its hash",
             key.len()
-        );
-        return Err(Failure::usage(words));
+        )));
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Failure::usage("a key is sent in a header: it may have visible ASCII characters only"));

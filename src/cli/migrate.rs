@@ -195,32 +195,25 @@ fn diff_of(name: &str, before: &str, after: &str) -> String {
 }
 
 fn show_diff(name: &str, before: &str, after: &str, screen: &mut Screen) {
-    for line in diff_of(name, before, after).split_inclusive('\n') {
-        let words = line.trim_end_matches('\n');
+    for line in diff_of(name, before, after).lines() {
         screen.line(match line.as_bytes().first() {
-            Some(b'+') => TextStyle::Good.apply(words),
-            Some(b'-') => TextStyle::Bad.apply(words),
-            _ => words.to_owned(),
+            Some(b'+') => TextStyle::Good.apply(line),
+            Some(b'-') => TextStyle::Bad.apply(line),
+            _ => line.to_owned(),
         });
     }
 }
 
 fn as_json(files: &[Rewritten], problems: &[Problem], diff: bool) -> Value {
-    let changes = files.iter().flat_map(|file| {
-        file.after.changes.iter().map(|Change { line, column, section, was, now }| {
-            json!({
-                "file": file.name, "line": line, "column": column,
-                "section": section, "was": was, "now": now,
-            })
-        })
-    });
-    let remarks = files.iter().flat_map(|file| {
-        let remarks = file.after.remarks.iter();
-        remarks.map(|Remark { line, column, message }| {
-            json!({ "file": file.name, "line": line, "column": column, "message": message })
-        })
-    });
-    let (changes, remarks): (Vec<_>, Vec<_>) = (changes.collect(), remarks.collect());
+    let (mut changes, mut remarks) = (Vec::new(), Vec::new());
+    for Rewritten { name, after, .. } in files {
+        let in_file = |mut item: Value| {
+            item["file"] = name.as_str().into();
+            item
+        };
+        changes.extend(after.changes.iter().map(|change| in_file(json!(change))));
+        remarks.extend(after.remarks.iter().map(|remark| in_file(json!(remark))));
+    }
     let mut json =
         json!({ "ok": problems.is_empty(), "changes": changes, "remarks": remarks, "problems": problems });
     if diff {

@@ -7,7 +7,6 @@
 //! - 2: invalid usage
 //! - 78: invalid configuration (`EX_CONFIG` of sysexits.h); a supervisor need not restart
 
-mod annotations;
 mod check;
 mod demo;
 mod explain;
@@ -29,7 +28,7 @@ use clap::{
 };
 use serde_json::json;
 
-use crate::config::{ConfigSource, Flag, Loaded, Sources, renamed_flag};
+use crate::config::{ConfigSource, Flag, Loaded, Sources, quoted_list, renamed_flag};
 use crate::settings::{Environment, Problems};
 use crate::telemetry::{ErrorChain, log};
 use output::Screen;
@@ -263,7 +262,6 @@ impl ConfigArgument {
 
 /// Error for an unknown route.
 fn no_such_route(name: &str, loaded: &Loaded) -> Failure {
-    let names: Vec<_> =
-        loaded.routes.iter().map(|file| format!("`{}`", file.route.definition.name)).collect();
-    Failure::usage(format!("there is no route `{name}`; there are {}", names.join(", ")))
+    let names = quoted_list(loaded.routes.iter().map(|file| file.name().as_str()));
+    Failure::usage(format!("there is no route `{name}`; there are {names}"))
 }

@@ -37,21 +37,13 @@ pub(super) struct NewArguments {
 
 /// Names of the entries, each with the heading of its page.
 fn names() -> PossibleValuesParser {
-    GALLERY
-        .dirs()
-        .map(|entry| {
-            let name = entry.path().to_str().expect("names of entries are ASCII");
-            PossibleValue::new(name).help(heading(entry))
-        })
-        .collect::<Vec<_>>()
-        .into()
-}
-
-/// Heading of the page of an entry.
-fn heading<'a>(entry: &'a Dir<'a>) -> &'a str {
-    let page = entry.files().find(|file| file.path().ends_with(PAGE));
-    let line = page.and_then(|page| page.contents_utf8()?.lines().next()).unwrap_or_default();
-    line.trim_start_matches("# ")
+    let value = |entry: &'static Dir<'_>| {
+        let name = entry.path().to_str().expect("names of entries are ASCII");
+        let page = entry.get_file(entry.path().join(PAGE)).and_then(include_dir::File::contents_utf8);
+        let heading = page.and_then(|page| page.lines().next()).unwrap_or_default();
+        PossibleValue::new(name).help(heading.trim_start_matches("# "))
+    };
+    GALLERY.dirs().map(value).collect::<Vec<_>>().into()
 }
 
 /// Copies all files of the entry, or none if one of them exists already.

@@ -12,6 +12,8 @@ mod walk;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use serde::Serialize;
+
 use self::walk::{RenamedNames, ReplacedName, Walk};
 use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
 use super::renamed::{RENAMES, Renames, sections};
@@ -41,7 +43,7 @@ pub struct Migrated {
 }
 
 /// Replaced name, with its position in the original file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Change {
     /// Line, from 1.
     pub line: usize,
@@ -56,7 +58,7 @@ pub struct Change {
 }
 
 /// Place that was not renamed automatically.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Remark {
     /// Line, from 1.
     pub line: usize,
