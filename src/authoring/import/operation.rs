@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::schema::{SchemaUse, description, schema, shortened};
 use super::{Document, ImportRemark, items, members};
 use crate::authoring::{joined_words, without_empty};
-use crate::config::yaml;
+use crate::config::{quoted_list, yaml};
 
 /// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
@@ -52,16 +52,17 @@ impl Operation {
                     continue;
                 }
                 let about = format!("{} {path}", method.to_ascii_uppercase());
-                match converted(document, upstream, &about, item, operation) {
+                let omissions = match converted(document, upstream, &about, item, operation) {
                     Ok(Converter { route, omissions, .. }) => {
                         let id = operation["operationId"].as_str();
                         let name = unused_name(name_of(id, method, path), |name| names.contains(name));
                         names.insert(name.clone());
-                        remarks.extend(omissions.into_iter().map(|text| ImportRemark::new(&about, text)));
-                        operations.push(Self { name, about, route });
+                        operations.push(Self { name, about: about.clone(), route });
+                        omissions
                     }
-                    Err(reason) => remarks.push(ImportRemark::new(&about, format!("omitted: {reason}"))),
-                }
+                    Err(reason) => vec![format!("omitted: {reason}")],
+                };
+                remarks.extend(omissions.into_iter().map(|text| ImportRemark::new(&about, text)));
             }
         }
         operations
@@ -202,6 +203,15 @@ impl Converter<'_> {
         Ok(())
     }
 
+    /// Omits a part of the request; an error message if it is needed.
+    fn omit(&mut self, is_needed: bool, part: &str, reason: &str) -> Result<(), String> {
+        if is_needed {
+            return Err(format!("it needs {part}, and {reason}"));
+        }
+        self.omissions.push(format!("without {part}: {reason}"));
+        Ok(())
+    }
+
     fn parameter(&mut self, parameter: &Value, name: &str, place: &str) -> Result<(), String> {
         let is_needed = place == "path" || parameter["required"] == true;
         let lower_name = name.to_ascii_lowercase();
@@ -218,13 +228,7 @@ impl Converter<'_> {
         };
         let mut copied = match copied {
             Ok(copied) => copied,
-            Err(reason) if is_needed => {
-                return Err(format!("it needs the parameter `{name}`, and {reason}"));
-            }
-            Err(reason) => {
-                self.omissions.push(format!("without the parameter `{name}`: {reason}"));
-                return Ok(());
-            }
+            Err(reason) => return self.omit(is_needed, &format!("the parameter `{name}`"), reason),
         };
         if let Some(text) = description(&parameter["description"]) {
             copied["description"] = text;
@@ -263,13 +267,9 @@ impl Converter<'_> {
         let find = |fits: fn(&str) -> bool| content.iter().find(|(name, _)| fits(essence(name)));
         let chosen = find(is_json).or_else(|| find(is_form)).or_else(|| find(|name| name == "text/plain"));
         let Some((media_type, described)) = chosen else {
-            let kinds: Vec<_> = content.iter().map(|(name, _)| format!("`{}`", essence(name))).collect();
-            let kinds = kinds.join(", ");
-            if is_needed {
-                return Err(format!("its body is {kinds}, and only JSON, forms and text are supported"));
-            }
-            self.omissions.push(format!("without a body, which is {kinds}"));
-            return Ok(());
+            let kinds = quoted_list(content.iter().map(|(name, _)| essence(name)));
+            let reason = format!("that is {kinds}; only JSON, forms and text are supported");
+            return self.omit(is_needed, "a body", &reason);
         };
         let media_type = essence(media_type);
         let copied = schema(self.document, &described["schema"], SchemaUse::Input)

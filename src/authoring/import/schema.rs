@@ -88,13 +88,11 @@ impl<'d> SchemaConverter<'d> {
             }
             _ => {}
         }
-        for word in ["anyOf", "oneOf"] {
-            let choices = items(&written[word]).map(|choice| self.schema(choice, depth));
-            let converted: Vec<Value> = choices.collect::<Option<_>>()?;
-            if !converted.is_empty() {
-                // Authors seldom mean that a value must not match several choices.
-                out["anyOf"] = Value::Array(converted);
-            }
+        // Authors seldom mean that a value must not match several choices.
+        let choices = items(&written["anyOf"]).chain(items(&written["oneOf"]));
+        let choices: Vec<Value> = choices.map(|choice| self.schema(choice, depth)).collect::<Option<_>>()?;
+        if !choices.is_empty() {
+            out["anyOf"] = choices.into();
         }
         for part in items(&written["allOf"]) {
             let part = self.part(part, depth)?;
@@ -111,12 +109,8 @@ impl<'d> SchemaConverter<'d> {
         let of_input = if self.schema_use == SchemaUse::Input { OF_INPUT } else { "" };
         const EXCLUSIVE: [(&str, &str); 2] =
             [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")];
-        // The form of OpenAPI 3.0, in which `minimum` is the bound and this keyword says that it is
-        // exclusive.
-        let is_exclusive =
-            |bound: &str| EXCLUSIVE.iter().any(|(word, own)| bound == *own && written[*word] == true);
         for word in OF_BOTH.split(' ').chain(of_input.split_whitespace()) {
-            if let Some(value) = written.get(word).filter(|_| !is_exclusive(word)) {
+            if let Some(value) = written.get(word) {
                 out[word] = value.clone();
             }
         }
@@ -127,12 +121,13 @@ impl<'d> SchemaConverter<'d> {
             return;
         }
         for (word, bound) in EXCLUSIVE {
-            let limit = match is_exclusive(bound) {
-                true => written.get(bound),
-                false => written.get(word).filter(|limit| limit.is_number()),
+            let limit = match &written[word] {
+                // The form of OpenAPI 3.0, in which this keyword only says that the bound is exclusive.
+                Value::Bool(true) => out.as_object_mut().and_then(|out| out.shift_remove(bound)),
+                limit => Some(limit.clone()).filter(Value::is_number),
             };
             if let Some(limit) = limit {
-                out[word] = limit.clone();
+                out[word] = limit;
             }
         }
         const FORMATS: [&str; 6] = ["date", "date-time", "time", "email", "uri", "uuid"];

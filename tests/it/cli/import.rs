@@ -113,8 +113,8 @@ fn a_document_becomes_a_file_that_is_good() {
         remarks,
         [
             "GET /orders/{order-id}: without the parameter `session`: it is a cookie",
-            "POST /upload: omitted: its body is `multipart/form-data`, and only JSON, forms and text are \
-             supported",
+            "POST /upload: omitted: it needs a body, and that is `multipart/form-data`; only JSON, forms and text \
+             are supported",
             "/elsewhere: omitted: `other.yaml#/paths/x` refers to another document, which is not supported",
         ]
     );
