@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::samples::ClassifiedSamples;
-use super::{lines, markup, trial};
+use super::{extracted_values, lines, markup};
 use crate::authoring::without_empty;
 use crate::settings::fixed_regex;
 use crate::translate::extract::has_frame;
@@ -141,7 +141,7 @@ fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -
         return Vec::new();
     }
     let shown = Candidate::likely("html", json!({ "text": "pre" }), "");
-    let Ok(values) = trial::values(&shown, classified) else { return Vec::new() };
+    let Ok(values) = extracted_values(&shown, classified) else { return Vec::new() };
     let Some(texts) = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>() else {
         return Vec::new();
     };
@@ -252,20 +252,17 @@ fn width(texts: &[&str], delimiter: char) -> Option<usize> {
     first.filter(|first| widths.iter().all(|width| width == first))
 }
 
-/// Whether the first line names the columns: it has no number, and no empty or repeated name.
+/// Whether the first line names the columns: it has no number, and no empty or repeated name. It may end in a
+/// delimiter.
 fn header_is_text(text: &str, delimiter: char) -> bool {
     let Some(header) = full_lines(text).next() else { return false };
-    let names: Vec<&str> =
-        header.trim_start_matches('#').split(delimiter).map(|name| name.trim().trim_matches('"')).collect();
-    let (last, others) = names.split_last().unwrap_or((&"", &[]));
-    let is_name = |name: &str| {
+    let header = header.trim_start_matches('#');
+    let names = header.strip_suffix(delimiter).unwrap_or(header).split(delimiter);
+    let names: Vec<&str> = names.map(|name| name.trim().trim_matches('"')).collect();
+    let is_name = |name: &&str| {
         !name.is_empty() && name.parse::<f64>().is_err() && !name.starts_with(|c: char| c.is_ascii_digit())
     };
-    let mut seen = HashSet::new();
-    // The line may end in a delimiter.
-    others.iter().all(|name| is_name(name))
-        && (last.is_empty() || is_name(last))
-        && names.iter().all(|name| seen.insert(*name))
+    names.iter().all(is_name) && are_distinct(&names)
 }
 
 /// Aligned columns.

@@ -1,5 +1,5 @@
 //! Inferred fields with names and types, and an output schema for values that fields can't express. `guess`
-//! infers the type of one field, `times` the formats of timestamps, durations and sizes.
+//! infers the type of one field.
 
 use std::{collections::HashSet, slice};
 
@@ -37,17 +37,12 @@ const MAX_NAME_LENGTH: usize = 100;
 
 /// Possible types of the values, most specific first; the last has none.
 pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
-    let mut possible_types = Vec::new();
-    if let Some(records) = records(&candidate.values) {
-        let is_flat = records.iter().all(|record| record.values().all(|value| texts(value).is_some()));
-        let is_document = matches!(candidate.name, "json" | "ndjson" | "xml");
-        if is_flat && !is_document {
-            let typed = fields(&records).map(|fields| InferredTypes { fields, output: None });
-            possible_types.extend(typed);
-        }
-    }
-    let is_bare_text = candidate.values.iter().all(Value::is_string);
-    if !candidate.values.is_empty() && !is_bare_text {
+    let is_document = matches!(candidate.name, "json" | "ndjson" | "xml");
+    let records = records(&candidate.values).filter(|_| !is_document);
+    let fields = records.and_then(|records| fields(&records));
+    let mut possible_types: Vec<_> =
+        fields.map(|fields| InferredTypes { fields, output: None }).into_iter().collect();
+    if !candidate.values.iter().all(Value::is_string) {
         let values: Vec<&Value> = candidate.values.iter().collect();
         let numbers = match candidate.name {
             "metrics" => Numbers::Measured,
@@ -56,10 +51,8 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
         };
         let confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
         let schema = schema(&values, "", 0, numbers);
-        let mut reason = format!("of {}", count(values.len(), "sample"));
-        if has_required(&schema) {
-            reason += "; properties that all of them have are required";
-        }
+        let samples = count(values.len(), "sample");
+        let reason = format!("of {samples}; properties that all of them have are required");
         let finding = Finding::new("output", "a schema", confidence, reason);
         possible_types.push(InferredTypes { fields: Vec::new(), output: Some((schema, finding)) });
     }
@@ -67,20 +60,15 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
     possible_types
 }
 
-/// Whether an inferred schema requires a member anywhere.
-fn has_required(schema: &Value) -> bool {
-    let inner = schema["properties"].as_object().into_iter().flat_map(Map::values);
-    schema["required"].is_array() || inner.chain(schema.get("items")).any(has_required)
-}
-
-/// Records of all samples: one object each, or lists of objects.
+/// Records of all samples: one object each, or lists of objects, with texts and lists of texts as members.
 fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     let items = values.iter().flat_map(|value| match value {
         Value::Array(items) => items.as_slice(),
         _ => slice::from_ref(value),
     });
     let records: Vec<_> = items.map(Value::as_object).collect::<Option<_>>()?;
-    (!records.is_empty()).then_some(records)
+    let is_flat = records.iter().all(|record| record.values().all(|value| texts(value).is_some()));
+    (is_flat && !records.is_empty()).then_some(records)
 }
 
 fn fields(records: &[&Map<String, Value>]) -> Option<Vec<InferredField>> {
@@ -132,16 +120,15 @@ fn field(name: String, from: &str, values: &[&Value], records: usize) -> Inferre
         guess.kind += "[]";
         guess.reason += "; several in one response";
     }
-    let spec = if from == name && guess.options.is_empty() {
-        Value::from(format!("{}{}", guess.kind, if optional { "?" } else { "" }))
-    } else {
-        let mut whole = without_empty(json!({
-            "from": Some(from).filter(|from| *from != name),
-            "type": guess.kind,
-            "optional": optional.then_some(true),
-        }));
-        whole.extend(guess.options);
-        Value::Object(whole)
+    let mut spec = without_empty(json!({
+        "from": Some(from).filter(|from| *from != name),
+        "type": guess.kind,
+        "optional": optional.then_some(true),
+    }));
+    spec.extend(guess.options);
+    let spec = match from == name && spec.len() == 1 + usize::from(optional) {
+        true => format!("{}{}", guess.kind, if optional { "?" } else { "" }).into(),
+        false => Value::Object(spec),
     };
     let mut reason = guess.reason;
     if missing > 0 {
@@ -230,14 +217,11 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             let mut texts = present.iter().filter_map(|value| value.as_str());
             numbers == Numbers::Texts && !nullable && texts.all(|text| test(text.trim()))
         };
-        if every(is_whole) && present.len() >= MIN_WHOLE {
-            "integer"
-        } else if every(is_number) {
-            "number"
-        } else if every(|text| text == "true" || text == "false") {
-            "boolean"
-        } else {
-            "string"
+        match present.len() {
+            MIN_WHOLE.. if every(is_whole) => "integer",
+            _ if every(is_number) => "number",
+            _ if every(|text| text == "true" || text == "false") => "boolean",
+            _ => "string",
         }
     } else {
         return json!({});

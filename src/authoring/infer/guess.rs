@@ -1,15 +1,15 @@
-//! Inference of a field's type from its texts, formatted numbers such as `12 %`, `$ 1,024.00` and `5 °C`
-//! included.
+//! Inference of a field's type from its texts: numbers, formatted ones such as `12 %`, `$ 1,024.00` and `5 °C`
+//! included, booleans, timestamps, dates, durations and sizes.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
-use super::{Confidence, times};
+use super::Confidence;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
-use crate::translate::NumberForm;
+use crate::translate::{DurationForm, FieldKind, FieldType, NumberForm, SizeForm, TimeForm, TimeFormat};
 
 /// Inferred type of a list of texts.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Guess {
     /// Name of the type.
     pub(super) kind: String,
     /// Options of the type.
-    pub(super) options: Map<String, serde_json::Value>,
+    pub(super) options: Map<String, Value>,
     /// Confidence.
     pub(super) confidence: Confidence,
     /// Evidence.
@@ -93,9 +93,9 @@ pub(super) fn guess(name: &str, texts: &[&str]) -> Guess {
     let present: Vec<&str> = all.iter().copied().filter(|text| !is_null(text)).collect();
     let mut guess = number(name, &present)
         .or_else(|| boolean(&present))
-        .or_else(|| times::date_or_time(&present))
-        .or_else(|| times::duration(name, &present))
-        .or_else(|| times::size(name, &present))
+        .or_else(|| date_or_time(&present))
+        .or_else(|| duration(name, &present))
+        .or_else(|| size(name, &present))
         .or_else(|| marked_number(&present))
         .unwrap_or_else(|| text(&present));
     if guess.kind != "string" && !null_words.is_empty() {
@@ -114,7 +114,7 @@ fn number(name: &str, texts: &[&str]) -> Option<Guess> {
     // A count, or seconds since 1970, has digits only.
     let count_of = |text: &&str| text.parse().ok().filter(|_| !text.starts_with('+'));
     let counted: Option<Vec<u64>> = texts.iter().map(count_of).collect();
-    if let Some(time) = counted.and_then(|numbers| times::unix(name, &numbers)) {
+    if let Some(time) = counted.and_then(|numbers| unix(name, &numbers)) {
         return Some(time);
     }
     // With only one or two samples, the next may have a fraction.
@@ -146,24 +146,10 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
     Some(guess)
 }
 
-/// The string type; if there are few distinct texts, the evidence lists them.
+/// The string type.
 pub(super) fn text(texts: &[&str]) -> Guess {
-    /// Limit of distinct texts that may be an enumeration.
-    const MAX_STATES: usize = 4;
-    let mut different: Vec<&str> = texts.to_vec();
-    different.sort_unstable();
-    different.dedup();
-    let is_state = |text: &&str| text.len() <= 20 && text.contains(char::is_alphabetic);
-    let few = (2..=MAX_STATES).contains(&different.len()) && different.iter().all(is_state);
-    let reason = match different.len() {
-        0 => "always empty".to_owned(),
-        // With `values`, a new word would be an error, so only an author who knows all words can decide.
-        _ if few && texts.len() >= 8 => {
-            let words = quoted_list(different.iter().copied());
-            format!("a string; only {words} so far: if there are no others, list them in `values`")
-        }
-        _ => "a string".to_owned(),
-    };
+    let is_empty = texts.iter().all(|text| text.is_empty());
+    let reason = if is_empty { "always empty" } else { "a string" };
     Guess::new("string", &[], confidence_by_count(texts.len()), reason)
 }
 
@@ -229,20 +215,20 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     let whole = plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
     let kind = if whole && unit.is_empty() { "integer" } else { "number" };
     let mut guess = Guess::with_count(kind, &options, texts.len(), "numbers");
-    if !behind_is_known {
-        guess.confidence = guess.confidence.min(Confidence::Likely);
-    }
     if !unit.is_empty() {
         guess.reason += &format!(" with `{unit}`");
     }
     if !is_certain {
-        // `1,024` may have a decimal comma, and mean 1.024.
-        let most = if numbers.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
-        guess.confidence = guess.confidence.min(most);
-        // Without a separator of thousands, the format is certain.
+        // `1,024` may have a decimal comma, and mean 1.024. Without a separator of thousands, the format is
+        // certain.
         guess.reason += &format!("; `{thousands}` separates thousands, or else a fraction");
     }
-    Some(guess)
+    let most = match (is_certain, numbers.len()) {
+        (true, _) if behind_is_known => Confidence::Sure,
+        (true, _) | (false, 3..) => Confidence::Likely,
+        (false, _) => Confidence::Guess,
+    };
+    Some(Guess { confidence: guess.confidence.min(most), ..guess })
 }
 
 /// Whether numbers without a unit have a decimal comma. Otherwise they may be lists, such as `0,1` of
@@ -275,10 +261,178 @@ fn number_format(numbers: &[&str]) -> Option<(NumberFormat, Vec<String>, bool)> 
     Some((format, plain, is_certain))
 }
 
+/// Formats of timestamps with an offset from UTC, or with a word for UTC, and then with its time zone. The
+/// standard format is empty.
+const ZONED_FORMATS: [(&str, &str); 10] = [
+    ("", ""),
+    ("%d/%b/%Y:%H:%M:%S %z", ""),
+    ("%Y-%m-%d %H:%M:%S %z", ""),
+    ("%a %b %d %H:%M:%S %z %Y", ""),
+    ("%a %b %d %H:%M:%S UTC %Y", "UTC"),
+    ("%Y-%m-%d %H:%M:%S UTC", "UTC"),
+    ("%Y-%m-%d %H:%M:%S GMT", "UTC"),
+    ("%d %b %Y %H:%M:%S GMT", "UTC"),
+    ("%A, %d-%b-%Y %H:%M:%S UTC", "UTC"),
+    ("%A, %d-%b-%Y %H:%M:%S GMT", "UTC"),
+];
+/// Formats of timestamps in an unknown time zone.
+const LOCAL_FORMATS: [&str; 15] = [
+    "",
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d %H:%M",
+    "%Y-%m-%d %H:%M",
+    "%a %b %d %H:%M:%S %Y",
+    "%d-%b-%Y %H:%M:%S",
+    "%d-%b-%Y %H:%M",
+    "%d %b %Y %H:%M:%S",
+    "%d %b %Y %H:%M",
+    "%b %d, %Y %H:%M:%S",
+    "%m/%d/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M",
+    "%d/%m/%Y %H:%M:%S",
+];
+/// Formats of dates. All samples together decide whether the month is first or second.
+const DATE_FORMATS: [&str; 9] =
+    ["", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"];
+
+/// Whether a field of this type parses all texts.
+fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
+    let kind = FieldType::from(kind);
+    !texts.is_empty() && texts.iter().all(|text| kind.apply(&Value::from(*text)).is_ok())
+}
+
+/// Format of times with these directives, in a known time zone if there is one.
+fn form(format: &str, zone: &str) -> TimeForm {
+    let format = match format {
+        "" => TimeFormat::Standard,
+        _ => TimeFormat::Directives(format.to_owned()),
+    };
+    TimeForm { formats: vec![format], zone: zone.parse().ok() }
+}
+
+/// Infers timestamps or dates.
+pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
+    // A bare number is not a date, although some formats parse it.
+    let separated = |text: &&str| text.contains(['-', '/', '.', ':', ' ']) && text.len() >= 8;
+    if !texts.iter().all(separated) {
+        return None;
+    }
+    let guess = |kind: &str, options: &[(&str, &str)], what: &str| {
+        Some(Guess::with_count(kind, options, texts.len(), what).at_least_likely())
+    };
+    let are_times = |format: &str, zone: &str| parses_all(FieldKind::DateTime(form(format, zone)), texts);
+    if let Some((format, zone)) = ZONED_FORMATS.into_iter().find(|(format, zone)| are_times(format, zone)) {
+        return guess("date-time", &[("format", format), ("timezone", zone)], "timestamps");
+    }
+    if let Some(format) = LOCAL_FORMATS.into_iter().find(|format| are_times(format, "UTC")) {
+        let options = if format.is_empty() { String::new() } else { format!("`format: \"{format}\"` and ") };
+        let reason = format!(
+            "times without an offset; `type: date-time` parses them, with {options}the `timezone` of their \
+             clock"
+        );
+        // They stay strings: with a wrong time zone, they would look right.
+        return Some(Guess::new("string", &[], Confidence::Likely, reason));
+    }
+    let fits = |format: &&str| parses_all(FieldKind::Date(form(format, "")), texts);
+    match *DATE_FORMATS.into_iter().filter(fits).collect::<Vec<_>>() {
+        [] => None,
+        [format] => guess("date", &[("format", format)], "days"),
+        // Day and month are ambiguous; a wrong choice would go unnoticed.
+        [one, other, ..] => {
+            let reason =
+                format!("dates; `type: date` parses them with `format: \"{one}\"`, or else `\"{other}\"`");
+            Some(Guess::new("string", &[], Confidence::Guess, reason))
+        }
+    }
+}
+
+/// Whether a word of a field name is one of these words.
+fn has_word(name: &str, words: &str) -> bool {
+    name.split('_').any(|part| words.split(' ').any(|word| word == part))
+}
+
+/// Infers seconds or milliseconds since 1970, if the name suggests a time.
+fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
+    const NAMES: &str = "time timestamp date datetime at since until expires created updated modified mtime \
+                         ctime started epoch seen";
+    /// From 2001 to 2100, in seconds.
+    const SECONDS: std::ops::Range<u64> = 1_000_000_000..4_102_444_800;
+    let named = has_word(name, NAMES);
+    let all_in =
+        |unit: u64| !numbers.is_empty() && numbers.iter().all(|number| SECONDS.contains(&(number / unit)));
+    let (format, word) = match (named, all_in(1), all_in(1000)) {
+        (true, true, _) => ("unix", "seconds"),
+        (true, _, true) => ("unix-ms", "milliseconds"),
+        _ => return None,
+    };
+    let reason = format!("{0} of {0} may be {word} since 1970, and the name suggests a time", numbers.len());
+    let confidence = confidence_by_count(numbers.len()).min(Confidence::Likely);
+    Some(Guess::new("date-time", &[("format", format)], confidence, reason))
+}
+
+/// Infers durations with units, or in clock format if the name suggests one.
+fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
+    const NAMES: &str =
+        "uptime up duration elapsed age took latency runtime cputime delay timeout remaining idle length";
+    if !parses_all(FieldKind::Duration(DurationForm::default()), texts) {
+        return None;
+    }
+    let named = has_word(name, NAMES);
+    let has_letters = |text: &&str| text.contains(char::is_alphabetic);
+    let has_days = |text: &&str| text.split_once('-').is_some_and(|(_, clock)| clock.contains(':'));
+    let unit = |text: &str| text.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned();
+    // `5 m` is more likely five metres.
+    let may_be_length = texts.iter().all(|text| unit(text) == "m");
+    let certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
+    let says_more = |text: &&str| text.contains(':') || has_letters(text);
+    let likely = named && texts.iter().all(says_more);
+    if !certain && !likely {
+        return None;
+    }
+    let (unit, description, what) = match texts.iter().all(|text| unit(text) == "ms") {
+        true => ("ms", "In milliseconds.", "durations in milliseconds"),
+        false => ("", "In seconds.", "durations; the value is in seconds"),
+    };
+    let options = [("output_unit", unit), ("description", description)];
+    let mut guess = Guess::with_count("duration", &options, texts.len(), what);
+    if !certain {
+        guess.confidence = guess.confidence.min(Confidence::Likely);
+        return Some(guess);
+    }
+    Some(guess.at_least_likely())
+}
+
+/// Infers sizes with units; `0` needs none.
+fn size(name: &str, texts: &[&str]) -> Option<Guess> {
+    static UNIT: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r"^[0-9][0-9.,]*\s?(?:[KMGTPEk]i?B|[KMGTPE]i?|k|B|[Bb]ytes?)$"));
+    // `273 K` is a temperature, and `2 M` may be two million.
+    let is_other =
+        name.split('_').any(|word| word.starts_with("temp") || word == "price" || word == "resistance");
+    let with_unit = texts.iter().filter(|text| UNIT.is_match(text)).count();
+    let good = texts.iter().all(|text| UNIT.is_match(text) || *text == "0");
+    if is_other || with_unit == 0 || !good {
+        return None;
+    }
+    let comma = SizeForm { decimal: ',', ..SizeForm::default() };
+    let has_fraction = |mark: char| {
+        let mut behind = texts.iter().filter_map(|text| text.rsplit_once(mark));
+        behind.any(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count() != 3)
+    };
+    let separator = match parses_all(FieldKind::Size(SizeForm::default()), texts) {
+        true => "",
+        false if has_fraction(',') && parses_all(FieldKind::Size(comma), texts) => ",",
+        false => return None,
+    };
+    let options = [("decimal_separator", separator), ("description", "In bytes.")];
+    Some(Guess::with_count("size", &options, texts.len(), "sizes; the value is in bytes").at_least_likely())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     #[track_caller]
     fn check(texts: &[&str], kind: &str, confidence: Confidence) {
@@ -380,5 +534,99 @@ mod tests {
         ] {
             check_marked(texts, None);
         }
+    }
+
+    #[track_caller]
+    fn check_guess(guess: Option<Guess>, expected: Option<(&str, Value)>) {
+        let found = guess.map(|guess| (guess.kind, Value::Object(guess.options)));
+        assert_eq!(found, expected.map(|(kind, options)| (kind.to_owned(), options)));
+    }
+
+    #[test]
+    fn times_with_an_offset_are_timestamps() {
+        let plain = Some(("date-time", json!({})));
+        check_guess(date_or_time(&["2026-11-21T09:30:00Z", "2026-11-21T09:30:00.5+01:00"]), plain.clone());
+        check_guess(date_or_time(&["Sat, 21 Nov 2026 09:30:00 GMT"]), plain);
+        let log = json!({ "format": "%d/%b/%Y:%H:%M:%S %z" });
+        check_guess(date_or_time(&["21/Nov/2026:09:30:00 +0100"]), Some(("date-time", log)));
+        let date = json!({ "format": "%a %b %d %H:%M:%S UTC %Y", "timezone": "UTC" });
+        check_guess(
+            date_or_time(&["Sat Nov 21 15:39:38 UTC 2026", "Sat Nov  7 15:39:38 UTC 2026"]),
+            Some(("date-time", date)),
+        );
+        let apache = json!({ "format": "%A, %d-%b-%Y %H:%M:%S UTC", "timezone": "UTC" });
+        check_guess(date_or_time(&["Saturday, 21-Nov-2026 15:39:38 UTC"]), Some(("date-time", apache)));
+    }
+
+    #[test]
+    fn times_without_an_offset_stay_strings_with_a_format_in_a_comment() {
+        for (text, part) in [
+            ("2026-11-21 09:30:00", "`timezone`"),
+            ("21.11.2026 09:30", "`format: \"%d.%m.%Y %H:%M\"`"),
+            ("Sat Nov 21 15:39:38 2026", "`format: \"%a %b %d %H:%M:%S %Y\"`"),
+        ] {
+            let guess = date_or_time(&[text]).unwrap();
+            assert!(guess.kind == "string" && guess.reason.contains(part), "{text}: {}", guess.reason);
+        }
+    }
+
+    #[test]
+    fn dates_have_one_format_or_stay_strings() {
+        check_guess(date_or_time(&["2026-11-21"]), Some(("date", json!({}))));
+        check_guess(
+            date_or_time(&["21.11.2026", "01.02.2026"]),
+            Some(("date", json!({ "format": "%d.%m.%Y" }))),
+        );
+        check_guess(
+            date_or_time(&["11/21/2026", "01/02/2026"]),
+            Some(("date", json!({ "format": "%m/%d/%Y" }))),
+        );
+        check_guess(date_or_time(&["01/02/2026"]), Some(("string", json!({}))));
+        for text in ["20261121", "1.2.3", "10.0.0.1", "Oslo-1-2", "12:30:00", ""] {
+            check_guess(date_or_time(&[text]), None);
+        }
+    }
+
+    #[test]
+    fn durations_have_units_or_a_name() {
+        let seconds = Some(("duration", json!({ "description": "In seconds." })));
+        for text in ["5m30s", "3d 4h", "3 days, 4:05", "1-02:03:04", "PT1H30M", "12 s", "2 hours"] {
+            check_guess(duration("x", &[text]), seconds.clone());
+        }
+        check_guess(
+            duration("latency", &["12 ms", "3ms"]),
+            Some(("duration", json!({ "output_unit": "ms", "description": "In milliseconds." }))),
+        );
+        check_guess(duration("uptime", &["1:02:03"]), seconds);
+        check_guess(duration("time", &["09:30:00"]), None);
+        check_guess(duration("height", &["5 m"]), None);
+        check_guess(duration("uptime", &["90"]), None);
+        check_guess(duration("x", &["5"]), None);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        let bytes = Some(("size", json!({ "description": "In bytes." })));
+        check_guess(size("used", &["1.5G", "512K", "0"]), bytes.clone());
+        check_guess(size("used", &["1,024 kB", "10 MiB"]), bytes);
+        check_guess(
+            size("used", &["1,5G"]),
+            Some(("size", json!({ "decimal_separator": ",", "description": "In bytes." }))),
+        );
+        for texts in [&["0"][..], &["5 Mb"], &["5 g"], &["10 MB/s"], &[]] {
+            check_guess(size("used", texts), None);
+        }
+        check_guess(size("temp", &["273 K"]), None);
+    }
+
+    #[test]
+    fn seconds_since_1970_need_a_name() {
+        check_guess(unix("last_seen", &[1_790_000_000]), Some(("date-time", json!({ "format": "unix" }))));
+        check_guess(
+            unix("created_at", &[1_790_000_000_000]),
+            Some(("date-time", json!({ "format": "unix-ms" }))),
+        );
+        check_guess(unix("requests", &[1_790_000_000]), None);
+        check_guess(unix("time", &[17]), None);
     }
 }

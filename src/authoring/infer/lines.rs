@@ -8,10 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::candidates::{Candidate, full_lines};
 use super::fields::slug;
-use super::times;
+use super::guess::date_or_time;
 use crate::authoring::{count, without_empty};
 use crate::settings::fixed_regex;
-use crate::translate::extract::has_frame;
 
 static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {
     fixed_regex(r#"^[A-Za-z_:][A-Za-z0-9_:]*(\{[^}]*\})?\s+[-+0-9.eEInfNa]+(\s+[0-9.]+)?$"#)
@@ -52,12 +51,10 @@ pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
     if !texts.iter().all(has_format) {
         return None;
     }
-    let has_quotes = texts.iter().any(|text| text.contains("=\""));
-    let value = if has_quotes { r#""(?:\\.|[^"\\])*"|\S*"# } else { r"\S*" };
     let has_lines = texts.iter().any(|text| full_lines(text).count() > 1);
     let options = json!({
-        "pattern": format!(r"(?<key>[\w.-]+)=(?<value>{value})"),
-        "unquote": has_quotes.then_some(true),
+        "pattern": r#"(?<key>[\w.-]+)=(?<value>"(?:\\.|[^"\\])*"|\S*)"#,
+        "unquote": true,
         "each": has_lines.then_some("block"),
         "block_start": has_lines.then_some("^"),
     });
@@ -69,11 +66,8 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     let any = |test: &dyn Fn(&str) -> bool| texts.iter().any(|text| test(text));
     let has_sections = any(&|text| full_lines(text).any(is_section));
-    for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
-        // In a drawn table, `|` is a border.
-        if separator == "|" && any(&has_frame) {
-            continue;
-        }
+    // Between bars and semicolons, `csv` finds columns.
+    for separator in [":", "=", "\t", " => ", " -> ", " - "] {
         // In INI files and those of shells, these begin a comment.
         let is_settings = has_sections || separator == "=";
         let mut comments = if is_settings { vec!["#", ";"] } else { Vec::new() };
@@ -88,23 +82,26 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         let has_records = !has_sections && any(&|text| has_records(text, separator));
         let has_continuations =
             !has_sections && !is_nested && any(&|text| has_continuations(text, separator));
-        // More options, and their evidence.
-        let mut forms = Vec::new();
-        if has_records || has_continuations {
-            let in_records = if has_records { ", in records between blank lines" } else { "" };
-            let continued = if has_continuations { "; indented lines continue a value" } else { "" };
-            let each = has_records.then_some("block");
-            let more = json!({ "each": each, "indented": has_continuations.then_some("words") });
-            forms.push((more, format!("{in_records}{continued}")));
-        }
-        if is_nested {
-            let nested = json!({ "separator": separator, "indented": "nested" });
-            forms.push((nested, "; some are indented below others".to_owned()));
-        }
+        let in_records = if has_records { ", in records between blank lines" } else { "" };
+        let continued = if has_continuations { "; indented lines continue a value" } else { "" };
         let in_sections = if has_sections { ", in sections" } else { "" };
-        forms.push((json!({ "sections": has_sections.then_some(true) }), in_sections.to_owned()));
+        let each = has_records.then_some("block");
+        // Whether they fit, more options, and their evidence.
+        let forms = [
+            (
+                has_records || has_continuations,
+                json!({ "each": each, "indented": has_continuations.then_some("words") }),
+                [in_records, continued].concat(),
+            ),
+            (
+                is_nested,
+                json!({ "separator": separator, "indented": "nested" }),
+                "; some are indented below others".to_owned(),
+            ),
+            (true, json!({ "sections": has_sections.then_some(true) }), in_sections.to_owned()),
+        ];
         let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
-        for (more, what) in forms {
+        for (_, more, what) in forms.into_iter().filter(|(fits, ..)| *fits) {
             let shares = texts.iter().map(|text| share_of_pairs(text, separator, &comments, &more));
             let share = shares.fold(1.0, f64::min);
             if share < 0.5 {
@@ -417,7 +414,7 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     }
     let is_single = texts.iter().all(|text| full_lines(text).count() == 1);
     let times: Vec<&str> = texts.iter().map(|text| text.trim()).collect();
-    if is_single && times::date_or_time(&times).is_some() {
+    if is_single && date_or_time(&times).is_some() {
         let options = json!({ "pattern": r"^\s*(?<time>.*\S)" });
         return Some(Candidate::likely("regex", options, "every sample is a date or a timestamp"));
     }

@@ -9,8 +9,8 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::candidates::Candidate;
+use super::extracted_values;
 use super::samples::ClassifiedSamples;
-use super::trial;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
 
@@ -40,17 +40,14 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
     let mut found = Vec::new();
     let tables: Vec<String> = texts.iter().filter_map(|text| first_table(text)).collect();
     if tables.len() == texts.len() {
-        let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
-        let more = if more { "; the first of several is used" } else { "" };
         let is_of_pairs = tables.iter().all(|table| is_of_pairs(table));
-        let columns = if is_of_pairs { None } else { column_names(classified, &tables) };
-        let what = match &columns {
-            _ if is_of_pairs => " of names and values",
-            Some(_) => " without headings: name its columns",
-            None => "",
+        let (columns, what) = match column_names(classified, &tables) {
+            _ if is_of_pairs => (None, " of names and values"),
+            None => (None, ""),
+            columns => (columns, " without headings: name its columns"),
         };
         let options = json!({ "table": true, "as": is_of_pairs.then_some("pairs"), "columns": columns });
-        let reason = format!("every sample is HTML with a table{what}{more}");
+        let reason = format!("every sample is HTML with a table{what}");
         found.push(Candidate::strict("html", options, reason));
     }
     // A list of links, as directories and menus of old servers are.
@@ -64,16 +61,10 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
         found.push(Candidate::likely("html", options, "every sample is HTML with a list of links"));
     }
     let mut reason = "every sample is HTML: its text, as a browser shows it".to_owned();
-    let is_mixed = !tables.is_empty() && tables.len() < texts.len();
-    if is_mixed {
-        reason +=
-            &format!("; {} of {} have a table, and the others may be errors", tables.len(), texts.len());
-    }
     if texts.iter().all(|text| has_password_field(text)) {
         reason += "; every sample has a password field: it may be a login page";
     }
-    let text = Candidate::strict("html", Value::Null, reason);
-    found.push(Candidate { is_weak: true, is_strict: !is_mixed, ..text });
+    found.push(Candidate { is_weak: true, ..Candidate::strict("html", Value::Null, reason) });
     found
 }
 
@@ -91,46 +82,39 @@ fn first_table(text: &str) -> Option<String> {
     Some(table[..end].to_owned())
 }
 
-/// Names for the columns of tables whose first row is data, although `table` treats it as the header because
-/// there is no other.
+/// Names for the columns of tables without headings whose first row is data, although `table` treats it as the
+/// header because there is no other.
 fn column_names(classified: &ClassifiedSamples<'_>, tables: &[String]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();
-    let rows = |options: Value| {
-        let values = trial::values(&Candidate::likely("html", options, ""), classified).ok()?;
-        values.into_iter().map(|rows| rows.as_array().cloned()).collect::<Option<Vec<_>>>()
-    };
-    let all = rows(json!({ "table": true, "columns": names(MAX_COLUMNS) }))?;
-    let below = rows(json!({ "table": true }))?;
-    // Existing headings are not rows.
-    let is_empty = |all: &[Value], below: &[Value]| all.is_empty() && below.is_empty();
-    let takes_first =
-        all.iter().zip(&below).all(|(all, below)| all.len() == below.len() + 1 || is_empty(all, below));
+    if tables.iter().any(|table| table.contains("<th")) {
+        return None;
+    }
+    let options = json!({ "table": true, "columns": names(MAX_COLUMNS) });
+    let values = extracted_values(&Candidate::likely("html", options, ""), classified).ok()?;
+    let all: Vec<&[Value]> =
+        values.iter().map(|rows| rows.as_array().map(Vec::as_slice)).collect::<Option<_>>()?;
     // A single row is a header or data, as the first row of other samples is.
     let mut longer = all.iter().zip(tables).filter(|(rows, _)| rows.len() > 1).peekable();
-    let name_columns =
-        longer.peek().is_some() && longer.all(|(rows, table)| is_bold(table) || differs_from_below(rows));
-    let is_narrow = |count: &usize| *count < MAX_COLUMNS;
-    let rows = || all.iter().flatten().filter_map(Value::as_object);
+    if longer.peek().is_some() && longer.all(|(rows, table)| is_bold(table) || differs_from_below(rows)) {
+        return None;
+    }
+    let rows = || all.iter().copied().flatten().filter_map(Value::as_object);
     let columns = (1..=MAX_COLUMNS).rev().find(|number| rows().any(|row| row.contains_key(&name(*number))));
-    (takes_first && !name_columns).then_some(columns.filter(is_narrow)).flatten().map(names)
+    columns.filter(|count| *count < MAX_COLUMNS).map(names)
 }
 
 /// Whether the first row has a distinct text in every cell, and one of its columns has numbers below.
-fn differs_from_below(rows: &[Value]) -> bool {
-    let Some((first, below)) = rows.split_first().filter(|(_, below)| !below.is_empty()) else {
-        return false;
-    };
-    let has_digit =
-        |value: &Value| value.as_str().is_some_and(|text| text.contains(|c: char| c.is_ascii_digit()));
+fn differs_from_below<'r>(rows: &'r [Value]) -> bool {
+    let Some((Value::Object(first), below)) = rows.split_first() else { return false };
+    let text = |value: &'r Value| value.as_str().unwrap_or_default();
+    let has_digit = |value: &'r Value| text(value).contains(|c: char| c.is_ascii_digit());
     let mut seen = HashSet::new();
-    let is_name = |value: &Value| {
-        value.as_str().is_some_and(|text| !text.trim().is_empty() && seen.insert(text.to_owned()))
+    let is_name = |value: &'r Value| !text(value).trim().is_empty() && seen.insert(text(value));
+    let over_numbers = |(name, cell): (&String, &'r Value)| {
+        !has_digit(cell) && below.iter().all(|row| has_digit(&row[name]))
     };
-    let mut cells = first.as_object().into_iter().flatten();
-    let over_numbers =
-        |(name, cell): (&String, &Value)| !has_digit(cell) && below.iter().all(|row| has_digit(&row[name]));
-    cells.clone().map(|(_, cell)| cell).all(is_name) && cells.any(over_numbers)
+    first.values().all(is_name) && first.iter().any(over_numbers)
 }
 
 /// Whether every cell of the first row is bold, but not of the second.
@@ -156,12 +140,9 @@ pub(super) fn xml(texts: &[&str]) -> Candidate {
     // Of a SOAP envelope, only the contents of the body are useful.
     let in_bodies: Option<Vec<String>> = texts.iter().map(|text| first_in_body(text)).collect();
     let path = in_bodies.as_deref().and_then(<[_]>::split_first).map(|(first, others)| {
-        let is_same = others.iter().all(|other| other == first);
-        reason = match is_same {
-            true => format!("every sample is a SOAP envelope with `{first}` in it"),
-            false => "every sample is a SOAP envelope".to_owned(),
-        };
-        format!("{SOAP_BODY}{}", if is_same { first } else { "*" })
+        let element = if others.iter().all(|other| other == first) { first } else { "*" };
+        reason = format!("every sample is a SOAP envelope with `{element}` in it");
+        format!("{SOAP_BODY}{element}")
     });
     let lists = repeated_elements(texts);
     if !lists.is_empty() {

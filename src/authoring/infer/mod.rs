@@ -2,7 +2,7 @@
 //!
 //! - `samples` separates successes from failures, and finds rules for errors with a success status.
 //! - `candidates`, `markup` and `lines` propose extractors for each kind of text.
-//! - `trial` runs them on all samples, and scores the share of text that each extracts.
+//! - This file runs them on all samples, and scores the share of text that each extracts.
 //! - `fields` infers fields or a schema from the values.
 //! - `write` writes the route, with the evidence for each part in comments.
 //!
@@ -16,18 +16,24 @@ mod guess;
 mod lines;
 mod markup;
 mod samples;
-mod times;
-mod trial;
 mod write;
 
+use std::{cmp::Reverse, collections::HashSet, sync::LazyLock};
+
+use regex::Regex;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use settings_derive::Word;
 
 use self::candidates::Candidate;
+use self::samples::ClassifiedSamples;
 use self::write::ProposalDraft;
-use crate::model::UpstreamResponse;
-use crate::settings::Word as _;
+use crate::authoring::{playground::result_json, without_empty};
+use crate::config::{self, Loaded, Sources, yaml};
+use crate::model::{ToolResult, UpstreamResponse};
+use crate::route::Route;
+use crate::settings::{Word as _, fixed_regex};
+use crate::translate::{CallInput, Trace, translate};
 
 /// Limit of the examined samples.
 pub const SAMPLE_LIMIT: usize = 100;
@@ -146,12 +152,12 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
 }
 
 /// The candidates that parse every success, best first. The last is the whole text, or the bytes.
-fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<Candidate> {
+fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     // Error of the first and strictest candidate that fails.
     let mut first_error = None;
     let mut parsing = Vec::new();
     for mut candidate in candidates::all(classified) {
-        match trial::values(&candidate, classified) {
+        match extracted_values(&candidate, classified) {
             Ok(values) => candidate.values = values,
             Err(reason) => {
                 first_error.get_or_insert((candidate.name, reason));
@@ -169,7 +175,7 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<Candidate
         if let ("columns", Some(texts)) = (candidate.name, &classified.texts) {
             candidates::join_names(&mut candidate.values, texts);
         }
-        candidate.extracted_share = trial::extracted_share(&candidate, &classified.texts);
+        candidate.extracted_share = extracted_share(&candidate, &classified.texts);
         parsing.push(candidate);
     }
     if let (Some((name, reason)), Some(last)) = (first_error, parsing.last_mut())
@@ -183,6 +189,173 @@ fn rank_candidates(classified: &samples::ClassifiedSamples<'_>) -> Vec<Candidate
     if parsing.iter().any(ends_early) {
         parsing.retain(|candidate| candidate.name != "columns" || ends_early(candidate));
     }
-    trial::rank(&mut parsing);
+    rank(&mut parsing);
     parsing
+}
+
+/// Largest `response_limit` that a route may have, so that no sample is too long for the trial.
+const MAX_RESPONSE_LIMIT: &str = "1GiB";
+
+/// The value that a candidate extracts from each success.
+///
+/// # Errors
+///
+/// The error of the first sample that it can't parse; empty if the extractor is not valid.
+fn extracted_values(candidate: &Candidate, classified: &ClassifiedSamples<'_>) -> Result<Vec<Value>, String> {
+    // It returns a content block rather than a value.
+    if candidate.name == "binary" {
+        return Ok(Vec::new());
+    }
+    run_extractor(&candidate.extract(), classified.charset(), &classified.successes)
+}
+
+/// The text of a sample, decompressed and decoded, with the given charset or its own; `None` if it is binary.
+fn sample_text(sample: &Sample, charset: Option<&str>) -> Option<String> {
+    let values = run_extractor(&"text".into(), charset, &[sample]).ok()?;
+    let text = values.first()?.as_str()?;
+    // DEL and the control characters from U+0080 on occur in texts of old programs. Images and archives have
+    // lower control characters near the beginning.
+    let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
+    (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.response)).then(|| text.to_owned())
+}
+
+/// Whether the media type is binary.
+fn looks_binary(response: &UpstreamResponse) -> bool {
+    let media_type = response.media_type().unwrap_or_default();
+    let kinds = ["image/", "audio/", "video/", "font/", "application/pdf", "application/zip"];
+    media_type != "image/svg+xml" && kinds.iter().any(|kind| media_type.starts_with(kind))
+}
+
+fn run_extractor(extract: &Value, charset: Option<&str>, samples: &[&Sample]) -> Result<Vec<Value>, String> {
+    let rule = without_empty(json!({ "extract": extract, "charset": charset })).into();
+    let loaded = load_proposal(&format!(
+        "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
+         request: GET /\n    response_limit: {MAX_RESPONSE_LIMIT}\n    response:{}\n",
+        yaml::block(&rule, 4)
+    ))
+    .ok_or_else(String::new)?;
+    let route = &loaded.routes.first().ok_or_else(String::new)?.route;
+    let value = |sample: &&Sample| {
+        let result = translate_sample(route, &sample.response);
+        let structured = result.structured.as_ref().filter(|_| !result.is_error());
+        structured
+            .map(|structured| structured.json.parse())
+            .ok_or_else(|| result_json(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+    };
+    samples.iter().map(value).collect()
+}
+
+/// Loads a configuration; `None` if it has errors.
+fn load_proposal(text: &str) -> Option<Loaded> {
+    config::load(&Sources::from_text("proposal.yaml", text)).ok()
+}
+
+/// Translates a response by a route.
+fn translate_sample(route: &Route, response: &UpstreamResponse) -> ToolResult {
+    let args = Value::Object(Map::new());
+    let input = CallInput::new(&route.definition.name, &args);
+    translate(&route.translator, input, response, &mut Trace::off()).result
+}
+
+/// Share of the words of each text that are in the extracted value; the minimum of all samples, from 0 to 1.
+/// Words are runs of letters and digits, so punctuation and white space do not count, and neither does HTML
+/// or XML markup.
+fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
+    if candidate.reads_all {
+        return 1.0;
+    }
+    let Some(texts) = texts else { return 0.0 };
+    let values = &candidate.values;
+    let is_markup = candidate.source.is_some() || matches!(candidate.name, "html" | "xml");
+    // An empty table has a header only, with the names of the rows of others.
+    let is_empty = |value: &Value| *value == json!([]);
+    let mut names = HashSet::new();
+    for name in values.iter().filter_map(|value| value.get(0)?.as_object()).flat_map(Map::keys) {
+        collect_words(name, &mut names);
+    }
+    let share_of_sample = |(value, text): (&Value, &String)| {
+        let mut found = if is_empty(value) { names.clone() } else { HashSet::new() };
+        collect(value, &mut found);
+        let parts: Vec<&str> = if is_markup { between_tags(text).collect() } else { vec![text] };
+        let (mut all, mut known) = (0_usize, 0_usize);
+        for word in parts.into_iter().flat_map(words) {
+            all += word.len();
+            known += if found.contains(word) { word.len() } else { 0 };
+        }
+        match all {
+            // Such a document is empty, or has all its data in attributes.
+            0 if is_markup || is_empty(value) => 1.0,
+            0 => 0.0,
+            _ => known as f64 / all as f64,
+        }
+    };
+    values.iter().zip(texts).map(share_of_sample).fold(1.0, f64::min)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+fn collect_words(text: &str, found: &mut HashSet<String>) {
+    found.extend(words(text).map(str::to_owned));
+}
+
+/// Text of an HTML or XML document, in pieces: without tags, comments, scripts, style sheets and character
+/// references (`&nbsp;`). An approximation, because it only measures the share.
+fn between_tags(document: &str) -> impl Iterator<Item = &str> {
+    static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
+        fixed_regex(
+            r"(?is)<!\[CDATA\[|\]\]>|<!--.*?-->|<script\b.*?</script\s*>|<style\b.*?</style\s*>|<[a-z/!?][^>]*>|&#?\w{1,32};",
+        )
+    });
+    MARKUP.split(document)
+}
+
+fn collect(value: &Value, found: &mut HashSet<String>) {
+    match value {
+        Value::Null => {}
+        Value::Bool(_) | Value::Number(_) => collect_words(&value.to_string(), found),
+        Value::String(text) => collect_words(text, found),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                collect_words(name, found);
+                collect(value, found);
+            }
+        }
+    }
+}
+
+/// Minimum share; less may be a coincidence.
+const MIN_EXTRACTED_SHARE: f64 = 0.5;
+
+/// Ranks the extractors. First come those selected by media type or with a format that can't match by
+/// coincidence (JSON, XML, …). Then the share of extracted text decides, in steps of a tenth, and then the
+/// order of the candidates, from strict to permissive. Extractors of less than half of a text are dropped.
+/// Patterns that name their parts by position come after all others, and the whole text comes last.
+fn rank(candidates: &mut Vec<Candidate>) {
+    candidates.retain(|candidate| {
+        candidate.is_last_resort()
+            || candidate.is_strict
+            || candidate.is_weak
+            || candidate.extracted_share >= MIN_EXTRACTED_SHARE
+    });
+    // The sort is stable: equals stay in the order of the candidates.
+    candidates.sort_by_key(|candidate| {
+        let tenths = (candidate.extracted_share * 10.0).round() as i64;
+        (candidate.is_last_resort(), candidate.is_weak, !candidate.is_strict, Reverse(tenths))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_not_counted_as_text() {
+        let document = "<!DOCTYPE html><style>p { a: b }</style><P class=x>one&nbsp;two<!-- no > --><br/>3 < 4 \
+                        <![CDATA[five]]><script>if (a < b) {}</script>";
+        let found: Vec<&str> = between_tags(document).flat_map(words).collect();
+        assert_eq!(found, ["one", "two", "3", "4", "five"]);
+    }
 }

@@ -1,8 +1,10 @@
 //! Classification of samples as successes and failures, and rules for failures with a success status.
 
-use super::{Confidence, Finding, Sample, markup, trial};
-use crate::translate::Charset;
+use super::{Confidence, Finding, Sample, markup, sample_text};
+use crate::settings::fixed_regex;
+use regex::Regex;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 /// Classified samples.
 #[derive(Debug)]
@@ -42,32 +44,21 @@ pub(super) struct ErrorEvidence {
     reason: &'static str,
 }
 
-impl ErrorEvidence {
-    const REPORTED: &str = "{} of the samples report it with a success status";
+/// Reason of the evidence in a text.
+const REPORTED: &str = "{} of the samples report it with a success status";
 
-    /// A condition on the JSON document, such as `.ok == false`.
-    fn in_json(condition: &str) -> Self {
-        Self { rule: json!({ "when": { "json": condition } }), reason: Self::REPORTED }
-    }
+/// A condition on the JSON document, such as `.ok == false`.
+fn in_json(condition: &str) -> ErrorEvidence {
+    ErrorEvidence { rule: json!({ "when": { "json": condition } }), reason: REPORTED }
+}
 
-    /// The member of this name is false.
-    fn with_false_member(name: &str) -> Self {
-        Self::in_json(&format!(".{name} == false"))
-    }
-
-    /// A pattern in the text, and the template of the error.
-    fn in_text(pattern: &str, error: &str, reason: &'static str) -> Self {
-        Self { rule: json!({ "when": { "text": pattern }, "error": error }), reason }
-    }
-
-    /// A preset.
-    fn with_preset(name: &str, reason: &'static str) -> Self {
-        Self { rule: json!({ "use": name }), reason }
-    }
+/// The member of this name is false.
+fn with_false_member(name: &str) -> ErrorEvidence {
+    in_json(&format!(".{name} == false"))
 }
 
 /// Words with which errors begin.
-const ERROR_WORDS: [&str; 8] = ["ERR", "ERROR", "FAIL", "FAILED", "FAILURE", "FATAL", "EXCEPTION", "DENIED"];
+const ERROR_WORDS: &str = "ERR|ERROR|FAIL|FAILED|FAILURE|FATAL|EXCEPTION|DENIED";
 
 /// Members of a JSON object that are `false` in an error.
 const FLAGS: [&str; 3] = ["success", "ok", "succeeded"];
@@ -85,15 +76,17 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let is_password_rare = !pages.iter().all(|text| markup::has_password_field(text));
     // A page may stand in for the data, which the other samples have.
     let page_evidence = |sample: &Sample, text: &str| match is_page(sample, text) {
-        true if is_page_rare => Some(ErrorEvidence::with_preset(
-            "html_message",
-            "a web page instead of data, in {} of the samples",
-        )),
-        true if is_password_rare && markup::has_password_field(text) => Some(ErrorEvidence::in_text(
-            markup::PASSWORD_FIELD,
-            "The service responded with a login page instead of data.",
-            "a web page with a password field, in {} of the samples: set `credentials` of the upstream",
-        )),
+        true if is_page_rare => Some(ErrorEvidence {
+            rule: json!({ "use": "html_message" }),
+            reason: "a web page instead of data, in {} of the samples",
+        }),
+        true if is_password_rare && markup::has_password_field(text) => Some(ErrorEvidence {
+            rule: json!({
+                "when": { "text": markup::PASSWORD_FIELD },
+                "error": "The service responded with a login page instead of data.",
+            }),
+            reason: "a web page with a password field, in {} of the samples: set `credentials` of the upstream",
+        }),
         _ => None,
     };
     let (mut successes, mut texts, mut hidden_failures) = (Vec::new(), Vec::new(), Vec::new());
@@ -119,7 +112,7 @@ fn is_page(sample: &Sample, text: &str) -> bool {
 
 /// Decodes samples; also returns the charset that a rule must set for them.
 fn decode(samples: &[&Sample]) -> (Option<Finding>, Vec<Option<String>>) {
-    let read = |charset| samples.iter().map(|sample| trial::text(sample, charset)).collect::<Vec<_>>();
+    let read = |charset| samples.iter().map(|sample| sample_text(sample, charset)).collect::<Vec<_>>();
     let own = read(None);
     let Some(undecodable) = own.iter().position(Option::is_none) else { return (None, own) };
     let mut fallbacks = ["utf-8", "windows-1252"].into_iter().map(|label| (label, read(Some(label))));
@@ -129,57 +122,42 @@ fn decode(samples: &[&Sample]) -> (Option<Finding>, Vec<Option<String>>) {
 
 /// The evidence for a charset in a sample that can't be decoded with its own.
 fn charset_finding(label: &str, sample: &Sample) -> Finding {
-    let wrong = match sample.response.charset() {
-        Some(name) if name.parse::<Charset>().is_err() => {
-            format!("`Content-Type` declares `{name}`, which is not a charset")
-        }
-        Some(name) => format!("the text is not in `{name}`, which `Content-Type` declares"),
-        None if label == "utf-8" => "the document declares an unknown charset".to_owned(),
-        None => "the text is not in UTF-8, and `Content-Type` declares no charset".to_owned(),
-    };
+    let declared = sample.response.charset().map(|name| format!("`{name}`, which `Content-Type` declares,"));
+    let declared = declared.as_deref().unwrap_or("the charset in the text, or else UTF-8,");
     let (confidence, right) = match label {
         "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
         _ => (Confidence::Guess, "this charset decodes any bytes: change it if letters are wrong"),
     };
-    Finding::new("charset", label, confidence, format!("{wrong}; {right}"))
+    Finding::new("charset", label, confidence, format!("{declared} does not decode it; {right}"))
 }
 
 fn error_evidence(text: &str) -> Option<ErrorEvidence> {
     if let Ok(Value::Object(object)) = serde_json::from_str(text) {
         if let Some(name) = FLAGS.into_iter().find(|name| object.get(*name) == Some(&Value::Bool(false))) {
-            return Some(ErrorEvidence::with_false_member(name));
+            return Some(with_false_member(name));
         }
         if let Some(word) = object.get("status").and_then(Value::as_str)
             && ["error", "fail", "failed", "failure"].iter().any(|known| known.eq_ignore_ascii_case(word))
         {
-            return Some(ErrorEvidence::in_json(&format!(".status == {}", Value::from(word))));
+            return Some(in_json(&format!(".status == {}", Value::from(word))));
         }
         let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
-        let error = object.get("error").filter(|error| means_error(error));
-        return error.map(|_| ErrorEvidence::in_json(condition));
+        let nothing = [Value::Null, false.into(), "".into(), json!([]), json!({})];
+        let is_error = |error: &&Value| !nothing.contains(error) && error.as_f64() != Some(0.0);
+        return object.get("error").filter(is_error).map(|_| in_json(condition));
     }
     if markup::first_in_body(text).as_deref() == Some("Fault") {
         let reason = "a SOAP fault with a success status, in {} of the samples";
-        return Some(ErrorEvidence::with_preset("soap", reason));
+        return Some(ErrorEvidence { rule: json!({ "use": "soap" }), reason });
     }
-    let text = text.trim_start();
-    let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (word, rest) = text.split_at(end);
     // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are errors. A report has several lines.
-    let is_short = text.trim_end().lines().count() <= 3;
-    let goes_on =
-        rest.trim().is_empty() || rest.starts_with([' ', ':', '!', '-', '[', '(', '\t', '\r', '\n']);
-    let is_number = rest.trim_start_matches([':', ' ']).trim().parse::<f64>().is_ok() && rest.contains(':');
-    let is_known = ERROR_WORDS.iter().any(|known| known.eq_ignore_ascii_case(word));
-    let pattern = format!(r"(?i)^\s*(?:{})\b[\s:!-]*(?<why>[^\r\n]*)", ERROR_WORDS.join("|"));
-    let evidence = ErrorEvidence::in_text(&pattern, "{{ why }}", ErrorEvidence::REPORTED);
-    (is_known && is_short && goes_on && !is_number).then_some(evidence)
-}
-
-/// Whether an `error` member has a value that means an error.
-fn means_error(error: &Value) -> bool {
-    let nothing = [Value::Null, false.into(), "".into(), json!([]), json!({})];
-    !nothing.contains(error) && error.as_f64() != Some(0.0)
+    static ERROR: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(&format!(r"(?i)^\s*(?:{ERROR_WORDS})(?:[\s:!\[(-]|$)")));
+    static COUNT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\w+\s*:\s*[-+]?[0-9.]+\s*$"));
+    let is_error = ERROR.is_match(text) && !COUNT.is_match(text) && text.trim().lines().count() <= 3;
+    let pattern = format!(r"(?i)^\s*(?:{ERROR_WORDS})\b[\s:!-]*(?<why>[^\r\n]*)");
+    let rule = json!({ "when": { "text": pattern }, "error": "{{ why }}" });
+    is_error.then_some(ErrorEvidence { rule, reason: REPORTED })
 }
 
 /// Rule for a tool error, with the evidence for it: the conditions on a response with a success status,
@@ -189,41 +167,34 @@ pub(super) type InferredErrorRule = (Value, Finding);
 /// Error rules for the failures among the samples, and one that the successes imply: if all have `"ok":
 /// true`, `false` is presumably an error.
 pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErrorRule> {
-    let mut rules: Vec<InferredErrorRule> = Vec::new();
+    let mut rules = Vec::new();
     let mut known: Vec<&ErrorEvidence> = Vec::new();
+    let mut add = |evidence: &ErrorEvidence, texts: &[String], confidence, reason: String| {
+        let mut rule = evidence.rule.clone();
+        if rule["when"]["json"].is_string() {
+            rule["error"] = message(texts).into();
+        }
+        let what = "an error in a response with a success status";
+        rules.push((rule, Finding::new("when", what, confidence, reason)));
+    };
     for (_, evidence) in &classified.hidden_failures {
         if known.contains(&evidence) {
             continue;
         }
         let same = classified.hidden_failures.iter().filter(|(_, other)| other == evidence);
         let texts: Vec<String> =
-            same.filter_map(|(sample, _)| trial::text(sample, classified.charset())).collect();
+            same.filter_map(|(sample, _)| sample_text(sample, classified.charset())).collect();
         let is_sure = texts.len() >= 2 && !classified.successes.is_empty();
         let confidence = if is_sure { Confidence::Sure } else { Confidence::Likely };
-        let reason = evidence.reason.replace("{}", &texts.len().to_string());
-        rules.push(error_rule(evidence, &texts, confidence, reason));
+        add(evidence, &texts, confidence, evidence.reason.replace("{}", &texts.len().to_string()));
         known.push(evidence);
     }
-    let implied = implied_error_member(classified).map(|name| (name, ErrorEvidence::with_false_member(name)));
+    let implied = implied_error_member(classified).map(|name| (name, with_false_member(name)));
     if let Some((name, evidence)) = implied.filter(|(_, evidence)| !known.contains(&evidence)) {
         let reason = format!("every success has `{name}: true`; no sample has `false`");
-        rules.push(error_rule(&evidence, &[], Confidence::Guess, reason));
+        add(&evidence, &[], Confidence::Guess, reason);
     }
     rules
-}
-
-/// The rule for errors with this evidence, which samples with these texts have.
-fn error_rule(
-    evidence: &ErrorEvidence,
-    texts: &[String],
-    confidence: Confidence,
-    reason: String,
-) -> InferredErrorRule {
-    let mut source = evidence.rule.clone();
-    if source["when"]["json"].is_string() {
-        source["error"] = message(texts).into();
-    }
-    (source, Finding::new("when", "an error in a response with a success status", confidence, reason))
 }
 
 /// The member that is `true` in every success, and presumably `false` in an error.

@@ -3,10 +3,9 @@
 use std::fmt::Write;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use bytes::Bytes;
 use http::{
     HeaderValue,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use serde_json::{Map, Value, json};
 
@@ -14,18 +13,18 @@ use super::candidates::Candidate;
 use super::fields::{InferredField, InferredTypes};
 use super::markup::SOAP_BODY;
 use super::samples::{ClassifiedSamples, InferredErrorRule};
-use super::{Confidence, Finding, Proposal, RouteNaming, Sample, trial};
+use super::{
+    Confidence, Finding, MIN_EXTRACTED_SHARE, Proposal, RouteNaming, Sample, load_proposal, translate_sample,
+};
 use crate::authoring::playground::result_json;
 use crate::authoring::{count, without_empty};
 use crate::config::yaml;
-use crate::model::{UpstreamResponse, cut_characters};
+use crate::model::cut_characters;
 use crate::route::Route;
 use crate::translate::TranslationLimits;
 
 /// Limit of the samples that become examples.
 const MAX_EXAMPLES: usize = 12;
-/// Longer bodies are truncated to this number of lines, if the result is the same.
-const MAX_LINES: usize = 15;
 /// Limit of the body of an example; a longer one belongs into a recording beside the file.
 const MAX_BODY_BYTES: usize = 8 << 10;
 /// Highest `response_limit`, in bytes.
@@ -45,16 +44,13 @@ pub(super) struct ProposalDraft<'a> {
 }
 
 impl Proposal {
-    /// Adds a finding, and a line with it as a comment.
-    fn comment(&mut self, indent: usize, finding: Finding) {
-        let _ = writeln!(self.yaml, "{:indent$}# {}", "", finding.comment());
-        self.findings.push(finding);
-    }
-
-    /// Adds a line, and behind it a finding.
-    fn line(&mut self, line: &str, finding: Finding) {
-        let _ = writeln!(self.yaml, "{line} # {}", finding.comment());
-        self.findings.push(finding);
+    /// Adds a line. A finding is a comment behind it, or the line has only its indentation.
+    fn line(&mut self, line: &str, finding: impl Into<Option<Finding>>) {
+        let finding = finding.into();
+        let space = if line.ends_with(' ') { "" } else { " " };
+        let comment = finding.as_ref().map(|finding| format!("{space}# {}", finding.comment()));
+        let _ = writeln!(self.yaml, "{line}{}", comment.unwrap_or_default());
+        self.findings.extend(finding);
     }
 }
 
@@ -62,9 +58,9 @@ impl ProposalDraft<'_> {
     /// The proposal, if it handles every sample as classified.
     pub(super) fn verified(&self) -> Option<Proposal> {
         let mut proposal = self.route();
-        let loaded = trial::load(&proposal.yaml)?;
+        let loaded = load_proposal(&proposal.yaml)?;
         let compiled = &loaded.routes.first()?.route;
-        let fails = |sample: &Sample| trial::result(compiled, &sample.response).is_error();
+        let fails = |sample: &Sample| translate_sample(compiled, &sample.response).is_error();
         let ClassifiedSamples { successes, failures, hidden_failures, .. } = self.classified;
         if successes.iter().any(|sample| fails(sample))
             || !failures.iter().all(|sample| fails(sample))
@@ -73,10 +69,10 @@ impl ProposalDraft<'_> {
             return None;
         }
         self.examples(compiled, &mut proposal.yaml);
-        let loaded = trial::load(&proposal.yaml)?;
+        let loaded = load_proposal(&proposal.yaml)?;
         let file = loaded.routes.first()?;
         let passes = |example: &crate::config::Example| {
-            let result = result_json(&trial::result(&file.route, &example.response));
+            let result = result_json(&translate_sample(&file.route, &example.response));
             let expected = example.expect.structured.as_ref().map(|structured| &structured.value);
             result["isError"] == example.expect.is_error()
                 && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
@@ -87,13 +83,13 @@ impl ProposalDraft<'_> {
     fn route(&self) -> Proposal {
         let mut out = file_header(self.naming, &count(self.classified.all().count(), "sample"));
         if let Some(finding) = self.response_limit() {
-            let limit = format!("    response_limit: {}\n", finding.value);
-            out.comment(4, finding);
-            out.yaml += &limit;
+            let limit = format!("    response_limit: {}", finding.value);
+            out.line("    ", finding);
+            out.line(&limit, None);
         }
         out.yaml += "    response:\n";
         for (rule, finding) in self.errors {
-            out.comment(6, finding.clone());
+            out.line("      ", finding.clone());
             match rule["use"].as_str() {
                 // The rule of the successes covers its faults.
                 Some("soap") if self.soap_parameters().is_some() => {}
@@ -103,7 +99,7 @@ impl ProposalDraft<'_> {
         }
         let finding = self.extract_finding();
         let is_sure = finding.confidence == Confidence::Sure;
-        out.comment(6, finding);
+        out.line("      ", finding);
         if let Some(other) = self.runner_up.filter(|other| !is_sure && !other.is_last_resort()) {
             let (extract, reason) = (yaml::flow(&other.extract()), &other.reason);
             let other = one_line(&format!("or else `extract: {extract}`: {reason}"));
@@ -116,7 +112,7 @@ impl ProposalDraft<'_> {
             None => self.write_success(&mut out),
         }
         if let Some((schema, finding)) = &self.types.output {
-            out.comment(4, finding.clone());
+            out.line("    ", finding.clone());
             let _ = writeln!(out.yaml, "    output:{}", yaml::block(schema, 4));
         }
         out
@@ -144,14 +140,15 @@ impl ProposalDraft<'_> {
     }
 
     fn write_success(&self, out: &mut Proposal) {
-        let mut dash = "- ";
-        if let Some(finding) = self.media_type() {
+        let when = self.media_type().map(|finding| {
             let media_type = yaml::text(&finding.value);
-            out.line(&format!("      {dash}when: {{ status: 2xx, content_type: {media_type} }}"), finding);
-            dash = "  ";
-        }
-        if let Some(finding) = self.classified.charset.clone() {
-            out.line(&format!("      {dash}charset: {}", finding.value), finding);
+            (format!("when: {{ status: 2xx, content_type: {media_type} }}"), finding)
+        });
+        let charset = self.classified.charset.clone();
+        let charset = charset.map(|finding| (format!("charset: {}", finding.value), finding));
+        let mut dash = "- ";
+        for (line, finding) in when.into_iter().chain(charset) {
+            out.line(&format!("      {dash}{line}"), finding);
             dash = "  ";
         }
         self.write_extract(out, dash);
@@ -183,16 +180,12 @@ impl ProposalDraft<'_> {
             && candidate.name == "regex"
             && !candidate.options.contains_key("each");
         // The format matches, but most of the text is not extracted.
-        let is_poor =
-            candidate.is_strict && !candidate.reads_all && extracted_share < trial::MIN_EXTRACTED_SHARE;
-        let confidence = if candidate.is_last_resort() || candidate.is_doubtful || is_one_line || is_poor {
-            Confidence::Guess
-        } else if samples > 1 && (candidate.is_strict || extracted_share >= 0.9) {
-            Confidence::Sure
-        } else if candidate.is_strict || extracted_share >= 0.8 {
-            Confidence::Likely
-        } else {
-            Confidence::Guess
+        let is_poor = candidate.is_strict && !candidate.reads_all && extracted_share < MIN_EXTRACTED_SHARE;
+        let is_guess = candidate.is_last_resort() || candidate.is_doubtful || is_one_line || is_poor;
+        let confidence = match samples {
+            2.. if !is_guess && (candidate.is_strict || extracted_share >= 0.9) => Confidence::Sure,
+            _ if !is_guess && (candidate.is_strict || extracted_share >= 0.8) => Confidence::Likely,
+            _ => Confidence::Guess,
         };
         let mut reason = candidate.reason.clone();
         if samples == 0 {
@@ -218,13 +211,12 @@ impl ProposalDraft<'_> {
         let mut types = self.classified.successes.iter().map(|sample| sample.response.media_type());
         let first = types.next().flatten()?;
         let samples = self.classified.successes.len();
-        if !types.all(|other| other.as_ref() == Some(&first)) {
-            return None;
-        }
         let confidence = if samples > 1 { Confidence::Sure } else { Confidence::Likely };
         let reason =
             format!("{samples} of {samples} successes have it; a response of another type is not a report");
-        Some(Finding::new("when", &first, confidence, reason))
+        types
+            .all(|other| other.as_ref() == Some(&first))
+            .then(|| Finding::new("when", &first, confidence, reason))
     }
 
     fn write_extract(&self, out: &mut Proposal, dash: &str) {
@@ -249,15 +241,9 @@ impl ProposalDraft<'_> {
 
     /// One example per sample, up to a limit.
     fn examples(&self, route: &Route, out: &mut String) {
-        let mut examples = String::new();
-        let mut omitted = 0;
-        for (index, sample) in self.classified.all().enumerate() {
-            let written = (index < MAX_EXAMPLES).then(|| example(route, sample)).flatten();
-            match written {
-                Some(written) => examples += &written,
-                None => omitted += 1,
-            }
-        }
+        let samples = self.classified.all().take(MAX_EXAMPLES);
+        let examples: Vec<String> = samples.filter_map(|sample| example(route, sample)).collect();
+        let omitted = self.classified.all().count() - examples.len();
         if omitted > 0 {
             let _ = writeln!(
                 out,
@@ -266,102 +252,76 @@ impl ProposalDraft<'_> {
             );
         }
         if !examples.is_empty() {
-            let _ = write!(out, "    tests:\n{examples}");
+            let _ = write!(out, "    tests:\n{}", examples.concat());
         }
     }
 }
 
-fn example(route: &Route, sample: &Sample) -> Option<String> {
-    let (upstream_response, is_cut) = match truncated(&sample.response) {
-        // A truncated sample must still have the same outcome.
-        Some(cut)
-            if trial::result(route, &cut).is_error() == trial::result(route, &sample.response).is_error() =>
-        {
-            (cut, true)
-        }
-        _ => (sample.response.clone(), false),
-    };
-    if upstream_response.body.len() > MAX_BODY_BYTES {
+/// The example for a sample; `None` if it is too long, or has headers that are not text.
+fn example(route: &Route, Sample { name, response }: &Sample) -> Option<String> {
+    if response.body.len() > MAX_BODY_BYTES {
         return None;
     }
-    let header = |name| upstream_response.headers.get(name).map(HeaderValue::to_str).transpose().ok();
+    let header = |name| response.headers.get(name).map(HeaderValue::to_str).transpose().ok();
     let (media_type, encoding) = (header(CONTENT_TYPE)?, header(CONTENT_ENCODING)?);
-    let (key, body) = match std::str::from_utf8(&upstream_response.body) {
+    let (key, body) = match std::str::from_utf8(&response.body) {
         Ok(text) => ("body", text.to_owned()),
-        Err(_) => ("body_base64", BASE64_STANDARD.encode(&upstream_response.body)),
+        Err(_) => ("body_base64", BASE64_STANDARD.encode(&response.body)),
     };
-    let response = without_empty(json!({
-        "status": Some(upstream_response.status.as_u16()).filter(|status| *status != 200),
+    let given = without_empty(json!({
+        "status": Some(response.status.as_u16()).filter(|status| *status != 200),
         "content_type": media_type,
         "headers": encoding.map(|encoding| json!({ "Content-Encoding": encoding })),
         key: Some(body).filter(|body| !body.is_empty()),
     }));
-    let result = result_json(&trial::result(route, &upstream_response));
+    let result = result_json(&translate_sample(route, response));
     let expect = match result.get("structuredContent") {
         _ if result["isError"] == true => json!({ "isError": true, "text": result["content"][0]["text"] }),
         Some(structured) => json!({ "structuredContent": structured }),
         None => json!({ "isError": false }),
     };
-    let name = if is_cut { format!("{}, its first lines", sample.name) } else { sample.name.clone() };
     Some(format!(
         "      - name: {}\n        response:{}\n        expect:{}\n",
-        yaml::flow(&one_line(&name).into()),
-        yaml::block(&Value::Object(response), 8),
+        yaml::flow(&one_line(name).into()),
+        yaml::block(&Value::Object(given), 8),
         yaml::block(&expect, 8)
     ))
-}
-
-/// The first lines of a long text.
-fn truncated(response: &UpstreamResponse) -> Option<UpstreamResponse> {
-    let text = std::str::from_utf8(&response.body).ok()?;
-    let mut starts = text.match_indices('\n').map(|(at, _)| at + 1);
-    let end = starts.nth(MAX_LINES - 1).filter(|end| *end < text.len())?;
-    let mut cut = response.clone();
-    cut.body = Bytes::copy_from_slice(&response.body[..end]);
-    cut.headers.remove(CONTENT_LENGTH);
-    Some(cut)
 }
 
 /// The file up to the rules, with the guesses in it.
 fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     let RouteNaming { name, upstream, method, .. } = naming;
     let (address, path) = (naming.address(), naming.path());
-    let mut findings = Vec::new();
-    // The parts of the request that neither the command line nor a recording gives.
-    let mut mark = |is_guess: bool, part: &str, value: &str, reason: &str| {
-        let guess = Finding::new(part, value, Confidence::Guess, reason);
-        let comment = is_guess.then(|| format!(" # {}", guess.comment()));
-        findings.extend(is_guess.then_some(guess));
-        comment.unwrap_or_default()
-    };
-    let reason = "the samples have no URL; `--url` sets it";
-    let upstream_mark = mark(naming.address.is_none(), "upstream", address, reason);
-    let reason = "the samples have no request; `--url` or `--request` sets it";
-    let request_mark = mark(naming.path.is_none(), "request", &format!("{method} {path}"), reason);
+    let guess = |part: &str, value: &str, reason: &str| Finding::new(part, value, Confidence::Guess, reason);
     let (upstream_value, description) = match naming.is_command() {
         true => (json!({ "command": [address] }), format!("The output of {address}{path}.")),
         false => (json!(address), format!("The response of {method} {path}.")),
     };
     // `{name?}` is the syntax of `infer` only.
     let request = format!("{method} {upstream}{path}").replace("?}", "}");
-    let input = input_schema(path).map(|schema| {
-        format!("    # guess: types of the arguments\n    input:{}\n", yaml::block(&schema, 4))
-    });
-    let yaml = format!(
-        "# Proposed by `glossator infer` from {samples}. `sure`, `likely` and `guess` are \
-         the confidence in each part.\n\
-         upstreams:\n  {}: {}{}\nroutes:\n  {}:\n    \
-         description: {} # guess: describe when a model should call this tool\n    request: {}{}\n{}",
-        yaml::text(upstream),
-        yaml::flow(&upstream_value),
-        upstream_mark,
-        yaml::text(name),
-        yaml::flow(&description.replace("?}", "}").into()),
-        yaml::flow(&request.into()),
-        request_mark,
-        input.unwrap_or_default(),
+    let head = format!(
+        "# Proposed by `glossator infer` from {samples}. `sure`, `likely` and `guess` are the confidence in \
+         each part.\nupstreams:\n"
     );
-    Proposal { yaml, findings }
+    let mut out = Proposal { yaml: head, findings: Vec::new() };
+    let line = format!("  {}: {}", yaml::text(upstream), yaml::flow(&upstream_value));
+    let no_url = || guess("upstream", address, "the samples have no URL; `--url` sets it");
+    out.line(&line, naming.address.is_none().then(no_url));
+    let _ = writeln!(
+        out.yaml,
+        "routes:\n  {}:\n    description: {} # guess: describe when a model should call this tool",
+        yaml::text(name),
+        yaml::flow(&description.replace("?}", "}").into())
+    );
+    let reason = "the samples have no request; `--url` or `--request` sets it";
+    let no_request = || guess("request", &format!("{method} {path}"), reason);
+    let line = format!("    request: {}", yaml::flow(&request.into()));
+    out.line(&line, naming.path.is_none().then(no_request));
+    if let Some(schema) = input_schema(path) {
+        let schema = yaml::block(&schema, 4);
+        let _ = writeln!(out.yaml, "    # guess: types of the arguments\n    input:{schema}");
+    }
+    out
 }
 
 /// Schema of the arguments, if one of them is optional, as `{name?}`. Without a schema, all are required.
@@ -384,7 +344,7 @@ fn input_schema(path: &str) -> Option<Value> {
 pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
     let mut proposal = file_header(naming, "samples that match no rule");
     let reason = "no rule matches every sample: responses are parsed by their media type";
-    proposal.comment(4, Finding::new("response", "the default rules", Confidence::Guess, reason));
+    proposal.line("    ", Finding::new("response", "the default rules", Confidence::Guess, reason));
     proposal
 }
 
