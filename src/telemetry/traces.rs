@@ -111,9 +111,7 @@ impl Span {
 
     /// Sets a text attribute.
     pub fn text(&self, key: &'static str, text: impl Into<Cow<'static, str>>) {
-        if self.is_recorded() {
-            self.with(|span| span.set_attribute(KeyValue::new(key, text.into())));
-        }
+        self.with(|span| span.set_attribute(KeyValue::new(key, text.into())));
     }
 
     /// Sets a numeric attribute.
