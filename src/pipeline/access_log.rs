@@ -128,7 +128,7 @@ impl<'a> AccessLog<'a> {
         if let (Some(span), Some(rule)) = (self.context.span(), rule) {
             span.number("glossator.rule", rule + 1);
         }
-        self.recorded.matched_rule = Some(rule.into());
+        self.recorded.matched_rule = Some(rule.map_or(MatchedRule::Default, MatchedRule::Rule));
     }
 
     /// Counts a failure of the upstream, and logs it. A rejection by one of our own limits is only in the log

@@ -215,12 +215,6 @@ impl fmt::Display for MatchedRule {
     }
 }
 
-impl From<Option<usize>> for MatchedRule {
-    fn from(rule: Option<usize>) -> Self {
-        rule.map_or(Self::Default, Self::Rule)
-    }
-}
-
 /// The last failed calls. Clones share them.
 ///
 /// Only a failed call takes the lock, and only while its entry is added.

@@ -46,7 +46,7 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
         let values: Vec<&Value> = candidate.values.iter().collect();
         let numbers = match candidate.name {
             "metrics" => Numbers::Measured,
-            "json" | "ndjson" | "mcp" => Numbers::AsSent,
+            "json" | "ndjson" => Numbers::AsSent,
             _ => Numbers::Texts,
         };
         let confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
