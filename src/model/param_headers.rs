@@ -11,6 +11,7 @@ use http::HeaderValue;
 use serde_json::{Map, Number, Value};
 
 use super::schema::{LocatedSchema, subschemas};
+use super::violation::shown;
 
 /// Keyword of a property that names the header of an argument.
 pub const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
@@ -20,32 +21,14 @@ pub const PARAM_HEADER_MAX_INTEGER: u64 = 9_007_199_254_740_991;
 
 /// An `x-mcp-header` for which clients drop the tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid `{PARAM_HEADER_KEYWORD}` at `{pointer}`: {reason}")]
+#[error("invalid `{PARAM_HEADER_KEYWORD}` at `{pointer}`: {message}")]
 pub struct InvalidParamHeader {
     /// JSON Pointer of the schema that has it.
     pub pointer: String,
-    /// Reason.
-    pub reason: ParamHeaderError,
-}
-
-/// Reason why an `x-mcp-header` is invalid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParamHeaderError {
-    /// It is not a token (RFC 9110, section 5.6.2).
-    #[error("it must be part of a header name")]
-    Name,
-    /// Another one has the same name; case is ignored.
-    #[error("another argument has the same header")]
-    Duplicate {
-        /// JSON Pointer of the schema that has the other.
-        first: String,
-    },
-    /// It is not on a property that `properties` alone lead to.
-    #[error("it applies only to properties, reached through `properties`")]
-    Position,
-    /// The argument is not a string, an integer or a boolean.
-    #[error("its argument must be a string, an integer or a boolean")]
-    Type,
+    /// Reason, in a sentence.
+    pub message: String,
+    /// Suggested fix.
+    pub help: &'static str,
 }
 
 /// Calls `visit` for each `x-mcp-header` that `properties` alone lead to, with its argument if there is one.
@@ -119,18 +102,29 @@ pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHea
     let mut known = HashMap::new();
     for LocatedSchema { schema, pointer, is_property } in subschemas(schema) {
         let Some(header) = schema.get(PARAM_HEADER_KEYWORD) else { continue };
-        let mut report = |reason| invalid.push(InvalidParamHeader { pointer: pointer.clone(), reason });
+        let mut report = |message: String, help| {
+            let message = format!("`{PARAM_HEADER_KEYWORD}` {message}");
+            invalid.push(InvalidParamHeader { pointer: pointer.clone(), message, help });
+        };
         let Some(name) = header.as_str().filter(|name| !name.is_empty() && name.bytes().all(is_tchar)) else {
-            report(ParamHeaderError::Name);
+            let help = "write letters, digits and `-`: `Region` becomes the header `Mcp-Param-Region`";
+            report(format!("must be part of a header name; found {}", shown(header)), help);
             continue;
         };
         if let Some(first) = known.insert(name.to_ascii_lowercase(), pointer.clone()) {
-            report(ParamHeaderError::Duplicate { first });
+            let help = "rename one; header names are case-insensitive";
+            report(format!("must be unique; `{first}` has the same one"), help);
         }
         match schema.get("type").and_then(Value::as_str) {
-            _ if !is_property || pointer.is_empty() => report(ParamHeaderError::Position),
+            _ if !is_property || pointer.is_empty() => report(
+                "applies only to properties, reached through `properties`".to_owned(),
+                "move it to a property of the root, or of a nested `properties`",
+            ),
             Some("string" | "integer" | "boolean") => {}
-            _ => report(ParamHeaderError::Type),
+            _ => report(
+                "applies only to arguments whose type is `string`, `integer` or `boolean`".to_owned(),
+                "write `type: string`, or remove the header",
+            ),
         }
     }
     invalid
@@ -164,17 +158,17 @@ mod tests {
             "examples": [{ "x-mcp-header": 7 }],
         });
         let found = invalid_param_headers(schema.as_object().unwrap());
-        let found: Vec<_> = found.into_iter().map(|found| (found.pointer, found.reason)).collect();
-        let at = |pointer: &str, reason| (pointer.to_owned(), reason);
-        let first = "/properties/good".to_owned();
         let expected = [
-            at("/properties/a~1b", ParamHeaderError::Name),
-            at("/properties/same", ParamHeaderError::Duplicate { first }),
-            at("/properties/number", ParamHeaderError::Type),
-            at("/properties/list/items", ParamHeaderError::Position),
-            at("/allOf/0/properties/z", ParamHeaderError::Position),
+            ("/properties/a~1b", "must be part of a header name"),
+            ("/properties/same", "must be unique; `/properties/good`"),
+            ("/properties/number", "applies only to arguments"),
+            ("/properties/list/items", "applies only to properties"),
+            ("/allOf/0/properties/z", "applies only to properties"),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(found.len(), expected.len());
+        for (found, (pointer, words)) in found.iter().zip(expected) {
+            assert!(found.pointer == pointer && found.message.contains(words), "{found}");
+        }
     }
 
     #[test]

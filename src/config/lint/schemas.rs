@@ -4,9 +4,7 @@
 
 use std::{iter::Peekable, str::Chars};
 
-use crate::model::{
-    InvalidParamHeader, PARAM_HEADER_KEYWORD as KEY, ParamHeaderError, SchemaDialect, invalid_param_headers,
-};
+use crate::model::{InvalidParamHeader, PARAM_HEADER_KEYWORD as KEY, SchemaDialect, invalid_param_headers};
 use crate::settings::{Code, Entry, Kind, Node, Report, suggest};
 
 /// Keywords of JSON Schema 2020-12, older drafts and OpenAPI.
@@ -98,42 +96,9 @@ fn report_keyword(report: &Report<'_>, entry: &Entry) {
 /// "x-mcp-header", and Streamable HTTP, "Custom Headers from Tool Parameters").
 pub(crate) fn check_param_headers(report: &Report<'_>, input: &Node) {
     let document = Node::entries_to_json(input.as_map().unwrap_or_default());
-    for InvalidParamHeader { pointer, reason } in invalid_param_headers(&document) {
+    for InvalidParamHeader { pointer, message, help } in invalid_param_headers(&document) {
         let schema = input.at_pointer(&pointer);
-        let Some(value) = schema.get(KEY) else { continue };
-        let (span, message, help) = match reason {
-            ParamHeaderError::Name => (
-                value.span,
-                format!("`{KEY}` must be part of a header name, found {}", value.found()),
-                "write letters, digits and `-`: `Region` becomes the header `Mcp-Param-Region`",
-            ),
-            ParamHeaderError::Duplicate { first } => {
-                let first = input.at_pointer(&first);
-                let first = report.file_and_line(first.get(KEY).unwrap_or(first).span);
-                let name = value.as_text().unwrap_or_default();
-                (
-                    value.span,
-                    format!("duplicate `{KEY}: {name}`; the other is at {first}"),
-                    "rename one; header names are case-insensitive",
-                )
-            }
-            ParamHeaderError::Position => (
-                value.span,
-                format!("`{KEY}` applies only to properties, reached through `properties`"),
-                "move it to a property of the root, or of a nested `properties`",
-            ),
-            ParamHeaderError::Type => {
-                let kind = schema.get("type");
-                let found = kind.map_or_else(|| "no type".to_owned(), Node::found);
-                (
-                    kind.unwrap_or(value).span,
-                    format!(
-                        "an argument with `{KEY}` must be a string, an integer or a boolean, found {found}"
-                    ),
-                    "write `type: string`, or remove the header",
-                )
-            }
-        };
+        let span = schema.get(KEY).unwrap_or(schema).span;
         report.error(Code::InvalidParamHeader.at_span(span), message, help);
     }
 }
