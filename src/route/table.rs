@@ -6,7 +6,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::{Route, UriTemplate};
+use super::{RestEndpoint, Route, UriTemplate};
 use crate::model::ToolName;
 
 /// All routes, indexed by name, by REST endpoint and by resource URI. The cost of a lookup does not grow with
@@ -24,35 +24,16 @@ pub struct RouteTable<R = Route> {
 
 /// Two routes that match the same request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Conflict {
-    /// Two tools with one name.
-    #[error("two routes are named `{tool}`")]
-    Tool {
-        /// Name.
-        tool: ToolName,
-    },
-    /// Two endpoints that match the same request.
-    #[error("`{method} {path}` of route `{tool}` conflicts with the endpoint of another route: {with}")]
-    Endpoint {
-        /// Later route.
-        tool: ToolName,
-        /// Its method.
-        method: Method,
-        /// Its path.
-        path: String,
-        /// Other path.
-        with: String,
-    },
-    /// Two resources that match the same URI.
-    #[error("`{uri}` of route `{tool}` matches the same URIs as the resource of route `{with}`")]
-    Resource {
-        /// Later route.
-        tool: ToolName,
-        /// Its URI or template.
-        uri: String,
-        /// Other route.
-        with: ToolName,
-    },
+#[error("{what} of route `{route}` conflicts with that of route `{with}`")]
+pub struct Conflict {
+    /// Later route.
+    pub route: ToolName,
+    /// Other route.
+    pub with: ToolName,
+    /// What both have: their name, the URI of a resource, or a REST endpoint.
+    pub what: String,
+    /// Whether it is the URI of a resource.
+    pub is_resource: bool,
 }
 
 /// Result of a lookup by REST path.
@@ -96,27 +77,30 @@ impl RouteTable {
         routes.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
         let mut table = Self { in_order: routes, ..Self::default() };
         for (index, route) in table.in_order.iter().enumerate() {
-            let tool = &route.definition.name;
-            if table.by_name.insert(tool.clone(), index).is_some() {
-                return Err(Conflict::Tool { tool: tool.clone() });
+            if let Some(other) = table.by_name.insert(route.definition.name.clone(), index) {
+                return Err(table.conflict(index, other, "the name".to_owned()));
             }
         }
         for index in 0..table.in_order.len() {
             let route = Arc::clone(&table.in_order[index]);
-            for endpoint in route.endpoints() {
-                table.add_endpoint(index, endpoint.method, &endpoint.path)?;
+            for RestEndpoint { method, path } in route.endpoints() {
+                if let Some(other) = table.add_endpoint(index, method.clone(), &path) {
+                    return Err(table.conflict(index, other, format!("the endpoint `{method} {path}`")));
+                }
             }
             if let Some(resource) = &route.resource
                 && let Some(other) = table.add_uri(&resource.uri, index)
             {
-                return Err(Conflict::Resource {
-                    tool: route.definition.name.clone(),
-                    uri: resource.uri.as_str().to_owned(),
-                    with: table.in_order[other].definition.name.clone(),
-                });
+                let what = format!("the URI `{}`", resource.uri.as_str());
+                return Err(Conflict { is_resource: true, ..table.conflict(index, other, what) });
             }
         }
         Ok(table)
+    }
+
+    fn conflict(&self, index: usize, other: usize, what: String) -> Conflict {
+        let name = |index: usize| self.in_order[index].definition.name.clone();
+        Conflict { route: name(index), with: name(other), what, is_resource: false }
     }
 
     /// Adds the URI of a route, or returns the route that has it already.
@@ -133,29 +117,26 @@ impl RouteTable {
         None
     }
 
-    fn add_endpoint(&mut self, index: usize, method: Method, path: &str) -> Result<(), Conflict> {
-        let conflict = |with: String| Conflict::Endpoint {
-            tool: self.in_order[index].definition.name.clone(),
-            method: method.clone(),
-            path: path.to_owned(),
-            with,
-        };
+    /// Adds an endpoint of a route, or returns the route that has it already.
+    fn add_endpoint(&mut self, index: usize, method: Method, path: &str) -> Option<usize> {
         // An identical path may have another method; any other path must be insertable.
         let has_path = |index: usize| self.in_order[index].endpoints().any(|endpoint| endpoint.path == path);
         if let Ok(found) = self.endpoints.at_mut(path)
             && found.value.first().is_some_and(|(_, first)| has_path(*first))
         {
-            if found.value.iter().any(|(taken, _)| *taken == method) {
-                return Err(conflict(path.to_owned()));
+            let taken = found.value.iter().find(|(taken, _)| *taken == method).map(|(_, other)| *other);
+            if taken.is_none() {
+                found.value.push((method, index));
             }
-            found.value.push((method, index));
-            return Ok(());
+            return taken;
         }
-        match self.endpoints.insert(path, vec![(method.clone(), index)]) {
-            Ok(()) => Ok(()),
-            Err(matchit::InsertError::Conflict { with }) => Err(conflict(with)),
-            Err(error) => Err(conflict(error.to_string())),
-        }
+        let error = self.endpoints.insert(path, vec![(method, index)]).err()?;
+        // The path of the other route matches itself, as a path without arguments.
+        let other = match error {
+            matchit::InsertError::Conflict { with } => self.endpoints.at(&with).ok()?.value.first(),
+            _ => None,
+        };
+        Some(other.map_or(index, |(_, other)| *other))
     }
 
     /// Maps the routes to other values.
@@ -170,7 +151,7 @@ impl RouteTable {
 impl<R: Borrow<Route>> RouteTable<R> {
     /// Route of a tool.
     pub fn by_tool(&self, name: &str) -> Option<&Arc<R>> {
-        self.by_name(name).filter(|route| (***route).borrow().is_tool())
+        self.by_name(name).filter(|route| (***route).borrow().is_tool)
     }
 
     /// Route by name, whether it is a tool or not.

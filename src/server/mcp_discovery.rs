@@ -10,11 +10,10 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use crate::config::{ImportNote, Importer, RouteFile};
-use crate::model::ToolName;
 use crate::pipeline::{ProxiedKind, ProxiedTable};
 use crate::policy::jitter;
 use crate::prompt::PromptTable;
-use crate::route::{Conflict, Route, RouteTable, UpstreamName};
+use crate::route::{Conflict, RouteTable, UpstreamName};
 use crate::telemetry::ErrorChain;
 use crate::upstream::mcp::{ListKind, McpLists, McpUpstream, WantedLists};
 
@@ -81,7 +80,10 @@ impl DiscoveredLists {
                 }
                 Err(conflict) => conflict,
             };
-            let Some(index) = listed.iter().position(|file| involves(&conflict, &file.route)) else {
+            let Some(index) = listed
+                .iter()
+                .position(|file| [&conflict.route, &conflict.with].contains(&&file.route.definition.name))
+            else {
                 return Err(conflict);
             };
             let route = listed.remove(index).route;
@@ -131,18 +133,6 @@ impl DiscoveredLists {
             warn!(%upstream, list = of.1, name = tool, reason = text, "MCP list imported with limitations");
         }
         self.logged.insert(of, notes);
-    }
-}
-
-/// Whether a route is one of the two in conflict.
-fn involves(conflict: &Conflict, route: &Route) -> bool {
-    let is = |tool: &ToolName| route.definition.name == *tool;
-    match conflict {
-        Conflict::Tool { tool } => is(tool),
-        Conflict::Resource { tool, with, .. } => is(tool) || is(with),
-        Conflict::Endpoint { tool, path, .. } => {
-            is(tool) || route.endpoints().any(|endpoint| endpoint.path == *path)
-        }
     }
 }
 
