@@ -1,7 +1,8 @@
 //! Forms of input requests: `fields` with types, or a JSON Schema.
 
+use crate::model::SchemaError;
 use crate::model::object_without_nones;
-use crate::route::{FormError, InputForm};
+use crate::route::InputForm;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
     text_of,
@@ -167,7 +168,9 @@ pub(super) fn read_schema(value: &Cursor<'_>) -> Checked<Option<InputForm>> {
 
 /// Compiles a form. `generated` is the part of JSON Pointers to its schema that the file does not have.
 fn compile(value: &Cursor<'_>, document: &Map<String, Value>, generated: &str) -> Checked<InputForm> {
-    InputForm::compile(document).or_else(|FormError { message, pointer, help }| {
+    let help = "clients display strings, numbers, booleans and choices: write `fields: { name: string }`, or \
+                `{ choices: [ … ] }`";
+    InputForm::compile(document).or_else(|SchemaError { message, pointer }| {
         let place = value.node.at_pointer(&pointer.replacen(generated, "", 1)).span;
         value.reject_coded(Code::InvalidForm.at_span(place), message, help)
     })

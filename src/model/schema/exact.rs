@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use jsonschema::{Keyword, ValidationError, ValidationOptions};
 use serde_json::{Number, Value};
 
-use super::dialect::SchemaDialect;
+use super::SchemaDialect;
 use crate::model::violation::{one_of_values, shown};
 
 /// Options of a validator with these keywords replaced, as far as the dialect has them.

@@ -1,12 +1,12 @@
 //! Cost model of a schema: its subschemas (*parts*), the values that each applies to, and the cost of its
 //! keywords.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
 
-use super::dialect::SchemaDialect;
+use super::SchemaDialect;
 use super::types::value_at;
 
 /// Parts of a schema; the first is the root.
@@ -75,8 +75,7 @@ impl SchemaPlan {
         builder.add_map(document);
         builder.resolve(document);
         let mut parts = builder.parts;
-        let recursive = recursive_parts(&parts.iter().map(|part| part.next().collect()).collect::<Vec<_>>());
-        parts.iter_mut().zip(recursive).for_each(|(part, is_recursive)| part.is_recursive = is_recursive);
+        recursive_parts(&parts).into_iter().for_each(|part| parts[part].is_recursive = true);
         let reads_unevaluated = parts.iter().any(|part| part.reads_unevaluated);
         Self { parts, reads_unevaluated, is_exact: dialect == SchemaDialect::default() }
     }
@@ -328,45 +327,24 @@ impl Subschema {
     }
 }
 
-/// Parts that refer to themselves: those of a strongly connected component with an edge in it (Tarjan's
-/// algorithm, with an explicit stack, because chains of references may be long).
-fn recursive_parts(edges: &[Vec<usize>]) -> Vec<bool> {
-    const UNSEEN: usize = usize::MAX;
-    let count = edges.len();
-    let (mut order, mut low, mut is_open) = (vec![UNSEEN; count], vec![0; count], vec![false; count]);
-    let (mut open, mut walk, mut seen, mut found) = (Vec::new(), Vec::new(), 0, vec![false; count]);
-    for start in 0..count {
-        if order[start] != UNSEEN {
-            continue;
-        }
-        walk.push((start, 0));
-        while let Some((part, edge)) = walk.pop() {
-            if edge == 0 {
-                (order[part], low[part], is_open[part]) = (seen, seen, true);
-                seen += 1;
-                open.push(part);
-            }
-            if let Some(next) = edges[part].get(edge).copied() {
-                walk.push((part, edge + 1));
-                if order[next] == UNSEEN {
-                    walk.push((next, 0));
-                } else if is_open[next] {
-                    low[part] = low[part].min(order[next]);
-                }
-                continue;
-            }
-            if let Some((parent, _)) = walk.last() {
-                low[*parent] = low[*parent].min(low[part]);
-            }
-            if low[part] == order[part] {
-                let first = open.iter().rposition(|other| *other == part).unwrap_or(0);
-                let component = open.split_off(first);
-                let is_circle = component.len() > 1 || edges[part].contains(&part);
-                for other in component {
-                    (is_open[other], found[other]) = (false, is_circle);
-                }
-            }
-        }
+/// Limit of the steps to find the parts that refer to themselves. Beyond it none is found, and the cost of a
+/// check counts each of their visits.
+const RECURSION_STEP_LIMIT: usize = 4_000_000;
+
+/// The referenced parts that refer to themselves, directly or not.
+fn recursive_parts(parts: &[Subschema]) -> Vec<usize> {
+    let references = parts.iter().flat_map(|part| &part.same).filter(|(way, _)| *way == ErrorUse::Referenced);
+    let targets: HashSet<usize> = references.map(|(_, target)| *target).collect();
+    let edges: usize = parts.iter().map(|part| part.next().count()).sum();
+    if targets.len().saturating_mul(edges) > RECURSION_STEP_LIMIT {
+        return Vec::new();
     }
-    found
+    let leads_to_itself = |target: &usize| {
+        let (mut seen, mut open) = (vec![false; parts.len()], vec![*target]);
+        while let Some(part) = open.pop().filter(|_| !seen[*target]) {
+            open.extend(parts[part].next().filter(|next| !std::mem::replace(&mut seen[*next], true)));
+        }
+        seen[*target]
+    };
+    targets.into_iter().filter(leads_to_itself).collect()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::dialect::SchemaDialect;
+use super::SchemaDialect;
 
 /// Limit of nested `$ref` and combinations that are followed; a schema may refer to itself.
 const DEPTH_LIMIT: u8 = 8;

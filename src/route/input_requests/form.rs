@@ -1,11 +1,11 @@
 //! Forms for elicitation: a flat object of strings, numbers, booleans and choices, as MCP permits
 //! (2026-07-28, Elicitation, "Requested Schema").
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value};
 
-use crate::model::{Schema, kind_of, object_without_nones, pointer_segment};
+use crate::model::{Schema, SchemaError, Violation, object_without_nones, pointer_segment};
 
 /// Form for a person. Clones share the fields.
 #[derive(Debug, Clone, Default)]
@@ -20,64 +20,36 @@ struct Field {
     schema: Schema,
 }
 
-/// Reason why a JSON Schema is not a valid form.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct FormError {
-    /// Problem, in one sentence.
-    pub message: String,
-    /// Place in the schema, as a JSON Pointer.
-    pub pointer: String,
-    /// Suggested fix.
-    pub help: &'static str,
-}
-
-const TYPES: [&str; 5] = ["string", "integer", "number", "boolean", "array"];
-const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
-/// Keywords that every field may have.
-const COMMON: [&str; 4] = ["type", "title", "description", "default"];
+/// JSON Schema of the schemas that clients can display as a form.
+static FORM_SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    let document = serde_json::from_str(include_str!("form.schema.json")).expect("the file is JSON");
+    Schema::compile(&document).expect("the file is a JSON Schema")
+});
 
 impl InputForm {
-    /// Maximum number of fields, as a person fills them in.
-    pub const FIELD_LIMIT: usize = 50;
-
     /// Compiles a form from its schema.
     ///
     /// # Errors
     ///
-    /// [`FormError`] if clients can't display it as a form.
-    pub fn compile(document: &Map<String, Value>) -> Result<Self, FormError> {
-        const HELP: &str = "write `{ type: object, properties: { … }, required: [ … ] }`";
-        if document.get("type").is_some_and(|kind| kind != "object") {
-            return Err(wrong("/type", "a form must be of type `object`", HELP));
+    /// [`SchemaError`] if clients can't display it as a form.
+    pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
+        let form = Value::Object(document.clone());
+        if let Some(Violation { path, message, pointer, .. }) = FORM_SCHEMA.violations(&form, 1).pop() {
+            let subject = if path.is_empty() { "a form".to_owned() } else { format!("`{path}` of a form") };
+            return Err(SchemaError { message: format!("{subject} {message}"), pointer });
         }
-        let known = |key: &&String| matches!(key.as_str(), "$schema" | "type" | "properties" | "required");
-        if let Some(key) = document.keys().find(|key| !known(key)) {
-            return Err(wrong(&pointer("", key), format!("a form can't have the keyword `{key}`"), HELP));
-        }
-        let Some(Value::Object(properties)) = document.get("properties") else {
-            return Err(wrong("/properties", "a form has no `properties`", HELP));
-        };
-        if properties.len() > Self::FIELD_LIMIT {
-            let message = format!("a form can have at most {} fields", Self::FIELD_LIMIT);
-            return Err(wrong("/properties", message, "use several rounds"));
-        }
-        let required: Vec<&str> = match document.get("required") {
-            None => Vec::new(),
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-            Some(_) => return Err(wrong("/required", "`required` must be a list of names", HELP)),
-        };
-        if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
+        let required: Vec<&str> =
+            form["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let properties = form["properties"].as_object().into_iter().flatten();
+        if let Some(name) = required.iter().find(|name| form["properties"].get(name).is_none()) {
             let message = format!("`{name}` is required but not a field of the form");
-            return Err(wrong("/required", message, HELP));
+            return Err(SchemaError { message, pointer: "/required".to_owned() });
         }
         let field = |(name, field): (&String, &Value)| {
-            let at = pointer("/properties", name);
-            let required = required.contains(&name.as_str());
-            let schema = field_schema(&at, field)?;
-            Ok(Arc::new(Field { name: name.clone(), required, schema }))
+            let schema = field_schema(&format!("/properties/{}", pointer_segment(name)), field)?;
+            Ok(Arc::new(Field { name: name.clone(), required: required.contains(&name.as_str()), schema }))
         };
-        Ok(Self { fields: properties.iter().map(field).collect::<Result<_, FormError>>()? })
+        Ok(Self { fields: properties.map(field).collect::<Result<_, SchemaError>>()? })
     }
 
     /// Whether it has no fields: the person only confirms.
@@ -145,77 +117,23 @@ impl InputForm {
     }
 }
 
-/// Compiles the schema of one field.
-fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
-    let Value::Object(field) = field else {
-        let message = format!("a form field must be a map, found {}", kind_of(field));
-        return Err(wrong(at, message, "write `{ type: string }`"));
+/// Compiles the schema of the field at this JSON Pointer.
+fn field_schema(pointer: &str, field: &Value) -> Result<Schema, SchemaError> {
+    let wrong = |at: &str, message: &str| SchemaError {
+        message: message.to_owned(),
+        pointer: format!("{pointer}{at}"),
     };
-    let fail = |key: &str, message: &str, help| Err(wrong(&pointer(at, key), message, help));
-    let kind = field.get("type").and_then(Value::as_str).unwrap_or_default();
-    let more: &[&str] = match kind {
-        "string" => &["minLength", "maxLength", "format", "enum", "enumNames", "oneOf"],
-        "integer" | "number" => &["minimum", "maximum"],
-        "boolean" => &[],
-        "array" => &["minItems", "maxItems", "items"],
-        _ => {
-            let message = format!("a form field must have one of the types `{}`", TYPES.join("`, `"));
-            return fail("type", &message, "use several fields for nested values");
-        }
-    };
-    let known = [&COMMON[..], more].concat();
-    if let Some(key) = field.keys().find(|key| !known.contains(&key.as_str())) {
-        let message = format!("clients do not support `{key}` in a form field of type `{kind}`");
-        return fail(key, &message, "remove it; a rule can check the response");
+    let length = |keyword: &str| field[keyword].as_array().map(Vec::len);
+    if field.get("enumNames").is_some() && length("enumNames") != length("enum") {
+        return Err(wrong("/enumNames", "`enumNames` must have a name for each value of `enum`"));
     }
-    if field.get("format").is_some_and(|format| !FORMATS.iter().any(|known| format == known)) {
-        let message = format!("clients support only the formats `{}`", FORMATS.join("`, `"));
-        return fail("format", &message, "remove it");
-    }
-    if kind == "array" {
-        let Some(Value::Object(items)) = field.get("items") else {
-            return Err(wrong(at, "a list in a form needs `items` with choices", CHOICES));
-        };
-        let chosen = items.contains_key("enum") || items.contains_key("anyOf");
-        if !chosen || items.keys().any(|key| !matches!(key.as_str(), "type" | "enum" | "anyOf")) {
-            return fail("items", "`items` of a list in a form must be choices", CHOICES);
-        }
-        check_titles(&pointer(&pointer(at, "items"), "anyOf"), items.get("anyOf"))?;
-    }
-    check_titles(&pointer(at, "oneOf"), field.get("oneOf"))?;
-    if let (Some(Value::Array(values)), Some(names)) = (field.get("enum"), field.get("enumNames"))
-        && names.as_array().is_none_or(|names| names.len() != values.len())
-    {
-        return fail("enumNames", "`enumNames` must have a name for each value of `enum`", CHOICES);
-    }
-    let schema = Schema::compile_with_formats(field).map_err(|error| FormError {
-        message: format!("invalid JSON Schema: {}", error.message),
-        pointer: format!("{at}{}", error.pointer),
-        help: "see https://json-schema.org/understanding-json-schema",
-    })?;
+    let field = field.as_object().expect("the schema of forms admits only objects");
+    let schema = Schema::compile_with_formats(field)
+        .map_err(|error| wrong(&error.pointer, &format!("invalid JSON Schema: {error}")))?;
     if field.get("default").is_some_and(|default| !schema.accepts(default)) {
-        return fail("default", "the default is not a valid value of the field", "write a valid value");
+        return Err(wrong("/default", "the default is not a valid value of the field"));
     }
     Ok(schema)
-}
-
-const CHOICES: &str = "write `enum: [ … ]`, or `oneOf: [ { const: …, title: … } ]`";
-
-fn check_titles(at: &str, choices: Option<&Value>) -> Result<(), FormError> {
-    let titled = |choice: &Value| choice["const"].is_string() && choice["title"].is_string();
-    match choices {
-        None => Ok(()),
-        Some(Value::Array(choices)) if !choices.is_empty() && choices.iter().all(titled) => Ok(()),
-        Some(_) => Err(wrong(at, "choices with titles must be a list of `{ const: …, title: … }`", CHOICES)),
-    }
-}
-
-fn pointer(at: &str, key: &str) -> String {
-    format!("{at}/{}", pointer_segment(key))
-}
-
-fn wrong(at: &str, message: impl Into<String>, help: &'static str) -> FormError {
-    FormError { message: message.into(), pointer: at.to_owned(), help }
 }
 
 #[cfg(test)]
@@ -224,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    fn form(properties: Value, required: Value) -> Result<InputForm, FormError> {
+    fn form(properties: Value, required: Value) -> Result<InputForm, SchemaError> {
         let document = json!({"type": "object", "properties": properties, "required": required});
         InputForm::compile(document.as_object().unwrap())
     }
@@ -300,9 +218,12 @@ mod tests {
             (json!({"type": "string", "pattern": "a"}), "/properties/x/pattern"),
             (json!({"type": "string", "format": "ipv4"}), "/properties/x/format"),
             (json!({"type": "string", "enum": ["a"], "enumNames": []}), "/properties/x/enumNames"),
-            (json!({"type": "string", "oneOf": [{"const": 1}]}), "/properties/x/oneOf"),
+            (
+                json!({"type": "string", "oneOf": [{"const": 1, "title": "One"}]}),
+                "/properties/x/oneOf/0/const",
+            ),
             (json!({"type": "array", "items": {"type": "string"}}), "/properties/x/items"),
-            (json!({"type": "array"}), "/properties/x"),
+            (json!({"type": "array"}), "/properties/x/items"),
             (json!({"type": "integer", "default": "one"}), "/properties/x/default"),
             (json!({"type": "integer", "minimum": "one"}), "/properties/x/minimum"),
         ] {
