@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use super::error_text::failure;
+use super::error_text::{STATUS_UNREAD, error_type_of, failure, operation_lost};
 use super::run::{CallRun, PolicyStack, UpstreamExchange, check_scopes};
 use super::worker_pool::{LARGE_FOR_RULES_BYTES, WorkError, is_shorter};
 use super::{BoundRoute, Call, NoElicitor, Snapshot, error_text};
@@ -86,7 +86,7 @@ impl OpenOperation {
 
     /// Whether the input responses are within the limit.
     pub(super) fn fits(arguments: &Arguments) -> bool {
-        let json = serde_json::to_vec(arguments.input_responses());
+        let json = serde_json::to_vec(&arguments.input_responses);
         json.is_ok_and(|json| json.len() <= Self::INPUT_RESPONSES_LIMIT_BYTES)
     }
 }
@@ -101,15 +101,14 @@ impl Snapshot {
         location: &OperationLocation,
     ) -> OperationState {
         let Some(rule) = &route.async_operation else {
-            return OperationState::Lost { reason: error_text::OPERATION_LOST.to_owned() };
+            return OperationState::Lost { reason: operation_lost(STATUS_UNREAD) };
         };
         if let Err(forbidden) = check_scopes(route, &call.client) {
             return OperationState::Done(*forbidden);
         }
         let mut no_elicitor = NoElicitor;
         let mut run = CallRun::new(self, route, call, &mut no_elicitor);
-        run.exchange.arguments =
-            std::mem::take(&mut run.exchange.arguments).with_input_responses(input_responses);
+        run.exchange.arguments.input_responses = input_responses;
         let (response, failed) = match run.poll(location).await {
             Ok(PollOutcome::Running(RunningOperation { status, wait, .. })) => {
                 run.log.end_open();
@@ -147,8 +146,7 @@ impl Snapshot {
             return;
         }
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
-        let arguments = std::mem::take(&mut call.arguments);
-        let arguments = Arguments::from(arguments).with_input_responses(input_responses);
+        let arguments = Arguments { given: std::mem::take(&mut call.arguments), input_responses };
         let exchange = UpstreamExchange::new(route, context, arguments, &call);
         if let Some(cancelled) = exchange.cancel(location) {
             cancelled.await;
@@ -176,7 +174,8 @@ impl CallRun<'_> {
                 let (route, request_id) =
                     (&self.exchange.route.definition.name, self.exchange.context.request_id());
                 warn!(%route, request_id, "asynchronous operation not polled: its URL is on another server");
-                return Err(failure(ErrorType::UnparseableResponse, error_text::OPERATION_ELSEWHERE));
+                let text = operation_lost("its status is on another server, which is not polled");
+                return Err(failure(ErrorType::UnparseableResponse, text));
             }
             InitialResponse::Operation(running) => running,
         };
@@ -263,31 +262,31 @@ impl CallRun<'_> {
         let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             rule_of(route).request(kind, &about, arguments, headers, Some(stop))
         };
-        let lost =
-            |error_type, text: &str| PollError { is_transient: false, result: failure(error_type, text) };
+        let lost = |error_type, why: &str| PollError {
+            is_transient: false,
+            result: failure(error_type, operation_lost(why)),
+        };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
         let built = built.map_err(|error| match error {
-            WorkError::Panicked => lost(ErrorType::Unreachable, error_text::OPERATION_LOST),
-            WorkError::DeadlineExceeded => lost(ErrorType::Timeout, error_text::OPERATION_LOST),
+            WorkError::Panicked => lost(ErrorType::Unreachable, STATUS_UNREAD),
+            WorkError::DeadlineExceeded => lost(ErrorType::Timeout, STATUS_UNREAD),
         })?;
         let request = built.map_err(|error| {
-            lost(ErrorType::UnparseableResponse, &error_text::operation_unnamed(&error.to_string()))
+            lost(ErrorType::UnparseableResponse, &format!("its status can't be requested: {error}"))
         })?;
         let is_idempotent = request.method.is_idempotent();
         let response = self.send(request.clone().into(), is_idempotent, PolicyStack::Upstream).await;
-        response.map(|response| (request, response.response)).map_err(|error| PollError {
-            is_transient: error.failure.properties().retry_after.is_some()
-                || matches!(
-                    error.failure,
-                    Failure::Connect(_)
-                        | Failure::ConnectDeadline(_)
-                        | Failure::Deadline(_)
-                        | Failure::AttemptDeadline(_)
-                ),
-            result: match error.failure {
-                Failure::Deadline(_) => self.operation_not_done(),
-                _ => error_text::operation_lost(&error),
-            },
+        response.map(|response| (request, response.response)).map_err(|error| {
+            use ErrorType::{RateLimited, Timeout, Unavailable};
+            let error_type = error_type_of(&error);
+            PollError {
+                is_transient: matches!(error.failure, Failure::Connect(_))
+                    || matches!(error_type, Timeout | Unavailable { .. } | RateLimited { .. }),
+                result: match error.failure {
+                    Failure::Deadline(_) => self.operation_not_done(),
+                    _ => failure(error_type, operation_lost(STATUS_UNREAD)),
+                },
+            }
         })
     }
 

@@ -14,35 +14,29 @@ use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Up
 pub(super) const UNREADABLE: &str =
     "The service responded, but its response could not be processed. Different arguments may help.";
 
-/// For arguments that could not be checked before the deadline, or not at all.
-pub(super) fn arguments_not_checked(error: WorkError) -> &'static str {
-    match error {
-        WorkError::DeadlineExceeded => {
-            "Checking the arguments took too long, so no request was sent. Use fewer or shorter arguments, \
-             or retry later."
-        }
-        WorkError::Panicked => {
-            "The arguments could not be checked, so no request was sent. Use other arguments."
-        }
-    }
-}
+/// For a tool, prompt or resource that may exist once its server has listed it.
+pub(super) const NOT_READY: &str = "Not ready: the service behind it has not started yet, or is \
+                                    unavailable. No request was sent. Retry in a few seconds.";
+
+/// End of a text about a limit that is soon free again.
+const RETRY_SOON: &str = "Retry in a few seconds.";
 
 /// Tool error that ends a call early, boxed because it is rare.
 pub(super) fn failure(error_type: ErrorType, text: impl Into<String>) -> Box<ToolResult> {
     Box::new(ToolResult::error(error_type, text))
 }
 
-/// For a request that could not be built before the timeout, or not at all.
-pub(super) fn request_not_built(error: WorkError) -> Box<ToolResult> {
+/// For arguments that could not be checked, or made into a request, before the deadline, or not at all.
+pub(super) fn arguments_not_processed(error: WorkError) -> Box<ToolResult> {
     match error {
         WorkError::DeadlineExceeded => failure(
             ErrorType::Timeout,
-            "Building the request from these arguments took too long, so it was not sent. Use fewer or \
-             shorter arguments.",
+            "Processing these arguments took too long, so no request was sent. Use fewer or shorter \
+             arguments, or retry later.",
         ),
         WorkError::Panicked => failure(
             ErrorType::Arguments,
-            "The request could not be built from these arguments, so it was not sent. Use other arguments.",
+            "These arguments could not be processed, so no request was sent. Use other arguments.",
         ),
     }
 }
@@ -60,16 +54,8 @@ pub(super) enum PossibleEffect {
 
 /// For a tool that may exist once its server has listed its tools.
 pub(super) fn not_ready() -> ToolResult {
-    later(
-        ErrorType::Unavailable { retry_after: RETRY_WHEN_BUSY },
-        "This tool is not ready: the service behind it has not started yet, or is unavailable. No request \
-         was sent. Retry in a few seconds.",
-    )
+    later(ErrorType::Unavailable { retry_after: RETRY_WHEN_BUSY }, NOT_READY)
 }
-
-/// For a prompt or a resource that may exist once its server has listed them.
-pub(super) const NOT_READY: &str = "Not ready: the service behind it has not started yet, or is \
-                                    unavailable. No request was sent. Retry in a few seconds.";
 
 /// Tool error for an upstream error.
 pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box<ToolResult> {
@@ -78,25 +64,22 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
         PossibleEffect::Harmless | PossibleEffect::Unsent => "",
         PossibleEffect::Possible => " The request may have taken effect: check before you retry.",
     };
+    let effect_or = |otherwise: &'static str| if effect.is_empty() { otherwise } else { effect };
     let malformed =
         |what: &str| format!("{what}. A retry is unlikely to help; tell the operator of this tool.{effect}");
+    let unsent = |what: &str, then: &str| format!("{what}. No request was sent. {then}");
     let retry = |after: &Duration| format!("Retry in {}.", time(whole_seconds(*after)));
     let text = match &error.failure {
-        Failure::Connect(_) => "The service behind this tool can't be reached. The arguments are \
-                                          not the cause. Retry later."
-            .to_owned(),
-        Failure::ConnectDeadline(after) => format!(
-            "The service behind this tool can't be reached: it accepted no connection within {}. The \
-             arguments are not the cause. Retry later.",
-            time(*after)
-        ),
-        Failure::NotStarted(_) => "The program behind this tool could not be started. The \
-                                             arguments are not the cause. Retry later, or tell the \
-                                             operator of this tool."
+        Failure::Connect(_) | Failure::ConnectDeadline(_) => {
+            "The service behind this tool can't be reached. The arguments are not the cause. Retry later."
+                .to_owned()
+        }
+        Failure::NotStarted(_) => "The program behind this tool could not be started. The arguments are not \
+                                   the cause. Retry later, or tell the operator of this tool."
             .to_owned(),
         Failure::CutOff(_) => format!(
             "The service closed the connection before its response was complete.{}",
-            effect_or(effect, " Retry.")
+            effect_or(" Retry.")
         ),
         Failure::NotHttp(_) => malformed("The service sent a response that is not valid HTTP"),
         Failure::NotCgi(_) => {
@@ -111,82 +94,66 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
              a shorter response.{effect}",
             size(*limit_bytes)
         ),
-        Failure::Deadline(after) | Failure::AttemptDeadline(after) if !was_sent => {
-            format!(
-                "No request was sent within {}: the call was still queued, or the service behind this tool \
-                 was not connected yet. Retry in a few seconds.",
-                time(*after)
-            )
-        }
+        Failure::Deadline(after) | Failure::AttemptDeadline(after) if !was_sent => format!(
+            "No request was sent within {}: the call was still queued, or the service behind this tool was \
+             not connected yet. {RETRY_SOON}",
+            time(*after)
+        ),
         Failure::Deadline(after) | Failure::AttemptDeadline(after) => format!(
             "The service sent no complete response within {}.{}",
             time(*after),
-            effect_or(effect, " Retry, or request less.")
+            effect_or(" Retry, or request less.")
         ),
-        Failure::Busy(_) => "The service is busy: its concurrency limit is reached. No request \
-                                       was sent. Retry in a few seconds."
-            .to_owned(),
-        Failure::ClientBusy(in_flight_limit) => format!(
-            "Too many of your calls to the service behind this tool are in flight: the limit per client is \
-             {in_flight_limit}. No request was sent. Retry when one of your calls has ended."
+        Failure::Busy(_) => unsent("The service is busy: its concurrency limit is reached", RETRY_SOON),
+        Failure::ClientBusy(limit) => unsent(
+            &format!(
+                "Too many of your calls to the service behind this tool are in flight: the limit per client \
+                 is {limit}"
+            ),
+            "Retry when one of your calls has ended.",
         ),
-        Failure::CircuitOpen { of_route: true, retry_after } => format!(
-            "This tool is temporarily unavailable: its requests to the service failed repeatedly. No \
-             request was sent. {}",
-            retry(retry_after)
-        ),
-        Failure::CircuitOpen { retry_after, .. } => format!(
-            "The service behind this tool is temporarily unavailable after repeated failures. No request \
-             was sent. {}",
-            retry(retry_after)
-        ),
-        Failure::Restarting(retry_after) => format!(
-            "The MCP server behind this tool is not running, and is being restarted. No request was sent. {}",
-            retry(retry_after)
-        ),
-        Failure::Credential(source) => {
-            let retry_in =
-                source.backoff().map(|retry_after| format!("in {}", time(whole_seconds(retry_after))));
-            format!(
-                "The service behind this tool requires authentication, and no credential is available \
-                 right now. No request was sent, and the arguments are not the cause. Retry {}; if that \
-                 does not help, tell the operator of this tool.",
-                retry_in.as_deref().unwrap_or("later")
-            )
+        Failure::CircuitOpen { of_route, retry_after } => {
+            let what = if *of_route { "This tool" } else { "The service behind this tool" };
+            let what = format!("{what} is temporarily unavailable after repeated failures");
+            unsent(&what, &retry(retry_after))
         }
-        Failure::RateLimited { scope, count, per, retry_after, .. } => {
-            let (what, it) = match scope {
-                RateLimitScope::ClientOfRoute | RateLimitScope::Route => ("this tool", "it"),
-                RateLimitScope::ClientOfUpstream | RateLimitScope::Upstream => {
-                    ("the service behind this tool", "its tools")
-                }
+        Failure::Restarting(retry_after) => unsent(
+            "The MCP server behind this tool is not running, and is being restarted",
+            &retry(retry_after),
+        ),
+        Failure::Credential(source) => unsent(
+            "The service behind this tool requires authentication, and no credential is available right now",
+            &match source.backoff() {
+                Some(retry_after) => retry(&retry_after),
+                None => "Retry later, or tell the operator of this tool.".to_owned(),
+            },
+        ),
+        Failure::RateLimited { scope, count, per, retry_after } => {
+            let what = match scope {
+                RateLimitScope::ClientOfRoute | RateLimitScope::Route => "this tool",
+                RateLimitScope::ClientOfUpstream | RateLimitScope::Upstream => "the service behind this tool",
             };
-            let who = if scope.is_per_client() { "One client" } else { "All clients together" };
-            let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let (per, retry) = (per_period(*per), retry(retry_after));
-            format!(
-                "The rate limit of {what} is exceeded. {who} may call {it} {times} {per}. No request was \
-                 sent. {retry}"
-            )
+            let whose = if scope.is_per_client() { "each client" } else { "all clients together" };
+            let per = time(*per);
+            let what = format!("The rate limit of {what} is exceeded: {count} in {per} for {whose}");
+            unsent(&what, &retry(retry_after))
         }
-        Failure::RateLimitUnavailable => "Rate limiting is temporarily unavailable, so this \
-                                                       call was rejected. No request was sent. Retry in a \
-                                                       few seconds."
-            .to_owned(),
+        Failure::RateLimitUnavailable => unsent("Rate limiting is temporarily unavailable", RETRY_SOON),
         Failure::BufferFull(_) => format!(
             "The service responded, but the buffer for long responses is full, so its response was \
              discarded. Retry in a few seconds, or request less.{effect}"
         ),
         Failure::SlowUpload(_) => "The body of the request arrived too slowly. Send it again.".to_owned(),
-        Failure::Unsendable(_) => "These arguments can't form a valid request, so no request was \
-                                             sent. Use shorter values without control characters."
-            .to_owned(),
+        Failure::Unsendable(_) => unsent(
+            "These arguments can't form a valid request",
+            "Use shorter values without control characters.",
+        ),
     };
     Box::new(later(error_type_of(error), text))
 }
 
 /// Error type of an upstream error.
-fn error_type_of(error: &UpstreamError) -> ErrorType {
+pub(super) fn error_type_of(error: &UpstreamError) -> ErrorType {
     let properties = error.properties();
     match (&error.failure, properties.retry_after) {
         (Failure::RateLimited { .. } | Failure::ClientBusy(_), Some(retry_after)) => {
@@ -207,10 +174,6 @@ fn error_type_of(error: &UpstreamError) -> ErrorType {
     }
 }
 
-fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
-    if effect.is_empty() { otherwise } else { effect }
-}
-
 /// For a call whose client lacks a scope.
 pub(super) fn forbidden(needed: &Scopes) -> Box<ToolResult> {
     failure(ErrorType::Forbidden, format!("Permission denied. Required scope: `{needed}`."))
@@ -227,34 +190,30 @@ fn later(error_type: ErrorType, text: impl Into<String>) -> ToolResult {
 
 /// For a client that lacks a capability for input requests.
 pub(super) fn cannot_elicit(missing: &[ClientCapability]) -> String {
-    let mut texts: Vec<(&str, &str)> = missing.iter().copied().map(texts_of).collect();
-    texts.sort_unstable();
-    texts.dedup();
-    let list = |words: Vec<&str>| words.join(" and ");
-    let sources = list(texts.iter().map(|(sources, _)| *sources).collect());
-    let needs = list(texts.iter().map(|(_, needs)| *needs).collect());
+    let mut needs: Vec<&str> = missing.iter().map(|capability| capability_name(*capability)).collect();
+    needs.sort_unstable();
+    needs.dedup();
     format!(
-        "Nothing was done: this tool first requests input from {sources}, and this client does not support \
-         that. Use an MCP client that declares {needs}. No argument can replace this input."
+        "Nothing was done: this tool first requests input, and this client does not support that. Use an MCP \
+         client that declares {}. No argument can replace this input.",
+        needs.join(" and ")
     )
+}
+
+/// MCP capability of a client for input requests.
+fn capability_name(capability: ClientCapability) -> &'static str {
+    match capability {
+        ClientCapability::Form => "`elicitation`",
+        ClientCapability::FormWithLists => "`elicitation` in revision 2025-11-25 or later",
+        ClientCapability::Link => "`elicitation.url`",
+        ClientCapability::Sample => "`sampling`",
+        ClientCapability::Roots => "`roots`",
+    }
 }
 
 /// For a response whose rule needs an input response that the client did not send.
 pub(super) fn response_needs_input(why: &str) -> String {
     format!("The service responded, but its response could not be processed: {why}.")
-}
-
-/// Input that a tool requests, and the MCP capability for it.
-fn texts_of(capability: ClientCapability) -> (&'static str, &'static str) {
-    match capability {
-        ClientCapability::Form => ("the user", "`elicitation`"),
-        ClientCapability::FormWithLists => {
-            ("the user (a choice from a list)", "`elicitation` in revision 2025-11-25 or later")
-        }
-        ClientCapability::Link => ("the user (opening a URL)", "`elicitation.url`"),
-        ClientCapability::Sample => ("the client's model", "`sampling`"),
-        ClientCapability::Roots => ("the client (its roots)", "`roots`"),
-    }
 }
 
 /// For a response that could not be processed, or not before the deadline.
@@ -272,50 +231,32 @@ pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolRes
     }
 }
 
+/// For an operation that may finish without the call.
+pub(super) fn operation_lost(why: &str) -> String {
+    format!("The service started the operation, but {why}. It may still finish: check before you retry.")
+}
+
+/// Reason of [`operation_lost`] if a status request fails.
+pub(super) const STATUS_UNREAD: &str = "its status could not be read";
+
 /// For an operation that is still running at the timeout.
 pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> Box<ToolResult> {
     let after = time(after);
-    let then = match is_cancelled {
-        true => "It was cancelled, and may have taken effect in part.",
-        false => "It may still finish: check before you retry.",
+    let text = match is_cancelled {
+        true => format!(
+            "The service started the operation, but did not finish it within {after}. It was cancelled, and \
+             may have taken effect in part."
+        ),
+        false => operation_lost(&format!("did not finish it within {after}")),
     };
-    let text = format!("The service started the operation, but did not finish it within {after}. {then}");
     failure(ErrorType::Timeout, text)
 }
-
-/// For an operation that can no longer be polled.
-pub(super) fn operation_lost(error: &UpstreamError) -> Box<ToolResult> {
-    let error_type = match error_type_of(error) {
-        // A status request is not built from arguments of the client.
-        ErrorType::Arguments => ErrorType::Unreachable,
-        error_type => error_type,
-    };
-    failure(error_type, OPERATION_LOST)
-}
-
-/// Text of [`operation_lost`].
-pub(super) const OPERATION_LOST: &str = "The service started the operation, but its status could not be \
-                                         read. It may still finish: check before you retry.";
 
 /// For an operation that another client cancelled.
 pub(super) fn operation_cancelled() -> Box<ToolResult> {
     let text = "The service started the operation, but it was cancelled before it finished. It may have \
                 taken effect in part.";
     failure(ErrorType::ReportedError { status: None }, text)
-}
-
-/// For an operation whose status URL is on another server.
-pub(super) const OPERATION_ELSEWHERE: &str = concat!(
-    "The service started the operation, but its status is on another server, which is not polled. ",
-    "It may still finish: check before you retry."
-);
-
-/// For an operation whose id can't be written into a request.
-pub(super) fn operation_unnamed(why: &str) -> String {
-    format!(
-        "The service started the operation, but its status can't be requested: {why}. It may still \
-             finish: check before you retry."
-    )
 }
 
 /// For an operation that failed, with the message that the route extracts from its status.
@@ -325,17 +266,6 @@ pub(super) fn operation_failed(message: Option<&str>) -> Box<ToolResult> {
         None => "The service started the operation, and it failed.".to_owned(),
     };
     failure(ErrorType::ReportedError { status: None }, text)
-}
-
-/// `per minute`, `in 10 s`.
-fn per_period(per: Duration) -> String {
-    match per.as_millis() {
-        1_000 => "per second".to_owned(),
-        60_000 => "per minute".to_owned(),
-        3_600_000 => "per hour".to_owned(),
-        86_400_000 => "per day".to_owned(),
-        _ => format!("in {}", time(per)),
-    }
 }
 
 /// Rounds up, because a client that retries a fraction of a second too early is rejected again.
@@ -392,7 +322,6 @@ mod tests {
         let source = || "10.0.0.7:80 refused: password".into();
         let errors = [
             Failure::Connect(source()),
-            Failure::ConnectDeadline(Duration::from_secs(5)),
             Failure::CutOff(source()),
             Failure::NotHttp(source()),
             Failure::NotMcp(source()),
@@ -421,14 +350,16 @@ mod tests {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
             assert!(!sentences[..index].contains(sentence), "repeated sentence: {sentence}");
         }
-        assert!(sentences[10].contains("Retry in 5 s"), "{sentences:?}");
-        assert!(sentences[13].contains("One client may call it once per minute."), "{sentences:?}");
+        assert!(sentences[9].contains("Retry in 5 s"), "{sentences:?}");
+        assert!(sentences[12].contains("this tool is exceeded: 1 in 60 s for each client."), "{sentences:?}");
         assert!(
-            sentences[14].contains("may call its tools 100 times per minute.")
-                && sentences[14].contains("in 8 s"),
+            sentences[13].contains("100 in 60 s for all clients together.")
+                && sentences[13].contains("in 8 s"),
             "{sentences:?}"
         );
-        assert!(sentences[6].contains("3 MiB") && sentences[7].contains("1.5 s"), "{sentences:?}");
+        assert!(sentences[5].contains("3 MiB") && sentences[6].contains("1.5 s"), "{sentences:?}");
+        let late = text_of(&Failure::ConnectDeadline(Duration::from_secs(5)), PossibleEffect::Harmless);
+        assert_eq!(late, sentences[0]);
     }
 
     #[test]

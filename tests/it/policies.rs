@@ -37,7 +37,7 @@ async fn a_rate_limited_client_gets_retry_after() {
     let rejected = call(&served, "a", &[]).await;
     assert_eq!(rejected.status, 429, "{}", rejected.text());
     assert_eq!(rejected.header("retry-after").as_deref(), Some("3600"));
-    let message = "The rate limit of this tool is exceeded. All clients together may call it once per hour. \
+    let message = "The rate limit of this tool is exceeded: 1 in 3600 s for all clients together. \
                 No request was sent. Retry in 3600 s.";
     assert_eq!(rejected.tool_text(), message);
     assert_eq!(rejected.json()["_meta"]["glossator/retryAfter"], 3600);
@@ -165,11 +165,7 @@ async fn clients_are_distinguished_by_a_trusted_proxys_header() {
     assert_eq!(call(&served, "a", &other).await.status, 200);
     let rejected = call(&served, "b", &one).await;
     assert_eq!(rejected.status, 429);
-    assert!(
-        rejected.tool_text().contains("One client may call its tools once per hour."),
-        "{}",
-        rejected.tool_text()
-    );
+    assert!(rejected.tool_text().contains(": 1 in 3600 s for each client."), "{}", rejected.tool_text());
     let distrusting = serve(&upstream, &text.replace("server: { trusted_proxies: [127.0.0.1] }", "")).await;
     assert_eq!(call(&distrusting, "a", &one).await.status, 200);
     assert_eq!(call(&distrusting, "a", &other).await.status, 429, "anybody can write that header");

@@ -122,7 +122,7 @@ async fn a_tool_of_a_server_that_starts_is_not_ready_and_not_unknown() {
     let served = Served::start_after(std::time::Duration::ZERO, &config).await;
     let early = served.call("slow_noise", json!({})).await;
     assert_eq!((early.status, early.header("retry-after")), (503, Some("2".to_owned())));
-    assert!(early.text().contains("This tool is not ready"), "{}", early.text());
+    assert!(early.text().contains("Not ready"), "{}", early.text());
     assert_eq!(served.call("fast_noise", json!({})).await.status, 404);
     let over_mcp = served.over_mcp("tools/call", json!({ "name": "slow_noise", "arguments": {} })).await;
     assert_eq!(over_mcp["result"]["isError"], true, "{over_mcp}");
