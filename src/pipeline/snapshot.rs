@@ -16,33 +16,25 @@ use crate::upstream::{BodyCharge, UpstreamBuffer};
 pub struct Snapshot {
     /// Routes, each with its runtime state.
     pub table: RouteTable<BoundRoute>,
-    /// Policies of every route and upstream.
-    pub policies: Policies,
-    /// Upstream of all paths that glossator does not serve itself.
-    pub passthrough: Option<Passthrough>,
-    /// Scopes that passthrough needs.
-    pub passthrough_scopes: Scopes,
-    /// Prompts of the configuration.
-    pub prompts: PromptTable,
-    /// Prompts and resources of MCP upstreams.
-    pub proxied: ProxiedTable,
-    /// Lists that upstreams have not sent yet.
-    pub awaited: AwaitedLists,
     /// Lists as clients see them.
     pub lists: DefinitionLists,
-    /// Memory limit of upstream responses, if there is one.
-    pub upstream_buffer: Option<UpstreamBuffer>,
     pub(super) workers: WorkerPool,
-    pub(super) tracing: Tracer,
     /// Routes that forward requests for prompts and resources. They are in no table.
     pub(super) forwarding: HashMap<ToolName, Arc<BoundRoute>>,
+    parts: SnapshotParts,
 }
 
-/// Compiled parts of a configuration.
+impl Deref for Snapshot {
+    type Target = SnapshotParts;
+
+    fn deref(&self) -> &SnapshotParts {
+        &self.parts
+    }
+}
+
+/// Compiled parts of a configuration, besides its routes.
 #[derive(Debug, Default)]
 pub struct SnapshotParts {
-    /// Routes.
-    pub table: RouteTable,
     /// Policies of every route and upstream.
     pub policies: Policies,
     /// Prompts of the configuration.
@@ -141,31 +133,19 @@ impl BoundRoute {
 }
 
 impl Snapshot {
-    /// Builds a snapshot from its parts, and binds each route to its policies, metrics and memory charge.
+    /// Builds a snapshot, and binds each route to its policies, metrics and memory charge.
     ///
     /// # Panics
     ///
     /// If a route has no policies.
-    pub fn new(parts: SnapshotParts) -> Self {
-        let SnapshotParts { table, policies, prompts, proxied, awaited, meters, .. } = parts;
-        let lists = DefinitionLists::new(&table, &prompts, &proxied);
-        let bind = |route| BoundRoute::new(route, &policies, &meters, parts.upstream_buffer.as_ref());
-        let forwarding = proxied.all().map(|entry| &entry.route);
+    pub fn new(table: RouteTable, parts: SnapshotParts) -> Self {
+        let SnapshotParts { policies, meters, upstream_buffer, .. } = &parts;
+        let lists = DefinitionLists::new(&table, &parts.prompts, &parts.proxied);
+        let bind = |route| BoundRoute::new(route, policies, meters, upstream_buffer.as_ref());
+        let forwarding = parts.proxied.all().map(|entry| &entry.route);
         let forwarding = forwarding.map(|route| (route.definition.name.clone(), bind(Arc::clone(route))));
-        Self {
-            forwarding: forwarding.collect(),
-            table: table.map(bind),
-            policies,
-            passthrough: parts.passthrough,
-            passthrough_scopes: parts.passthrough_scopes,
-            prompts,
-            proxied,
-            awaited,
-            lists,
-            upstream_buffer: parts.upstream_buffer,
-            workers: WorkerPool::new(),
-            tracing: parts.tracing,
-        }
+        let (forwarding, table) = (forwarding.collect(), table.map(bind));
+        Self { table, lists, workers: WorkerPool::new(), forwarding, parts }
     }
 
     /// Tool error for an unknown name that may belong to a tool which is not listed yet.

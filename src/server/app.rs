@@ -413,8 +413,7 @@ impl Active {
         let passthrough = passthrough
             .as_ref()
             .and_then(|(name, settings)| Passthrough::new(upstreams.get(name)?.policies.clone(), *settings));
-        Ok(Snapshot::new(SnapshotParts {
-            table,
+        let parts = SnapshotParts {
             policies,
             prompts,
             proxied,
@@ -424,7 +423,8 @@ impl Active {
             meters: meters.clone(),
             tracing: tracing.clone(),
             upstream_buffer: Some(upstream_buffer.clone()),
-        }))
+        };
+        Ok(Snapshot::new(table, parts))
     }
 }
 

@@ -402,6 +402,7 @@ mod tests {
             mcp::McpApiSettings,
         },
         pipeline::{Gateway, Snapshot, SnapshotParts},
+        route::RouteTable,
     };
 
     /// A request of a session, in the revision that its header names.
@@ -422,7 +423,7 @@ mod tests {
     }
 
     fn dispatcher() -> Arc<MessageDispatcher> {
-        let gateway = Gateway::new(Snapshot::new(SnapshotParts::default()));
+        let gateway = Gateway::new(Snapshot::new(RouteTable::default(), SnapshotParts::default()));
         Arc::new(MessageDispatcher::new(gateway, McpApiSettings::default(), Authenticator::default()))
     }
 

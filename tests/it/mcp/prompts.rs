@@ -1,6 +1,7 @@
 //! Prompts over real sockets, in legacy and modern revisions.
 
 use glossator::pipeline::{Snapshot, SnapshotParts};
+use glossator::route::RouteTable;
 use serde_json::{Value, json};
 
 use super::served::{LIFECYCLES, Served};
@@ -327,7 +328,7 @@ async fn the_header_must_repeat_the_name_of_the_prompt() {
     let prompts =
         loaded.prompts.iter().map(|file| (file.prompt.name.clone(), std::sync::Arc::clone(&file.prompt)));
     let parts = SnapshotParts { prompts: prompts.collect(), ..SnapshotParts::default() };
-    endpoint.gateway.replace(Snapshot::new(parts));
+    endpoint.gateway.replace(Snapshot::new(RouteTable::default(), parts));
     assert_eq!(endpoint.send(post.clone()).await.error(), (400, -32020));
     assert_eq!(endpoint.send(post.clone().without("mcp-name")).await.error(), (400, -32020));
     let encoded = post.header("mcp-name", "=?base64?cGxhaW4=?=");
