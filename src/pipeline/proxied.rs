@@ -8,7 +8,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::error_text::{self, PossibleEffect, failure};
 use super::run::{CallRun, PolicyStack, check_scopes, client_timeout};
-use super::{Call, NoElicitor, Snapshot};
+use super::{Call, FetchError, NoElicitor, Snapshot};
 use crate::model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse};
 use crate::prompt::PromptTable;
 use crate::route::{McpMethod, Route, RouteTable, UpstreamRequest, UriTemplate};
@@ -70,17 +70,6 @@ const URI_TEMPLATE_LIMIT_BYTES: usize = 256 << 10;
 /// Members of a result, each as the upstream sent it.
 pub type Members = BTreeMap<String, Box<RawValue>>;
 
-/// Reason why a request failed. The text is for clients.
-#[derive(Debug)]
-pub enum ForwardError {
-    /// The upstream has no such prompt or resource.
-    Unknown(String),
-    /// Invalid arguments.
-    Arguments(String),
-    /// Any other failure.
-    Failed(String),
-}
-
 impl UriPattern {
     /// Compiles a template. URIs that match a pattern in `except` are excluded.
     ///
@@ -140,27 +129,23 @@ impl ProxiedTable {
         prompts: &PromptTable,
     ) -> Result<(), String> {
         let (what, help) = match entry.kind {
-            ProxiedKind::Prompt => ("a prompt of that name", "; set a `prefix` for the prompts"),
-            ProxiedKind::Resource => ("a resource of that URI", ""),
-            ProxiedKind::Template => ("a resource of that template", ""),
+            ProxiedKind::Prompt => ("prompt", "; set a `prefix` for the prompts"),
+            ProxiedKind::Resource => ("resource", ""),
+            ProxiedKind::Template => ("resource template", ""),
         };
         let key = &entry.key;
-        let has_template = |route: &&Arc<Route>| {
-            route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == key)
+        let has_uri =
+            |route: &Arc<Route>| route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == key);
+        let is_own = match entry.kind {
+            ProxiedKind::Prompt => prompts.contains_key(key.as_str()),
+            ProxiedKind::Resource => routes.by_uri(key).is_some(),
+            ProxiedKind::Template => routes.in_order().iter().any(has_uri),
         };
-        let own_route = match entry.kind {
-            ProxiedKind::Prompt if prompts.contains_key(key.as_str()) => {
-                return Err(format!("the configuration has a prompt `{key}`{help}"));
-            }
-            ProxiedKind::Prompt => None,
-            ProxiedKind::Resource => routes.by_uri(key).map(|(route, _)| route),
-            ProxiedKind::Template => routes.in_order().iter().find(has_template),
-        };
-        if let Some(route) = own_route {
-            return Err(format!("the route `{}` is {what}", route.definition.name));
+        if is_own {
+            return Err(format!("the configuration has a {what} `{key}`{help}"));
         }
         if let Some(other) = self.get(entry.kind, key) {
-            return Err(format!("`{}` has {what}{help}", other.route.upstream));
+            return Err(format!("`{}` has a {what} `{key}`{help}", other.route.upstream));
         }
         self.entries.entry(entry.kind).or_default().insert(key.clone(), entry);
         Ok(())
@@ -226,13 +211,13 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`ForwardError`], whose text has no internal details of the upstream.
+    /// [`FetchError`], whose text has no internal details of the upstream.
     pub async fn forward(
         &self,
         to: &ProxiedEntry,
         (method, name): (McpMethod, &str),
         mut call: Call<'_>,
-    ) -> Result<Members, ForwardError> {
+    ) -> Result<Members, FetchError> {
         let route = self.forwarding.get(&to.route.definition.name);
         let route = route.expect("every proxied entry has a bound route");
         let mut parameters = std::mem::take(&mut call.arguments);
@@ -259,9 +244,9 @@ impl Snapshot {
         const INVALID_PARAMS: i64 = -32602;
         Err(match (method, code) {
             // The code of revision 2026-07-28, and that of legacy revisions.
-            (McpMethod::ReadResource, Some(NO_RESOURCE | INVALID_PARAMS)) => ForwardError::Unknown(text),
-            (_, Some(INVALID_PARAMS)) => ForwardError::Arguments(text),
-            _ => ForwardError::Failed(text),
+            (McpMethod::ReadResource, Some(NO_RESOURCE | INVALID_PARAMS)) => FetchError::Missing(text),
+            (_, Some(INVALID_PARAMS)) => FetchError::Arguments(text),
+            _ => FetchError::Failed(text),
         })
     }
 }

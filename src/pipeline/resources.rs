@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, header};
 
 use super::run::CallRun;
 use super::{Call, NoElicitor, Snapshot, error_text};
@@ -21,16 +21,16 @@ pub struct ReadResource {
     pub freshness: Freshness,
 }
 
-/// Reason why a read failed. The text is for clients.
+/// Reason why a resource, or a prompt of an MCP upstream, can't be fetched. The text is for clients.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ResourceReadError {
+pub enum FetchError {
     /// No route has a resource with this URI.
     #[error("unknown resource; `resources/list` and `resources/templates/list` list the available ones")]
     Unknown,
     /// The upstream reports that it does not exist.
     #[error("resource not found: {0}")]
     Missing(String),
-    /// The URI has invalid arguments.
+    /// The URI or the prompt has invalid arguments.
     #[error("no resource can have this URI: {0}")]
     Arguments(String),
     /// Any other failure.
@@ -54,29 +54,6 @@ pub enum CacheScope {
     Public,
     /// Private caches, for the client that made the request.
     Private,
-}
-
-/// Headers of a response that are needed after its translation.
-#[derive(Debug, Clone)]
-pub(super) struct ResponseHeaders {
-    media_type: Option<String>,
-    /// Text of the result if the response has no body.
-    nothing: Option<String>,
-    freshness: Freshness,
-    pub(super) etag: Option<HeaderValue>,
-    pub(super) last_modified: Option<HeaderValue>,
-}
-
-impl ResponseHeaders {
-    pub(super) fn from_response(response: &UpstreamResponse) -> Self {
-        Self {
-            media_type: response.media_type().map(Into::into),
-            nothing: response.body.is_empty().then(|| empty_success_text(response)),
-            freshness: Freshness::from_headers(&response.headers),
-            etag: response.headers.get(header::ETAG).cloned(),
-            last_modified: response.headers.get(header::LAST_MODIFIED).cloned(),
-        }
-    }
 }
 
 impl Freshness {
@@ -118,18 +95,18 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`ResourceReadError`] if there is no such resource, or the read fails.
-    pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, ResourceReadError> {
+    /// [`FetchError`] if there is no such resource, or the read fails.
+    pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, FetchError> {
         let unknown = || match self.awaited.resources {
-            true => ResourceReadError::Failed(error_text::NOT_READY.to_owned()),
-            false => ResourceReadError::Unknown,
+            true => FetchError::Failed(error_text::NOT_READY.to_owned()),
+            false => FetchError::Unknown,
         };
         let (route, arguments) = self.table.by_uri(uri).ok_or_else(unknown)?;
         let mut no_elicitor = NoElicitor;
         let mut run = CallRun::new(self, route, Call { arguments, ..call }, &mut no_elicitor);
         let result = run.result().await;
-        let headers = run.response.take();
-        read_of(route, uri, &run.finish(result), headers.as_ref())
+        let response = run.response.take();
+        read_of(route, uri, &run.finish(result), response.as_ref())
     }
 }
 
@@ -138,30 +115,32 @@ pub(super) fn read_of(
     route: &Route,
     uri: &str,
     result: &ToolResult,
-    head: Option<&ResponseHeaders>,
-) -> Result<ReadResource, ResourceReadError> {
+    response: Option<&UpstreamResponse>,
+) -> Result<ReadResource, FetchError> {
     if let ToolOutcome::Error(error_type) = result.outcome {
-        let words = text_of(result);
+        let words = result.message();
         return Err(match error_type {
-            ErrorType::Arguments => ResourceReadError::Arguments(words),
+            ErrorType::Arguments => FetchError::Arguments(words),
             ErrorType::Upstream { status: 404 | 410 }
-            | ErrorType::ReportedError { status: Some(404 | 410) } => ResourceReadError::Missing(words),
-            _ => ResourceReadError::Failed(words),
+            | ErrorType::ReportedError { status: Some(404 | 410) } => FetchError::Missing(words),
+            _ => FetchError::Failed(words),
         });
     }
+    let media_type = response.and_then(UpstreamResponse::media_type);
     let of = ResourceContext {
         uri,
         declared: route.resource.as_ref().and_then(|resource| resource.media_type.as_deref()),
-        replied: head.and_then(|head| head.media_type.as_deref()),
+        replied: media_type.as_deref(),
     };
     let mut contents = of.result(result);
     // An empty document stays empty, instead of the sentence that a tool result would have.
     if let [ResourceContents { body: ResourceBody::Text(text), .. }] = &mut contents[..]
-        && head.is_some_and(|head| head.nothing.as_ref() == Some(text))
+        && response.is_some_and(|response| response.body.is_empty() && empty_success_text(response) == *text)
     {
         text.clear();
     }
-    let mut freshness = head.map_or(Freshness::NONE, |head| head.freshness);
+    let mut freshness =
+        response.map_or(Freshness::NONE, |response| Freshness::from_headers(&response.headers));
     if route.request.forwards_headers() {
         // Forwarded headers of the client may determine the contents.
         freshness.scope = CacheScope::Private;
@@ -169,15 +148,10 @@ pub(super) fn read_of(
     Ok(ReadResource { contents, freshness })
 }
 
-/// Text of a tool error.
-fn text_of(result: &ToolResult) -> String {
-    let structured = result.structured.as_ref();
-    let texts = result.content.iter().filter_map(|content| content.block.text(structured));
-    texts.collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]

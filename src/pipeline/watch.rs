@@ -21,9 +21,9 @@ use serde_json::{Map, Value};
 use tokio::{task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
 
-use super::resources::{ResourceReadError, ResponseHeaders, read_of};
-use super::{BoundRoute, Gateway, Snapshot};
-use crate::model::{Arguments, ResourceBody, ResourceContents};
+use super::resources::read_of;
+use super::{BoundRoute, FetchError, Gateway, Snapshot};
+use crate::model::{Arguments, ResourceContents};
 use crate::policy::jitter;
 use crate::route::{Route, UpstreamRequest};
 use crate::shared_state::ReplicaMessage;
@@ -239,32 +239,30 @@ impl Snapshot {
         let was_failing = std::mem::replace(failing, polled.is_err());
         if let (Err(error), false) = (&polled, was_failing) {
             // Logged once for a series of failures, which would all say the same.
-            let (redaction, route) = (&route.translator.redaction, &route.definition.name);
-            warn!(%route, error = error.plain, "polling a resource failed");
-            let quoted = redaction.redact_long(&error.quoted);
-            let (uri, error) = (Untrusted(uri), Untrusted(&quoted));
-            debug!(%route, %uri, %error, "resource poll error text");
+            let route = &route.definition.name;
+            warn!(%route, error, "polling a resource failed");
+            debug!(%route, uri = %Untrusted(uri), "polling a resource failed");
         }
         (polled.ok().flatten(), interval)
     }
 
+    /// Polls a resource by its route. An error quotes nothing of the URI and the response.
     async fn poll_route(
         &self,
         route: &Arc<BoundRoute>,
         uri: &str,
         arguments: Map<String, Value>,
         known: Option<&PolledResource>,
-    ) -> Result<Option<PolledResource>, PollError> {
+    ) -> Result<Option<PolledResource>, String> {
         let deadline = Deadline::after(route.timeout);
-        let error = |plain: &str, quoted: String| PollError { plain: plain.to_owned(), quoted };
-        let failed = |quoted| error("its URI has no arguments of the route", quoted);
-        let arguments = self.check_arguments(route, arguments.into()).await.map_err(failed)?;
+        let arguments = self.check_arguments(route, arguments.into()).await;
+        let arguments = arguments.map_err(|_| "its URI has no valid arguments of the route")?;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), deadline.at, build).await;
-        let request = request.map_err(|_| failed("its request takes too long to build".to_owned()))?;
-        let mut request = request.map_err(|error| failed(error.to_string()))?;
+        let request = request.map_err(|_| "its request takes too long to build")?;
+        let mut request = request.map_err(|_| "its URI has no valid arguments of the route")?;
         let known =
             known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
@@ -272,42 +270,27 @@ impl Snapshot {
         {
             known.make_conditional(&mut request.headers);
         }
-        let idempotent = route.idempotent.unwrap_or_else(|| request.effect().is_idempotent());
-        let upstream_call = UpstreamCall::new(request, route.response_limit_bytes, deadline, idempotent);
+        let upstream_call =
+            UpstreamCall::new(request, route.response_limit_bytes, deadline, route.idempotent);
         let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
-        let response =
-            route.policies.upstream.poll_stack(&upstream_call).await.map_err(|error| PollError {
-                plain: ErrorChain(&error).to_string(),
-                quoted: error.quoted_text().unwrap_or_default().to_owned(),
-            })?;
+        let response = route.policies.upstream.poll_stack(&upstream_call).await;
+        let response = response.map_err(|error| ErrorChain(&error).to_string())?;
         if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(None);
         }
-        let head = ResponseHeaders::from_response(&response);
-        let translation = self.workers.translate(route, arguments, response, deadline.at).await;
-        let translation =
-            translation.map_err(|_| error("its response can't be translated", String::new()))?;
-        match read_of(route, uri, &translation.result, Some(&head)) {
+        let translation = self.workers.translate(route, arguments, response.clone(), deadline.at).await;
+        let translation = translation.map_err(|_| "its response can't be translated")?;
+        match read_of(route, uri, &translation.result, Some(&response)) {
             Ok(read) => Ok(Some(PolledResource {
                 fingerprint: fingerprint(&read.contents),
                 route: Some(Arc::clone(&route.route)),
-                etag: head.etag,
-                last_modified: head.last_modified,
+                etag: response.headers.get(header::ETAG).cloned(),
+                last_modified: response.headers.get(header::LAST_MODIFIED).cloned(),
             })),
-            Err(ResourceReadError::Missing(_)) => {
-                Ok(Some(PolledResource::missing(Some(Arc::clone(&route.route)))))
-            }
-            Err(unread) => Err(error("it can't be read", unread.to_string())),
+            Err(FetchError::Missing(_)) => Ok(Some(PolledResource::missing(Some(Arc::clone(&route.route))))),
+            Err(_) => Err("it can't be read".to_owned()),
         }
     }
-}
-
-/// Reason why a poll failed.
-struct PollError {
-    /// Text without parts of the URI or the response.
-    plain: String,
-    /// Text with them, for a log at `debug`.
-    quoted: String,
 }
 
 impl PolledResource {
@@ -330,13 +313,6 @@ impl PolledResource {
 
 fn fingerprint(contents: &[ResourceContents]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    contents.len().hash(&mut hasher);
-    for ResourceContents { uri, media_type, body } in contents {
-        (uri, media_type).hash(&mut hasher);
-        match body {
-            ResourceBody::Text(text) => (0_u8, text).hash(&mut hasher),
-            ResourceBody::Blob(blob) => (1_u8, blob).hash(&mut hasher),
-        }
-    }
+    contents.hash(&mut hasher);
     hasher.finish()
 }

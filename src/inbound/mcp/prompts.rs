@@ -10,7 +10,7 @@ use super::response::raw_json;
 use super::{ErrorKind, RpcContext, RpcError, RpcRequest, RpcResult, truncated};
 use crate::model::{Arguments, kind_of, write_block};
 use crate::pipeline::{
-    ForwardError, PromptError, ProxiedEntry, ProxiedKind, Snapshot, TypedArgument, elicit_first,
+    FetchError, PromptError, ProxiedEntry, ProxiedKind, Snapshot, TypedArgument, elicit_first,
 };
 use crate::prompt::Prompt;
 use crate::route::{McpMethod, Suggestions};
@@ -65,9 +65,10 @@ async fn forward(
     let to = (method, entry.upstream_key.as_str());
     let members =
         Box::pin(snapshot.forward(entry, to, rpc.call(params))).await.map_err(|error| match error {
-            ForwardError::Arguments(text) | ForwardError::Unknown(text) => ErrorKind::PROMPT.error(text),
-            ForwardError::Failed(text) if method == McpMethod::GetPrompt => PromptError::Failed(text).into(),
-            ForwardError::Failed(text) => ErrorKind::FAILED.error(text),
+            FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT.error(text),
+            FetchError::Failed(text) if method == McpMethod::GetPrompt => PromptError::Failed(text).into(),
+            FetchError::Failed(text) => ErrorKind::FAILED.error(text),
+            FetchError::Unknown => ErrorKind::PROMPT.error(error.to_string()),
         })?;
     Ok(rpc.forwarded(members, None))
 }

@@ -6,9 +6,7 @@ use serde_json::{Map, json};
 
 use super::tools::CallSubscriber;
 use super::{ErrorKind, RpcContext, RpcError, RpcResult};
-use crate::pipeline::{
-    CacheScope, Call, ForwardError, REQUEST_ID_META, ResourceReadError, Snapshot, WatchError,
-};
+use crate::pipeline::{CacheScope, Call, FetchError, REQUEST_ID_META, Snapshot, WatchError};
 use crate::route::McpMethod;
 
 pub(super) fn uri_of(rpc: &RpcContext<'_>) -> Result<String, RpcError> {
@@ -27,13 +25,9 @@ pub(super) async fn read(rpc: &RpcContext<'_>) -> RpcResult {
     }
     if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
         let to = (McpMethod::ReadResource, uri.as_str());
-        return match Box::pin(snapshot.forward(resource, to, rpc.call(Map::new()))).await {
-            Ok(members) => Ok(rpc.forwarded(members, Some(resource))),
-            Err(ForwardError::Unknown(text)) => Err(read_error(rpc, &uri, &ResourceReadError::Missing(text))),
-            Err(ForwardError::Arguments(text) | ForwardError::Failed(text)) => {
-                Err(read_error(rpc, &uri, &ResourceReadError::Failed(text)))
-            }
-        };
+        let members = Box::pin(snapshot.forward(resource, to, rpc.call(Map::new()))).await;
+        let members = members.map_err(|error| read_error(rpc, &uri, &error))?;
+        return Ok(rpc.forwarded(members, Some(resource)));
     }
     let subscriber = CallSubscriber::new(rpc)?;
     let call = Call { subscriber: Some(&subscriber), ..rpc.call(Map::new()) };
@@ -47,13 +41,11 @@ pub(super) async fn read(rpc: &RpcContext<'_>) -> RpcResult {
     Ok(rpc.result(&rpc.with_hints(members, Some((read.freshness.ttl, scope)))))
 }
 
-fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &ResourceReadError) -> RpcError {
+fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &FetchError) -> RpcError {
     let (kind, data) = match error {
-        ResourceReadError::Unknown | ResourceReadError::Missing(_) => {
-            (ErrorKind::NO_RESOURCE, json!({ "uri": uri }))
-        }
-        ResourceReadError::Arguments(_) => (ErrorKind::RESOURCE_ARGUMENTS, json!({ "uri": uri })),
-        ResourceReadError::Failed(_) => {
+        FetchError::Unknown | FetchError::Missing(_) => (ErrorKind::NO_RESOURCE, json!({ "uri": uri })),
+        FetchError::Arguments(_) => (ErrorKind::RESOURCE_ARGUMENTS, json!({ "uri": uri })),
+        FetchError::Failed(_) => {
             let request_id = rpc.message.context.request.request_id.as_str();
             (ErrorKind::RESOURCE_FAILED, json!({ "uri": uri, REQUEST_ID_META: request_id }))
         }
