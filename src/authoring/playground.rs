@@ -37,7 +37,7 @@ pub fn explain_translation(
 ) -> Explanation {
     let route = &file.route;
     let mut trace = Trace::on();
-    let args = arguments.into_value();
+    let args = Value::Object(arguments.given);
     let answers = Value::Object(route.input_requests.complete(answers));
     let input =
         CallInput { input_responses: &answers, stop, ..CallInput::new(&route.definition.name, &args) };

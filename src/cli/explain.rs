@@ -144,7 +144,7 @@ fn explain_response(
     response: UpstreamResponse,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let generated = given.is_empty().then(|| generated_arguments(&file.route).into_value());
+    let generated = given.is_empty().then(|| Value::Object(generated_arguments(&file.route).given));
     let generated = generated.filter(|generated| *generated != json!({}));
     let args = example_arguments(&file.route, given).map_err(Failure::usage)?;
     let explained = explain_translation(file, args, &Map::new(), &response, None);

@@ -12,7 +12,7 @@ use crate::authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE
 use crate::authoring::{count, joined_words};
 use crate::config::{self, Sources};
 use crate::model::{
-    EntryChoice, HarExchange, ProgramEnd, ProgramExit, Recording, RecordingError, UpstreamResponse,
+    EntryChoice, HarExchange, NO_ENTRIES, ProgramEnd, ProgramExit, Recording, UpstreamResponse,
     cut_characters,
 };
 use crate::settings::Word as _;
@@ -65,7 +65,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
         let failure = |why: String| Failure::usage(format!("{}: {why}", file.display()));
         match read_recording(file)? {
             Recording::Body(_) | Recording::One(_) if arguments.entry.is_some() => {
-                return Err(failure(RecordingError::no_entries().to_string()));
+                return Err(failure(NO_ENTRIES.to_owned()));
             }
             Recording::Body(mut response) => {
                 check_body(&response.body).map_err(failure)?;

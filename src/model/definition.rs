@@ -59,26 +59,6 @@ pub fn object_without_nones<const N: usize>(members: [(&str, Option<Value>); N])
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolName(Arc<str>);
 
-/// Reason why a text is not a valid tool name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ToolNameError {
-    /// The text is empty.
-    #[error("a tool name is empty")]
-    Empty,
-    /// More than 128 bytes.
-    #[error("a tool name has {found} bytes, at most {} are allowed", ToolName::MAX_BYTES)]
-    TooLong {
-        /// Length in bytes.
-        found: usize,
-    },
-    /// It contains a character that some clients reject.
-    #[error("a tool name has `{found}` in it; only ASCII letters, digits, `_`, `-` and `.` are allowed")]
-    Character {
-        /// The first such character.
-        found: char,
-    },
-}
-
 impl ToolName {
     /// Limit of a name, in bytes.
     pub const MAX_BYTES: usize = 128;
@@ -95,17 +75,21 @@ impl ToolName {
 }
 
 impl FromStr for ToolName {
-    type Err = ToolNameError;
+    /// A sentence.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ToolNameError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err(ToolNameError::Empty);
+            return Err("a tool name is empty".to_owned());
         }
-        if text.len() > Self::MAX_BYTES {
-            return Err(ToolNameError::TooLong { found: text.len() });
+        let (found, limit) = (text.len(), Self::MAX_BYTES);
+        if found > limit {
+            return Err(format!("a tool name has {found} bytes, at most {limit} are allowed"));
         }
         match text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))) {
-            Some(found) => Err(ToolNameError::Character { found }),
+            Some(found) => Err(format!(
+                "a tool name has `{found}` in it; only ASCII letters, digits, `_`, `-` and `.` are allowed"
+            )),
             None => Ok(Self(text.into())),
         }
     }
@@ -131,8 +115,10 @@ pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
 /// Arguments of one call, by name, in the client's order, and the input responses of its route.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
-    given: Map<String, Value>,
-    input_responses: Map<String, Value>,
+    /// Arguments.
+    pub given: Map<String, Value>,
+    /// Input responses of the route.
+    pub input_responses: Map<String, Value>,
 }
 
 impl Arguments {
@@ -144,27 +130,6 @@ impl Arguments {
     /// Sets one argument, replacing its value.
     pub fn insert(&mut self, name: impl Into<String>, value: Value) {
         self.given.insert(name.into(), value);
-    }
-
-    /// All arguments as a JSON object.
-    pub fn as_map(&self) -> &Map<String, Value> {
-        &self.given
-    }
-
-    /// All arguments as a JSON value.
-    pub fn into_value(self) -> Value {
-        Value::Object(self.given)
-    }
-
-    /// Adds the input responses of the route, by name.
-    #[must_use]
-    pub fn with_input_responses(self, answers: Map<String, Value>) -> Self {
-        Self { input_responses: answers, ..self }
-    }
-
-    /// Input responses of the route, by name.
-    pub fn input_responses(&self) -> &Map<String, Value> {
-        &self.input_responses
     }
 
     /// Arguments and input responses, each as a JSON value.
@@ -190,8 +155,9 @@ mod tests {
 
     #[test]
     fn name_errors_are_reported() {
-        assert_eq!("".parse::<ToolName>(), Err(ToolNameError::Empty));
-        assert_eq!("a b".parse::<ToolName>(), Err(ToolNameError::Character { found: ' ' }));
-        assert_eq!("x".repeat(129).parse::<ToolName>(), Err(ToolNameError::TooLong { found: 129 }));
+        for (name, words) in [("", "is empty"), ("a b", "has ` ` in it"), (&"x".repeat(129), "has 129 bytes")]
+        {
+            assert!(name.parse::<ToolName>().unwrap_err().contains(words), "{name}");
+        }
     }
 }

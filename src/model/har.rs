@@ -7,7 +7,7 @@ use memchr::memmem;
 use serde::Deserialize;
 
 use super::UpstreamResponse;
-use super::recording::{EntryChoice, RecordingError};
+use super::recording::EntryChoice;
 
 /// Request and its response.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct HarExchange {
     /// Complete URL of the request.
     pub url: String,
     /// The response, if the file contains it.
-    pub response: Result<UpstreamResponse, RecordingError>,
+    pub response: Result<UpstreamResponse, String>,
 }
 
 #[derive(Deserialize)]
@@ -70,11 +70,8 @@ struct Content {
 pub(super) fn is_har(bytes: &[u8]) -> bool {
     let bytes = without_mark(bytes);
     let begin = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
-    let contains = |part: &str| memmem::find(bytes, part.as_bytes()).is_some();
-    begin.take(7).eq(*b"{\"log\":")
-        // A JSON response may have a member `log`, too.
-        && contains("\"entries\"")
-        && (contains("\"response\"") || has_no_entries(bytes))
+    // A JSON response may have a member `log`, too.
+    begin.take(7).eq(*b"{\"log\":") && memmem::find(bytes, b"\"entries\"").is_some()
 }
 
 /// The bytes without a byte order mark.
@@ -82,26 +79,19 @@ fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
-/// Whether `log.entries` is an empty list.
-fn has_no_entries(bytes: &[u8]) -> bool {
-    let value: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
-    value.is_some_and(|value| value["log"]["entries"].as_array().is_some_and(Vec::is_empty))
-}
-
 /// The exchanges of a file; at least one.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<HarExchange>, RecordingError> {
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<HarExchange>, String> {
     let file: File = serde_json::from_slice(without_mark(bytes)).map_err(|error| {
         let expected = "expected a HAR file (`log.entries`, each with `request` and `response`)";
-        RecordingError(format!("{expected}, found {error}"))
+        format!("{expected}, found {error}")
     })?;
     if file.log.entries.is_empty() {
-        return Err(RecordingError("expected a HAR file with at least one entry, found none".to_owned()));
+        return Err("expected a HAR file with at least one entry, found none".to_owned());
     }
     let exchange = |(index, entry): (usize, Entry)| HarExchange {
         method: entry.request.method,
         url: entry.request.url,
-        response: response_from_entry(entry.response)
-            .map_err(|why| RecordingError(format!("entry {}{why}", index + 1))),
+        response: response_from_entry(entry.response).map_err(|why| format!("entry {}{why}", index + 1)),
     };
     Ok(file.log.entries.into_iter().enumerate().map(exchange).collect())
 }
@@ -109,7 +99,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<HarExchange>, RecordingError> {
 pub(super) fn choose(
     mut exchanges: Vec<HarExchange>,
     choice: Option<&EntryChoice>,
-) -> Result<HarExchange, RecordingError> {
+) -> Result<HarExchange, String> {
     let entries = exchanges.len();
     let index = match choice {
         None => Ok(entries - 1),
@@ -122,7 +112,7 @@ pub(super) fn choose(
             .rposition(|exchange| exchange.url.contains(part.as_str()))
             .ok_or_else(|| format!("expected an entry whose URL has `{part}` in it, found none")),
     };
-    Ok(exchanges.swap_remove(index.map_err(RecordingError)?))
+    Ok(exchanges.swap_remove(index?))
 }
 
 /// The response of an entry, or the rest of a sentence that begins with the entry.
@@ -160,17 +150,13 @@ fn response_from_entry(response: Response) -> Result<UpstreamResponse, String> {
     {
         headers.remove(name);
     }
-    let kept = content.mime_type.filter(|kept| kept.contains('/'));
-    let media_type =
-        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned).or(kept);
-    if let Some(media_type) = media_type {
+    let declared = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
+    if let Some(mut media_type) = declared.or(content.mime_type.filter(|kept| kept.contains('/'))) {
         // It has also decoded the text, so the charset of the header no longer applies to the bytes.
-        let media_type = match media_type.split(';').next() {
-            Some(essence) if encoding.is_empty() && !body.is_empty() => {
-                format!("{}; charset=utf-8", essence.trim())
-            }
-            Some(_) | None => media_type,
-        };
+        if encoding.is_empty() && !body.is_empty() {
+            let essence = media_type.split(';').next().unwrap_or_default().trim();
+            media_type = format!("{essence}; charset=utf-8");
+        }
         if let Ok(value) = HeaderValue::from_str(&media_type) {
             headers.insert(header::CONTENT_TYPE, value);
         }

@@ -25,17 +25,15 @@ mod text;
 mod violation;
 mod write;
 
-pub use definition::{
-    ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError, object_without_nones,
-};
+pub use definition::{ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, object_without_nones};
 pub use har::HarExchange;
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
 pub use param_headers::{
-    InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, ParamHeaderError, decode_header_text,
+    InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, decode_header_text,
     encode_header_text, for_each_param_header, invalid_param_headers, is_exact_in_header, param_header_text,
 };
-pub use recording::{EntryChoice, Recording, RecordingError, parse_header};
-pub use response::{ProgramEnd, ProgramEndError, ProgramExit, UpstreamResponse, media_type};
+pub use recording::{EntryChoice, NO_ENTRIES, Recording, parse_header};
+pub use response::{ProgramEnd, ProgramExit, UpstreamResponse, media_type};
 pub use result::{
     Annotations, BlockText, Content, ContentBlock, ErrorFormat, ErrorType, ForeignBlock, ResourceBody,
     Structured, ToolOutcome, ToolResult,

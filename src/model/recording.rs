@@ -29,28 +29,17 @@ pub enum EntryChoice {
     Url(String),
 }
 
-/// Reason why a recording has no valid response, in a sentence. Entries of a HAR file are numbered from 1.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct RecordingError(pub(super) String);
-
-impl RecordingError {
-    /// An entry was selected, but there is a single response.
-    pub fn no_entries() -> Self {
-        Self(
-            "`entry` selects a response of a HAR file; expected such a file, found a single response"
-                .to_owned(),
-        )
-    }
-}
+/// Error for a choice of an entry where there is a single response.
+pub const NO_ENTRIES: &str =
+    "`entry` selects a response of a HAR file; expected such a file, found a single response";
 
 impl Recording {
     /// Parses a file of saved responses. A file that begins with `{"log": …` is a HAR file.
     ///
     /// # Errors
     ///
-    /// [`RecordingError`] if it is malformed.
-    pub fn read(recording: &Bytes) -> Result<Self, RecordingError> {
+    /// A sentence, if it is malformed.
+    pub fn read(recording: &Bytes) -> Result<Self, String> {
         if har::is_har(recording) {
             return har::read(recording).map(Self::Har);
         }
@@ -62,11 +51,11 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// [`RecordingError`] if there is no such response.
-    pub fn choose(self, choice: Option<&EntryChoice>) -> Result<UpstreamResponse, RecordingError> {
+    /// A sentence, if there is no such response.
+    pub fn choose(self, choice: Option<&EntryChoice>) -> Result<UpstreamResponse, String> {
         match (self, choice) {
             (Self::One(response) | Self::Body(response), None) => Ok(response),
-            (Self::One(_) | Self::Body(_), Some(_)) => Err(RecordingError::no_entries()),
+            (Self::One(_) | Self::Body(_), Some(_)) => Err(NO_ENTRIES.to_owned()),
             (Self::Har(exchanges), choice) => har::choose(exchanges, choice)?.response,
         }
     }
@@ -90,8 +79,8 @@ impl UpstreamResponse {
     ///
     /// # Errors
     ///
-    /// [`RecordingError`] if the headers are malformed.
-    pub fn from_recording(recording: &Bytes) -> Result<Self, RecordingError> {
+    /// A sentence, if the headers are malformed.
+    pub fn from_recording(recording: &Bytes) -> Result<Self, String> {
         let mut rest = recording.clone();
         let mut response = Self::new(StatusCode::OK, HeaderMap::new(), rest.clone());
         let mut line = 1;
@@ -130,8 +119,6 @@ impl UpstreamResponse {
 /// About one in nine bytes of compressed data is a control character, so this many bytes without one are
 /// text.
 const MIN_EVIDENCE_BYTES: usize = 128;
-/// Limit of the inspected bytes; more would add no evidence.
-const MAX_INSPECTED_BYTES: usize = 4096;
 
 /// Whether a body can't be in this content encoding. The outermost encoding, the last of the list, decides.
 fn is_certainly_not_encoded_as(encoding: &str, body: &[u8]) -> bool {
@@ -142,9 +129,8 @@ fn is_certainly_not_encoded_as(encoding: &str, body: &[u8]) -> bool {
         // These have no magic number, but compressed data is not text in any charset.
         "br" | "deflate" => {
             let is_strange = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
-            let bytes = &body[..body.len().min(MAX_INSPECTED_BYTES)];
-            !bytes.iter().any(is_strange)
-                && (std::str::from_utf8(body).is_ok() || bytes.len() >= MIN_EVIDENCE_BYTES)
+            !body.iter().any(is_strange)
+                && (std::str::from_utf8(body).is_ok() || body.len() >= MIN_EVIDENCE_BYTES)
         }
         _ => false,
     }
@@ -173,14 +159,14 @@ fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
 
 /// Reads a status line and headers. Also returns whether curl prints another such section after this one, not
 /// a body.
-fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, HeaderMap, bool), RecordingError> {
+fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, HeaderMap, bool), String> {
     let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
     let status_line = String::from_utf8_lossy(&status_line);
     let mut words = status_line.splitn(3, ' ').skip(1);
     let code = words.next().and_then(|code| code.parse::<u16>().ok());
-    let status = code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or_else(|| {
-        RecordingError(format!("expected a status line such as `HTTP/1.1 200 OK`, found `{status_line}`"))
-    })?;
+    let status = code
+        .and_then(|code| StatusCode::from_u16(code).ok())
+        .ok_or_else(|| format!("expected a status line such as `HTTP/1.1 200 OK`, found `{status_line}`"))?;
     let reason = words.next().unwrap_or_default().to_ascii_lowercase();
     let expects_another = status.is_informational()
         || status.is_redirection()
@@ -190,9 +176,8 @@ fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, Heade
     let mut last: Option<HeaderName> = None;
     loop {
         let number = *line;
-        let text = take_line(rest, line).ok_or_else(|| {
-            RecordingError("expected an empty line between headers and body, found none".to_owned())
-        })?;
+        let text =
+            take_line(rest, line).ok_or("expected an empty line between headers and body, found none")?;
         if text.is_empty() {
             return Ok((status, headers, expects_another));
         }
@@ -207,7 +192,7 @@ fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, Heade
         }
         let (name, value) = parse_header(&text).ok_or_else(|| {
             let expected = "expected a header such as `Content-Type: text/plain`";
-            RecordingError(format!("line {number}: {expected}, found `{}`", String::from_utf8_lossy(&text)))
+            format!("line {number}: {expected}, found `{}`", String::from_utf8_lossy(&text))
         })?;
         last = Some(name.clone());
         headers.append(name, value);

@@ -92,10 +92,8 @@ pub enum ProgramEnd {
     Signal(i32),
 }
 
-/// Reason why a text is not a valid [`ProgramEnd`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected an exit status from 0 to 255, or the name of a signal such as `SIGKILL`")]
-pub struct ProgramEndError;
+/// Error for a text that is not a valid [`ProgramEnd`].
+const EXPECTED_END: &str = "expected an exit status from 0 to 255, or the name of a signal such as `SIGKILL`";
 
 /// Signals with the same number on every Unix, by their number; empty for the other numbers.
 const SIGNALS: [&str; 16] = [
@@ -150,19 +148,15 @@ impl fmt::Display for ProgramEnd {
 }
 
 impl FromStr for ProgramEnd {
-    type Err = ProgramEndError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, ProgramEndError> {
-        if let Some(name) = text.strip_prefix("SIG") {
-            let known = (1..).zip(&SIGNALS[1..]).find(|(_, known)| !name.is_empty() && **known == name);
-            let number = known.map(|(number, _)| number).or_else(|| name.parse().ok());
-            return number
-                .filter(|number| (1..=64).contains(number))
-                .map(Self::Signal)
-                .ok_or(ProgramEndError);
-        }
-        let code = text.parse::<u8>().map_err(|_| ProgramEndError)?;
-        Ok(Self::Code(code.into()))
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let Some(name) = text.strip_prefix("SIG") else {
+            return text.parse::<u8>().map(|code| Self::Code(code.into())).map_err(|_| EXPECTED_END);
+        };
+        let known = (1..).zip(&SIGNALS[1..]).find(|(_, known)| !name.is_empty() && **known == name);
+        let number = known.map(|(number, _)| number).or_else(|| name.parse().ok());
+        number.filter(|number| (1..=64).contains(number)).map(Self::Signal).ok_or(EXPECTED_END)
     }
 }
 
@@ -177,7 +171,7 @@ mod tests {
         }
         assert_eq!("SIG9".parse(), Ok(ProgramEnd::Signal(9)));
         for text in ["", "256", "-1", "KILL", "SIG", "SIGNONE", "SIG0", "two"] {
-            assert_eq!(text.parse::<ProgramEnd>(), Err(ProgramEndError), "{text}");
+            assert_eq!(text.parse::<ProgramEnd>(), Err(EXPECTED_END), "{text}");
         }
     }
 

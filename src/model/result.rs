@@ -129,7 +129,7 @@ pub enum BlockText {
 }
 
 /// Contents of an embedded resource.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResourceBody {
     /// A string.
@@ -150,10 +150,11 @@ pub struct Annotations {
 }
 
 impl ToolResult {
-    /// The texts of all blocks, joined: the message of a tool error.
+    /// The texts of all blocks, one per line: the message of a tool error.
     pub fn message(&self) -> String {
-        let texts = self.content.iter().filter_map(|content| content.block.text(None));
-        texts.collect::<Vec<_>>().join(" ")
+        let structured = self.structured.as_ref();
+        let texts = self.content.iter().filter_map(|content| content.block.text(structured));
+        texts.collect::<Vec<_>>().join("\n")
     }
 
     /// A success with one text block and no structured content.
@@ -189,9 +190,7 @@ impl ToolResult {
         if !self.is_error() || format == ErrorFormat::Text {
             return self;
         }
-        let structured = self.structured.as_ref();
-        let texts = self.content.iter().filter_map(|content| content.block.text(structured));
-        let message = texts.collect::<Vec<_>>().join("\n");
+        let message = self.message();
         self.content.retain(|content| content.block.text(None).is_none());
         self.content.insert(0, ContentBlock::Text(BlockText::Error(message)).into());
         self

@@ -194,7 +194,7 @@ fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
 }
 
 /// One of the contents of a resource (MCP 2026-07-28, Resources, "Resource Contents").
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize)]
 pub struct ResourceContents {
     /// Its URI.
     pub uri: String,

@@ -77,7 +77,7 @@ pub(super) async fn elicit_for_rule(
     arguments: &Arguments,
     elicitor: &mut dyn Elicitor,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
-    let mut input_responses = arguments.input_responses().clone();
+    let mut input_responses = arguments.input_responses.clone();
     let responses = input_requests(elicitor, vec![InputRequest::from_rule(sample)], &input_responses).await;
     let missing = |why: String| failure(ErrorType::InputMissing, error_text::response_needs_input(&why));
     input_responses.extend(responses.map_err(missing)?);

@@ -75,8 +75,8 @@ fn rounds_see_the_input_responses_of_earlier_rounds() {
     assert_eq!(next_requests(next(first)), [("sure".into(), "Really Ada?".into())]);
     let all = json!({"who": {"name": "Ada"}, "why": {"name": "x"}, "sure": {"name": "y"}, "stray": 1});
     let ended = done(next(all));
-    assert_eq!(ended.input_responses()["sure"], json!({"name": "y"}));
-    assert!(!ended.input_responses().contains_key("stray"));
+    assert_eq!(ended.input_responses["sure"], json!({"name": "y"}));
+    assert!(!ended.input_responses.contains_key("stray"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_condition_decides_whether_input_is_requested() {
     let rounds = vec![vec![input_request("sure", "Sure?", Some("$args.count > 10"))]];
     let input_requests = InputRequests { rounds, ..InputRequests::default() };
     let next = |args: Value| input_requests.next(&arguments(args), &Map::new(), ALL).unwrap();
-    assert_eq!(done(next(json!({"count": 3}))).input_responses()["sure"], Value::Null);
+    assert_eq!(done(next(json!({"count": 3}))).input_responses["sure"], Value::Null);
     assert_eq!(next_requests(next(json!({"count": 30}))).len(), 1);
     // If a condition fails, the input request is sent.
     let rounds = vec![vec![input_request("sure", "Sure?", Some("$args.name | test(\"x\")"))]];
@@ -113,11 +113,11 @@ fn missing_arguments_are_requested_and_then_available() {
     let InputRequestKind::Form { form, .. } = &requests[0].kind else { panic!() };
     assert_eq!(form.names().collect::<Vec<_>>(), ["city"]);
     let ended = done(input_requests.next(&args, &answers(json!({"place": {"city": "Oslo"}})), ALL).unwrap());
-    assert_eq!(ended.into_value(), json!({"day": "today", "city": "Oslo"}));
+    assert_eq!(Value::Object(ended.given), json!({"day": "today", "city": "Oslo"}));
     assert!(input_requests.gives_arguments("place") && !input_requests.gives_arguments("city"));
     let whole = arguments(json!({"day": "today", "city": "Bergen"}));
     assert_eq!(
-        done(input_requests.next(&whole, &Map::new(), ALL).unwrap()).input_responses()["place"],
+        done(input_requests.next(&whole, &Map::new(), ALL).unwrap()).input_responses["place"],
         Value::Null
     );
 }
@@ -142,7 +142,7 @@ fn later_input_requests_see_the_requested_arguments() {
         input_requests.next(&Arguments::default(), &given, ALL).unwrap()
     };
     assert_eq!(next_requests(next("Bergen")), [("sure".into(), "Really in Bergen?".into())]);
-    assert_eq!(done(next("Oslo")).into_value(), json!({"city": "Oslo"}));
+    assert_eq!(Value::Object(done(next("Oslo")).given), json!({"city": "Oslo"}));
 }
 
 #[test]

@@ -12,14 +12,14 @@ use crate::translate::convert::without_exponent;
 /// Variables of the templates of a request: `args` and `input_responses`.
 pub fn request_variables(arguments: &Arguments) -> Value {
     Value::from_pairs([
-        ("args", from_map(arguments.as_map())),
-        ("input_responses", from_map(arguments.input_responses())),
+        ("args", from_map(&arguments.given)),
+        ("input_responses", from_map(&arguments.input_responses)),
     ])
 }
 
 /// Variables of progress and log messages to clients: `args`, and `status` once there is one.
 pub fn message_variables(arguments: &Arguments, status: Option<u16>) -> Value {
-    let args = ("args", from_map(arguments.as_map()));
+    let args = ("args", from_map(&arguments.given));
     Value::from_pairs([args].into_iter().chain(status.map(|status| ("status", Value::from(status)))))
 }
 
