@@ -213,7 +213,7 @@ fn describe_route(route: &Route) -> Value {
     without_null(json!({
         "name": route.definition.name.as_str(),
         "upstream": route.upstream.as_str(),
-        "tool": route.is_tool(),
+        "tool": route.is_tool,
         "endpoints": endpoints.collect::<Vec<_>>(),
         "rules": route.translator.rules.len(),
         "timeout_ms": milliseconds(route.timeout),

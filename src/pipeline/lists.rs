@@ -61,7 +61,7 @@ pub struct BadCursor;
 impl DefinitionLists {
     pub(super) fn new(table: &RouteTable, prompts: &PromptTable, proxied: &ProxiedTable) -> Self {
         let routes = || table.in_order().iter();
-        let tools = routes().filter(|route| route.is_tool()).map(|route| {
+        let tools = routes().filter(|route| route.is_tool).map(|route| {
             let definition = &route.definition;
             let objects_only = || raw(&definition.to_json(StructuredContentSupport::ObjectsOnly));
             let objects_only = definition.bare_output_schema.as_ref().map(|_| objects_only());

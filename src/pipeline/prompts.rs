@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::worker_pool::WorkError;
-use super::{BoundRoute, Call, NoElicitor, ResourceReadError, Snapshot};
+use super::{BoundRoute, Call, FetchError, NoElicitor, Snapshot};
 use crate::model::{Arguments, ContentBlock, ErrorType, ResourceContents, ToolOutcome, ToolResult, kind_of};
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptMessage, PromptResource};
-use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, lines_of, scalar_text};
+use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, scalar_text};
 use crate::telemetry::Untrusted;
 use crate::translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables};
 
@@ -100,7 +100,7 @@ impl Snapshot {
                 let uri = uri.render_until(&request_variables(arguments), &stop);
                 let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
                 let read = self.read(&uri, call.clone()).await.map_err(|error| {
-                    use ResourceReadError::{Arguments, Failed, Missing, Unknown};
+                    use FetchError::{Arguments, Failed, Missing, Unknown};
                     let kind = match error {
                         Unknown | Arguments(_) => PromptError::Arguments,
                         Missing(_) | Failed(_) => PromptError::Failed,
@@ -218,7 +218,7 @@ impl Snapshot {
         }
         let Some(filter) = completion.values.clone() else { return values_of(structured_or_lines(&result)) };
         let work = move |stop: &WorkBudget| {
-            let (args, headers) = (&Value::Object(arguments.as_map().clone()), &Value::Object(Map::new()));
+            let (args, headers) = (&Value::Object(arguments.given.clone()), &Value::Object(Map::new()));
             let (answers, captures, stop) = (&Value::Null, &[], Some(stop));
             let names =
                 JqNames { args, answers, status: 200, exit: None, headers, captures, most_values, stop };
@@ -236,7 +236,7 @@ impl Snapshot {
 /// Structured content of a result, or the lines of its text.
 fn structured_or_lines(result: &ToolResult) -> Value {
     match result.structured.as_ref().map(|structured| structured.json.parse()) {
-        Some(Value::String(_)) | None => lines_of(result).into(),
+        Some(Value::String(_)) | None => result.message().lines().map(str::trim).collect(),
         Some(value) => value,
     }
 }

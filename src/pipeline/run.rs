@@ -12,14 +12,11 @@ use super::async_operation::PollOutcome;
 use super::elicit::{elicit_first, elicit_for_rule};
 use super::error_text::{self, PossibleEffect, failure};
 use super::progress::{LINE_LIMIT_BYTES, Reporter};
-use super::resources::ResponseHeaders;
 use super::worker_pool::WorkError;
 use super::{AGE_META, BoundRoute, Call, Elicitor, OpenOperation, REQUEST_ID_META, Snapshot};
 use crate::model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse};
 use crate::policy::CallResponse;
-use crate::route::{
-    McpLogLevel, OperationStatus, Route, RunningOperation, TraceContext, TracePropagation, UpstreamRequest,
-};
+use crate::route::{McpLogLevel, OperationStatus, Route, RunningOperation, TraceContext, UpstreamRequest};
 use crate::telemetry::CallContext;
 use crate::translate::{
     CallInput, STATUS_META_KEY, Trace, Translation, WorkBudget, message_variables, translate,
@@ -82,7 +79,7 @@ impl Snapshot {
     ) -> Result<Arguments, String> {
         let deadline = Deadline::after(route.timeout);
         let checked = self.workers.check(route, arguments, deadline.at).await;
-        checked.unwrap_or_else(|error| Err(error_text::arguments_not_checked(error).to_owned()))
+        checked.unwrap_or_else(|error| Err(error_text::arguments_not_processed(error).message()))
     }
 }
 
@@ -103,8 +100,8 @@ pub(super) struct CallRun<'a> {
     pub(super) log: AccessLog<'a>,
     pub(super) progress: Reporter<'a>,
     elicitor: &'a mut dyn Elicitor,
-    /// Headers of the translated response, if the route is a resource.
-    pub(super) response: Option<ResponseHeaders>,
+    /// The translated response, if the route is a resource.
+    pub(super) response: Option<UpstreamResponse>,
 }
 
 /// Parts that all upstream requests of one call share.
@@ -173,8 +170,8 @@ impl<'a> CallRun<'a> {
             PollOutcome::Running(RunningOperation { status, location, wait }) => {
                 let (rule, arguments) = (&route.async_operation, &self.exchange.arguments);
                 return Ok(CallOutcome::Operation(Box::new(OpenOperation {
-                    arguments: arguments.as_map().clone(),
-                    input_responses: arguments.input_responses().clone(),
+                    arguments: arguments.given.clone(),
+                    input_responses: arguments.input_responses.clone(),
                     location,
                     message: status.describe(),
                     wait,
@@ -212,7 +209,7 @@ impl<'a> CallRun<'a> {
             route.request.build(arguments, headers, Some(stop))
         };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
-        built.map_err(error_text::request_not_built)?.map_err(|error| {
+        built.map_err(error_text::arguments_not_processed)?.map_err(|error| {
             if let Some(detail) = error.detail() {
                 let (route, request_id) = (&route.definition.name, self.exchange.context.request_id());
                 debug!(%route, request_id, detail, "request template failed");
@@ -223,16 +220,12 @@ impl<'a> CallRun<'a> {
 
     /// Sends the request of the call. A failure becomes a tool error.
     async fn send_or_error(&mut self, request: UpstreamRequest) -> Result<CallResponse, Box<ToolResult>> {
-        let idempotent = self.exchange.route.idempotent;
-        // If the route declares its request idempotent, the client need not check for an effect before a
-        // retry.
-        let is_safe = idempotent.unwrap_or_else(|| request.effect().is_none());
-        let is_idempotent = idempotent.unwrap_or_else(|| request.effect().is_idempotent());
-        self.send(request, is_idempotent, PolicyStack::Route).await.map_err(|error| {
-            let effect = match (is_safe, self.exchange.context.was_sent()) {
-                (true, _) => PossibleEffect::Harmless,
-                (false, false) => PossibleEffect::Unsent,
-                (false, true) => PossibleEffect::Possible,
+        let route = self.exchange.route;
+        self.send(request, route.idempotent, PolicyStack::Route).await.map_err(|error| {
+            let effect = match (route.translator.has_effect, self.exchange.context.was_sent()) {
+                (false, _) => PossibleEffect::Harmless,
+                (true, false) => PossibleEffect::Unsent,
+                (true, true) => PossibleEffect::Possible,
             };
             error_text::error_result(&error, effect)
         })
@@ -280,7 +273,7 @@ impl<'a> CallRun<'a> {
     ) -> Result<ToolResult, Box<ToolResult>> {
         let route = self.exchange.route;
         if route.resource.is_some() {
-            self.response = Some(ResponseHeaders::from_response(&response));
+            self.response = Some(response.clone());
         }
         self.send_log_lines(Some(response.status));
         let translation = if failure.is_none() && route.input_requests.sampled.is_some() {
@@ -311,10 +304,10 @@ impl<'a> CallRun<'a> {
     ) -> Result<Translation, Box<ToolResult>> {
         let mut translation = self.translate(self.exchange.arguments.clone(), response.clone()).await?;
         let Some(sample) = translation.sampling.take() else { return Ok(translation) };
-        let arguments = std::mem::take(&mut self.exchange.arguments);
-        let answers = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
+        let mut arguments = std::mem::take(&mut self.exchange.arguments);
+        arguments.input_responses = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
         self.deadline = Deadline::after(self.exchange.route.timeout);
-        self.translate(arguments.with_input_responses(answers), response).await
+        self.translate(arguments, response).await
     }
 
     pub(super) async fn translate(
@@ -380,7 +373,7 @@ impl<'a> UpstreamExchange<'a> {
         deadline: Deadline,
     ) -> UpstreamCall {
         let route = self.route;
-        let traced = route.traces == TracePropagation::Forwarded;
+        let traced = route.propagates_trace_context;
         // With tracing, each attempt writes the trace context of its own span.
         if let (Some(trace), true, None) = (&self.trace, traced, self.context.span())
             && let Some(headers) = request.headers_mut()

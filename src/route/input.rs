@@ -4,6 +4,8 @@
 //! number type send them. An old server that receives `/rooms/3.0` finds no such room, so integers are
 //! written without point and exponent.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Number, Value, json};
 
 use super::path::scalar_text;
@@ -16,10 +18,9 @@ use crate::translate::without_exponent;
 /// Compiled input schema of a route. Its root is an object.
 #[derive(Debug)]
 pub struct InputSchema {
+    document: SchemaDocument,
+    /// The schema of the document. It also admits `null` where that has OpenAPI 3.0's `nullable: true`.
     schema: Schema,
-    /// Schema that also admits `null`, if a part of the document has OpenAPI 3.0's `nullable: true`. Clients
-    /// see the document unchanged.
-    with_null: Option<Box<Schema>>,
     defaults: Vec<(String, Value)>,
 }
 
@@ -41,23 +42,25 @@ impl InputSchema {
         // Arguments are an object, even if the root declares null.
         nullable.remove("nullable");
         let has_nulls = nullable.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
-        let with_null = has_nulls.then(|| Schema::compile(&nullable).map(Box::new)).transpose()?;
+        let schema = Schema::compile(if has_nulls { &nullable } else { document })?;
+        let document =
+            if has_nulls { Arc::new(document.clone()) } else { SchemaDocument::clone(schema.document()) };
         let properties = document.get("properties").and_then(Value::as_object);
         let default =
             |(name, property): (&String, &Value)| Some((name.clone(), property.get("default")?.clone()));
         let defaults = properties.into_iter().flatten().filter_map(default).collect();
-        Ok(Self { defaults, schema: Schema::compile(document)?, with_null })
+        Ok(Self { defaults, schema, document })
     }
 
     /// Schema as clients see it.
     pub fn document(&self) -> &SchemaDocument {
-        self.schema.document()
+        &self.document
     }
 
     /// Number of values in the arguments from which a check may exceed the step limit; `None` if that is more
     /// than a call can have.
     pub fn values_too_costly(&self) -> Option<u64> {
-        self.with_null.as_deref().unwrap_or(&self.schema).value_count_limit()
+        self.schema.value_count_limit()
     }
 
     /// Converts one or several strings to the type of this property. A string that can't be converted stays
@@ -119,17 +122,16 @@ impl InputSchema {
                 arguments.insert(name.clone(), default.clone());
             }
         }
-        let answers = arguments.input_responses().clone();
-        let value = arguments.into_value();
-        let schema = self.with_null.as_deref().unwrap_or(&self.schema);
-        let checked = schema.check(&value, Self::MAX_VIOLATIONS, step_limit);
+        let Arguments { given, input_responses } = arguments;
+        let value = Value::Object(given);
+        let checked = self.schema.check(&value, Self::MAX_VIOLATIONS, step_limit);
         let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
         let Ok(checked) = checked else {
-            return Err(Box::new(Arguments::from(map).with_input_responses(answers)));
+            return Err(Box::new(Arguments { given: map, input_responses }));
         };
         if checked.violations.is_empty() {
             self.normalize_integers(&mut map);
-            return Ok(Ok(Arguments::from(map).with_input_responses(answers)));
+            return Ok(Ok(Arguments { given: map, input_responses }));
         }
         let messages = checked.violations.iter().map(|violation| match violation.path.as_str() {
             "" => {
@@ -217,14 +219,12 @@ impl<'s> Wanted<'s> {
     }
 
     fn value(&self, text: String) -> Value {
-        if self.accepts("string") {
+        if self.accepts("string") || self.listed.iter().any(|fixed| **fixed == *text) {
             return Value::String(text);
-        }
-        if let Some(fixed) = self.listed.iter().find(|fixed| is_written(fixed, &text)) {
-            return Value::clone(fixed);
         }
         // The number keeps its text: `1.0` stays `1.0`.
         let parsed = serde_json::from_str(&text).ok().filter(|value| match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) if self.listed.contains(&value) => true,
             Value::Null => text == "null" && self.accepts("null"),
             Value::Bool(flag) => text == flag.to_string() && self.accepts("boolean"),
             Value::Number(_) => {
@@ -234,16 +234,6 @@ impl<'s> Wanted<'s> {
             Value::String(_) | Value::Array(_) => false,
         });
         parsed.unwrap_or(Value::String(text))
-    }
-}
-
-fn is_written(value: &Value, text: &str) -> bool {
-    match value {
-        Value::String(string) => string == text,
-        Value::Null | Value::Bool(_) | Value::Number(_) => {
-            serde_json::from_str::<Value>(text).is_ok_and(|written| written == *value)
-        }
-        Value::Array(_) | Value::Object(_) => false,
     }
 }
 
@@ -309,7 +299,7 @@ mod tests {
         });
         let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
         let checked = input.check(arguments.as_object().unwrap().clone().into());
-        let checked = checked.map(|arguments| arguments.into_value().to_string());
+        let checked = checked.map(|arguments| Value::Object(arguments.given).to_string());
         assert_eq!(checked, expected.map(str::to_owned).map_err(str::to_owned));
     }
 
@@ -328,7 +318,7 @@ mod tests {
         let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
         let check = |arguments: Value| input.check(arguments.as_object().unwrap().clone().into());
         let null = json!({"target": "a", "kinds": null, "depth": null, "inner": {"level": null}});
-        assert_eq!(check(null.clone()).unwrap().into_value(), null);
+        assert_eq!(Value::Object(check(null.clone()).unwrap().given), null);
         check(json!({"target": "a", "kinds": ["b"], "depth": 1})).unwrap();
         assert_eq!(
             check(json!({"target": null})).unwrap_err(),
@@ -345,7 +335,9 @@ mod tests {
         check(json!({}), Err("argument `city` is required; found nothing"));
         check(
             json!({"city": "oslo", "town": 1}),
-            Err("the arguments object must not have the property `town`; this tool takes `city`, `units`"),
+            Err(
+                "the arguments object must have no other properties; found `town`; this tool takes `city`, `units`",
+            ),
         );
     }
 }

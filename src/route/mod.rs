@@ -20,7 +20,6 @@ mod client_context;
 mod input;
 mod async_operation;
 mod path;
-mod query;
 mod request;
 mod resource;
 mod table;
@@ -38,11 +37,12 @@ pub use async_operation::{
 pub use client_context::{Scopes, TraceContext};
 pub use input::{InputSchema, quoted_names};
 pub use input_requests::{
-    ClientCapability, FormError, InputForm, InputRequest, InputRequestKind, InputRequestKindTemplate,
+    ClientCapability, InputForm, InputRequest, InputRequestKind, InputRequestKindTemplate,
     InputRequestTemplate, InputRequests, InputResponse, InputRound, InvalidInput, NextStep, SamplingNeed,
 };
-pub use path::{PathTemplate, PathTemplateError, leads_out, resolve_location, same_origin, scalar_text};
-pub use query::QueryTemplate;
+pub use path::{
+    PathTemplate, PathTemplateError, QueryTemplate, leads_out, resolve_location, same_origin, scalar_text,
+};
 pub use request::{
     CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,
     RequestBodyTemplate, RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate,
@@ -51,7 +51,7 @@ pub use request::{
 pub use resource::{ResourceDefinition, UriTemplate};
 pub use table::{Conflict, EndpointMatch, RouteTable};
 
-use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName, ToolResult};
+use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName};
 use crate::settings::Word as _;
 use crate::settings::suggest::quoted;
 use crate::translate::{Jq, Template, Translator, WorkBudget};
@@ -61,8 +61,8 @@ use crate::translate::{Jq, Template, Translator, WorkBudget};
 pub struct Route {
     /// Tool definition that clients see.
     pub definition: ToolDefinition,
-    /// Whether it can be called as a tool.
-    pub tool: Visibility,
+    /// Whether clients can call it as a tool. Otherwise only other parts of the configuration use it.
+    pub is_tool: bool,
     /// Resource that it provides. Boxed, because it is large and rare.
     pub resource: Option<Box<ResourceDefinition>>,
     /// Scopes that a client needs, if clients are distinguished.
@@ -88,12 +88,13 @@ pub struct Route {
     pub argument_error: Option<Box<Translator>>,
     /// Timeout of a call, with queueing and retries.
     pub timeout: Duration,
-    /// Whether its request may be sent twice. `None`: if its method is idempotent (RFC 9110, section 9.2.2).
-    pub idempotent: Option<bool>,
+    /// Whether its request may be sent twice: as configured, or if its method is idempotent (RFC 9110, section
+    /// 9.2.2).
+    pub idempotent: bool,
     /// Log notifications to clients that want them during a call.
     pub log: Vec<LogLine>,
-    /// Whether the trace context is propagated to the upstream.
-    pub traces: TracePropagation,
+    /// Whether the trace context (W3C Trace Context) is propagated to the upstream.
+    pub propagates_trace_context: bool,
     /// Longest response body that is read.
     pub response_limit_bytes: usize,
     /// Format of REST responses.
@@ -104,15 +105,6 @@ pub struct Route {
     pub error_format: ErrorFormat,
 }
 
-/// Whether clients see a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visibility {
-    /// It is listed and can be called.
-    Listed,
-    /// It is only used by other parts of the configuration.
-    Internal,
-}
-
 /// Method and path of the REST API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestEndpoint {
@@ -120,15 +112,6 @@ pub struct RestEndpoint {
     pub method: Method,
     /// Path, with arguments as `{name}`.
     pub path: String,
-}
-
-/// Propagation of the trace context (W3C Trace Context).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TracePropagation {
-    /// Propagated to the upstream.
-    Forwarded,
-    /// Not propagated.
-    Withheld,
 }
 
 /// Format of a REST response.
@@ -155,7 +138,7 @@ impl Route {
     pub fn endpoints(&self) -> impl Iterator<Item = RestEndpoint> + '_ {
         let default = RestEndpoint { method: Method::POST, path: format!("/tools/{}", self.definition.name) };
         let same = self.rest.as_ref() == Some(&default);
-        self.rest.clone().into_iter().chain((self.is_tool() && !same).then_some(default))
+        self.rest.clone().into_iter().chain((self.is_tool && !same).then_some(default))
     }
 
     /// Whether a call may change something: its request does more than read, and the tool has no
@@ -163,11 +146,6 @@ impl Route {
     pub fn may_have_effect(&self) -> bool {
         let only_reads = |annotations| ToolEffect::from_annotations(annotations).is_none();
         self.translator.has_effect && !self.definition.annotations.as_ref().is_some_and(only_reads)
-    }
-
-    /// Whether clients can call it as a tool.
-    pub fn is_tool(&self) -> bool {
-        self.tool == Visibility::Listed
     }
 }
 
@@ -359,13 +337,6 @@ impl Suggestions {
     pub fn has_more(&self) -> bool {
         self.total > self.values.len()
     }
-}
-
-/// Lines of a text-only result, as a list of values.
-pub fn lines_of(result: &ToolResult) -> Vec<String> {
-    let structured = result.structured.as_ref();
-    let texts = result.content.iter().filter_map(|content| content.block.text(structured));
-    texts.flat_map(|text| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Path templates whose arguments can't escape their segment, whichever way the upstream decodes the path:
-//! neither path traversal nor another server (SSRF) can be requested.
+//! neither path traversal nor another server (SSRF) can be requested. Query templates, whose fixed text is
+//! sent byte for byte.
 //!
 //! Also resolves a `Location` against the request's URI.
 
 use http::{Uri, uri::Scheme};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde_json::Value;
 
+use super::request::items_of;
 use crate::model::{Arguments, kind_of};
 use crate::settings::suggest::quoted;
 
@@ -18,7 +20,7 @@ pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 /// An argument is percent-encoded as a whole, so it stays within its segment: `/`, `?`, `#` and `%` lose
 /// their meaning. Rejected are a segment that is `.` or `..`, and arguments that leave the segment when
 /// decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathTemplate {
     parts: Vec<PathPart>,
 }
@@ -59,7 +61,7 @@ impl PathTemplate {
         if !text.starts_with('/') {
             return wrong(format!("a path begins with `/`, found {}", quoted(text)));
         }
-        let parts = parse_parts(text, not_a_name)?;
+        let parts = parse_parts(text)?;
         let is_wrong = |c: &char| {
             !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|')
         };
@@ -115,20 +117,17 @@ impl PathTemplate {
     }
 }
 
-/// Splits a template into fixed text and arguments. `invalid_name` is the text of the error for a placeholder
-/// without a valid name.
-pub(super) fn parse_parts(
-    text: &str,
-    invalid_name: fn(&str) -> String,
-) -> Result<Vec<PathPart>, PathTemplateError> {
+/// Splits a template into fixed text and arguments.
+pub(super) fn parse_parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some(open) = rest.find(['{', '}']) {
         let braces = rest[open..].strip_prefix('{').and_then(|inner| inner.split_once('}'));
         let (name, after) = braces.ok_or_else(|| {
             PathTemplateError::new(format!("unmatched brace in `{text}`; write an argument as `{{name}}`"))
         })?;
-        if !is_argument_name(name) {
-            return Err(PathTemplateError::with_argument(invalid_name(name), name));
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            let message = format!("`{{{name}}}` is not an argument name; use ASCII letters, digits and `_`");
+            return Err(PathTemplateError::with_argument(message, name));
         }
         if open > 0 {
             parts.push(PathPart::Fixed(rest[..open].to_owned()));
@@ -140,15 +139,6 @@ pub(super) fn parse_parts(
         parts.push(PathPart::Fixed(rest.to_owned()));
     }
     Ok(parts)
-}
-
-/// Error text for a placeholder without a valid name.
-pub(super) fn not_a_name(text: &str) -> String {
-    format!("`{{{text}}}` is not an argument name; use ASCII letters, digits and `_`")
-}
-
-pub(super) fn is_argument_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Names of the arguments in a template, in order.
@@ -181,6 +171,113 @@ pub fn scalar_text(value: &Value) -> Option<String> {
         Value::Bool(flag) => Some(flag.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
+}
+
+/// All characters that a query can't have unencoded. Permitted are unreserved characters, sub-delimiters,
+/// `:`, `@`, `/` and `?` (RFC 3986, section 3.4), and the `%` of existing encodings.
+const UNWRITTEN: &AsciiSet = &BRACKETS.add(b' ').add(b'"').add(b'#').add(b'\\').add(b'^').add(b'`').add(b'|');
+const BRACKETS: &AsciiSet = &CONTROLS.add(b'<').add(b'>').add(b'[').add(b']').add(b'{').add(b'}');
+
+/// [`UNWRITTEN`] and `%`, for text whose `%` are not part of an encoding.
+const UNWRITTEN_OR_PERCENT: &AsciiSet = &UNWRITTEN.add(b'%');
+
+/// Query template such as `p={repository};a=summary`.
+///
+/// Fixed text is sent byte for byte: servers distinguish `;` from `%3B`, and text in a charset other than
+/// UTF-8 can only be written percent-encoded. Characters that a query can't have are encoded. An argument is
+/// encoded as a whole, so it stays in its parameter.
+#[derive(Debug, Default)]
+pub struct QueryTemplate {
+    parameters: Vec<Parameter>,
+}
+
+/// Part between two `&` or `;`.
+#[derive(Debug)]
+struct Parameter {
+    /// Separator before it, if it is not the first.
+    separator: char,
+    /// Text before its value, `=` included.
+    name: String,
+    value: Vec<PathPart>,
+}
+
+impl QueryTemplate {
+    /// Parses the text after the `?`.
+    ///
+    /// # Errors
+    ///
+    /// [`PathTemplateError`] for an unmatched brace, or an invalid name of an argument.
+    pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
+        let mut parameters = Vec::new();
+        let mut separator = '&';
+        for with_end in text.split_inclusive(['&', ';']) {
+            let parameter = with_end.trim_end_matches(['&', ';']);
+            let before = separator;
+            separator = if with_end.ends_with(';') { ';' } else { '&' };
+            if parameter.is_empty() {
+                continue;
+            }
+            let value_starts = parameter.find('=').map_or(0, |equals| equals + 1);
+            let value_starts = if parameter[..value_starts].contains('{') { 0 } else { value_starts };
+            let (name, value) = parameter.split_at(value_starts);
+            let mut value = parse_parts(value)?;
+            for part in &mut value {
+                if let PathPart::Fixed(text) = part {
+                    *text = encode_literal(text);
+                }
+            }
+            parameters.push(Parameter { separator: before, name: encode_literal(name), value });
+        }
+        Ok(Self { parameters })
+    }
+
+    /// Names of the arguments, in order.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.parameters.iter().flat_map(|parameter| arguments_in(&parameter.value))
+    }
+
+    /// Fills in the arguments. A parameter whose value is exactly one argument is left out if the argument is
+    /// missing, and repeated for each item of an array.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the model if an argument is missing or not a scalar.
+    pub(super) fn fill(&self, arguments: &Arguments) -> Result<String, String> {
+        let mut query = String::new();
+        for Parameter { separator, name, value } in &self.parameters {
+            let values = match value.as_slice() {
+                [PathPart::Argument(argument)] => {
+                    let items = items_of(arguments.get(argument)).iter();
+                    items.map(|item| encode_argument(argument, Some(item))).collect::<Result<_, _>>()?
+                }
+                parts => {
+                    let part = |part: &PathPart| match part {
+                        PathPart::Fixed(text) => Ok(text.clone()),
+                        PathPart::Argument(name) => encode_argument(name, arguments.get(name)),
+                    };
+                    vec![parts.iter().map(part).collect::<Result<String, _>>()?]
+                }
+            };
+            for value in values {
+                if !query.is_empty() {
+                    query.push(*separator);
+                }
+                query.push_str(name);
+                query.push_str(&value);
+            }
+        }
+        Ok(query)
+    }
+}
+
+fn encode_argument(name: &str, value: Option<&Value>) -> Result<String, String> {
+    Ok(utf8_percent_encode(&scalar(name, value)?, ESCAPED).to_string())
+}
+
+/// Encodes only the characters that a query can't have.
+fn encode_literal(text: &str) -> String {
+    let unwritten = if is_percent_encoded(text) { UNWRITTEN } else { UNWRITTEN_OR_PERCENT };
+    utf8_percent_encode(text, unwritten).to_string()
 }
 
 /// How often a path may be percent-decoded before it is used: by the server, and again by programs behind it.
@@ -418,6 +515,71 @@ mod outward_tests {
             "/50%",
         ] {
             assert!(!leads_out(path), "{path}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod query_tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(template: &str, arguments: Value, expected: Result<&str, &str>) {
+        let template = QueryTemplate::parse(template).unwrap();
+        let filled = template.fill(&Arguments::from(arguments.as_object().unwrap().clone()));
+        match (filled, expected) {
+            (Ok(query), Ok(expected)) => assert_eq!(query, expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn literal_text_is_sent_unchanged() {
+        for query in [
+            "auto",
+            "p=a.git;a=summary",
+            "a=!$'()*,;:@/?~-._",
+            "a=x+y%20z",
+            "name=caf%e9",
+            "a==b",
+            "=x",
+            "empty=",
+            "a%5B%5D=1",
+        ] {
+            check(query, json!({}), Ok(query));
+        }
+    }
+
+    #[test]
+    fn characters_that_are_invalid_in_a_query_are_encoded() {
+        check("a=b c|d\"e", json!({}), Ok("a=b%20c%7Cd%22e"));
+        check("a[]=é", json!({}), Ok("a%5B%5D=%C3%A9"));
+        check("a=50%&b=5%2", json!({}), Ok("a=50%25&b=5%252"));
+        check("a=x#y", json!({}), Ok("a=x%23y"));
+    }
+
+    #[test]
+    fn an_argument_stays_in_its_parameter() {
+        check("p={p};a=log", json!({ "p": "a;b&c=d+e" }), Ok("p=a%3Bb%26c%3Dd%2Be;a=log"));
+        check("n={n}&x={a}-{b}", json!({ "n": 5, "a": true, "b": "/" }), Ok("n=5&x=true-%2F"));
+        check("{flag}", json!({ "flag": "a b" }), Ok("a%20b"));
+        check("x={a}-{b}", json!({ "a": 1 }), Err("`b` is required"));
+        check("x=a{a}", json!({ "a": [1] }), Err("found an array"));
+    }
+
+    #[test]
+    fn a_parameter_of_one_argument_is_omitted_or_repeated() {
+        check("a={a};b={b}&c={c}", json!({ "c": "1" }), Ok("c=1"));
+        check("a={a};b={b}&c={c}", json!({ "a": "", "b": null, "c": [1, "x y"] }), Ok("a=&c=1&c=x%20y"));
+    }
+
+    #[test]
+    fn braces_have_their_other_half_and_names() {
+        for text in ["a={", "a=}", "a={b", "a={}", "a={b c}", "a={b{c}}"] {
+            assert!(QueryTemplate::parse(text).is_err(), "{text:?}");
         }
     }
 }

@@ -205,7 +205,7 @@ impl ListedServer<'_> {
         for tool in listed.iter().filter(|tool| rules.names.offers(&tool.name)) {
             let name = rules.name_of(&tool.name);
             let calls_it =
-                |file: &RouteFile| file.route.is_tool() && self.called_tool(file) == Some(&*tool.name);
+                |file: &RouteFile| file.route.is_tool && self.called_tool(file) == Some(&*tool.name);
             let note = if tool.is_task_only() {
                 Some("omitted: it can be called as a task only".to_owned())
             } else if file_routes.iter().any(calls_it) {

@@ -108,9 +108,12 @@ impl Setting for HeaderTemplates {
                 return reject_variable(&value, "request headers");
             }
             let template = match text.and_then(placeholder) {
-                // The header of an absent argument is omitted, too.
-                Some((_, false)) => template(&value).map(ValueTemplate::Text),
-                _ => ValueTemplate::read(&value),
+                // The header of an absent argument is always omitted.
+                Some((name, _)) => {
+                    add_argument(&value, name, true);
+                    Ok(ValueTemplate::Argument(name.to_owned()))
+                }
+                None => ValueTemplate::read(&value),
             };
             Ok((name?, template?))
         };

@@ -26,7 +26,7 @@ use crate::model::{ToolDefinition, ToolName};
 use crate::policy::RoutePolicySettings;
 use crate::route::{
     AsyncOperationRule, InputRequests, LogLine, RequestTemplate, ResourceDefinition, Route, Scopes,
-    TaskSupport, ToolEffect, TracePropagation, Visibility,
+    TaskSupport, ToolEffect,
 };
 use crate::settings::{Code, Entry, Named, OpenSection, Report, Section, Setting, SourceSpan};
 use crate::translate::{
@@ -354,7 +354,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             meta: None,
         },
         input,
-        tool: if is_tool { Visibility::Listed } else { Visibility::Internal },
+        is_tool,
         resource,
         scopes: settings.scopes,
         input_requests,
@@ -363,10 +363,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         request: request.template,
         async_operation: valid_part(operation)?.map(Box::new),
         log: log?,
-        traces: match settings.propagate_trace_context {
-            Some(false) => TracePropagation::Withheld,
-            Some(true) | None => TracePropagation::Forwarded,
-        },
+        propagates_trace_context: settings.propagate_trace_context.unwrap_or(true),
         argument_error: valid_part(argument_error)?
             .map(|rule| translator(vec![rule], OnNoMatch::Text, None, false).into()),
         translator: translator(
@@ -376,7 +373,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             has_effect,
         ),
         timeout: limits.timeout,
-        idempotent,
+        idempotent: is_idempotent,
         response_limit_bytes: limits.translation.response_bytes,
         envelope: responses.envelope,
         error_status: responses.error_status,

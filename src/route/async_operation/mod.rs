@@ -171,8 +171,7 @@ impl AsyncOperationRule {
                 if !begins || !response.headers.contains_key(header::LOCATION) {
                     return InitialResponse::Result;
                 }
-                let location = self.full_uri(request).and_then(|from| self.resolve(&from, response));
-                location.map_or(InitialResponse::Elsewhere, operation)
+                self.resolve(request, response).map_or(InitialResponse::Elsewhere, operation)
             }
             OperationLocationRule::Named { id, .. } => {
                 if !response.status.is_success() {
@@ -239,42 +238,41 @@ impl AsyncOperationRule {
     ) -> StatusResponse {
         let wait = retry_after(response);
         if response.status.is_redirection() && response.headers.contains_key(header::LOCATION) {
-            let location = self.full_uri(request).and_then(|from| self.resolve(&from, response));
-            return location.map_or(StatusResponse::Result, StatusResponse::Moved);
+            return self.resolve(request, response).map_or(StatusResponse::Result, StatusResponse::Moved);
         }
         inspect(self.extract.as_ref(), input, &translator.limits, response, |inspection| {
-            if self.cancelled.as_ref().is_some_and(|cancelled| inspection.is_true(cancelled)) {
+            let is_true =
+                |condition: &Option<Matcher>| condition.as_ref().is_some_and(|it| inspection.is_true(it));
+            let status = || self.status(inspection, &translator.redaction);
+            if is_true(&self.cancelled) {
                 return StatusResponse::Cancelled;
             }
-            if self.failed.as_ref().is_some_and(|failed| inspection.is_true(failed)) {
-                return StatusResponse::Failed(self.status(inspection, &translator.redaction));
+            if is_true(&self.failed) {
+                return StatusResponse::Failed(status());
             }
-            let status = response.status;
-            let later = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
-            let running = match &self.done {
-                Some(done) if inspection.is_true(done) => return StatusResponse::Done,
-                Some(_) => status.is_success(),
-                None if status == StatusCode::ACCEPTED => true,
-                None if status.is_success() => return StatusResponse::Done,
-                None => false,
+            let is_success = response.status.is_success();
+            let is_done = match &self.done {
+                Some(done) => inspection.is_true(done),
+                None => is_success && response.status != StatusCode::ACCEPTED,
             };
+            if is_done {
+                return StatusResponse::Done;
+            }
+            let is_busy =
+                matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
             // An upstream that sends `Retry-After` has not lost the operation.
-            let is_running = running || (later && wait.is_some());
-            if !is_running {
+            if !is_success && (!is_busy || wait.is_none()) {
                 return StatusResponse::Result;
             }
-            let moved = match (&self.location, self.full_uri(request)) {
-                (OperationLocationRule::Location, Some(from)) if running => self.resolve(&from, response),
+            let moved = match self.location {
+                OperationLocationRule::Location if is_success => self.resolve(request, response),
                 _ => None,
             };
-            let status = if running {
-                self.status(inspection, &translator.redaction)
-            } else {
-                OperationStatus::default()
-            };
-            let location = moved.unwrap_or_else(|| location.clone());
-            let wait = wait.unwrap_or(self.poll_interval);
-            StatusResponse::Running(RunningOperation { status, location, wait })
+            StatusResponse::Running(RunningOperation {
+                status: if is_success { status() } else { OperationStatus::default() },
+                location: moved.unwrap_or_else(|| location.clone()),
+                wait: wait.unwrap_or(self.poll_interval),
+            })
         })
     }
 
@@ -293,21 +291,17 @@ impl AsyncOperationRule {
         OperationStatus { progress: number(&self.progress), total: number(&self.total), message }
     }
 
-    /// Resolves a `Location`. `None` if it points to another server.
-    fn resolve(&self, from: &Uri, response: &UpstreamResponse) -> Option<OperationLocation> {
-        let target = resolve_location(from, response.headers.get(header::LOCATION)?.to_str().ok()?)?;
-        let path = target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        same_origin(&self.base, &target).then_some(OperationLocation::Path(path))
-    }
-
-    /// Full URI of a request.
-    fn full_uri(&self, request: &HttpRequest) -> Option<Uri> {
+    /// Resolves the `Location` of a response to a request. `None` if it points to another server.
+    fn resolve(&self, request: &HttpRequest, response: &UpstreamResponse) -> Option<OperationLocation> {
         let base = match request.under {
             PathBase::UpstreamUrl => self.base.path().trim_end_matches('/'),
             PathBase::Origin | PathBase::UrlItself => "",
         };
         let (scheme, authority) = (self.base.scheme_str()?, self.base.authority()?);
-        format!("{scheme}://{authority}{base}{}", request.path_and_query).parse().ok()
+        let from: Uri = format!("{scheme}://{authority}{base}{}", request.path_and_query).parse().ok()?;
+        let target = resolve_location(&from, response.headers.get(header::LOCATION)?.to_str().ok()?)?;
+        let path = target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+        same_origin(&self.base, &target).then_some(OperationLocation::Path(path))
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use minijinja::Value as Name;
 use serde_json::{Map, Value};
 
-pub use self::form::{FormError, InputForm};
+pub use self::form::InputForm;
 use crate::model::{Arguments, cut_characters};
 use crate::translate::{Jq, SAMPLE, SamplingRequest, Template, TemplateError, WorkBudget, request_variables};
 
@@ -112,15 +112,15 @@ impl InputRequests {
         answers: &Map<String, Value>,
         capabilities: &[ClientCapability],
     ) -> Result<NextStep, String> {
-        let known = self.complete(answers);
-        let mut arguments = arguments.clone();
+        let mut arguments =
+            Arguments { given: arguments.given.clone(), input_responses: self.complete(answers) };
         for input_request in self.input_requests().filter(|input_request| input_request.gives_arguments) {
             if let Some(Value::Object(given)) = answers.get(&input_request.name) {
                 given.iter().for_each(|(name, value)| arguments.insert(name.clone(), value.clone()));
             }
         }
-        let args = Value::Object(arguments.as_map().clone());
-        let seen = Value::Object(known.clone());
+        let args = Value::Object(arguments.given.clone());
+        let seen = Value::Object(arguments.input_responses.clone());
         let is_pending = |input_request: &&InputRequestTemplate| {
             let when = input_request.when.as_ref();
             !answers.contains_key(&input_request.name)
@@ -140,7 +140,7 @@ impl InputRequests {
         if !missing.is_empty() {
             return Ok(NextStep::Unable(missing));
         }
-        let names = request_variables(&arguments.clone().with_input_responses(known.clone()));
+        let names = request_variables(&arguments);
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         for round in &self.rounds {
             let due: Vec<InputRequest> = round
@@ -153,12 +153,11 @@ impl InputRequests {
                 return Ok(NextStep::InputRequests(due));
             }
         }
-        let mut complete = known;
         if self.sampled.is_some() && can_sample && !answers.contains_key(SAMPLE) {
             // The missing response is requested after the upstream has responded.
-            complete.remove(SAMPLE);
+            arguments.input_responses.remove(SAMPLE);
         }
-        Ok(NextStep::Done(arguments.with_input_responses(complete)))
+        Ok(NextStep::Done(arguments))
     }
 
     /// Responses, with null for every input request that has none.
@@ -334,7 +333,8 @@ impl InputRequest {
     ///
     /// [`InvalidInput`] if it was declined or has the wrong kind.
     pub fn take(&self, answer: InputResponse) -> Result<Value, InvalidInput> {
-        let name = &self.name;
+        let wrong =
+            |why: &str| InvalidInput::Wrong(format!("the response to input request `{}`{why}", self.name));
         let value = match (&self.kind, answer) {
             (_, InputResponse::Declined | InputResponse::Cancelled) if self.optional => Value::Null,
             (_, InputResponse::Declined) => return Err(InvalidInput::Declined(self.declined("declined"))),
@@ -345,21 +345,17 @@ impl InputRequest {
                 Value::Bool(true)
             }
             (InputRequestKind::Form { form, .. }, InputResponse::Accepted(Value::Object(content))) => {
-                let wrong = |why| format!("the response to input request `{name}`: {why}");
-                form.check(content).map(Value::Object).map_err(|why| InvalidInput::Wrong(wrong(why)))?
+                form.check(content).map(Value::Object).map_err(|why| wrong(&format!(": {why}")))?
             }
             (InputRequestKind::Form { .. }, InputResponse::Accepted(_)) => {
-                return Err(InvalidInput::Wrong(format!(
-                    "the response to input request `{name}` has the wrong type"
-                )));
+                return Err(wrong(" has the wrong type"));
             }
             (InputRequestKind::Link { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
             (InputRequestKind::Sample(_) | InputRequestKind::Roots, InputResponse::Accepted(value)) => value,
         };
         let limit = InputRequests::ANSWERS_LIMIT_BYTES;
         if value.to_string().len() > limit {
-            let why = format!("the response to input request `{name}` is longer than {limit} bytes");
-            return Err(InvalidInput::Wrong(why));
+            return Err(wrong(&format!(" is longer than {limit} bytes")));
         }
         Ok(value)
     }

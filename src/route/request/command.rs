@@ -167,9 +167,9 @@ impl CommandTemplate {
             true => (name.clone(), value.clone()),
             false => (name.clone(), masked(value)),
         };
-        let values: Map<String, Value> = arguments.as_map().iter().map(mask).collect();
-        let answers = arguments.input_responses().iter().map(|(name, value)| (name.clone(), masked(value)));
-        Arguments::from(values).with_input_responses(answers.collect())
+        let values: Map<String, Value> = arguments.given.iter().map(mask).collect();
+        let answers = arguments.input_responses.iter().map(|(name, value)| (name.clone(), masked(value)));
+        Arguments { given: values, input_responses: answers.collect() }
     }
 }
 

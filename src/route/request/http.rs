@@ -10,12 +10,11 @@ use serde_json::{Map, Value};
 
 use super::{RequestError, RequestRenderer, forwarded};
 use crate::model::Arguments;
-use crate::route::path::PathTemplate;
-use crate::route::query::QueryTemplate;
+use crate::route::path::{PathTemplate, QueryTemplate};
 use crate::translate::{Template, WorkBudget};
 
 /// Template of an HTTP request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HttpTemplate {
     /// Method.
     pub method: Method,
@@ -56,7 +55,7 @@ pub enum RequestBodyTemplate {
 }
 
 /// JSON document with templates in place of some strings.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum JsonTemplate {
     /// Fixed value.
     Fixed(Value),
@@ -72,6 +71,7 @@ pub enum JsonTemplate {
         field: Option<String>,
     },
     /// All arguments as one object.
+    #[default]
     AllArguments,
     /// String.
     Text(Template),
@@ -114,35 +114,13 @@ impl HttpRequest {
     }
 }
 
-impl ValueTemplate {
-    /// Name of the one argument that it consists of: `tenant` of `{{ args.tenant }}`.
-    fn sole_argument(&self) -> Option<&str> {
-        let name = match self {
-            Self::Argument(name) => name.as_str(),
-            Self::Text(template) => {
-                let inner = template.source().trim().strip_prefix("{{")?.strip_suffix("}}")?;
-                inner.trim().strip_prefix("args.")?
-            }
-        };
-        name.chars().all(|c| c.is_alphanumeric() || c == '_').then_some(name)
-    }
-}
-
 impl HttpTemplate {
     /// Longest path and query together, in bytes. Many servers reject more.
     const TARGET_LIMIT_BYTES: usize = 8 * 1024;
 
     /// Creates a request without query, headers or body.
     pub fn new(method: Method, path: PathTemplate) -> Self {
-        Self {
-            method,
-            path,
-            path_query: QueryTemplate::default(),
-            query: Vec::new(),
-            headers: Vec::new(),
-            forwarded: Vec::new(),
-            body: None,
-        }
+        Self { method, path, ..Self::default() }
     }
 
     /// Builds the request of a call. `client` are the headers that the client sent. `stop` cancels it.
@@ -159,11 +137,6 @@ impl HttpTemplate {
         let mut filling = RequestRenderer::new(arguments, stop);
         let mut headers = forwarded(&self.forwarded, client);
         for (name, value) in &self.headers {
-            // Left out like a parameter of a query.
-            let is_absent = |name| arguments.get(name).is_none_or(Value::is_null);
-            if value.sole_argument().is_some_and(is_absent) {
-                continue;
-            }
             let values =
                 filling.values(value).map_err(|error| error.needed_by(format_args!("header `{name}`")))?;
             for (nth, text) in values.iter().filter(|text| !text.is_empty()).enumerate() {
@@ -253,7 +226,7 @@ fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
-    let named = arguments.as_map().iter().find(|(_, value)| has(value, found));
+    let named = arguments.given.iter().find(|(_, value)| has(value, found));
     let whose = named.map_or_else(|| "the request".to_owned(), |(name, _)| format!("argument `{name}`"));
     let character = u32::from(found);
     RequestError::new(format!(
@@ -284,14 +257,14 @@ impl JsonTemplate {
                 return Ok(filling.arguments.get(name).filter(|value| !value.is_null()).cloned());
             }
             Self::InputResponse { name, field } => {
-                let answer = filling.arguments.input_responses().get(name);
+                let answer = filling.arguments.input_responses.get(name);
                 let value = match field {
                     None => answer,
                     Some(field) => answer.and_then(|answer| answer.get(field)),
                 };
                 return Ok(value.filter(|value| !value.is_null()).cloned());
             }
-            Self::AllArguments => Value::Object(filling.arguments.as_map().clone()),
+            Self::AllArguments => Value::Object(filling.arguments.given.clone()),
             Self::Text(template) => Value::String(filling.render(template)?),
             Self::Array(items) => {
                 let items: Result<Vec<_>, _> = items.iter().map(|item| item.build(filling)).collect();
@@ -382,12 +355,11 @@ mod tests {
     fn a_header_of_one_absent_argument_is_left_out() {
         let mut template = template();
         let headers = [
-            ("x-one", "{{ args.tenant }}"),
-            ("x-two", "{{args.tenant | upper if args.tenant else ''}}"),
-            ("x-fixed", "1"),
+            ("x-one", ValueTemplate::Argument("tenant".into())),
+            ("x-two", ValueTemplate::Text(text("{{args.tenant | upper if args.tenant else ''}}"))),
+            ("x-fixed", ValueTemplate::Text(text("1"))),
         ];
-        template.headers =
-            headers.map(|(name, value)| (name.parse().unwrap(), ValueTemplate::Text(text(value)))).into();
+        template.headers = headers.map(|(name, value)| (name.parse().unwrap(), value)).into();
         for (tenant, expected) in [
             (json!({ "city": "Oslo" }), &["x-fixed"][..]),
             (json!({ "city": "Oslo", "tenant": null }), &["x-fixed"]),

@@ -137,19 +137,10 @@ impl RequestTemplate {
 }
 
 impl UpstreamRequest {
-    /// Effect of the request.
-    pub fn effect(&self) -> ToolEffect {
-        match self {
-            Self::Http(request) => ToolEffect::from_method(&request.method),
-            Self::Command(_) => ToolEffect::Unknown,
-            Self::Tool(request) => request.effect,
-        }
-    }
-
     /// Canonical bytes of all that is sent: two requests have the same bytes only if they are equal. The
     /// trace context is left out, because it differs for each call and responses do not depend on it.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let (sorted_arguments, effect_name);
+        let sorted_arguments;
         let mut parts: Vec<&[u8]> = match self {
             Self::Http(HttpRequest { method, under, path_and_query, headers: _, body }) => {
                 let under: &[u8] = match under {
@@ -164,13 +155,12 @@ impl UpstreamRequest {
                 let words = words.iter().map(String::as_bytes);
                 [b"command".as_slice(), stdin].into_iter().chain(words).collect()
             }
-            Self::Tool(ToolRequest { method, tool, arguments, effect, headers: _ }) => {
+            Self::Tool(ToolRequest { method, tool, arguments, headers: _ }) => {
                 // The order of members has no meaning.
                 let mut arguments = Value::Object(arguments.clone());
                 arguments.sort_all_objects();
-                (sorted_arguments, effect_name) = (arguments.to_string(), format!("{effect:?}"));
-                let parts = ["tool", method.as_str(), tool, &sorted_arguments, &effect_name];
-                parts.map(str::as_bytes).to_vec()
+                sorted_arguments = arguments.to_string();
+                ["tool", method.as_str(), tool, &sorted_arguments].map(str::as_bytes).to_vec()
             }
         };
         // The order of headers has no meaning, except among those of one name.
@@ -245,7 +235,7 @@ impl<'a> RequestRenderer<'a> {
         let names = self.names.get_or_insert_with(|| {
             if let Some(stop) = self.stop {
                 // Creating them copies the arguments.
-                let bytes: usize = self.arguments.as_map().values().map(bytes_of).sum();
+                let bytes: usize = self.arguments.given.values().map(bytes_of).sum();
                 stop.spend(WorkBudget::steps_of_search(bytes));
             }
             request_variables(self.arguments)
@@ -309,13 +299,10 @@ fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -
     let is_missing = |name: &&str| matches!(arguments.get(name), None | Some(Value::Null));
     let missing: Vec<&str> = names.iter().copied().filter(is_missing).collect();
     let listed = |names: &[&str]| quoted_names(names.iter().copied());
-    let sentence = match (missing.as_slice(), names.as_slice()) {
-        ([], []) => "the request can't be built from these arguments".to_owned(),
-        ([], names) => {
-            format!("the request can't be built from the arguments {}: check their values", listed(names))
-        }
-        ([name], _) => format!("the request can't be built without the argument `{name}`"),
-        (missing, _) => format!("the request can't be built without the arguments {}", listed(missing)),
+    let sentence = match missing.as_slice() {
+        [] => format!("the request can't be built from the arguments {}: check their values", listed(&names)),
+        [name] => format!("the request can't be built without the argument `{name}`"),
+        missing => format!("the request can't be built without the arguments {}", listed(missing)),
     };
     RequestError { sentence, detail: Some(error.to_string()), lacks_place: !missing.is_empty() }
 }
@@ -361,8 +348,8 @@ mod tests {
         assert_ne!(command(&["a"], "b"), command(&["a", "b"], ""));
         let tool = |arguments: Value| {
             let (arguments, headers) = (arguments.as_object().unwrap().clone(), HeaderMap::new());
-            let (method, tool, effect) = (McpMethod::CallTool, "t".into(), ToolEffect::Unknown);
-            UpstreamRequest::Tool(ToolRequest { method, tool, arguments, effect, headers }).to_bytes()
+            let (method, tool) = (McpMethod::CallTool, "t".into());
+            UpstreamRequest::Tool(ToolRequest { method, tool, arguments, headers }).to_bytes()
         };
         assert_eq!(
             tool(json!({ "a": { "b": 1, "c": 2 }, "d": 3 })),

@@ -8,7 +8,7 @@ use crate::model::Arguments;
 use crate::translate::WorkBudget;
 
 /// Template of a tool call to an MCP server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ToolTemplate {
     /// Name of the tool at the server.
     pub tool: Box<str>,
@@ -54,8 +54,6 @@ pub struct ToolRequest {
     pub tool: Box<str>,
     /// Arguments of the tool or prompt. For a completion, all of its parameters.
     pub arguments: Map<String, Value>,
-    /// Effect of a call.
-    pub effect: ToolEffect,
     /// Headers for a server over HTTP.
     pub headers: HeaderMap,
 }
@@ -87,12 +85,7 @@ pub(super) fn bytes_of(value: &Value) -> usize {
 impl ToolTemplate {
     /// Creates a call that passes all arguments unchanged.
     pub fn new(tool: impl Into<Box<str>>) -> Self {
-        Self {
-            tool: tool.into(),
-            arguments: JsonTemplate::AllArguments,
-            effect: ToolEffect::Unknown,
-            forwarded: Vec::new(),
-        }
+        Self { tool: tool.into(), ..Self::default() }
     }
 
     /// Whether all arguments are passed unchanged.
@@ -118,7 +111,7 @@ impl ToolTemplate {
         };
         let headers = forwarded(&self.forwarded, client);
         let (method, tool) = (McpMethod::CallTool, self.tool.clone());
-        Ok(ToolRequest { method, tool, arguments, effect: self.effect, headers })
+        Ok(ToolRequest { method, tool, arguments, headers })
     }
 }
 

@@ -352,7 +352,7 @@ impl McpUpstream {
     pub(super) async fn call(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
         let UpstreamRequest::Tool(request) = request else { return Err(Failure::wrong_kind()) };
-        let ToolRequest { method, tool, arguments, effect: _, headers } = request;
+        let ToolRequest { method, tool, arguments, headers } = request;
         let mut params = Map::new();
         match method {
             McpMethod::CallTool | McpMethod::GetPrompt => {

@@ -32,7 +32,7 @@ use glossator::{
     policy::{PolicySettings, UpstreamPolicies},
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, RequestTemplate, Route, RouteTable,
-        TracePropagation, UpstreamName, Visibility,
+        UpstreamName,
     },
     translate::{OnNoMatch, OutputSchema, TranslationLimits, Translator, WrapNonObjects},
     upstream::{
@@ -202,8 +202,8 @@ impl Endpoint {
         let routes = routes(upstream.name());
         let policies = policies(UpstreamPolicies::new(upstream, PolicySettings::default(), None), &routes);
         let table = RouteTable::new(routes.into_iter().map(Arc::new).collect()).unwrap();
-        let gateway =
-            Gateway::new(Snapshot::new(SnapshotParts { table, policies, ..SnapshotParts::default() }));
+        let parts = SnapshotParts { policies, ..SnapshotParts::default() };
+        let gateway = Gateway::new(Snapshot::new(table, parts));
         Self { mcp: McpEndpoint::new(gateway.clone(), settings, Filter::new(&filter)), gateway, silent }
     }
 
@@ -324,7 +324,7 @@ fn route(
         definition,
         input: InputSchema::new(&input).unwrap(),
         completions: Vec::new(),
-        tool: Visibility::Listed,
+        is_tool: true,
         resource: None,
         scopes: Default::default(),
         input_requests: Default::default(),
@@ -333,7 +333,7 @@ fn route(
         request: RequestTemplate::Http(HttpTemplate::new(Method::GET, PathTemplate::parse(path).unwrap())),
         async_operation: None,
         log: Vec::new(),
-        traces: TracePropagation::Forwarded,
+        propagates_trace_context: true,
         argument_error: None,
         translator: Translator {
             rules: Vec::new(),
@@ -345,7 +345,7 @@ fn route(
             has_effect: false,
         },
         timeout: Duration::from_secs(10),
-        idempotent: None,
+        idempotent: true,
         response_limit_bytes: 1 << 20,
         envelope: Envelope::Mcp,
         error_status: ErrorStatus::Mapped,

@@ -17,7 +17,7 @@ use glossator::{
     },
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route,
-        RouteTable, TracePropagation, Visibility,
+        RouteTable,
     },
     server,
     telemetry::{Meters, Tracer},
@@ -76,6 +76,8 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
     let path = PathTemplate::parse(path).unwrap();
     let names: Vec<String> = path.arguments().map(str::to_owned).collect();
     let properties: Value = names.iter().map(|name| (name.clone(), json!({ "type": "string" }))).collect();
+    let request = RequestTemplate::Http(HttpTemplate::new(method.parse().unwrap(), path));
+    let effect = request.effect();
     let mut route = Route {
         definition: ToolDefinition {
             name: tool.parse().unwrap(),
@@ -89,16 +91,16 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         },
         input: InputSchema::new(&serde_json::Map::new()).unwrap(),
         completions: Vec::new(),
-        tool: Visibility::Listed,
+        is_tool: true,
         resource: None,
         scopes: Default::default(),
         input_requests: Default::default(),
         rest: None,
         upstream: "old".parse().unwrap(),
-        request: RequestTemplate::Http(HttpTemplate::new(method.parse().unwrap(), path)),
+        request,
         async_operation: None,
         log: Vec::new(),
-        traces: TracePropagation::Forwarded,
+        propagates_trace_context: true,
         argument_error: None,
         translator: Translator {
             rules: Vec::new(),
@@ -107,10 +109,10 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
             wrap: WrapNonObjects::Always,
             redaction: Default::default(),
             limits: TranslationLimits::default(),
-            has_effect: false,
+            has_effect: !effect.is_none(),
         },
         timeout: Duration::from_secs(15),
-        idempotent: None,
+        idempotent: effect.is_idempotent(),
         response_limit_bytes: 1 << 20,
         envelope: Envelope::Mcp,
         error_status: ErrorStatus::Mapped,
@@ -173,12 +175,8 @@ impl Proxy {
         let passthrough = Passthrough::new(upstream.clone(), setup.patience).filter(|_| setup.passthrough);
         let policies = policies(upstream, &setup.routes);
         let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
-        let gateway = Gateway::new(Snapshot::new(SnapshotParts {
-            table,
-            policies,
-            passthrough,
-            ..SnapshotParts::default()
-        }));
+        let parts = SnapshotParts { policies, passthrough, ..SnapshotParts::default() };
+        let gateway = Gateway::new(Snapshot::new(table, parts));
         let filter = Filter::new(&setup.filter);
         let rest = RestApi::new(gateway.clone(), filter.clone());
         let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), filter);
