@@ -13,7 +13,7 @@ use settings_derive::Section;
 
 use crate::model::{
     Arguments, BlockText, Content, ContentBlock, ResourceBody, ToolName, ToolResult, kind_of,
-    object_without_nones,
+    object_without_nones, write_block,
 };
 use crate::route::{Completion, InputRequests, RouteCall, Scopes, quoted_names};
 use crate::translate::extract::read_media_type;
@@ -239,17 +239,11 @@ fn contents_of(result: ToolResult) -> Vec<Content> {
 }
 
 impl PromptMessage {
-    /// The approximate length in bytes.
+    /// The length of the content as JSON, in bytes.
     pub fn bytes(&self) -> usize {
-        match &self.content.block {
-            block @ ContentBlock::Text(_) => block.text(None).map_or(0, |text| text.len()),
-            ContentBlock::Image { data, .. } | ContentBlock::Audio { data, .. } => data.len(),
-            ContentBlock::ResourceLink { uri, .. } => uri.len(),
-            ContentBlock::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => {
-                body.len()
-            }
-            ContentBlock::Foreign(sent) => sent.json.bytes().len(),
-        }
+        let mut json = Vec::new();
+        write_block(&self.content, &mut json);
+        json.len()
     }
 }
 

@@ -304,33 +304,19 @@ pub enum ErrorType {
 }
 
 impl ErrorType {
-    /// Names of all variants, in order; the values of `error_type` in metrics and log.
-    pub const NAMES: [&'static str; 10] = [
-        "invalid_arguments",
-        "forbidden",
-        "input_missing",
-        "upstream_error",
-        "reported_error",
-        "unparseable_response",
-        "upstream_unreachable",
-        "timeout",
-        "unavailable",
-        "rate_limited",
-    ];
-
     /// Value of `error_type` in metrics and log.
     pub fn as_str(self) -> &'static str {
-        Self::NAMES[match self {
-            Self::Arguments => 0,
-            Self::Forbidden => 1,
-            Self::InputMissing => 2,
-            Self::Upstream { .. } => 3,
-            Self::ReportedError { .. } => 4,
-            Self::UnparseableResponse => 5,
-            Self::Unreachable => 6,
-            Self::Timeout => 7,
-            Self::Unavailable { .. } => 8,
-            Self::RateLimited { .. } => 9,
-        }]
+        match self {
+            Self::Arguments => "invalid_arguments",
+            Self::Forbidden => "forbidden",
+            Self::InputMissing => "input_missing",
+            Self::Upstream { .. } => "upstream_error",
+            Self::ReportedError { .. } => "reported_error",
+            Self::UnparseableResponse => "unparseable_response",
+            Self::Unreachable => "upstream_unreachable",
+            Self::Timeout => "timeout",
+            Self::Unavailable { .. } => "unavailable",
+            Self::RateLimited { .. } => "rate_limited",
+        }
     }
 }

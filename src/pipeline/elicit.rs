@@ -79,7 +79,10 @@ pub(super) async fn elicit_for_rule(
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let mut input_responses = arguments.input_responses.clone();
     let responses = input_requests(elicitor, vec![InputRequest::from_rule(sample)], &input_responses).await;
-    let missing = |why: String| failure(ErrorType::InputMissing, error_text::response_needs_input(&why));
+    let missing = |why: String| {
+        let text = format!("The service responded, but its response could not be processed: {why}.");
+        failure(ErrorType::InputMissing, text)
+    };
     input_responses.extend(responses.map_err(missing)?);
     Ok(input_responses)
 }

@@ -211,11 +211,6 @@ fn capability_name(capability: ClientCapability) -> &'static str {
     }
 }
 
-/// For a response whose rule needs an input response that the client did not send.
-pub(super) fn response_needs_input(why: &str) -> String {
-    format!("The service responded, but its response could not be processed: {why}.")
-}
-
 /// For a response that could not be processed, or not before the deadline.
 pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolResult> {
     let deadline = time(deadline);

@@ -90,34 +90,34 @@ impl UriTemplate {
     ///
     /// [`PathTemplateError`].
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
+        let wrong = |message: String| Err(PathTemplateError::new(message));
         let (found, most) = (text.len(), Self::MAX_BYTES);
         if found > most {
-            return Err(PathTemplateError::new(format!(
-                "the URI has {found} bytes, at most {most} are allowed"
-            )));
+            return wrong(format!("the URI has {found} bytes, at most {most} are allowed"));
         }
         let Some((_, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-            let found = quoted(text);
-            return Err(PathTemplateError::new(format!(
-                "a URI begins with a scheme, such as `report:`, found {found}"
-            )));
+            return wrong(format!("a URI begins with a scheme, such as `report:`, found {}", quoted(text)));
         };
         if matches!(rest, "" | "/" | "//") {
-            return Err(PathTemplateError::new(format!("`{text}` has nothing after its scheme")));
+            return wrong(format!("`{text}` has nothing after its scheme"));
+        }
+        let is_wrong =
+            |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
+        if let Some(character) = text.chars().find(is_wrong) {
+            return wrong(format!("a URI can't have {character:?}; write it percent-encoded"));
+        }
+        if !is_percent_encoded(text) {
+            return wrong(format!("`{text}` has a `%` without two hexadecimal digits"));
         }
         let parts = parse_parts(text)?;
         for (index, part) in parts.iter().enumerate() {
-            match (part, parts[..index].last()) {
-                (PathPart::Fixed(fixed), _) => check_fixed(fixed, text)?,
-                (PathPart::Argument(name), Some(PathPart::Argument(before))) => {
-                    let message = format!("`{{{before}}}` and `{{{name}}}` need text between them");
-                    return Err(PathTemplateError::new(message));
-                }
-                (PathPart::Argument(name), _) if arguments_in(&parts[..index]).any(|known| known == name) => {
-                    let message = format!("the argument `{name}` is in the URI twice");
-                    return Err(PathTemplateError::with_argument(message, name));
-                }
-                (PathPart::Argument(_), _) => {}
+            let PathPart::Argument(name) = part else { continue };
+            if let Some(PathPart::Argument(before)) = parts[..index].last() {
+                return wrong(format!("`{{{before}}}` and `{{{name}}}` need text between them"));
+            }
+            if arguments_in(&parts[..index]).any(|known| known == name) {
+                let message = format!("the argument `{name}` is in the URI twice");
+                return Err(PathTemplateError::with_argument(message, name));
             }
         }
         Ok(Self { text: text.to_owned(), parts })
@@ -195,16 +195,6 @@ fn decoded(value: &str) -> Option<String> {
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-}
-
-fn check_fixed(text: &str, whole: &str) -> Result<(), PathTemplateError> {
-    let wrong = |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
-    if let Some(wrong) = text.chars().find(wrong) {
-        return Err(PathTemplateError::new(format!("a URI can't have {wrong:?}; write it percent-encoded")));
-    }
-    let without_digits =
-        || PathTemplateError::new(format!("`{whole}` has a `%` without two hexadecimal digits"));
-    is_percent_encoded(text).then_some(()).ok_or_else(without_digits)
 }
 
 #[cfg(test)]

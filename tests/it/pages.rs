@@ -75,7 +75,20 @@ fn the_page_has_every_error_type_and_no_other() {
     let (_, table) = page.split_once("| `error_type` | cause |\n|---|---|\n").unwrap();
     let rows = table.lines().take_while(|line| line.starts_with("| `"));
     let documented: Vec<_> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
-    assert_eq!(documented, ErrorType::NAMES);
+    let retry_after = std::time::Duration::ZERO;
+    let all = [
+        ErrorType::Arguments,
+        ErrorType::Forbidden,
+        ErrorType::InputMissing,
+        ErrorType::Upstream { status: 500 },
+        ErrorType::ReportedError { status: None },
+        ErrorType::UnparseableResponse,
+        ErrorType::Unreachable,
+        ErrorType::Timeout,
+        ErrorType::Unavailable { retry_after },
+        ErrorType::RateLimited { retry_after },
+    ];
+    assert_eq!(documented, all.map(ErrorType::as_str));
 }
 
 /// Whether a page shows whole files rather than rules. Their results are tested with the feature.

@@ -268,15 +268,8 @@ impl InputRequestKindTemplate {
 impl InputRequestTemplate {
     /// Whether it must be sent. A request for arguments is only sent if one of them is missing.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
-        match &self.kind {
-            InputRequestKind::Form { form, .. } if self.gives_arguments => {
-                form.names().any(|name| arguments.get(name).is_none())
-            }
-            InputRequestKind::Form { .. }
-            | InputRequestKind::Link { .. }
-            | InputRequestKind::Sample(_)
-            | InputRequestKind::Roots => true,
-        }
+        let InputRequestKind::Form { form, .. } = &self.kind else { return true };
+        !self.gives_arguments || form.names().any(|name| arguments.get(name).is_none())
     }
 
     pub(super) fn render(

@@ -103,7 +103,7 @@ impl RequestTemplate {
     pub fn effect(&self) -> ToolEffect {
         match self {
             Self::Http(template) => ToolEffect::from_method(&template.method),
-            Self::Command(_) => ToolEffect::Unknown,
+            Self::Command(_) => ToolEffect::default(),
             Self::Tool(template) => template.effect,
         }
     }

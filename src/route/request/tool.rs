@@ -21,15 +21,10 @@ pub struct ToolTemplate {
 }
 
 /// Effect of a request. That of a tool call is declared by the tool's annotations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum ToolEffect {
-    /// Unknown.
-    #[default]
-    Unknown,
-    /// It has an effect, but a second one has no more (`idempotentHint`).
-    Idempotent,
-    /// None (`readOnlyHint`).
-    ReadOnly,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ToolEffect {
+    is_none: bool,
+    is_idempotent: bool,
 }
 
 /// Method of a request to an MCP server.
@@ -119,30 +114,23 @@ impl ToolEffect {
     /// Effect declared by annotations (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
     pub fn from_annotations(annotations: &Map<String, Value>) -> Self {
         let says = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
-        Self::new(says("readOnlyHint"), says("idempotentHint"))
+        let is_none = says("readOnlyHint");
+        Self { is_none, is_idempotent: is_none || says("idempotentHint") }
     }
 
     /// Effect of an HTTP method (RFC 9110, sections 9.2.1 and 9.2.2).
     pub(super) fn from_method(method: &Method) -> Self {
-        Self::new(method.is_safe(), method.is_idempotent())
-    }
-
-    fn new(only_reads: bool, is_idempotent: bool) -> Self {
-        match (only_reads, is_idempotent) {
-            (true, _) => Self::ReadOnly,
-            (false, true) => Self::Idempotent,
-            (false, false) => Self::Unknown,
-        }
+        Self { is_none: method.is_safe(), is_idempotent: method.is_idempotent() }
     }
 
     /// Whether there is none.
     pub fn is_none(self) -> bool {
-        self == Self::ReadOnly
+        self.is_none
     }
 
     /// Whether a second request has no further effect.
     pub fn is_idempotent(self) -> bool {
-        self >= Self::Idempotent
+        self.is_idempotent
     }
 }
 
@@ -182,9 +170,12 @@ mod tests {
 
     #[test]
     fn read_only_tools_are_idempotent() {
-        let of = |annotations: Value| ToolEffect::from_annotations(annotations.as_object().unwrap());
-        assert_eq!(of(json!({ "readOnlyHint": true })), ToolEffect::ReadOnly);
-        assert_eq!(of(json!({ "readOnlyHint": false, "idempotentHint": true })), ToolEffect::Idempotent);
-        assert_eq!(of(json!({ "title": "x", "readOnlyHint": "yes" })), ToolEffect::Unknown);
+        let of = |annotations: Value| {
+            let effect = ToolEffect::from_annotations(annotations.as_object().unwrap());
+            (effect.is_none(), effect.is_idempotent())
+        };
+        assert_eq!(of(json!({ "readOnlyHint": true })), (true, true));
+        assert_eq!(of(json!({ "readOnlyHint": false, "idempotentHint": true })), (false, true));
+        assert_eq!(of(json!({ "title": "x", "readOnlyHint": "yes" })), (false, false));
     }
 }
