@@ -101,6 +101,7 @@ impl UriTemplate {
         if matches!(rest, "" | "/" | "//") {
             return wrong(format!("`{text}` has nothing after its scheme"));
         }
+        let parts = parse_parts(text)?;
         let is_wrong =
             |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
         if let Some(character) = text.chars().find(is_wrong) {
@@ -109,7 +110,6 @@ impl UriTemplate {
         if !is_percent_encoded(text) {
             return wrong(format!("`{text}` has a `%` without two hexadecimal digits"));
         }
-        let parts = parse_parts(text)?;
         for (index, part) in parts.iter().enumerate() {
             let PathPart::Argument(name) = part else { continue };
             if let Some(PathPart::Argument(before)) = parts[..index].last() {
