@@ -105,7 +105,7 @@ pub fn generated_arguments(route: &Route) -> Arguments {
     let required = document.get("required").and_then(Value::as_array);
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         let schema = properties.and_then(|properties| properties.get(name));
-        arguments.insert(name, generated(schema.unwrap_or(&Value::Null)));
+        arguments.given.insert(name.to_owned(), generated(schema.unwrap_or(&Value::Null)));
     }
     arguments
 }

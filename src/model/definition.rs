@@ -127,11 +127,6 @@ impl Arguments {
         self.given.get(name)
     }
 
-    /// Sets one argument, replacing its value.
-    pub fn insert(&mut self, name: impl Into<String>, value: Value) {
-        self.given.insert(name.into(), value);
-    }
-
     /// Arguments and input responses, each as a JSON value.
     pub fn into_values(self) -> (Value, Value) {
         (Value::Object(self.given), Value::Object(self.input_responses))

@@ -180,7 +180,7 @@ impl CallRun<'_> {
             InitialResponse::Operation(running) => running,
         };
         self.progress.line(McpLogLevel::Debug, || "the service has started an operation".to_owned());
-        let has_progress = self.exchange.rule().progress.is_some();
+        let has_progress = rule_of(self.exchange.route).progress.is_some();
         let mut guard = CancelOnDrop { run: self, location: Some(running.location.clone()) };
         for polls in 1..=AsyncOperationRule::MAX_POLLS {
             let deadline = guard.run.deadline.at;
@@ -233,7 +233,7 @@ impl CallRun<'_> {
             StatusResponse::Result => PollOutcome::Ended(response, None),
             StatusResponse::Done => {
                 self.progress.operation_done();
-                let response = match self.exchange.rule().result {
+                let response = match rule_of(self.exchange.route).result {
                     None => response,
                     Some(_) => self.follow_up(OperationRequest::Result, location).await?.1,
                 };
@@ -242,7 +242,8 @@ impl CallRun<'_> {
             StatusResponse::Moved(location) => {
                 let (_, response) = self.follow_up(OperationRequest::Status, &location).await?;
                 if response.status == StatusCode::ACCEPTED {
-                    let (status, wait) = (OperationStatus::default(), self.exchange.rule().poll_interval);
+                    let (status, wait) =
+                        (OperationStatus::default(), rule_of(self.exchange.route).poll_interval);
                     return Ok(PollOutcome::Running(RunningOperation { status, location, wait }));
                 }
                 self.progress.operation_done();
@@ -315,7 +316,7 @@ impl CallRun<'_> {
     }
 
     fn operation_not_done(&self) -> Box<ToolResult> {
-        let is_cancelled = self.exchange.rule().cancel.is_some();
+        let is_cancelled = rule_of(self.exchange.route).cancel.is_some();
         error_text::operation_not_done(self.deadline.after, is_cancelled)
     }
 }
@@ -324,18 +325,15 @@ fn rule_of(route: &Route) -> &AsyncOperationRule {
     route.async_operation.as_ref().expect("only a route with an asynchronous operation is polled")
 }
 
-impl<'a> UpstreamExchange<'a> {
-    fn rule(&self) -> &'a AsyncOperationRule {
-        rule_of(self.route)
-    }
-
+impl UpstreamExchange<'_> {
     /// Cancels an operation, if the route has a request for that.
     fn cancel(&self, location: &OperationLocation) -> Option<impl Future<Output = ()> + Send + use<>> {
         // The client may have disconnected, so nothing would await work in the pool.
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
-        self.rule().cancel.as_ref()?;
+        let rule = rule_of(self.route);
+        rule.cancel.as_ref()?;
         let kind = OperationRequest::Cancellation;
-        let request = self.rule().request(kind, location, &self.arguments, self.headers, Some(&stop)).ok()?;
+        let request = rule.request(kind, location, &self.arguments, self.headers, Some(&stop)).ok()?;
         let route = Arc::clone(self.route);
         let is_idempotent = request.method.is_idempotent();
         let upstream_call =

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::RETRY_AFTER_META;
 use super::worker_pool::WorkError;
 use crate::model::{ErrorType, ToolResult};
-use crate::route::{ClientCapability, Scopes};
+use crate::route::ClientCapability;
 use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError};
 
 /// For a response that could not be translated at all.
@@ -172,11 +172,6 @@ pub(super) fn error_type_of(error: &UpstreamError) -> ErrorType {
             | FailureStage::Unread => ErrorType::Unreachable,
         },
     }
-}
-
-/// For a call whose client lacks a scope.
-pub(super) fn forbidden(needed: &Scopes) -> Box<ToolResult> {
-    failure(ErrorType::Forbidden, format!("Permission denied. Required scope: `{needed}`."))
 }
 
 /// Temporary error, with the seconds until a retry in `_meta`.

@@ -388,7 +388,9 @@ impl<'a> UpstreamExchange<'a> {
 
 /// Checks that the client has the scopes of the route. All APIs share this check.
 pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(), Box<ToolResult>> {
-    client.may(&route.scopes).then_some(()).ok_or_else(|| error_text::forbidden(&route.scopes))
+    client.may(&route.scopes).then_some(()).ok_or_else(|| {
+        failure(ErrorType::Forbidden, format!("Permission denied. Required scope: `{}`.", route.scopes))
+    })
 }
 
 /// Argument error, in the route's error format.

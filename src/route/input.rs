@@ -119,7 +119,7 @@ impl InputSchema {
     ) -> Result<Result<Arguments, String>, Box<Arguments>> {
         for (name, default) in &self.defaults {
             if arguments.get(name).is_none() {
-                arguments.insert(name.clone(), default.clone());
+                arguments.given.insert(name.clone(), default.clone());
             }
         }
         let Arguments { given, input_responses } = arguments;

@@ -159,9 +159,13 @@ impl<'s> Builder<'s> {
             "$ref" | "$dynamicRef" | "$recursiveRef" => {
                 self.references.extend(value.as_str().map(|reference| (index, keyword, reference)));
             }
-            "$anchor" | "$dynamicAnchor" => self.add_anchor(index, value.as_str()),
-            // Anchors of older drafts.
-            "$id" | "id" => self.add_anchor(index, value.as_str().and_then(|id| id.strip_prefix('#'))),
+            "$anchor" | "$dynamicAnchor" | "$id" | "id" => {
+                // Anchors of older drafts are ids that begin with `#`.
+                let is_id = keyword.ends_with("id");
+                let name =
+                    value.as_str().and_then(|name| if is_id { name.strip_prefix('#') } else { Some(name) });
+                name.into_iter().for_each(|name| self.anchors.entry(name).or_default().push(index));
+            }
             "$recursiveAnchor" => self.recursive_anchors.push(index),
             "$defs" | "definitions" => {
                 for (_, schema) in members() {
@@ -211,12 +215,6 @@ impl<'s> Builder<'s> {
             "pattern" => part.text += value.as_str().map_or(0, pattern_cost),
             "format" | "contentEncoding" | "contentMediaType" => part.text += 16,
             _ => {}
-        }
-    }
-
-    fn add_anchor(&mut self, index: usize, name: Option<&'s str>) {
-        if let Some(name) = name {
-            self.anchors.entry(name).or_default().push(index);
         }
     }
 

@@ -399,7 +399,7 @@ impl OperationLocation {
     fn add_to(&self, arguments: &Arguments) -> Arguments {
         let mut arguments = arguments.clone();
         if let Self::Named(name) = self {
-            arguments.insert(AsyncOperationRule::ARGUMENT, name.as_str().into());
+            arguments.given.insert(AsyncOperationRule::ARGUMENT.to_owned(), name.as_str().into());
         }
         arguments
     }

@@ -116,7 +116,7 @@ impl InputRequests {
             Arguments { given: arguments.given.clone(), input_responses: self.complete(answers) };
         for input_request in self.input_requests().filter(|input_request| input_request.gives_arguments) {
             if let Some(Value::Object(given)) = answers.get(&input_request.name) {
-                given.iter().for_each(|(name, value)| arguments.insert(name.clone(), value.clone()));
+                arguments.given.extend(given.clone());
             }
         }
         let args = Value::Object(arguments.given.clone());
