@@ -45,12 +45,6 @@ pub(super) fn decompress(response: &UpstreamResponse, limit_bytes: usize) -> Res
     Ok(body)
 }
 
-/// Names of the encodings, in the order of decoding; `None` for a body without an encoding.
-pub(super) fn names(response: &UpstreamResponse) -> Option<String> {
-    let names = encodings(response).ok().filter(|names| !names.is_empty() && !response.body.is_empty())?;
-    Some(names.iter().rev().map(|encoding| encoding.word()).collect::<Vec<_>>().join(", then "))
-}
-
 /// Content encoding (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 enum ContentEncoding {
@@ -73,7 +67,7 @@ fn kind_of(error: &io::Error) -> ErrorKind {
 
 /// Encodings that `Content-Encoding` lists, in order, without `identity`.
 fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadError> {
-    const MAX_SHOWN_BYTES: usize = 40;
+    const MAX_SHOWN: usize = 40;
     let mut names = Vec::new();
     for value in response.headers.get_all(header::CONTENT_ENCODING) {
         for name in value.as_bytes().split(|byte| *byte == b',') {
@@ -83,10 +77,8 @@ fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadEr
                 continue;
             }
             let Some((_, known)) = ContentEncoding::WORDS.iter().find(|(word, _)| *word == name) else {
-                let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity";
-                let found = cut_bytes(name, MAX_SHOWN_BYTES);
-                let plain = format!("{expected}, found text of {} bytes", name.len());
-                return Err(ReadError::new(format!("{expected}, found `{found}`"), plain));
+                let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity, found ";
+                return Err(ReadError::with_quote(MAX_SHOWN, expected, name));
             };
             names.push(*known);
             at_most(ENCODING_LIMIT, names.len(), "encodings in `Content-Encoding`")?;
@@ -100,15 +92,14 @@ fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<
     let mut out = LimitedWriter::new(limit_bytes);
     let decoded = match encoding {
         ContentEncoding::Gzip => gzip(data, &mut out),
-        ContentEncoding::Deflate if is_zlib(data) => match inflate(data, true, &mut out) {
+        ContentEncoding::Deflate => match inflate(data, true, &mut out) {
+            // Servers sent raw deflate data, without the zlib wrapper, for years (RFC 9110, section 8.4.1.2).
             Err(error) if kind_of(&error) == ErrorKind::InvalidData => {
-                // Raw deflate data may by chance begin like a zlib header.
                 out = LimitedWriter::new(limit_bytes);
-                inflate(data, false, &mut out).map_err(|_| error)
+                inflate(data, false, &mut out)
             }
             other => other,
         },
-        ContentEncoding::Deflate => inflate(data, false, &mut out),
         ContentEncoding::Brotli => brotli(data, &mut out),
         ContentEncoding::Zstd => zstd(data, limit_bytes, &mut out),
     };
@@ -149,66 +140,62 @@ fn gzip(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     Err(io::Error::other(format!("more than {MEMBER_LIMIT} members")))
 }
 
-/// Whether `deflate` data has the zlib wrapper (RFC 1950), as it should. Servers sent raw deflate for years
-/// (RFC 9110, section 8.4.1.2).
-fn is_zlib(data: &[u8]) -> bool {
-    matches!(data, [first, second, ..]
-        if first & 0x0f == 8 && (u16::from(*first) << 8 | u16::from(*second)) % 31 == 0)
+/// Runs a decoder up to the end that its data declares. A step decodes input into a buffer, and returns the
+/// numbers of bytes read and written, and whether it reached that end.
+fn decode_in_steps(
+    mut data: &[u8],
+    out: &mut LimitedWriter,
+    mut step: impl FnMut(&[u8], &mut [u8]) -> io::Result<(usize, usize, bool)>,
+) -> io::Result<()> {
+    const BUFFER_BYTES: usize = 32 << 10;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let (read, written, is_end) = step(data, &mut buffer)?;
+        out.write_all(&buffer[..written])?;
+        data = &data[read..];
+        if is_end {
+            return check_trailing(data);
+        }
+        if read == 0 && written == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    }
 }
-
-/// Size of the output buffer, in bytes.
-const PART_BYTES: usize = 32 << 10;
 
 // Without flate2's reader: at the end of truncated data, it reports success.
 fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> io::Result<()> {
     let mut decoder = Decompress::new(wrapped);
-    let mut part = vec![0; PART_BYTES];
-    loop {
-        let (read_before, made_before) = (decoder.total_in(), decoder.total_out());
+    decode_in_steps(data, out, |data, buffer| {
+        let before = (decoder.total_in(), decoder.total_out());
+        let status = decoder.decompress(data, buffer, FlushDecompress::None).map_err(io::Error::other)?;
         // Both counts are at most the length of a slice.
-        let status = decoder
-            .decompress(&data[read_before as usize..], &mut part, FlushDecompress::None)
-            .map_err(io::Error::other)?;
-        let (read, made) = (decoder.total_in(), (decoder.total_out() - made_before) as usize);
-        out.write_all(&part[..made])?;
-        match status {
-            Status::StreamEnd => return check_trailing(&data[read as usize..]),
-            Status::Ok | Status::BufError if read == read_before && made == 0 => {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            Status::Ok | Status::BufError => {}
-        }
-    }
+        let (read, written) = (decoder.total_in() - before.0, decoder.total_out() - before.1);
+        Ok((read as usize, written as usize, status == Status::StreamEnd))
+    })
 }
 
 // Without the crate's reader: it accepts windows beyond the 16 MiB of RFC 7932, a non-standard extension.
 fn brotli(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     let memory = StandardAlloc::default;
     let mut state = BrotliState::new_strict(memory(), memory(), memory());
-    let (mut left, mut position, mut total) = (data.len(), 0, 0);
-    let mut part = vec![0; PART_BYTES];
-    loop {
-        let (mut room, mut made) = (part.len(), 0);
+    decode_in_steps(data, out, |data, buffer| {
+        let (mut left, mut read) = (data.len(), 0);
+        let (mut room, mut written, mut total) = (buffer.len(), 0, 0);
         let result = BrotliDecompressStream(
             &mut left,
-            &mut position,
+            &mut read,
             data,
             &mut room,
-            &mut made,
-            &mut part,
+            &mut written,
+            buffer,
             &mut total,
             &mut state,
         );
-        out.write_all(&part[..made])?;
         match result {
-            BrotliResult::ResultSuccess => return check_trailing(&data[position..]),
-            BrotliResult::NeedsMoreOutput => {}
-            BrotliResult::NeedsMoreInput => return Err(ErrorKind::UnexpectedEof.into()),
-            BrotliResult::ResultFailure => {
-                return Err(io::Error::other(format!("no such code at byte {position}")));
-            }
+            BrotliResult::ResultFailure => Err(io::Error::other("no such code")),
+            result => Ok((read, written, matches!(result, BrotliResult::ResultSuccess))),
         }
-    }
+    })
 }
 
 /// Largest zstd window, in bytes; the response limit if that is larger (RFC 9659, section 3).
@@ -230,9 +217,6 @@ fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> io::Result<
                 let after = usize::try_from(length).ok().and_then(|length| rest.get(length..));
                 rest = after.ok_or(ErrorKind::UnexpectedEof)?;
                 continue;
-            }
-            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_))) => {
-                return Err(io::Error::other("it does not begin as zstd does"));
             }
             Err(error) => return Err(io::Error::other(error)),
         };
