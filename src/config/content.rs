@@ -1,9 +1,8 @@
 //! `content`: content blocks of a result, for users and models.
 
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, OpenSection, Section, Setting, ValueKind, Word};
-use crate::translate::expressions::read_condition;
+use crate::translate::expressions::{Scope, read_condition};
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
-use crate::translate::scope::Scope;
 use crate::translate::{
     AnnotationsTemplate, BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, ResourceTemplate,
     Template,
@@ -100,11 +99,11 @@ impl BlockSettings {
             Self { r#as: Some(ContentForm::JsonPretty), .. } => BlockPayload::JsonPretty,
             Self { image: Some(FromResponse::Body), .. } => bytes(BinaryKind::Image, media_type),
             Self { image: Some(FromResponse::Given(data)), .. } => {
-                BlockPayload::Image { data, media_type: typed("image")? }
+                BlockPayload::Base64 { is_image: true, data, media_type: typed("image")? }
             }
             Self { audio: Some(FromResponse::Body), .. } => bytes(BinaryKind::Audio, media_type),
             Self { audio: Some(FromResponse::Given(data)), .. } => {
-                BlockPayload::Audio { data, media_type: typed("audio")? }
+                BlockPayload::Base64 { is_image: false, data, media_type: typed("audio")? }
             }
             Self { resource: Some(FromResponse::Given(resource)), .. } => BlockPayload::Resource(resource),
             Self { resource_link: Some(link), .. } => BlockPayload::ResourceLink(link),

@@ -7,9 +7,9 @@ use crate::model::{CHECK_STEP_LIMIT, SchemaError, object_without_nones};
 use crate::route::InputSchema;
 use crate::settings::{Code, Entry, Kind, Node, Report, SourceSpan, suggest};
 use crate::translate::expressions::span_of_name;
-use crate::translate::{OutputSchema, OutputSchemaError, WrapNonObjects};
+use crate::translate::{OutputSchema, WrapNonObjects};
 
-pub(super) use crate::translate::scope::{ArgumentKind, ArgumentUse, InputResponseUse, UsedArguments};
+pub(super) use crate::translate::expressions::{ArgumentKind, ArgumentUse, InputResponseUse, UsedArguments};
 
 /// The input schema: the `input` of the route, or one inferred from the arguments of the request.
 pub(super) fn input(
@@ -152,11 +152,7 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
             warn_of_cost(report, "output", node, schema.value_count_limit());
             Some(schema)
         }
-        Err(OutputSchemaError::Schema(error)) => reject_schema(report, node, &error),
-        Err(error @ OutputSchemaError::RootReference) => {
-            let help = "write `$ref: \"#/$defs/NAME\"`";
-            report.reject(Code::InvalidSchema.at_span(node.span), error.to_string(), help)
-        }
+        Err(error) => reject_schema(report, node, &error),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::settings::{
     Section, Setting, SourceSpan, ValueKind, suggest,
 };
 use crate::telemetry::log::LogSettings;
-use crate::translate::scope::{Scope, UsedArguments};
+use crate::translate::expressions::{Scope, UsedArguments};
 use crate::translate::{Matcher, StatusPattern};
 
 /// Cursor at a value in which variables are not expanded.

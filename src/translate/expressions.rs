@@ -1,14 +1,17 @@
-//! Compiler of jq filters and templates in configuration files. Reports each problem at its position.
+//! Compiler of jq filters and templates in configuration files. Reports each problem at its position. Their
+//! [`Scope`] has the names that they may use, and records the arguments that they use.
 
-use std::sync::LazyLock;
+use std::{cell::RefCell, sync::LazyLock};
 
 use regex::Regex;
 
+use super::jq::is_pure;
 use super::pattern::compiled_once;
 use super::template::is_global;
 use super::{Jq, Template};
 use crate::settings::{
-    Checked, Code, Cursor, Kind, Node, Report, Setting as _, SourceSpan, fixed_regex, suggest, text_of,
+    Checked, Code, Cursor, Node, ProblemContext, Report, Setting, SourceSpan, ValueKind, fixed_regex,
+    suggest, text_of,
 };
 
 /// Compiles a jq filter, which may use these captures as variables.
@@ -48,11 +51,9 @@ fn hint_at_path(text: &str) -> Option<String> {
 
 /// Suggests a key for an unknown filter, because a forgotten `.` is the most frequent cause.
 fn hint_at_key(message: &str) -> String {
-    /// Filters of jq that only other programs have. None of them is a key.
-    const IMPURE_FILTERS: [&str; 9] =
-        ["debug", "env", "halt", "halt_error", "input", "inputs", "localtime", "now", "stderr"];
     let name = message.strip_prefix("there is no filter `").and_then(|rest| rest.strip_suffix('`'));
-    let Some(name) = name.filter(|name| !IMPURE_FILTERS.contains(name)) else { return String::new() };
+    // Filters that only other programs have are no keys.
+    let Some(name) = name.filter(|name| is_pure(name)) else { return String::new() };
     let nearest = suggest::nearest(name, COMMON_JQ_FILTERS.split(' '));
     let other = nearest.map(|nearest| format!("`{nearest}` or ")).unwrap_or_default();
     format!("did you mean {other}`.{name}`? ")
@@ -80,10 +81,7 @@ pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
 /// If it is not a valid template, or uses an unknown name. The problem has been reported.
 pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> {
     let (report, node) = (value.context.report, value.node);
-    let text = match &node.kind {
-        Kind::Boolean(_) | Kind::Number(_) => node.scalar().unwrap_or_default(),
-        Kind::Null | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => text_of(value)?.to_owned(),
-    };
+    let text = node.scalar().map_or_else(|| text_of(value).map(str::to_owned), Ok)?;
     let template = Template::compile(&text).or_else(|error| {
         let span = error.line.map_or(node.span, |line| report.line_in(node, line));
         let help = "syntax: `{{ name }}` inserts a value, `{% if … %}` is a condition, `{{ x | default('y') }}` is a default";
@@ -92,7 +90,7 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
     })?;
     warn_of_placeholders(report, node, &text, names);
     let mut known = true;
-    for (what, name) in &template.unknown {
+    for (what, name) in &template.used.unknown {
         let help = match *what {
             "filter" => suggest::help(name, "some known ones", COMMON_FILTERS.split(' ')),
             "test" => suggest::help(name, "some known ones", COMMON_TESTS.split(' ')),
@@ -100,7 +98,8 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
         };
         known = report_unknown(report, node, what, name, help);
     }
-    for name in template.names.iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
+    for name in template.used.names.iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name))
+    {
         let mut renamed = value.context.renamed_variables.iter();
         let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
         let help = match (renamed, names) {
@@ -205,16 +204,221 @@ fn span_of_word(
 /// The arguments that a template uses, and whether each is optional; `None` for all arguments at once.
 pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
     let mut arguments = Vec::new();
-    for path in &template.paths {
+    for path in &template.used.paths {
         match path.split('.').collect::<Vec<_>>()[..] {
             ["args"] => return None,
             ["args", name, ..] if !arguments.iter().any(|(known, _)| known == name) => {
-                arguments.push((name.to_owned(), template.optional_arguments.contains(name)));
+                arguments.push((name.to_owned(), template.used.optional_arguments.contains(name)));
             }
             _ => {}
         }
     }
     Some(arguments)
+}
+
+/// Names available to filters and templates, and their recorded uses; passed along with the [`Cursor`].
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    /// Variables available to templates.
+    names: RefCell<Vec<&'static str>>,
+    /// Named captures of the conditions read so far, available to filters and templates.
+    captures: RefCell<Vec<String>>,
+    /// Arguments and input responses used so far.
+    pub(crate) used: RefCell<UsedArguments>,
+}
+
+impl Scope {
+    /// The scope of a value.
+    pub(crate) fn from_cursor<'a>(value: &Cursor<'a>) -> &'a Self {
+        let scope = value.context.scope.and_then(|scope| scope.downcast_ref());
+        scope.expect("who reads a section with expressions gives it a scope")
+    }
+
+    /// Runs `read` with these variables available to templates.
+    pub(crate) fn with_names<T>(&self, names: &[&'static str], read: impl FnOnce() -> T) -> T {
+        let outer = self.names.replace(names.to_vec());
+        let read = read();
+        self.names.replace(outer);
+        read
+    }
+
+    /// Runs `read` with these variables added to those available.
+    pub(crate) fn with_more_names<T>(&self, names: &[&'static str], read: impl FnOnce() -> T) -> T {
+        let all = [self.names.borrow().as_slice(), names].concat();
+        self.with_names(&all, read)
+    }
+
+    /// Runs `read` with captures of its own, which are not visible outside.
+    pub(super) fn with_own_captures<T>(&self, read: impl FnOnce() -> T) -> T {
+        let outer = self.captures.take();
+        let read = read();
+        self.captures.replace(outer);
+        read
+    }
+
+    /// Adds the named captures of a condition.
+    pub(super) fn add_captures(&self, names: &[String]) {
+        self.captures.borrow_mut().extend_from_slice(names);
+    }
+}
+
+/// Reads a filter and records the names that it uses.
+impl Setting for Jq {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let scope = Scope::from_cursor(value);
+        scope.used.borrow_mut().add_jq(value.context.report, value.node);
+        jq(value, &scope.captures.borrow())
+    }
+}
+
+/// Reads a template and records the names that it uses.
+impl Setting for Template {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let scope = Scope::from_cursor(value);
+        let (names, captures) = (scope.names.borrow(), scope.captures.borrow());
+        let all: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
+        let template = template(value, &all)?;
+        scope.used.borrow_mut().add_template(value.context.report, &template, value.node.span);
+        Ok(template)
+    }
+}
+
+/// Arguments and input responses that the parts of a request use, in order.
+#[derive(Debug, Default)]
+pub(crate) struct UsedArguments {
+    pub(crate) arguments: Vec<ArgumentUse>,
+    /// Whether an expression uses all arguments together.
+    pub(crate) all: bool,
+    /// Input responses used by name.
+    pub(crate) answers: Vec<InputResponseUse>,
+}
+
+/// Use of an input response: its name, its position, and the target of the problem report.
+#[derive(Debug, Clone)]
+pub(crate) struct InputResponseUse {
+    pub(crate) name: String,
+    pub(crate) span: SourceSpan,
+    pub(crate) context: Option<ProblemContext>,
+}
+
+/// Use of an argument.
+#[derive(Debug)]
+pub(crate) struct ArgumentUse {
+    pub(crate) name: String,
+    pub(crate) optional: bool,
+    pub(crate) kind: ArgumentKind,
+    pub(crate) span: SourceSpan,
+    /// Position in a text of the request that fails without the argument.
+    pub(crate) needed_at: Option<SourceSpan>,
+    /// Target of the problem report, if the request is configured elsewhere.
+    pub(crate) context: Option<ProblemContext>,
+}
+
+/// Type of an argument that no schema describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ArgumentKind {
+    /// A string.
+    Text,
+    /// An integer that counts rows or pages; clients receive its next value.
+    Count,
+}
+
+impl UsedArguments {
+    /// Records an argument; one required use makes it required.
+    pub(crate) fn add(&mut self, name: &str, optional: bool, span: SourceSpan) {
+        self.entry(name, span).optional &= optional;
+    }
+
+    fn entry(&mut self, name: &str, span: SourceSpan) -> &mut ArgumentUse {
+        let known = self.arguments.iter().position(|known| known.name == name);
+        let index = known.unwrap_or(self.arguments.len());
+        if known.is_none() {
+            let (name, optional, kind) = (name.to_owned(), true, ArgumentKind::Text);
+            let (needed_at, context) = (None, None);
+            self.arguments.push(ArgumentUse { name, optional, kind, span, needed_at, context });
+        }
+        &mut self.arguments[index]
+    }
+
+    fn find(&mut self, name: &str) -> Option<&mut ArgumentUse> {
+        self.arguments.iter_mut().find(|known| known.name == name)
+    }
+
+    /// Records that a text of the request fails without this argument, which has been added.
+    pub(crate) fn set_needed(&mut self, name: &str, at: SourceSpan) {
+        if let Some(known) = self.find(name) {
+            known.needed_at.get_or_insert(at);
+        }
+    }
+
+    fn add_input_response(&mut self, report: &Report<'_>, name: &str, span: SourceSpan) {
+        let span = span_of_name(report, span, name);
+        self.answers.push(InputResponseUse { name: name.to_owned(), span, context: None });
+    }
+
+    /// Records the arguments and input responses that a template names.
+    pub(crate) fn add_template(&mut self, report: &Report<'_>, template: &Template, span: SourceSpan) {
+        for path in &template.used.paths {
+            if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
+                self.add_input_response(report, name, span);
+            }
+        }
+        match arguments_of(template) {
+            None => self.all = true,
+            Some(arguments) => {
+                for (name, optional) in arguments {
+                    self.add(&name, optional, span_of_name(report, span, &name));
+                }
+            }
+        }
+    }
+
+    /// Records the arguments and input responses that a filter names. A filter with `$args` may use any
+    /// argument.
+    pub(crate) fn add_jq(&mut self, report: &Report<'_>, filter: &Node) {
+        let text = filter.as_text().unwrap_or_default();
+        self.all |= text.contains("$args");
+        for rest in text.split("$input_responses.").skip(1) {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            self.add_input_response(report, &rest[..end], filter.span);
+        }
+    }
+
+    /// Makes an argument optional: an input request asks the user for it.
+    pub(crate) fn make_optional(&mut self, name: &str) {
+        if let Some(known) = self.find(name) {
+            (known.optional, known.needed_at) = (true, None);
+        }
+    }
+
+    /// Records an argument that counts rows or pages; it is optional.
+    pub(crate) fn add_count(&mut self, name: &str, span: SourceSpan) {
+        self.entry(name, span).kind = ArgumentKind::Count;
+    }
+
+    /// Records an argument of a rule; the request may be configured elsewhere.
+    pub(crate) fn add_for(&mut self, argument: &ArgumentUse, context: Option<&ProblemContext>) {
+        let is_known = self.has(&argument.name);
+        let added = self.entry(&argument.name, argument.span);
+        added.optional &= argument.optional;
+        added.kind = added.kind.max(argument.kind);
+        if !is_known {
+            added.context = context.cloned();
+        }
+    }
+
+    /// Whether an argument is used, by name or as one of all.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        self.all || self.has(name)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.arguments.iter().any(|argument| argument.name == name)
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use std::{fmt, str::FromStr};
 use http::{HeaderName, StatusCode};
 use settings_derive::Section;
 
-use super::expressions::{read_condition, span_of_name};
+use super::expressions::{Scope, read_condition, span_of_name};
 use super::pattern::Captures;
 use super::response_view::{LazyExtraction, ResponseView};
-use super::scope::Scope;
 use super::variables::jq_names;
 use super::{Jq, Pattern, TEMPLATE_NAMES};
 use crate::model::{ProgramEnd, UpstreamResponse};
@@ -71,11 +70,6 @@ pub struct StatusPattern {
 pub struct MediaPattern(String);
 
 impl Matcher {
-    /// Whether it has a condition on the status or the exit status.
-    pub(crate) fn has_status_condition(&self) -> bool {
-        self.status.is_some() || self.exit.is_some()
-    }
-
     /// Whether it can match the output of a program only.
     pub fn is_about_programs(&self) -> bool {
         self.exit.is_some() || self.stderr.is_some()
@@ -283,14 +277,9 @@ impl FromStr for StatusPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let range = match text.strip_suffix("xx") {
-            Some(class) => {
-                let class = class.parse::<u16>().ok().filter(|class| (1..=5).contains(class));
-                class.map(|class| (class * 100, class * 100 + 99))
-            }
-            None => range(text, |code| code.parse().ok().filter(|code| (100..=599).contains(code))),
-        };
-        let range = range.map(|(first, last)| Self { first, last });
+        let class = text.strip_suffix("xx").map(|class| format!("{class}00-{class}99"));
+        let code = |code: &str| code.parse().ok().filter(|code| (100..=599).contains(code));
+        let range = range(class.as_deref().unwrap_or(text), code).map(|(first, last)| Self { first, last });
         range.ok_or_else(|| expected_found("a status such as `404`, `4xx` or `400-499`", text))
     }
 }
@@ -371,10 +360,7 @@ impl FromStr for ExitPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let code = |text: &str| match text.parse() {
-            Ok(ProgramEnd::Code(code)) => Some(code),
-            Ok(ProgramEnd::Signal(_)) | Err(_) => None,
-        };
+        let code = |text: &str| text.parse::<u8>().ok().map(i32::from);
         let pattern = match text.parse() {
             _ if text == ANY_SIGNAL => Some(Self::AnySignal),
             Ok(ProgramEnd::Signal(number)) => Some(Self::Signal(number)),

@@ -13,8 +13,8 @@
 //!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
 //! - `variables` are the variables of a [`Template`]. [`inspect()`] evaluates conditions on a response that
 //!   is not yet a result. A [`WorkBudget`] limits the work of a translation and cancels it.
-//! - `expressions` compiles filters and templates of the configuration, each in its `scope`: the names that
-//!   it may use, and the arguments that it uses. A [`Pattern`] is a regular expression of the configuration.
+//! - `expressions` compiles filters and templates of the configuration, each in its scope: the names that it
+//!   may use, and the arguments that it uses. A [`Pattern`] is a regular expression of the configuration.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
@@ -24,7 +24,6 @@ mod charset;
 mod content;
 mod content_encoding;
 mod convert;
-mod credentials;
 mod error;
 pub(crate) mod expressions;
 pub mod extract;
@@ -37,7 +36,6 @@ mod output_schema;
 mod pattern;
 mod redaction;
 mod response_view;
-pub(crate) mod scope;
 mod work_budget;
 mod success;
 mod template;
@@ -51,7 +49,6 @@ pub use content::{
     AnnotationsTemplate, BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, LinkTemplate,
     ResourceTemplate,
 };
-pub use convert::Booleans;
 pub(crate) use convert::without_exponent;
 pub use error::{
     CODE_META_KEY, CodeTemplate, EXIT_META_KEY, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY,
@@ -67,7 +64,7 @@ pub use jq::{
 };
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, PagingArguments};
 pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, StatusPattern};
-pub use output_schema::{OutputSchema, OutputSchemaError, WrapNonObjects};
+pub use output_schema::{OutputSchema, WrapNonObjects};
 pub use pattern::Pattern;
 pub use redaction::{Redaction, SecretPattern};
 pub use response_view::{Inspection, inspect};

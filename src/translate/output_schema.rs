@@ -32,19 +32,6 @@ pub enum WrapNonObjects {
     LegacyClients,
 }
 
-/// Reason why a schema can't be used as an output schema.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OutputSchemaError {
-    /// It is not a valid schema.
-    #[error(transparent)]
-    Schema(#[from] SchemaError),
-    /// It refers to its own root, which wrapping moves.
-    #[error(
-        "`$ref: \"#\"` can't be used in a schema whose root is not an object; put the part under `$defs`"
-    )]
-    RootReference,
-}
-
 impl OutputSchema {
     /// Limit of the violations reported for one value.
     const MAX_VIOLATIONS: usize = 3;
@@ -53,15 +40,17 @@ impl OutputSchema {
     ///
     /// # Errors
     ///
-    /// [`OutputSchemaError`] if it is not a valid schema, or can't be advertised to every client.
-    pub fn new(document: Map<String, Value>, wrap: WrapNonObjects) -> Result<Self, OutputSchemaError> {
+    /// [`SchemaError`] if it is not a valid schema, or refers to its own root, which wrapping moves.
+    pub fn new(document: Map<String, Value>, wrap: WrapNonObjects) -> Result<Self, SchemaError> {
         let document = match document.contains_key("type") {
             true => document,
             false => [("type".to_owned(), "object".into())].into_iter().chain(document).collect(),
         };
         let is_object = document["type"] == "object";
         if !is_object && refers_to_root(&Value::Object(document.clone())) {
-            return Err(OutputSchemaError::RootReference);
+            let message = "a schema whose root is not an object can't use `$ref: \"#\"`: move the part to `$defs`, \
+                           and write `$ref: \"#/$defs/NAME\"`";
+            return Err(SchemaError { message: message.to_owned(), pointer: String::new() });
         }
         Ok(Self { schema: Schema::compile(&document)?, is_object, wrap })
     }

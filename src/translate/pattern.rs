@@ -10,7 +10,7 @@ use crate::settings::{Checked, Code, Cursor, Report, Setting, ValueKind, text_of
 pub(crate) type Captures = Vec<(String, String)>;
 
 /// Compiled regular expression, with linear search time and limited size. Clones share the compiled form.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
     names: Arc<[String]>,
@@ -150,11 +150,5 @@ fn pattern_message(error: &regex::Error) -> String {
 impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.regex.as_str())
-    }
-}
-
-impl fmt::Debug for Pattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Pattern").field(&self.regex.as_str()).finish()
     }
 }

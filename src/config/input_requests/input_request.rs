@@ -10,8 +10,7 @@ use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, text_of,
 };
-use crate::translate::expressions::read_condition;
-use crate::translate::scope::Scope;
+use crate::translate::expressions::{Scope, read_condition};
 use crate::translate::{
     self, Jq, MessageRole, OutputContext, SamplingOptions, SamplingRequestTemplate, Template,
 };

@@ -11,7 +11,7 @@ use crate::route::{
 use crate::settings::{
     Checked, Code, Cursor, OpenSection, Setting, SourceSpan, ValueKind, read_each, suggest,
 };
-use crate::translate::scope::Scope;
+use crate::translate::expressions::Scope;
 use crate::translate::{Template, expressions};
 
 /// Word in place of the HTTP method, for commands.

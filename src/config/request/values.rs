@@ -15,7 +15,7 @@ use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OneOrMore, Scalar, Setting, SourceSpan, ValueKind,
     fixed_regex, read_each, text_of,
 };
-use crate::translate::scope::Scope;
+use crate::translate::expressions::Scope;
 use crate::translate::{OutputContext, Template, expressions};
 
 /// Span of a name in a value.
