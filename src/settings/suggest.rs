@@ -73,7 +73,7 @@ pub(crate) fn quoted(text: &str) -> String {
 /// Joins names in backticks, at most 20 of them.
 pub(crate) fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MAX_LISTED: usize = 20;
-    let mut names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    let mut names: Vec<_> = names.into_iter().map(quoted).collect();
     let more = names.len().saturating_sub(MAX_LISTED);
     names.truncate(MAX_LISTED);
     let listed = names.join(", ");

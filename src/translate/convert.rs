@@ -1,33 +1,9 @@
 //! Conversion of strings to the types that a schema or a field requires. Nothing is guessed: other strings
 //! stay, and fail the schema check.
 
-use std::fmt;
-
 use serde_json::{Map, Value};
 
 use crate::model::{check_number, combined, listed_values, own_types, referred, type_of};
-
-/// Words for true and false.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Booleans {
-    /// Words for true; ASCII case is ignored.
-    pub yes: Vec<String>,
-    /// Words for false.
-    pub no: Vec<String>,
-}
-
-impl Default for Booleans {
-    fn default() -> Self {
-        Self { yes: vec!["true".into()], no: vec!["false".into()] }
-    }
-}
-
-impl fmt::Display for Booleans {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<_> = self.yes.iter().chain(&self.no).map(|word| format!("`{word}`")).collect();
-        write!(formatter, "one of {}", words.join(", "))
-    }
-}
 
 /// Parses a decimal number and keeps its digits: `5.0` stays `5.0`. Accepts `+5`, `.5`, `05` and `1.5E3`,
 /// which servers write. Rejects `1,000`, `5 %`, `0x10`, `NaN`, and numbers out of bounds.
@@ -102,12 +78,9 @@ pub(crate) fn scaled(number: &str, unit: i128) -> Option<i128> {
     Some(whole * unit + part * unit / 10_i128.pow(u32::try_from(fraction.len()).ok()?))
 }
 
-/// Parses a boolean by the words of a rule.
-pub(crate) fn to_boolean(text: &str, words: &Booleans) -> Option<Value> {
-    let text = text.trim();
-    let among = |words: &[String]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-    let known = [(&words.yes, true), (&words.no, false)];
-    known.into_iter().find(|(words, _)| among(words)).map(|(_, flag)| Value::Bool(flag))
+/// Parses `true` or `false`; ASCII case is ignored.
+pub(crate) fn to_boolean(text: &str) -> Option<Value> {
+    text.trim().to_ascii_lowercase().parse().ok().map(Value::Bool)
 }
 
 /// Converts strings in `value` to the number, integer, boolean or null that `schema` requires. Returns
@@ -125,13 +98,7 @@ fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Va
         return convert(value, target, root, depth + 1);
     }
     match value {
-        Value::String(text) => match string_as(text, schema, root) {
-            Some(converted) => {
-                *value = converted;
-                true
-            }
-            None => false,
-        },
+        Value::String(text) => string_as(text, schema, root).map(|converted| *value = converted).is_some(),
         Value::Array(items) => {
             let Some(schema) = schema.get("items").and_then(Value::as_object) else { return false };
             items.iter_mut().fold(false, |changed, item| convert(item, schema, root, depth + 1) | changed)
@@ -162,7 +129,7 @@ fn string_as(text: &str, schema: &Map<String, Value>, root: &Map<String, Value>)
     types.iter().find_map(|kind| match *kind {
         "integer" => to_integer(text),
         "number" => to_number(text),
-        "boolean" => to_boolean(text, &Booleans::default()),
+        "boolean" => to_boolean(text),
         "null" => (text.trim() == "null" || text.trim().is_empty()).then_some(Value::Null),
         _ => None,
     })

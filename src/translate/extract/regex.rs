@@ -7,7 +7,7 @@ use settings_derive::{Section, Word};
 use super::records::{LineBlock, Records, add, gather, with_plain_line_ends};
 use super::{Extracted, Extraction, MemberNames, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, KeySpec, Node, Setting, ValueKind, read_each};
-use crate::translate::convert::{Booleans, to_boolean, to_integer, to_number};
+use crate::translate::convert::{to_boolean, to_integer, to_number};
 use crate::translate::pattern::Pattern;
 use crate::translate::read_error::ReadError;
 use crate::translate::response_view::ResponseView;
@@ -168,7 +168,7 @@ impl CaptureKind {
             Self::Text => ("a string", |text| Some(text.into())),
             Self::Integer => ("an integer", to_integer),
             Self::Number => ("a number", to_number),
-            Self::Boolean => ("`true` or `false`", |text| to_boolean(text, &Booleans::default())),
+            Self::Boolean => ("`true` or `false`", to_boolean),
         }
     }
 }

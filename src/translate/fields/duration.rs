@@ -1,5 +1,6 @@
 //! Parser of durations, as people and programs write them, to a number of seconds or milliseconds.
 
+use jiff::{Span, SpanRelativeTo};
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
@@ -76,21 +77,19 @@ impl DurationForm {
     pub(super) fn read(&self, text: &str) -> Result<Value, &'static str> {
         let text = text.trim();
         let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest.trim_start()));
-        let nanos = match rest.strip_prefix('P') {
-            Some(iso) => iso_8601(iso).ok_or(EXPECTED)?,
-            None => self.parts(rest)?,
+        let nanos = match rest.starts_with('P') {
+            true => iso_8601(rest).ok_or(EXPECTED)?,
+            false => self.parts(rest)?,
         };
-        let unit = match self.output_unit {
-            ResultUnit::Seconds => SECOND,
-            ResultUnit::Milliseconds => MILLISECOND,
-        };
+        let unit = if self.output_unit == ResultUnit::Seconds { SECOND } else { MILLISECOND };
         decimal(sign * nanos, unit).ok_or(EXPECTED)
     }
 
     fn parts(&self, text: &str) -> Result<i128, &'static str> {
         let (mut total, mut last_unit, mut rest) = (0_i128, i128::MAX, text);
         while !rest.is_empty() {
-            let (number, after) = number_of(rest).ok_or(EXPECTED)?;
+            let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+            let (number, after) = rest.split_at(digits);
             if after.starts_with([':', '-']) {
                 let days_came = last_unit == DAY || last_unit == WEEK;
                 if last_unit != i128::MAX && !days_came {
@@ -128,8 +127,7 @@ impl DurationForm {
         let parts: Vec<&str> = text.split(':').collect();
         let units: &[i128] = match (parts.len(), self.clock) {
             (3, _) => &[HOUR, MINUTE, SECOND],
-            (2, _) if hours_first => &[HOUR, MINUTE],
-            (2, Some(ShortClock::Hours)) => &[HOUR, MINUTE],
+            (2, clock) if hours_first || clock == Some(ShortClock::Hours) => &[HOUR, MINUTE],
             (2, Some(ShortClock::Minutes)) => &[MINUTE, SECOND],
             (2, None) => return Err(SHORT_CLOCK),
             _ => return Err(EXPECTED),
@@ -152,31 +150,10 @@ const EXPECTED: &str = "a duration such as `90`, `5m30s`, `3 days, 4:05`, `1:02:
 const SHORT_CLOCK: &str =
     "a duration whose two numbers have a meaning (`clock_format: h:mm` or `clock_format: m:ss`)";
 
-/// Parses `1DT2H3M4.5S` or `2W`. Years and months are rejected, because their lengths vary.
+/// Parses `P1DT2H3M4.5S` or `P2W`. Years and months are rejected, because their lengths vary.
 fn iso_8601(text: &str) -> Option<i128> {
-    let (date, time) = text.split_once('T').unwrap_or((text, ""));
-    if text.is_empty() || text.ends_with('T') {
-        return None;
-    }
-    let mut total = 0_i128;
-    let units_of_date = [("W", WEEK), ("D", DAY)];
-    let units_of_time = [("H", HOUR), ("M", MINUTE), ("S", SECOND)];
-    for (mut rest, mut units) in [(date, units_of_date.iter()), (time, units_of_time.iter())] {
-        while !rest.is_empty() {
-            let (number, after) = number_of(rest)?;
-            // Each unit occurs once, and in this order.
-            let (unit, after) = units.find_map(|(name, unit)| Some((unit, after.strip_prefix(name)?)))?;
-            total = total.checked_add(scaled(number, *unit)?)?;
-            rest = after;
-        }
-    }
-    Some(total)
-}
-
-/// Splits the number at the beginning, with or without a fraction, from the rest.
-fn number_of(text: &str) -> Option<(&str, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    (end > 0).then(|| text.split_at(end))
+    let duration = text.parse::<Span>().ok()?.to_duration(SpanRelativeTo::days_are_24_hours());
+    duration.ok().map(|duration| duration.as_nanos())
 }
 
 /// Converts nanoseconds to a decimal number of units, without trailing zeros.

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::duration::ResultUnit;
 use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, each_record};
 use crate::model::type_of;
-use crate::settings::suggest::quoted;
-use crate::settings::{Checked, Code, Cursor, Entry, Kind, Node, Setting, ValueKind};
-use crate::translate::convert::{Booleans, to_boolean, to_integer, to_number};
+use crate::settings::suggest::{quoted, quoted_list};
+use crate::settings::{Checked, Code, Cursor, Entry, Kind, Setting, ValueKind};
+use crate::translate::convert::{to_integer, to_number};
 use crate::translate::read_error::ReadError;
 
 /// Type of a field, with its title and description.
@@ -45,7 +45,7 @@ pub enum FieldKind {
     /// Any value, unchanged.
     Any,
     /// Boolean, by the configured words; `true` and `false` by default.
-    Boolean(Booleans),
+    Boolean(Box<Enumeration>),
     /// Date.
     Date(TimeForm),
     /// Timestamp.
@@ -216,8 +216,7 @@ impl FieldKind {
             Self::String => Ok(Value::String(text.clone())),
             Self::Number(form) => number(form, to_number).ok_or_else(name),
             Self::Integer(form) => number(form, to_integer).ok_or_else(name),
-            Self::Boolean(words) => to_boolean(text, words).ok_or_else(name),
-            Self::Values(values) => values.read(text).ok_or_else(name),
+            Self::Boolean(values) | Self::Values(values) => values.read(text).ok_or_else(name),
             Self::Date(form) => form.date(text).map(Value::String),
             Self::DateTime(form) => form.date_time(text).map(Value::String),
             Self::Duration(form) => form.read(text).map_err(str::to_owned),
@@ -267,6 +266,13 @@ pub struct Enumeration {
 }
 
 impl Enumeration {
+    /// Words for true and for false.
+    pub fn from_booleans(yes: &[String], no: &[String]) -> Self {
+        let pairs = yes.iter().map(|word| (word, true)).chain(no.iter().map(|word| (word, false)));
+        let words = pairs.map(|(word, flag)| (word.clone(), flag.into())).collect();
+        Self { words, rest: None, ignore_case: true }
+    }
+
     pub(super) fn read(&self, text: &str) -> Option<Value> {
         let text = text.trim();
         let same = |word: &str| {
@@ -297,13 +303,9 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
 
 impl fmt::Display for Enumeration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MAX_LISTED: usize = 20;
-        let mut words: Vec<_> = self.words.iter().take(MAX_LISTED).map(|(word, _)| quoted(word)).collect();
-        if self.words.len() > MAX_LISTED {
-            words.push("…".into());
-        }
-        let one_of = if words.len() == 1 { "" } else { "one of " };
-        write!(formatter, "{one_of}{}", words.join(", "))
+        let one_of = if self.words.len() == 1 { "" } else { "one of " };
+        let listed = quoted_list(self.words.iter().map(|(word, _)| word.as_str()));
+        write!(formatter, "{one_of}{listed}")
     }
 }
 
@@ -317,18 +319,19 @@ impl Setting for Enumeration {
         const REST: &str = "*";
         /// Escape of the word `*`.
         const STAR: &str = r"\*";
+        const HELP: &str = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
         let (mut words, mut places, mut rest) = (Vec::new(), Vec::new(), None);
-        let reject = |node: &Node| {
+        let entries = value.node.as_map().unwrap_or_default();
+        let items = value.node.as_list().unwrap_or_default();
+        let nodes = entries.iter().map(|entry| &entry.value);
+        let mut nested = nodes.filter(|node| matches!(node.kind, Kind::List(_) | Kind::Map(_)));
+        if let Some(node) = nested.next().or_else(|| items.iter().find(|item| item.scalar().is_none())) {
             let found = node.found();
             let message =
                 format!("a value must be a string, a number, `true`, `false` or null, found {found}");
-            let at = Code::WrongType.at_span(node.span);
-            value.reject_coded(at, message, "write `values: { OK: up, CRIT: down }`")
-        };
-        for Entry { key, value: node, .. } in value.node.as_map().unwrap_or_default() {
-            if matches!(node.kind, Kind::List(_) | Kind::Map(_)) {
-                return reject(node);
-            }
+            return value.reject_coded(Code::WrongType.at_span(node.span), message, HELP);
+        }
+        for Entry { key, value: node, .. } in entries {
             let word = match key.text.as_str() {
                 REST => {
                     rest = Some(node.to_json());
@@ -340,17 +343,14 @@ impl Setting for Enumeration {
             words.push((word.to_owned(), node.to_json()));
             places.push(key.span);
         }
-        for item in value.node.as_list().unwrap_or_default() {
-            let Some(word) = item.scalar() else { return reject(item) };
-            words.push((word.trim().to_owned(), Value::String(word.trim().to_owned())));
+        for item in items {
+            let word = item.scalar().unwrap_or_default();
+            words.push((word.trim().to_owned(), word.trim().into()));
             places.push(item.span);
         }
         if words.is_empty() {
-            let found = value.node.found();
-            let message =
-                format!("`values` must be a map from words to values, or a list of words, found {found}");
-            let help = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
-            return value.reject_coded(Code::WrongType.at_span(value.node.span), message, help);
+            let expected = "a map from words to values, or a list of words";
+            return value.reject_kind(expected, Some(HELP.to_owned()));
         }
         let ignore_case =
             value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
@@ -361,12 +361,8 @@ impl Setting for Enumeration {
             if first == index {
                 continue;
             }
-            let (first, _) = &words[first];
-            let message = if first == word {
-                format!("{} is in `values` twice", quoted(word))
-            } else {
-                format!("`{word}` has no effect: with `ignore_case` it is the same as `{first}`")
-            };
+            let (word, first) = (quoted(word), quoted(&words[first].0));
+            let message = format!("{word} has no effect: `values` has {first} before it");
             let at = Code::DuplicateValue.at_span(place);
             value.context.report.warning(at, message, "remove one of the two");
         }

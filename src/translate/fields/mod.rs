@@ -31,6 +31,7 @@ pub use self::{
 };
 use super::read_error::ReadError;
 use crate::model::cut_characters;
+use crate::settings::suggest::quoted_list;
 
 /// Limit of a quoted value in a message, in characters.
 const MAX_SHOWN: usize = 60;
@@ -187,13 +188,9 @@ pub(crate) fn each_record(
 }
 
 fn missing(field: &Field, found: &Map<String, Value>) -> ReadError {
-    const MAX_NAMED: usize = 12;
-    let mut names: Vec<_> =
-        found.keys().take(MAX_NAMED).map(|name| format!("`{}`", cut_characters(name, MAX_SHOWN))).collect();
-    if found.len() > MAX_NAMED {
-        names.push("…".into());
-    }
-    let found = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    let names: Vec<_> = found.keys().map(|name| cut_characters(name, MAX_SHOWN)).collect();
+    let found =
+        if names.is_empty() { "nothing".to_owned() } else { quoted_list(names.iter().map(String::as_str)) };
     let expected = format!("field `{}` is missing: expected `{}` in the response", field.name, field.from);
     ReadError::new(format!("{expected}, found {found}"), expected)
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::settings::TEXTS;
-use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, read_each, read_one_of, text_of};
+use crate::settings::{Checked, Cursor, Setting, ValueKind, read_each, read_one_of, text_of};
 use crate::translate::convert::{scaled, without_exponent};
 
 /// Format of a number. The first prefix and the first suffix that matches is removed.
@@ -119,13 +119,7 @@ pub struct SizeForm {
 }
 
 fn read_kilo_base(value: &Cursor<'_>) -> Checked<Option<u64>> {
-    let base = u64::read(value)?;
-    if base != 1000 && base != 1024 {
-        let message = format!("`kilo_base` must be 1000 or 1024, found {}", value.node.found());
-        let at = Code::UnknownWord.at_span(value.node.span);
-        return value.reject_coded(at, message, "write `kilo_base: 1024`");
-    }
-    Ok(Some(base))
+    read_one_of(value, [("1000", 1000), ("1024", 1024)].into_iter()).map(Some)
 }
 
 /// Bytes of a unit: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected, because it may

@@ -14,7 +14,6 @@ use crate::settings::{
     Checked, Code, Cursor, FromText, Invalid, Kind, Node, OpenSection, Setting, SourceSpan, ValueKind,
     suggest,
 };
-use crate::translate::convert::Booleans;
 
 pub(super) const TEXTS: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
 const WORDS: ValueKind = ValueKind::OneOrMore(&ValueKind::Scalar);
@@ -155,14 +154,8 @@ impl FieldSettings {
         let options = OPTIONS_OF_TYPES.into_iter().filter(|(kinds, _)| !kinds.contains(&word));
         for (kinds, name) in options.flat_map(|(kinds, names)| names.iter().map(move |name| (kinds, name))) {
             let Some(entry) = section.entry(name) else { continue };
-            let message = match (kinds, word) {
-                (["values"], _) => format!("`{name}` has no effect without `values`"),
-                (_, "values") => format!("`{name}` has no effect beside `values`"),
-                _ => {
-                    let kinds: Vec<_> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
-                    format!("`{name}` applies to the type {}, not to `{word}`", kinds.join(" or "))
-                }
-            };
+            let kinds: Vec<_> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
+            let message = format!("`{name}` applies to {}, not to `{word}`", kinds.join(" or "));
             checked =
                 Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), &message, "remove it"));
         }
@@ -199,14 +192,14 @@ impl FieldSettings {
             (None, "number") => FieldKind::Number(self.number),
             (None, "integer") => FieldKind::Integer(self.number),
             (None, "boolean") => {
-                let (yes, no) = (self.true_values, self.false_values);
+                let (yes, no) = (&self.true_values, &self.false_values);
                 let is_no = |word: &&String| no.iter().any(|no| no.eq_ignore_ascii_case(word));
                 if let Some(both) = yes.iter().find(is_no) {
                     let message = format!("`{both}` is in both `true_values` and `false_values`");
                     let at = Code::DuplicateValue.at_span(value.place);
                     return value.reject_coded(at, message, "remove it from one of the lists");
                 }
-                FieldKind::Boolean(Booleans { yes, no })
+                FieldKind::Boolean(Enumeration::from_booleans(yes, no).into())
             }
             (None, "date-time") => FieldKind::DateTime(self.time),
             (None, "date") => FieldKind::Date(self.time),

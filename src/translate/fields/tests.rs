@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::Schema;
-use crate::translate::Booleans;
 
 fn kinds() -> Vec<FieldKind> {
     let zone: TimeZoneSetting = "Europe/Oslo".parse().unwrap();
@@ -20,7 +19,7 @@ fn kinds() -> Vec<FieldKind> {
     vec![
         FieldKind::Any,
         FieldKind::String,
-        FieldKind::Boolean(Booleans::default()),
+        FieldKind::Boolean(Enumeration::from_booleans(&["true".into()], &["false".into()]).into()),
         FieldKind::Date(TimeForm::default()),
         FieldKind::DateTime(local),
         FieldKind::DateTime(logged),
