@@ -276,7 +276,7 @@ impl LogLine {
 
     /// Whether it can only be sent after the response.
     pub fn depends_on_response(&self) -> bool {
-        self.text.names.iter().any(|name| name == "status")
+        self.text.used.names.iter().any(|name| name == "status")
     }
 }
 

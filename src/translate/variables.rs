@@ -48,9 +48,9 @@ impl TemplateContext<'_> {
             true => from_json(value),
             false => from_json(&redaction.redact_in(value.clone())),
         };
-        let text_shown = |text: &str| Name::from(&*redaction.redact_long(text));
+        let text_shown = |text: &str| Name::from(&*redaction.redact(text));
         let mut names: Vec<(String, Name)> = Vec::new();
-        for name in templates.flat_map(|template| &template.names) {
+        for name in templates.flat_map(|template| &template.used.names) {
             let made = match name.as_str() {
                 "args" => Some(from_json(view.input.args)),
                 "input_responses" => Some(from_json(view.input.input_responses)),

@@ -293,7 +293,7 @@ pub(super) fn items_of(value: Option<&Value>) -> &[Value] {
 
 /// Error for a model, which sees the arguments but not the template.
 fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -> RequestError {
-    let names = template.paths.iter().filter_map(|path| path.strip_prefix("args.")?.split('.').next());
+    let names = template.used.paths.iter().filter_map(|path| path.strip_prefix("args.")?.split('.').next());
     let mut names: Vec<&str> = names.collect();
     names.dedup();
     let is_missing = |name: &&str| matches!(arguments.get(name), None | Some(Value::Null));

@@ -111,13 +111,6 @@ impl RenderContext {
         }
     }
 
-    /// Whether filters and operators may write so many more bytes.
-    fn allows_output(&self, bytes: usize) -> bool {
-        let left = self.output_left_bytes.load(Ordering::Relaxed).checked_sub(bytes);
-        self.output_left_bytes.store(left.unwrap_or(0), Ordering::Relaxed);
-        left.is_some() && !self.is_stopped_after(bytes as u64)
-    }
-
     /// Whether the call is cancelled, after charging so many bytes.
     fn is_stopped_after(&self, bytes: u64) -> bool {
         self.stop.as_ref().is_some_and(|stop| !stop.spend(bytes / STEP_BYTES))
@@ -198,13 +191,8 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
         Ok(count.saturating_mul(2 * ADDED_ITEM_BYTES))
     });
     bounded("indent", Value::from_function(filters::indent), |arguments| {
-        let (text, width, _, _, options): (
-            StringInput<'_>,
-            Option<usize>,
-            Option<&Value>,
-            Option<&Value>,
-            Kwargs,
-        ) = from_args(arguments)?;
+        let (text, width, _, _, options) =
+            from_args::<(StringInput<'_>, Option<usize>, Option<&Value>, Option<&Value>, Kwargs)>(arguments)?;
         let lines = text.as_str().matches('\n').count() + 1;
         Ok(lines.saturating_mul(width.or(options.get("width")?).unwrap_or(0)))
     });
@@ -246,13 +234,14 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
     });
 }
 
-/// Charges output before it is written.
+/// Charges the output of a filter or an operator before it is written.
 pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     // Templates are always rendered with these counters.
-    match RenderContext::from_state(state).is_some_and(|names| names.allows_output(bytes)) {
-        true => Ok(()),
-        false => Err(output_too_large()),
-    }
+    let context = RenderContext::from_state(state).ok_or_else(output_too_large)?;
+    let left = context.output_left_bytes.load(Ordering::Relaxed).checked_sub(bytes);
+    context.output_left_bytes.store(left.unwrap_or(0), Ordering::Relaxed);
+    let is_allowed = left.is_some() && !context.is_stopped_after(bytes as u64);
+    if is_allowed { Ok(()) } else { Err(output_too_large()) }
 }
 
 /// Error of a rendering that exceeds the limit.

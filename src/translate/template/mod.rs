@@ -7,14 +7,13 @@ mod syntax;
 mod values;
 
 use std::{
-    collections::BTreeSet,
     fmt,
     sync::{Arc, LazyLock, OnceLock},
 };
 
 pub(crate) use bounds::TemplateBudget;
 use bounds::{FUEL, RenderContext, SHORT_FUEL, TEXT_LIMIT_BYTES, check_depth};
-use instrument::InstrumentedTemplate;
+use instrument::{has_insertions, instrumented};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
 use syntax::UsedNames;
 pub(crate) use values::from_json;
@@ -35,19 +34,11 @@ pub struct Template {
     context: OutputContext,
     /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
-    /// Top-level variables that the template uses, such as `args` and `structured`.
-    pub(crate) names: Vec<String>,
-    /// Variables that the template uses, with their attributes: `args.city`, `structured`.
-    pub(crate) paths: Vec<String>,
-    /// Arguments whose absence the template handles.
-    pub(super) optional_arguments: BTreeSet<String>,
-    /// Unknown filters and tests, and methods, which no value has: the kind and the name.
-    pub(super) unknown: Vec<(&'static str, String)>,
+    pub(crate) used: UsedNames,
 }
 
-/// Instrumented template, with an engine for it …
+/// Engine with the instrumented template …
 struct Compiled {
-    counted: InstrumentedTemplate,
     whole: Environment<'static>,
     /// … and the same for threads that serve other calls, too; their common parts are shared.
     short: Environment<'static>,
@@ -120,18 +111,8 @@ impl Template {
         if source.contains('*') {
             Compiled::new(source, context)?;
         }
-        let UsedNames { paths, optional_arguments, unknown, .. } =
-            UsedNames::from_source(source).map_err(|error| TemplateError::new(&error))?;
-        let paths = Vec::from_iter(paths);
-        let mut names: Vec<_> =
-            paths.iter().map(|path| path.split('.').next().unwrap_or(path).to_owned()).collect();
-        names.dedup();
-        // The filter does not mask what the client has sent itself.
-        if source.contains("redact") && !names.iter().any(|name| name == "args") {
-            names.push("args".to_owned());
-        }
-        let (source, compiled) = (source.to_owned(), OnceLock::new());
-        Ok(Self { source, context, compiled, names, paths, optional_arguments, unknown })
+        let used = UsedNames::from_source(source).map_err(|error| TemplateError::new(&error))?;
+        Ok(Self { source: source.to_owned(), context, compiled: OnceLock::new(), used })
     }
 
     /// The template as configured.
@@ -199,13 +180,13 @@ impl Template {
             Err(_) if text.is_over => {
                 Err(TemplateError::without_line(format!("writes more than {TEXT_LIMIT_BYTES} bytes")))
             }
-            Err(error) => Err(TemplateError::from_engine(&error, &self.source, &compiled.counted)),
+            Err(error) => Err(TemplateError::from_engine(&error, template.source())),
         }
     }
 
     /// Whether the template uses this variable.
     pub(super) fn uses(&self, name: &str) -> bool {
-        self.names.iter().any(|used| used == name)
+        self.used.names.iter().any(|used| used == name)
     }
 }
 
@@ -216,24 +197,18 @@ pub(super) fn is_global(name: &str) -> bool {
 
 impl Compiled {
     fn new(source: &str, place: OutputContext) -> Result<Self, TemplateError> {
-        let counted = InstrumentedTemplate::new(source).map_err(|error| TemplateError::new(&error))?;
-        let whole = compiled(&counted.source, place)?;
+        let mut whole = COMMON.clone();
+        whole.set_formatter(move |out, state, value| write_value(place, out, state, value));
+        if place == OutputContext::Xml {
+            // Marks the output of a block or a filter as escaped.
+            whole.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
+        }
+        let added = instrumented(source).and_then(|source| whole.add_template_owned(NAME, source));
+        added.map_err(|error| TemplateError::new(&error))?;
         let mut short = whole.clone();
         short.set_fuel(Some(SHORT_FUEL));
-        Ok(Self { counted, whole, short })
+        Ok(Self { whole, short })
     }
-}
-
-/// Environment with one template.
-fn compiled(source: &str, place: OutputContext) -> Result<Environment<'static>, TemplateError> {
-    let mut environment = COMMON.clone();
-    environment.set_formatter(move |out, state, value| write_value(place, out, state, value));
-    if place == OutputContext::Xml {
-        // Marks the output of a block or a filter as escaped.
-        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
-    }
-    environment.add_template_owned(NAME, source.to_owned()).map_err(|error| TemplateError::new(&error))?;
-    Ok(environment)
 }
 
 impl fmt::Debug for Template {
@@ -258,10 +233,11 @@ impl TemplateError {
         Self { message: Self::message(error), line: error.line() }
     }
 
-    fn from_engine(error: &Error, source: &str, counted: &InstrumentedTemplate) -> Self {
-        let position = |offset| counted.position_in_source(offset);
-        let place = error.range().and_then(|range| source.get(position(range.start)..position(range.end)));
-        let place = place.filter(|words| !words.is_empty()).map(|words| format!(" in `{words}`"));
+    /// The error of a rendering, with the part of the template if it stands there as configured.
+    fn from_engine(error: &Error, instrumented: &str) -> Self {
+        let place = error.range().and_then(|range| instrumented.get(range));
+        let place = place.filter(|words| !words.is_empty() && !has_insertions(words));
+        let place = place.map(|words| format!(" in `{words}`"));
         Self { message: Self::message(error) + &place.unwrap_or_default(), line: error.line() }
     }
 

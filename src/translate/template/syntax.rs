@@ -14,32 +14,41 @@ use minijinja::{
 
 /// Names that a template uses.
 #[derive(Default)]
-pub(super) struct UsedNames<'s> {
-    /// Variables with their attributes.
-    pub(super) paths: BTreeSet<String>,
+pub(crate) struct UsedNames {
+    /// Top-level variables, such as `args` and `structured`.
+    pub(crate) names: Vec<String>,
+    /// Variables with their attributes: `args.city`, `structured`.
+    pub(crate) paths: BTreeSet<String>,
     /// Arguments whose absence the template handles.
-    pub(super) optional_arguments: BTreeSet<String>,
+    pub(crate) optional_arguments: BTreeSet<String>,
     /// Unknown filters and tests, and methods, which no value has: the kind and the name.
-    pub(super) unknown: Vec<(&'static str, String)>,
+    pub(crate) unknown: Vec<(&'static str, String)>,
     /// Variables of the template itself.
-    local: Vec<&'s str>,
+    local: Vec<String>,
 }
 
-impl<'s> UsedNames<'s> {
+impl UsedNames {
     /// Finds the names in a template.
-    pub(super) fn from_source(source: &'s str) -> Result<Self, Error> {
-        let mut names = Self::default();
-        names.statement(&parsed(source)?);
-        Ok(names)
+    pub(super) fn from_source(source: &str) -> Result<Self, Error> {
+        let mut used = Self::default();
+        used.statement(&parsed(source)?);
+        let outermost = |path: &String| path.split('.').next().unwrap_or(path).to_owned();
+        used.names = used.paths.iter().map(outermost).collect();
+        used.names.dedup();
+        // The filter does not mask what the client has sent itself.
+        if source.contains("redact") && !used.paths.iter().any(|path| outermost(path) == "args") {
+            used.names.push("args".to_owned());
+        }
+        Ok(used)
     }
 
-    fn statement(&mut self, statement: &Stmt<'s>) {
+    fn statement(&mut self, statement: &Stmt<'_>) {
         let outer = self.local.len();
         let (expressions, bodies) = parts(statement);
         match statement {
             Stmt::ForLoop(each) => {
                 self.expression(&each.iter);
-                self.local.push("loop");
+                self.local.push("loop".to_owned());
                 self.assign(&each.target);
                 if let Some(filter) = &each.filter_expr {
                     self.expression(filter);
@@ -71,9 +80,9 @@ impl<'s> UsedNames<'s> {
         }
     }
 
-    fn assign(&mut self, target: &Expr<'s>) {
+    fn assign(&mut self, target: &Expr<'_>) {
         match target {
-            Expr::Var(variable) => self.local.push(variable.id),
+            Expr::Var(variable) => self.local.push(variable.id.to_owned()),
             Expr::List(_) | Expr::Tuple(_) => {
                 children(target).into_iter().for_each(|target| self.assign(target));
             }
@@ -82,9 +91,9 @@ impl<'s> UsedNames<'s> {
         }
     }
 
-    fn expression(&mut self, expression: &Expr<'s>) {
+    fn expression(&mut self, expression: &Expr<'_>) {
         if let Some(path) = path_of(expression) {
-            if !self.local.contains(&path[0]) {
+            if !self.local.iter().any(|local| local == path[0]) {
                 self.paths.insert(path.join("."));
             }
             return;
@@ -109,14 +118,14 @@ impl<'s> UsedNames<'s> {
         children(expression).into_iter().for_each(|child| self.expression(child));
     }
 
-    fn may_be_absent(&mut self, value: &Expr<'s>) {
+    fn may_be_absent(&mut self, value: &Expr<'_>) {
         if let Some(["args", name]) = path_of(value).as_deref() {
             self.optional_arguments.insert((*name).to_owned());
         }
     }
 
     /// The argument that a condition begins with may be absent.
-    fn condition(&mut self, condition: &Expr<'s>) {
+    fn condition(&mut self, condition: &Expr<'_>) {
         match path_of(condition).as_deref() {
             Some(["args", name, ..]) => {
                 self.optional_arguments.insert((*name).to_owned());
@@ -126,7 +135,7 @@ impl<'s> UsedNames<'s> {
         }
     }
 
-    fn call(&mut self, call: &Call<'s>) {
+    fn call(&mut self, call: &Call<'_>) {
         if let Expr::GetAttr(method) = &call.expr
             // The only object with methods.
             && !matches!(&method.expr, Expr::Var(object) if object.id == "loop")
