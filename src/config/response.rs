@@ -8,8 +8,8 @@ use super::section::{all_valid, cursor, in_scope};
 use crate::settings::{
     Checked, Code, Cursor, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan, suggest,
 };
-use crate::translate::extract::ValueCount;
-use crate::translate::scope::Scope;
+use crate::translate::expressions::Scope;
+use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{
     Charset, ErrorRule, Matcher, Rule, RuleAction, StatusPattern, SuccessRule, TEMPLATE_NAMES, expressions,
 };
@@ -126,7 +126,7 @@ impl RuleSettings {
                 if self.status.and(rule.status).is_some() {
                     return reject("status", "`status` has no effect beside `error: { status: … }`");
                 }
-                let rule = ErrorRule { extract, status: rule.status.or(self.status), ..rule };
+                let rule = ErrorRule { status: rule.status.or(self.status), ..rule };
                 let reads_value = rule.reads_value() || self.when.reads_value();
                 if let Some(entry) = value.node.entry("extract").filter(|_| !reads_value) {
                     let message = "`extract` has no effect: this rule does not use the value";
@@ -137,14 +137,13 @@ impl RuleSettings {
                 (RuleAction::Error(rule), None)
             }
             None => {
-                let rule = SuccessRule { extract, ..self.success };
                 if let Some(node) = value.node.get("content") {
-                    check_paths(value, node, &rule)?;
+                    check_paths(value, node, &self.success, extract.as_ref())?;
                 }
-                (RuleAction::Success(rule), fields_span)
+                (RuleAction::Success(self.success), fields_span)
             }
         };
-        Ok((Rule { matcher: self.when, charset: self.charset, action }, fields_span))
+        Ok((Rule { matcher: self.when, extract, charset: self.charset, action }, fields_span))
     }
 }
 
@@ -156,11 +155,16 @@ fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
 }
 
 /// Rejects templates with `structured.x` if the rule has no field `x`: they would fail at every call.
-fn check_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checked<()> {
-    let Some(schema) = output_schema::schema_of(rule) else { return Ok(()) };
+fn check_paths(
+    value: &Cursor<'_>,
+    content: &Node,
+    rule: &SuccessRule,
+    extract: Option<&Extract>,
+) -> Checked<()> {
+    let Some(schema) = output_schema::schema_of(rule, extract) else { return Ok(()) };
     let is_object = schema.get("type").is_some_and(|kind| kind == "object");
     let mut checked = Ok(());
-    for path in rule.content.templates().into_iter().flat_map(|template| &template.paths) {
+    for path in rule.content.templates().into_iter().flat_map(|template| &template.used.paths) {
         let steps: Vec<&str> = path.split('.').collect();
         let fields = match steps[..] {
             ["structured", ref fields @ ..] if is_object => fields,

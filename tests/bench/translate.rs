@@ -133,13 +133,12 @@ fn rule(kind: ExtractorKind, fields: Option<Fields>, structured: Option<&str>) -
     let typing = fields.map_or(Typing::Untyped, Typing::Fields);
     let extract = Some(Extract::One(Box::new(Extractor { source: None, kind, typing })));
     let action = RuleAction::Success(SuccessRule {
-        extract,
         structured,
         content: ContentTemplate::default(),
         limit: None,
         sample: None,
     });
-    Rule { matcher: Matcher::default(), charset: None, action }
+    Rule { matcher: Matcher::default(), extract, charset: None, action }
 }
 
 fn json_of(bytes: usize) -> String {

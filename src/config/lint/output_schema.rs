@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::config::response::CompiledRule;
 use crate::model::own_types;
 use crate::settings::{Code, CodedSpan, Entry, Node, OpenSection, Report, SourceSpan, suggest};
-use crate::translate::extract::ValueCount;
+use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
 
 /// Members of a JSON Schema.
@@ -26,7 +26,8 @@ pub(crate) fn derived(
     for (index, compiled) in rules.iter().enumerate() {
         let RuleAction::Success(rule) = &compiled.rule.action else { continue };
         let which = || name_of_rule(report, rules, index);
-        let shape = shape_of(rule).map_err(|why| format!("{} {why}", which()))?;
+        let shape =
+            shape_of(rule, compiled.rule.extract.as_ref()).map_err(|why| format!("{} {why}", which()))?;
         joined = Some(match joined {
             None => shape,
             Some(before) => join_values(before, shape)
@@ -60,11 +61,11 @@ fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> St
 /// # Errors
 ///
 /// The reason if it is unknown.
-fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
+fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<Schema, String> {
     if rule.structured.is_some() {
         return Err("changes the value with `structured`".to_owned());
     }
-    let Some(extract) = &rule.extract else { return Err("has no extractor".to_owned()) };
+    let Some(extract) = extract else { return Err("has no extractor".to_owned()) };
     let without_types = match extract.value_count() {
         ValueCount::Block => "returns bytes and no value",
         ValueCount::One | ValueCount::Many => "has an extractor without `fields`",
@@ -88,11 +89,8 @@ pub(crate) fn warn_of_defaults(
 }
 
 /// Known part of the schema of a rule's value; `None` if nothing is known, or if jq changes the value.
-pub(crate) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
-    if rule.structured.is_some() {
-        return None;
-    }
-    rule.extract.as_ref()?.schema()
+pub(crate) fn schema_of(rule: &SuccessRule, extract: Option<&Extract>) -> Option<Schema> {
+    extract.filter(|_| rule.structured.is_none())?.schema()
 }
 
 /// Joins the schemas of two rules: objects and lists of objects are merged, other values must be the same.
@@ -154,13 +152,13 @@ pub(crate) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
 
 fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &CompiledRule) {
     let RuleAction::Success(rule) = &compiled.rule.action else { return };
-    let returns_bytes =
-        rule.extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block);
+    let extract = compiled.rule.extract.as_ref();
+    let returns_bytes = extract.is_some_and(|extract| extract.value_count() == ValueCount::Block);
     if rule.structured.is_none() && returns_bytes {
         let message = "`output` requires a value, but `binary` returns none";
         return report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
     }
-    let Some(of_rule) = schema_of(rule) else { return };
+    let Some(of_rule) = schema_of(rule, extract) else { return };
     let span = compiled.fields_span.unwrap_or(compiled.span);
     let comparison = Comparison { report, span };
     let document = output.document();

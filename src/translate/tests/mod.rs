@@ -44,24 +44,19 @@ fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&st
         ContentTemplate(vec![BlockTemplate::new(payload)])
     });
     let structured = structured.map(|filter| Jq::compile(filter, &[]).unwrap());
-    let action = RuleAction::Success(SuccessRule {
-        extract: Some(Extract::One(Box::new(Extractor::whole(extract)))),
-        structured,
-        content,
-        limit: None,
-        sample: None,
-    });
-    Rule { matcher: Matcher::default(), charset: None, action }
+    let action = RuleAction::Success(SuccessRule { structured, content, limit: None, sample: None });
+    let extract = Some(Extract::One(Box::new(Extractor::whole(extract))));
+    Rule { matcher: Matcher::default(), extract, charset: None, action }
 }
 
 fn error(matcher: Matcher, text: &str) -> Rule {
     let action = RuleAction::Error(error_rule(text));
-    Rule { matcher, charset: None, action }
+    Rule { matcher, extract: None, charset: None, action }
 }
 
 fn error_rule(text: &str) -> ErrorRule {
     let text = Template::compile(text).unwrap();
-    ErrorRule { extract: None, text, code: None, structured: None, status: None }
+    ErrorRule { text, code: None, structured: None, status: None }
 }
 
 fn run(translator: &Translator, response: &UpstreamResponse) -> ToolResult {

@@ -184,9 +184,8 @@ fn any_translator() -> impl Strategy<Value = Translator> {
             let extract = Some(extract);
             let structured = filter.map(|filter| Jq::compile(filter, &[]).unwrap());
             let (content, limit) = (shapes::content(content), shapes::limit(limit));
-            let action =
-                RuleAction::Success(SuccessRule { extract, structured, content, limit, sample: None });
-            rules.push(Rule { matcher: Matcher::default(), charset: None, action });
+            let action = RuleAction::Success(SuccessRule { structured, content, limit, sample: None });
+            rules.push(Rule { matcher: Matcher::default(), extract, charset: None, action });
         }
         translator(rules, schema)
     })
@@ -207,7 +206,7 @@ proptest! {
         if result.is_error() {
             prop_assert!(sent.get("structuredContent").is_none() || has_structured_errors(&translator));
             let text = sent["content"][0]["text"].as_str().unwrap();
-            prop_assert!(!text.trim().is_empty() && text.len() <= TranslationLimits::DEFAULT_ERROR_TEXT_BYTES);
+            prop_assert!(!text.trim().is_empty() && text.len() <= TranslationLimits::default().error_text_bytes);
         } else if let Some(output) = &translator.output {
             let advertised = Schema::compile(&output.advertised()).unwrap();
             prop_assert!(advertised.accepts(&sent["structuredContent"]), "{}", sent);
@@ -220,8 +219,8 @@ proptest! {
         let extract = extract(picked);
         let Some(schema) = extract.as_ref().and_then(Extract::schema) else { return Ok(()) };
         let (schema, content) = (Value::Object(schema), ContentTemplate::default());
-        let action = RuleAction::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
-        let rule = Rule { matcher: Matcher::default(), charset: None, action };
+        let action = RuleAction::Success(SuccessRule { structured: None, content, limit: None, sample: None });
+        let rule = Rule { matcher: Matcher::default(), extract, charset: None, action };
         let result = run(&translator(vec![rule], None), &response);
         if !result.is_error() {
             let sent = sent(&result);
@@ -244,14 +243,9 @@ fn has_structured_errors(translator: &Translator) -> bool {
 fn an_error_of_an_mcp_server_is_no_part_of_a_value() {
     let is_error = |picked, body: &str| {
         let (extract, content) = (extract(picked), ContentTemplate::default());
-        let action = RuleAction::Success(SuccessRule {
-            extract,
-            structured: None,
-            content,
-            limit: None,
-            sample: None,
-        });
-        let rule = Rule { matcher: Matcher::default(), charset: None, action };
+        let action =
+            RuleAction::Success(SuccessRule { structured: None, content, limit: None, sample: None });
+        let rule = Rule { matcher: Matcher::default(), extract, charset: None, action };
         run(&translator(vec![rule], None), &response(200, "application/json", body.to_owned())).is_error()
     };
     const MCP: usize = 12;

@@ -117,7 +117,8 @@ pub(super) fn content(index: usize) -> ContentTemplate {
             text("{{ structured.result | default([]) | markdown_table }}"),
         ],
         7 => vec![
-            block(BlockPayload::Image {
+            block(BlockPayload::Base64 {
+                is_image: true,
                 data: template("{{ structured.a }}"),
                 media_type: "image/png".into(),
             }),
@@ -180,34 +181,24 @@ pub(super) fn limit(index: usize) -> Option<Limit> {
 /// Error rules before the success rule. The extractor is for conditions on the value, and for errors that use
 /// it.
 pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) -> Vec<Rule> {
-    let rule = |matcher, error| Rule { matcher, charset: None, action: RuleAction::Error(error) };
-    let error_rule = |text: &str| ErrorRule {
-        extract: None,
-        text: template(text),
-        code: None,
-        structured: None,
-        status: None,
-    };
+    let rule =
+        |matcher, error| Rule { matcher, extract: None, charset: None, action: RuleAction::Error(error) };
+    let error_rule =
+        |text: &str| ErrorRule { text: template(text), code: None, structured: None, status: None };
     let json = |filter| Matcher { json: Some(jq(filter)), ..Matcher::default() };
     let value = |filter| Matcher { value: Some(jq(filter)), ..Matcher::default() };
     match index {
         0 => Vec::new(),
         1 => vec![rule(json("has(\"error\")"), error_rule("{{ json.error }}"))],
-        2 => vec![rule(value(".a"), ErrorRule { extract: extract(), ..error_rule("{{ value.a }}") })],
+        2 => vec![Rule { extract: extract(), ..rule(value(".a"), error_rule("{{ value.a }}")) }],
         3 => {
             let code = Some(CodeTemplate::new(template("{{ value.a }}")));
             let structured = Some(jq("{why: .}"));
-            let error = ErrorRule {
-                extract: extract(),
-                code,
-                structured,
-                status: Some(422),
-                ..error_rule("{{ structured.why }}")
-            };
-            vec![rule(
-                Matcher { status: Some(OneOrMore(vec!["100-599".parse().unwrap()])), ..Matcher::default() },
-                error,
-            )]
+            let error =
+                ErrorRule { code, structured, status: Some(422), ..error_rule("{{ structured.why }}") };
+            let any = Some(OneOrMore(vec!["100-599".parse().unwrap()]));
+            let matcher = Matcher { status: any, ..Matcher::default() };
+            vec![Rule { extract: extract(), ..rule(matcher, error) }]
         }
         _ => {
             let not = Some(Box::new(value("type == \"array\"")));

@@ -15,8 +15,7 @@ fn a_text_that_a_schema_types_is_shown_as_the_value_it_became() {
 fn an_empty_response_of_a_declared_type_is_a_success_without_an_extractor() {
     let rule = |structured: Option<&str>, content: Option<&str>| {
         let mut rule = success(ExtractorKind::Json(Json), structured, content);
-        let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
-        action.extract = None;
+        rule.extract = None;
         translator(vec![rule], None)
     };
     let written = response(204, "application/json", "");
@@ -73,7 +72,7 @@ fn secrets_are_in_no_note_and_redaction_is_a_step() {
     let refused = response(402, "text/plain", "card 1234 was refused");
     translate(&translator, input, &refused, &mut trace);
     let step = trace.into_steps().pop().unwrap();
-    assert_eq!((step.action.as_str(), step.found.as_str()), ("redact", "matches replaced in the text"));
+    assert_eq!((step.action.as_str(), step.found.as_str()), ("redact", "matches replaced"));
 }
 
 #[test]
@@ -121,16 +120,15 @@ fn typed_fields_make_the_structure_and_its_schema() {
         field(
             "raining",
             "rain",
-            FieldKind::Boolean(Booleans { yes: vec!["yes".into()], no: vec!["no".into()] }),
+            FieldKind::Boolean(Enumeration::from_booleans(&["yes".into()], &["no".into()]).into()),
             OnMissing::Error,
         ),
         field("wind", "wind", FieldKind::Integer(NumberForm::default()), OnMissing::Omit),
     ]);
     let schema = Value::Object(fields.schema());
     let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
-    let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
     let kind = ExtractorKind::Pairs(Pairs::default());
-    action.extract =
+    rule.extract =
         Some(Extract::One(Box::new(Extractor { source: None, kind, typing: Typing::Fields(fields) })));
     let translator = translator(vec![rule], Some(schema));
     let expected = r#"{"temperature":5.0,"raining":true}"#;
@@ -175,8 +173,7 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
     let ready = Matcher { text: Some(Pattern::compile("^ready").unwrap()), ..Matcher::default() };
     let not = Matcher { not: Some(Box::new(ready)), ..args };
     let mut refused = error(value(".state == \"refused\""), "refused: {{ value.why }}");
-    let RuleAction::Error(rule) = &mut refused.action else { unreachable!() };
-    rule.extract = Some(Extract::One(Box::new(Extractor::whole(ExtractorKind::Pairs(Pairs::default())))));
+    refused.extract = Some(Extract::One(Box::new(Extractor::whole(ExtractorKind::Pairs(Pairs::default())))));
     let mut good = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     good.matcher = value(".state == \"good\"");
     let translator = translator(vec![refused, good, error(not, "not ready")], None);
