@@ -115,7 +115,7 @@ impl<'a> AccessLog<'a> {
             warn!(%route, %request_id, %upstream, exit_status = %exit.end, stderr_bytes, "command failed");
         }
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
-            let stderr = self.route.translator.redaction.redact_long(&stderr);
+            let stderr = self.route.translator.redaction.redact(&stderr);
             let stderr = Untrusted(stderr.trim_end());
             let exit_status = &exit.end;
             debug!(%route, %request_id, %upstream, %exit_status, %stderr, "standard error of the command");
@@ -145,7 +145,7 @@ impl<'a> AccessLog<'a> {
         let upstream = &error.upstream;
         warn!(%route, %request_id, %upstream, error = %ErrorChain(error), "upstream request failed");
         if let Some(quoted) = error.quoted_text().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
-            let quoted = self.route.translator.redaction.redact_long(quoted);
+            let quoted = self.route.translator.redaction.redact(quoted);
             let text = Untrusted(&quoted);
             debug!(%route, %request_id, %upstream, %text, "error text of the upstream");
         }

@@ -12,8 +12,8 @@ use super::expressions::span_of_name;
 use super::leak_filter::{ClientStrings, redact_error_text};
 use super::{CODE_META_KEY, Pattern, TranslationLimits, Translator};
 use crate::model::{
-    BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, TooManyValues, ToolResult,
-    cut_bytes, floor_char_boundary,
+    BlockText, Content, ContentBlock, ForeignBlock, JsonText, TooManyValues, ToolResult, cut_bytes,
+    floor_char_boundary,
 };
 use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, fixed_regex, text_of};
 
@@ -39,24 +39,19 @@ impl Redaction {
         self.0.is_empty()
     }
 
-    /// Replaces all matches in a text.
-    pub(super) fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.redact_part(text, text.len()).0
-    }
-
-    /// Replaces all matches in a text of any length, one part at a time. A match may be at least as long as a
-    /// part.
-    pub fn redact_long<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.is_empty() || text.len() <= REACH_BYTES {
-            return self.redact(text);
+    /// Replaces all matches in a text, which is searched one part at a time. A match may be at least as long
+    /// as a part.
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.is_empty() {
+            return text.into();
         }
-        let (mut hidden, mut done) = (String::new(), 0);
+        let (mut hidden, mut done) = self.redact_part(text, REACH_BYTES);
         while done < text.len() {
             let (part, length) = self.redact_part(&text[done..], REACH_BYTES);
-            hidden.push_str(&part);
+            hidden.to_mut().push_str(&part);
             done += length;
         }
-        Cow::Owned(hidden)
+        hidden
     }
 
     /// Replaces all matches in the first `end` bytes of a text. A match that begins there is replaced as a
@@ -128,11 +123,11 @@ impl Redaction {
         }
         while let Some(cut) = CUT.find(&sentence) {
             let before = &sentence[..cut.start()];
-            const FOUND: &str = "found ";
-            let begins = |quote: char| before.find(&format!("{FOUND}{quote}")).map(|at| at + FOUND.len());
             // A quote may contain quotes, so take the first opening one.
-            let start = begins('`').or_else(|| begins('"')).or_else(|| before.find(['`', '"']));
-            let (start, end) = (start.unwrap_or(0), cut.end());
+            let found =
+                ["found `", "found \""].iter().find_map(|words| Some(before.find(words)? + words.len() - 1));
+            let start = found.or_else(|| before.find(['`', '"'])).unwrap_or(0);
+            let end = cut.end();
             sentence.to_mut().replace_range(start..end, MARK);
         }
         sentence
@@ -179,31 +174,22 @@ impl Redaction {
     fn content(&self, content: Content, limits: &TranslationLimits) -> Content {
         let limit_bytes = limits.error_text_bytes;
         let Content { block, annotations } = content;
-        let hide = |text: String| self.redact(&text).into_owned();
         let block = match block {
             ContentBlock::Text(text) => ContentBlock::Text(match text {
                 BlockText::Plain(text) => BlockText::Plain(self.capped(&text, limit_bytes)),
-                BlockText::Error(text) => BlockText::Error(self.capped(&text, limit_bytes)),
                 BlockText::Shared(text) => BlockText::Plain(self.capped(&text, limit_bytes)),
+                BlockText::Error(text) => BlockText::Error(self.capped(&text, limit_bytes)),
                 // The structured content is redacted separately.
                 BlockText::StructuredContent => BlockText::StructuredContent,
             }),
             ContentBlock::Foreign(sent) => self.sent(sent, limits),
-            ContentBlock::ResourceLink { uri, name, description, mime_type } => ContentBlock::ResourceLink {
-                uri: hide(uri),
-                name: hide(name),
-                description: description.map(hide),
-                mime_type,
-            },
-            ContentBlock::Resource { uri, mime_type, body } => {
-                let body = match body {
-                    ResourceBody::Text(text) => ResourceBody::Text(hide(text)),
-                    ResourceBody::Blob(bytes) => ResourceBody::Blob(bytes),
-                };
-                ContentBlock::Resource { uri: hide(uri), mime_type, body }
+            // Only a success has the blocks of a rule.
+            ContentBlock::ResourceLink { .. }
+            | ContentBlock::Resource { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::Audio { .. } => {
+                ContentBlock::Text(BlockText::Plain("A block of the error is omitted.".to_owned()))
             }
-            // Bytes are not searched.
-            block @ (ContentBlock::Image { .. } | ContentBlock::Audio { .. }) => block,
         };
         Content { block, annotations }
     }
@@ -242,20 +228,12 @@ impl Redaction {
         })
     }
 
-    /// Names the parts of an error in which something was replaced; `None` if there are none.
-    pub(in crate::translate) fn found_in(&self, result: &ToolResult) -> Option<String> {
-        if self.is_empty() || !result.is_error() {
-            return None;
-        }
-        let in_text = result.content.iter().any(|content| match &content.block {
-            ContentBlock::Foreign(sent) => sent.json.as_str().contains(MARK),
-            block => block.text(None).is_some_and(|text| text.contains(MARK)),
-        });
-        let in_code = result.meta.get(CODE_META_KEY).is_some_and(|code| code.to_string().contains(MARK));
-        let in_structure = result.structured.as_ref().is_some_and(|s| s.json.as_str().contains(MARK));
-        let places = [(in_text, "the text"), (in_code, "the code"), (in_structure, "the structured content")];
-        let places: Vec<_> = places.iter().filter_map(|(found, name)| found.then_some(*name)).collect();
-        (!places.is_empty()).then(|| format!("matches replaced in {}", places.join(" and ")))
+    /// Whether something was replaced in the texts, the structured content or the metadata of an error.
+    pub(in crate::translate) fn is_seen_in(&self, error: &ToolResult) -> bool {
+        let structured = error.structured.as_ref().map_or("", |structured| structured.json.as_str());
+        let meta = error.meta.values().map(Value::to_string).collect();
+        let has_mark = [error.message(), structured.to_owned(), meta].concat().contains(MARK);
+        has_mark && error.is_error() && !self.is_empty()
     }
 }
 
@@ -436,9 +414,9 @@ mod tests {
         for before in [0, REACH_BYTES - 3, REACH_BYTES, 3 * REACH_BYTES - 1] {
             let (before, secret) = ("é".repeat(before / 2), "s".to_owned() + &"e".repeat(1000) + "cret");
             let text = format!("{before}{secret} and {before}{secret}");
-            assert_eq!(redaction.redact_long(&text), format!("{before}[redacted] and {before}[redacted]"));
+            assert_eq!(redaction.redact(&text), format!("{before}[redacted] and {before}[redacted]"));
         }
-        assert_eq!(Redaction::default().redact_long("secret"), "secret");
+        assert_eq!(Redaction::default().redact("secret"), "secret");
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl ProposalDraft<'_> {
         // For compressed bodies, the decompressed length counts.
         let texts = classified.texts.iter().flatten().map(String::len);
         let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
-        if longest_bytes <= TranslationLimits::DEFAULT_RESPONSE_BYTES {
+        if longest_bytes <= TranslationLimits::default().response_bytes {
             return None;
         }
         let mebibytes = (2 * longest_bytes).next_power_of_two().min(MAX_RESPONSE_LIMIT_BYTES) >> 20;

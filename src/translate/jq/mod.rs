@@ -4,12 +4,11 @@
 //!
 //! - [`Jq`] compiles a filter and runs it.
 //! - `bounds` has the limits of one run, and `rewrite` inserts them into the filter.
-//! - `functions` and `patterns` are native functions that count steps. `functions` also selects the standard
-//!   library definitions that a filter needs.
+//! - `functions` are native functions that count steps. It also selects the standard library definitions that
+//!   a filter needs.
 
 mod bounds;
 mod functions;
-mod patterns;
 mod rewrite;
 #[cfg(test)]
 mod tests;
@@ -18,6 +17,7 @@ use std::{cell::Cell, fmt, io::Write, sync::Arc};
 
 use bounds::{Bounded, RunBudget};
 pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT};
+pub(super) use functions::is_pure;
 use jaq_core::{
     Compiler, Ctx, Vars,
     load::{Arena, File, Loader, lex, parse::Def},
@@ -220,46 +220,39 @@ impl Jq {
         let first = first.map_err(|error| {
             let detail = Some(brief(&error));
             let raised = spent.raised.take().filter(|raised| Error::new(raised.clone()) == error);
-            match raised.map(|raised| result(&raised, names.most_values)) {
-                Some(Ok(raised)) => {
-                    JqError { raised: Some(raised), detail, ..JqError::new("raised an error") }
-                }
-                Some(Err(_)) | None => JqError { detail, ..JqError::new("failed on this input") },
-            }
+            let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut names.most_values.clone()).ok());
+            let what = if raised.is_some() { "raised an error" } else { "failed on this input" };
+            JqError { detail, raised, ..JqError::new(what) }
         })?;
         if more.is_some() {
             return Err(JqError::new("returned more than one value; wrap it in `[…]` for an array"));
         }
-        result(&first, names.most_values)
+        from_jq(&first, 0, &mut names.most_values.clone())
     }
 
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or returns
     /// no value, counts as false.
     pub fn is_true(&self, value: &Value, names: JqNames<'_>) -> bool {
-        let spent = RunBudget::until(names.stop);
-        self.condition(value, names, &spent).unwrap_or(false)
+        self.condition(value, names).unwrap_or(false)
     }
 
     /// Evaluates the condition before there is a response: the arguments are `.` and `$args`. A filter that
     /// fails counts as true, because it decides whether an input request is sent.
     pub fn is_true_before_request(&self, args: &Value, answers: &Value) -> bool {
         // Conditions before a request run on threads that serve other calls, too.
-        let spent = RunBudget::until(Some(&WorkBudget::with_steps(STEPS_BEFORE)));
-        let (headers, most_values) = (&Value::Null, TranslationLimits::DEFAULT_VALUES);
+        let stop = &WorkBudget::with_steps(STEPS_BEFORE);
+        let (headers, most_values, stop) = (&Value::Null, TranslationLimits::default().values, Some(stop));
         let names =
-            JqNames { args, answers, status: 0, exit: None, headers, captures: &[], most_values, stop: None };
-        self.condition(args, names, &spent).unwrap_or(true)
+            JqNames { args, answers, status: 0, exit: None, headers, captures: &[], most_values, stop };
+        self.condition(args, names).unwrap_or(true)
     }
 
-    /// Whether there is a first value that is neither `false` nor `null`.
-    fn condition(&self, value: &Value, names: JqNames<'_>, spent: &RunBudget) -> Result<bool, JqError> {
-        let first = self.run(to_jq(value)?, names, spent)?.next().transpose();
-        match spent.exhausted.get() {
-            Some(message) => Err(JqError::new(message)),
-            None => first
-                .map(|first| !matches!(first, None | Some(Val::Null | Val::Bool(false))))
-                .map_err(|_| JqError::new("failed on this input")),
-        }
+    /// Whether there is a first value that is neither `false` nor `null`; `None` if the filter fails.
+    fn condition(&self, value: &Value, names: JqNames<'_>) -> Option<bool> {
+        let spent = RunBudget::until(names.stop);
+        let first = self.run(to_jq(value).ok()?, names, &spent).ok()?.next().transpose().ok()?;
+        let is_true = !matches!(first, None | Some(Val::Null | Val::Bool(false)));
+        spent.exhausted.get().is_none().then_some(is_true)
     }
 
     fn run<'a>(
@@ -360,7 +353,13 @@ fn to_jq(value: &Value) -> Result<Val, NumberOutOfBounds> {
     Ok(match value {
         Value::Null => Val::Null,
         Value::Bool(flag) => Val::Bool(*flag),
-        Value::Number(number) => to_jq_number(number)?,
+        // The text of a decimal is preserved, so that `1.0` is written as `1.0`.
+        Value::Number(number) => {
+            let text = number.as_str();
+            check_number(text)?;
+            let integer = Num::from_str_radix(text, 10);
+            Val::Num(integer.unwrap_or_else(|| Num::Dec(text.to_owned().into())))
+        }
         Value::String(text) => Val::utf8_str(text.clone()),
         Value::Array(items) => Val::Arr(items.iter().map(to_jq).collect::<Result<Vec<_>, _>>()?.into()),
         Value::Object(members) => {
@@ -385,31 +384,11 @@ fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
     })
 }
 
-/// Preserves the text of decimals, so that `1.0` is written as `1.0`.
-fn to_jq_number(number: &serde_json::Number) -> Result<Val, NumberOutOfBounds> {
-    let text = number.as_str();
-    check_number(text)?;
-    let integer = Num::from_str_radix(text, 10);
-    Ok(Val::Num(integer.unwrap_or_else(|| Num::Dec(text.to_owned().into()))))
-}
-
 /// Converts the result of a filter. Counts its values: the engine shares equal parts, and each occurrence
 /// counts here, so a small value may become a large one.
-fn result(value: &Val, most_values: usize) -> Result<Value, JqError> {
-    let mut left = most_values;
-    let mut count = || {
-        let over = || JqError::new(format!("returned more than {most_values} values (`max_values`)"));
-        left.checked_sub(1).map(|less| left = less).ok_or_else(over)
-    };
-    from_jq(value, 0, &mut count)
-}
-
-fn from_jq(
-    value: &Val,
-    depth: usize,
-    count: &mut impl FnMut() -> Result<(), JqError>,
-) -> Result<Value, JqError> {
-    count()?;
+fn from_jq(value: &Val, depth: usize, values_left: &mut usize) -> Result<Value, JqError> {
+    let over = || JqError::new("returned more values than `max_values` allows");
+    *values_left = values_left.checked_sub(1).ok_or_else(over)?;
     if depth > JSON_DEPTH_LIMIT {
         return Err(JqError::new("returned a value that is nested too deeply"));
     }
@@ -422,13 +401,13 @@ fn from_jq(
             Value::Number(number.map_err(|_| JqError::new(format!("returned `{text}`, which is not JSON")))?)
         }
         Val::BStr(bytes) | Val::TStr(bytes) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
-        Val::Arr(items) => {
-            Value::Array(items.iter().map(|item| from_jq(item, depth + 1, count)).collect::<Result<_, _>>()?)
-        }
+        Val::Arr(items) => Value::Array(
+            items.iter().map(|item| from_jq(item, depth + 1, values_left)).collect::<Result<_, _>>()?,
+        ),
         Val::Obj(members) => {
             let member = |(key, value): (&Val, &Val)| match key {
                 Val::TStr(key) => {
-                    Ok((String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, count)?))
+                    Ok((String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, values_left)?))
                 }
                 _ => Err(JqError::new("returned an object with a key that is not a string")),
             };
