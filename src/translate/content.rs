@@ -57,18 +57,13 @@ pub enum BlockPayload {
     JsonPretty,
     /// The body of the response, as an image, audio or an embedded resource.
     Bytes(super::extract::Binary),
-    /// Image from Base64 data inside the response.
-    Image {
+    /// Image or audio from Base64 data inside the response.
+    Base64 {
+        /// Whether it is an image; audio otherwise.
+        is_image: bool,
         /// Renders the Base64 data.
         data: Template,
         /// Such as `image/png`.
-        media_type: String,
-    },
-    /// Audio from Base64 data inside the response.
-    Audio {
-        /// Renders the Base64 data.
-        data: Template,
-        /// Such as `audio/wav`.
         media_type: String,
     },
     /// A resource link.
@@ -173,13 +168,6 @@ impl ContentTemplate {
         self.0.iter().flat_map(BlockTemplate::templates).collect()
     }
 
-    /// Whether it needs the structured content as a tree.
-    pub(in crate::translate) fn needs_structure_tree(&self) -> bool {
-        self.0.iter().any(BlockTemplate::looks_inside)
-            || self.is_pretty()
-            || self.templates().iter().any(|template| template.uses("structured"))
-    }
-
     /// Whether it contains text other than the structured content or the response as they are.
     pub(in crate::translate) fn has_own_text(&self) -> bool {
         self.0.iter().any(|block| matches!(block.payload, BlockPayload::Text(_) | BlockPayload::Verbatim))
@@ -200,32 +188,6 @@ impl BlockTemplate {
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let last_modified = self.annotations.iter().filter_map(|own| own.last_modified.as_ref());
         self.payload.templates().into_iter().chain(last_modified)
-    }
-
-    /// Whether it needs the structured content as a tree.
-    fn looks_inside(&self) -> bool {
-        self.when.is_some() || self.each.is_some()
-    }
-
-    fn is_included(&self, structure: &Value, context: &TemplateContext<'_>) -> bool {
-        let is_true = |when: &Jq| when.is_true(structure, jq_names(context.view, context.captures));
-        self.when.as_ref().is_none_or(is_true)
-    }
-
-    fn rows(
-        &self,
-        each: &Jq,
-        structure: &Value,
-        context: &TemplateContext<'_>,
-    ) -> Result<Vec<Value>, ReadError> {
-        match each.apply(structure, jq_names(context.view, context.captures)) {
-            Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
-            Ok(Value::Array(rows)) => Ok(rows),
-            Ok(Value::Null) => Ok(Vec::new()),
-            Ok(other) => Err(read_error!("expected a list for `for_each`, found {}", kind_of(&other))),
-            // The message quotes nothing of the value.
-            Err(error) => Err(read_error!("`for_each` {error}")),
-        }
     }
 
     fn render(
@@ -258,12 +220,10 @@ pub(in crate::translate) fn render(
     context: &TemplateContext<'_>,
     trace: &mut Trace,
 ) -> Result<Vec<RenderedBlock>, ReadError> {
-    let structure = match context.structured {
-        Some(structured) if content.0.iter().any(BlockTemplate::looks_inside) => {
-            structured.value(ObjectsOnly)
-        }
-        Some(_) | None => Value::Null,
-    };
+    let has_filters = content.0.iter().any(|block| block.when.is_some() || block.each.is_some());
+    let structure =
+        context.structured.filter(|_| has_filters).map(|structured| structured.value(ObjectsOnly));
+    let structure = structure.unwrap_or_default();
     let names = context.names(&Redaction::default(), content.templates().into_iter());
     let plain = Name::from_pairs(names.clone());
     let budget = TemplateBudget::new(context.view.input.stop);
@@ -292,20 +252,29 @@ pub(in crate::translate) fn render(
             _ => Ok(()),
         }
     };
-    let (included, omitted): (Vec<_>, Vec<_>) =
-        content.0.iter().enumerate().partition(|(_, block)| block.is_included(&structure, context));
-    if !omitted.is_empty() {
-        let words = omitted.into_iter().filter_map(|(index, block)| {
-            Some(format!("block {}: `{}` is false", index + 1, block.when.as_ref()?.source()))
-        });
-        trace.step("omitted", || words.collect::<Vec<_>>().join("\n"));
-    }
-    for (_, block) in included {
+    for (index, block) in content.0.iter().enumerate() {
+        let holds = |when: &&Jq| when.is_true(&structure, jq_names(context.view, context.captures));
+        if let Some(when) = block.when.as_ref().filter(|when| !holds(when)) {
+            trace.step("omitted", || format!("block {}: `{}` is false", index + 1, when.source()));
+            continue;
+        }
         let Some(each) = &block.each else {
             add(block.render(context, &plain, &budget)?)?;
             continue;
         };
-        for row in block.rows(each, &structure, context)? {
+        let rows = match each.apply(&structure, jq_names(context.view, context.captures)) {
+            Ok(Value::Array(rows)) => rows,
+            Ok(Value::Null) => Vec::new(),
+            Ok(other) => {
+                return Err(read_error!("expected a list for `for_each`, found {}", kind_of(&other)));
+            }
+            // The message quotes nothing of the value.
+            Err(error) => return Err(read_error!("`for_each` {error}")),
+        };
+        if rows.len() > BLOCK_LIMIT {
+            return Err(too_many(rows.len()));
+        }
+        for row in rows {
             let item = [("item".to_owned(), from_json(&row))];
             let names = Name::from_pairs(names.iter().cloned().chain(item));
             add(block.render(context, &names, &budget)?)?;
@@ -332,7 +301,7 @@ impl BlockPayload {
     fn templates(&self) -> Vec<&Template> {
         match self {
             Self::Text(text) => vec![text],
-            Self::Image { data, .. } | Self::Audio { data, .. } => vec![data],
+            Self::Base64 { data, .. } => vec![data],
             Self::ResourceLink(link) => link.templates().collect(),
             Self::Resource(ResourceTemplate { uri, text, blob, .. }) => {
                 std::iter::once(uri).chain(text).chain(blob).collect()
@@ -354,11 +323,12 @@ impl BlockPayload {
             Self::Json => structured.map(|_| ContentBlock::Text(BlockText::StructuredContent))?,
             Self::JsonPretty => ContentBlock::Text(BlockText::Plain(pretty(structured?))),
             Self::Bytes(binary) => binary.block(view)?,
-            Self::Image { data, media_type } => {
-                ContentBlock::Image { data: base64_text(&render(data)?)?, mime_type: media_type.clone() }
-            }
-            Self::Audio { data, media_type } => {
-                ContentBlock::Audio { data: base64_text(&render(data)?)?, mime_type: media_type.clone() }
+            Self::Base64 { is_image, data, media_type } => {
+                let (data, mime_type) = (base64_text(&render(data)?)?, media_type.clone());
+                match is_image {
+                    true => ContentBlock::Image { data, mime_type },
+                    false => ContentBlock::Audio { data, mime_type },
+                }
             }
             Self::ResourceLink(link) => link.render(render)?,
             Self::Resource(ResourceTemplate { uri, media_type, text, blob }) => ContentBlock::Resource {
@@ -411,12 +381,10 @@ pub(in crate::translate) fn pretty(structured: &Structured) -> String {
 fn base64_text(text: &str) -> Result<String, ReadError> {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let text: String = text.split_ascii_whitespace().collect();
-    if let Err(error) = BASE64_STANDARD.decode(&text) {
-        let what = "expected Base64 data, found text";
-        let plain = format!("{what} of {} bytes that is not", text.len());
-        return Err(ReadError::new(format!("{what} that is not ({error})"), plain));
+    match BASE64_STANDARD.decode(&text) {
+        Ok(_) => Ok(text),
+        Err(_) => Err(read_error!("expected Base64 data, found text of {} bytes that is not", text.len())),
     }
-    Ok(text)
 }
 
 #[cfg(test)]

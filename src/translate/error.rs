@@ -6,7 +6,7 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::charset::begins_with_tag;
-use super::extract::{Extract, MCP_MEDIA_TYPE, ResultKind, message_of_page};
+use super::extract::{MCP_MEDIA_TYPE, ResultKind, message_of_page};
 use super::leak_filter::{ClientStrings, looks_internal, redact_error_text, redacted};
 use super::pattern::Captures;
 use super::response_view::{LazyExtraction, ResponseView};
@@ -32,10 +32,6 @@ pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 #[derive(Debug, Section)]
 #[section(id = "error", text = "text")]
 pub struct ErrorRule {
-    /// Extractor of the value that `structured`, `code` and `value` use; selected by media type if there is
-    /// none.
-    #[key(skip)]
-    pub extract: Option<Extract>,
     /// Error text for the model: a template.
     #[key(example = "`text: \"…\"`: what the model reads", with = read_text)]
     pub text: Template,
@@ -98,18 +94,11 @@ impl CodeTemplate {
         Self { gives_json: as_json.is_some(), template: as_json.unwrap_or(template) }
     }
 
-    /// The code; `None` if it is empty, null, too long, or not a scalar.
-    fn render(&self, names: &Name, budget: &TemplateBudget) -> Result<Option<Value>, TemplateError> {
+    fn render(&self, names: &Name, budget: &TemplateBudget) -> Result<Value, TemplateError> {
         let text = self.template.render_within(names, budget)?;
-        let code = match serde_json::from_str(&text) {
+        Ok(match serde_json::from_str(&text) {
             Ok(value) if self.gives_json => value,
             _ => Value::String(text.trim().to_owned()),
-        };
-        Ok(match &code {
-            Value::String(text) => (1..=Self::MAX_BYTES).contains(&text.len()).then_some(code),
-            Value::Number(_) => (text.len() <= Self::MAX_BYTES).then_some(code),
-            Value::Bool(_) => Some(code),
-            Value::Null | Value::Array(_) | Value::Object(_) => None,
         })
     }
 }
@@ -148,40 +137,50 @@ impl TranslationRun<'_> {
         let context = TemplateContext { view, captures, value, structured: structured.as_ref() };
         let names = Name::from_pairs(context.names(&self.translator.redaction, rule.templates()));
         let budget = TemplateBudget::new(view.input.stop);
-        let code = rule.code.as_ref().and_then(|code| {
-            code.render(&names, &budget).unwrap_or_else(|error| {
-                self.note_template("code", &error);
-                None
-            })
+        let code = rule.code.as_ref().map(|code| code.render(&names, &budget)).unwrap_or(Ok(Value::Null));
+        let code = code.unwrap_or_else(|error| {
+            self.note_template("code", &error);
+            Value::Null
         });
-        let text = rule.text.render_within(&names, &budget);
-        match &text {
-            Err(error) => self.note_template("error", error),
-            Ok(text) if text.trim().is_empty() => {
-                self.note("the template of `error` rendered an empty string");
-            }
-            Ok(_) => {}
-        }
-        let mut result = self.error_or_default(view, error_type, text.unwrap_or_default().trim_end());
-        if let Some(code) = code {
-            self.trace.step("code", || code.to_string());
-            result = result.with_meta(CODE_META_KEY, code);
-        }
-        result.structured = structured;
-        result
+        let text = rule.text.render_within(&names, &budget).unwrap_or_else(|error| {
+            self.note_template("error", &error);
+            String::new()
+        });
+        let result = self.error_or_default(view, error_type, text.trim_end(), code);
+        ToolResult { structured, ..result }
     }
 
-    /// Tool error with this text, or the default error if it is empty.
-    fn error_or_default(&mut self, view: &ResponseView<'_>, error_type: ErrorType, text: &str) -> ToolResult {
+    /// Tool error with this text, or the default error if it is empty. The code is omitted if it is empty,
+    /// null, too long, or not a scalar.
+    fn error_or_default(
+        &mut self,
+        view: &ResponseView<'_>,
+        error_type: ErrorType,
+        text: &str,
+        code: Value,
+    ) -> ToolResult {
         if text.is_empty() {
-            if !view.response.status.is_success() {
-                return error_for_status(view, self.translator);
-            }
-            let text = "The service reported an error, but its message could not be rendered.";
-            return error_with_status(view, error_type, text);
+            self.note("the text of the error is empty");
         }
-        self.trace.step("error", || cut_bytes(text, MAX_TRACED));
-        error_with_status(view, error_type, text)
+        let result = if !text.is_empty() {
+            self.trace.step("error", || cut_bytes(text, MAX_TRACED));
+            ToolResult::error(error_type, text)
+        } else if view.response.status.is_success() {
+            let text = "The service reported an error, but its message could not be rendered.";
+            ToolResult::error(error_type, text)
+        } else {
+            error_for_status(view, self.translator)
+        };
+        let length = match &code {
+            Value::String(text) => text.len(),
+            Value::Number(_) | Value::Bool(_) => code.to_string().len(),
+            Value::Null | Value::Array(_) | Value::Object(_) => 0,
+        };
+        if !(1..=CodeTemplate::MAX_BYTES).contains(&length) {
+            return result;
+        }
+        self.trace.step("code", || code.to_string());
+        result.with_meta(CODE_META_KEY, code)
     }
 
     /// Tool error raised by a filter with jq's `error(…)`: a string, or an object with `message` and
@@ -191,27 +190,57 @@ impl TranslationRun<'_> {
             Value::Object(members) => members.get("message").unwrap_or(&Value::Null),
             other => other,
         };
-        let status =
-            raised.get("status").and_then(Value::as_u64).filter(|status| (400..=599).contains(status));
-        let error_type = error_type(view, status.and_then(|status| u16::try_from(status).ok()));
+        let status = raised.get("status").and_then(Value::as_u64).and_then(|status| status.try_into().ok());
+        let error_type = error_type(view, status.filter(|status| (400..=599).contains(status)));
         let text = match message {
             Value::String(text) => text.trim().to_owned(),
             Value::Null => String::new(),
             other => other.to_string(),
         };
-        let result = self.error_or_default(view, error_type, &text);
-        if text.is_empty() {
-            self.note("`error` of a filter returned an empty string");
-            return result;
-        }
-        match raised.get("code") {
-            Some(code @ (Value::Number(_) | Value::String(_)))
-                if code.to_string().len() <= CodeTemplate::MAX_BYTES =>
+        let code = raised.get("code").cloned().unwrap_or_default();
+        self.error_or_default(view, error_type, &text, code)
+    }
+
+    /// Tool error of an MCP server, with its own blocks. Internals of the server are replaced.
+    pub(super) fn mcp_error(
+        &mut self,
+        view: &ResponseView<'_>,
+        content: Vec<Content>,
+        verdict: ResultKind,
+    ) -> ToolResult {
+        /// Codes of an internal error, an invalid request and a parse error (JSON-RPC 2.0, section 5.1). Their
+        /// messages are for the operators of the server.
+        const INTERNAL: [i64; 3] = [-32603, -32600, -32700];
+        // The operator should see the withheld text in the log.
+        self.note_body(view);
+        let is_blank =
+            |content: &Content| content.block.text(None).is_some_and(|text| text.trim().is_empty());
+        let sent = ClientStrings::from_arguments(view.input.args);
+        let shown = |text: &str| redact_error_text(&self.translator.redaction.redact(text), &sent);
+        let (content, code) = match verdict {
+            // Only for upstreams that are configured as MCP servers: over plain HTTP, the route's own rules
+            // fit better.
+            ResultKind::ProtocolError { code, .. }
+                if view.response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+                    && code.as_ref().and_then(Value::as_i64).is_some_and(|code| INTERNAL.contains(&code)) =>
             {
-                result.with_meta(CODE_META_KEY, code.clone())
+                // Some servers also use this code for invalid arguments.
+                let text = "The service reported an internal error, whose details are not shown. Check the \
+                            arguments; if they are valid, retry later.";
+                (vec![Content::text(text)], code)
             }
-            _ => result,
-        }
+            ResultKind::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
+            ResultKind::Success | ResultKind::ToolError if content.iter().all(is_blank) => {
+                (vec![Content::text("The tool failed and gave no reason.")], None)
+            }
+            ResultKind::Success | ResultKind::ToolError => {
+                (content.into_iter().map(|content| safe(content, shown)).collect(), None)
+            }
+        };
+        let outcome = ToolOutcome::Error(ErrorType::ReportedError { status: None });
+        let mut result = ToolResult::new(outcome, content);
+        result.meta.extend(code.map(|code| (CODE_META_KEY.to_owned(), code)));
+        result
     }
 
     /// Records the output of a filter in the trace.
@@ -236,21 +265,12 @@ fn error_type(view: &ResponseView<'_>, declared: Option<u16>) -> ErrorType {
     }
 }
 
-/// Adds the status of the response, or the exit status of the program, to the `_meta` of a tool error.
-fn with_status_meta(error: ToolResult, response: &UpstreamResponse) -> ToolResult {
+/// The status of the response, or the exit status of the program, for the `_meta` of a tool error.
+pub(super) fn status_meta(response: &UpstreamResponse) -> (&'static str, Value) {
     match &response.exit {
-        Some(exit) => error.with_meta(EXIT_META_KEY, exit.end.to_json()),
-        None => error.with_meta(STATUS_META_KEY, response.status.as_u16()),
+        Some(exit) => (EXIT_META_KEY, exit.end.to_json()),
+        None => (STATUS_META_KEY, response.status.as_u16().into()),
     }
-}
-
-/// Tool error with one text, and with the status of the response in its `_meta`.
-pub(super) fn error_with_status(
-    view: &ResponseView<'_>,
-    error_type: ErrorType,
-    text: impl Into<String>,
-) -> ToolResult {
-    with_status_meta(ToolResult::error(error_type, text), view.response)
 }
 
 /// Tool error for a status other than 2xx.
@@ -259,7 +279,7 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
     let status = response.status;
     let error_type = ErrorType::Upstream { status: status.as_u16() };
     if let Some(exit) = &response.exit {
-        return error_with_status(view, error_type, text_for_exit(exit.end));
+        return ToolResult::error(error_type, text_for_exit(exit.end));
     }
     let (text, code) = if status.is_client_error() {
         let (message, code) = message_of(view, translator);
@@ -273,7 +293,7 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
     let meta = [(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after)];
     let mut result = ToolResult::error(error_type, text);
     result.meta.extend(meta.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
-    with_status_meta(result, response)
+    result
 }
 
 /// `Retry-After` in seconds; `None` if it is a date or missing.
@@ -306,9 +326,6 @@ fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
             "The service responded with status {status}, a redirect, which this tool does not follow. Its \
              operator can set `max_redirects` for redirects to the same address."
         );
-    }
-    if status.is_informational() {
-        return format!("The service responded with status {status} only, which is not a final response.");
     }
     let wait = match retry_after(response) {
         Some(1) => " in 1 second".to_owned(),
@@ -411,62 +428,12 @@ fn safe_text(text: &str, sent: &ClientStrings<'_>) -> Option<String> {
     (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text, sent))
 }
 
-/// The blocks of a success, or the tool error with the server's own blocks. Internals of the server are
-/// replaced.
-pub(super) fn content_or_error(
-    view: &ResponseView<'_>,
-    content: Vec<Content>,
-    verdict: ResultKind,
-    translator: &Translator,
-) -> Result<Vec<Content>, Box<ToolResult>> {
-    let sent = || ClientStrings::from_arguments(view.input.args);
-    let shown = |text: &str| redact_error_text(&translator.redaction.redact(text), &sent());
-    let (content, code) = match verdict {
-        ResultKind::Success => return Ok(content),
-        ResultKind::ToolError if content.iter().all(is_blank) => {
-            (vec![Content::text("The tool failed and gave no reason.")], None)
-        }
-        ResultKind::ToolError => (content.into_iter().map(|content| safe(content, shown)).collect(), None),
-        // Only for upstreams that are configured as MCP servers: over plain HTTP, the route's own rules fit
-        // better.
-        ResultKind::ProtocolError { code, .. }
-            if view.response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
-                && code.as_ref().is_some_and(is_internal_error_code) =>
-        {
-            // Some servers also use this code for invalid arguments.
-            let text = "The service reported an internal error, whose details are not shown. Check the \
-                        arguments; if they are valid, retry later.";
-            (vec![Content::text(text)], code)
-        }
-        ResultKind::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
-    };
-    let outcome = ToolOutcome::Error(ErrorType::ReportedError { status: None });
-    let mut result = with_status_meta(ToolResult::new(outcome, content), view.response);
-    result.meta.extend(code.map(|code| (CODE_META_KEY.to_owned(), code)));
-    Err(Box::new(result))
-}
-
-/// Whether a code reports that the server failed or did not understand the request (JSON-RPC 2.0, section
-/// 5.1). Its message is for the operators of the server.
-fn is_internal_error_code(code: &Value) -> bool {
-    const INTERNAL_ERROR: i64 = -32603;
-    const INVALID_REQUEST: i64 = -32600;
-    const PARSE_ERROR: i64 = -32700;
-    code.as_i64().is_some_and(|code| matches!(code, INTERNAL_ERROR | INVALID_REQUEST | PARSE_ERROR))
-}
-
-fn is_blank(content: &Content) -> bool {
-    content.block.text(None).is_some_and(|text| text.trim().is_empty())
-}
-
 /// Masks the text of a block; a block without internals is unchanged.
 fn safe(content: Content, shown: impl Fn(&str) -> String) -> Content {
-    let shown = content.block.text(None).and_then(|text| {
-        let shown = shown(&text);
-        (shown != text).then_some(shown)
-    });
-    match shown {
-        Some(shown) => Content { block: ContentBlock::Text(BlockText::Plain(shown)), ..content },
-        None => content,
+    match content.block.text(None).map(|text| (shown(&text), text)) {
+        Some((shown, text)) if shown != text => {
+            Content { block: ContentBlock::Text(BlockText::Plain(shown)), ..content }
+        }
+        _ => content,
     }
 }

@@ -57,7 +57,7 @@ impl ReadError {
     /// Prefixes the reason with a part of the response. `place` may quote the response, `plain` must not.
     #[must_use]
     pub(crate) fn in_quoted_part(self, place: &str, plain: &str) -> Self {
-        Self { quoting: format!("{place}: {}", self.quoting), plain: format!("{plain}: {}", self.plain) }
+        Self::new(format!("{place}: {}", self.quoting), format!("{plain}: {}", self.plain))
     }
 
     /// Names the place of "the value" that the reason is about, or the place around it. `place` may quote the
@@ -68,13 +68,13 @@ impl ReadError {
             Some(reason) => format!("{place} {reason}"),
             None => format!("{place}, {inner}"),
         };
-        Self { quoting: name(place, &self.quoting), plain: name(plain, &self.plain) }
+        Self::new(name(place, &self.quoting), name(plain, &self.plain))
     }
 
     /// Appends words of the rule's own.
     #[must_use]
     pub(crate) fn with_suffix(self, words: &str) -> Self {
-        Self { quoting: format!("{}{words}", self.quoting), plain: format!("{}{words}", self.plain) }
+        Self::new(self.quoting + words, self.plain + words)
     }
 }
 

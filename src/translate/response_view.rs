@@ -5,19 +5,20 @@ use std::cell::OnceCell;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use http::header::CONTENT_ENCODING;
 use serde_json::{Map, Value};
 
 use super::charset::{DecodedText, decode, decode_lossy};
 use super::content_encoding::decompress;
 use super::extract::{
     Binary, Extract, ExtractPart, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp, McpResult,
-    ResultKind, Text as TextExtractor,
+    Text as TextExtractor,
 };
 use super::pattern::Captures;
 use super::read_error::ReadError;
 use super::translator::MAX_TRACED;
 use super::variables::jq_names;
-use super::{CallInput, Charset, Jq, Matcher, Trace, TranslationLimits, content_encoding};
+use super::{CallInput, Charset, Jq, Matcher, Trace, TranslationLimits};
 use crate::model::{JsonText, TooManyValues, UpstreamResponse, cut_bytes};
 
 /// Decompressed body of a response, computed on first use.
@@ -71,13 +72,12 @@ impl<'a> ResponseView<'a> {
 
     /// Description of the decompression; `None` for a body without an encoding.
     pub(super) fn expansion(&self) -> Option<String> {
-        match (content_encoding::names(self.response), self.body()) {
-            (Some(names), Ok(body)) => {
-                Some(format!("{names}: {} bytes to {} bytes", self.response.body.len(), body.len()))
-            }
-            (_, Err(why)) => Some(why.to_string()),
-            (None, Ok(_)) => None,
-        }
+        let encoding = self.response.headers.get(CONTENT_ENCODING)?.to_str().ok()?;
+        let compressed = self.response.body.len();
+        Some(match self.body() {
+            Ok(body) => format!("{encoding}: {compressed} bytes to {} bytes", body.len()),
+            Err(why) => why.to_string(),
+        })
     }
 
     pub(super) fn decoded(&self) -> Result<&DecodedText, ReadError> {
@@ -269,11 +269,7 @@ impl<'a> LazyExtraction<'a> {
             }
             return;
         }
-        let found = match found {
-            Ok(Extracted::Block(_)) => format!("{} bytes", self.view.body().map_or(0, Bytes::len)),
-            Ok(found) => describe_found(found),
-            Err(why) => format!("failed: {why}"),
-        };
+        let found = found.as_ref().map_or_else(|why| format!("failed: {why}"), describe_found);
         let name = match extract {
             Extract::One(extractor) => format!(" {}", extractor.display_name()),
             Extract::Parts(_) => String::new(),
@@ -289,14 +285,9 @@ fn describe_found(found: &Extracted) -> String {
         Extracted::Value(value) => cut_bytes(&value.to_string(), MAX_TRACED),
         Extracted::Text(text) => format!("{:?}", cut_bytes(text, MAX_TRACED)),
         Extracted::Block(_) => "a content block".to_owned(),
-        Extracted::Mcp(McpResult { content, value, verdict }) => {
-            let verdict = match verdict {
-                ResultKind::Success => "a result",
-                ResultKind::ToolError => "a tool error",
-                ResultKind::ProtocolError { .. } => "a protocol error",
-            };
+        Extracted::Mcp(McpResult { content, value, .. }) => {
             let value = value.as_deref().map_or_else(|| "no value".to_owned(), describe_found);
-            format!("{verdict}, blocks: {}; {value}", content.len())
+            format!("{} blocks; {value}", content.len())
         }
         Extracted::Nothing => "nothing".to_owned(),
     }

@@ -5,10 +5,8 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::content::{self, RenderedBlock, TextKind};
-use super::error::content_or_error;
-use super::extract::{Extract, Extracted, McpResult};
+use super::extract::{Extracted, McpResult, ResultKind};
 use super::pattern::Captures;
-use super::read_error::ReadError;
 use super::response_view::{LazyExtraction, ResponseView};
 use super::translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary};
 use super::variables::{TemplateContext, jq_names};
@@ -24,10 +22,7 @@ use crate::model::{
 /// Keys of a rule that make a response a success.
 #[derive(Debug, Default, Section)]
 pub struct SuccessRule {
-    /// Extractor, from bytes to a value; selected by media type if there is none.
-    #[key(skip)]
-    pub extract: Option<Extract>,
-    /// jq filter from that value to the structured content.
+    /// jq filter from the extracted value to the structured content.
     pub structured: Option<Jq>,
     /// Sampling request to the client's model about the response; its result is `input_responses.sample.text`
     /// in `content`.
@@ -63,15 +58,11 @@ impl TranslationRun<'_> {
     ) -> Result<ToolResult, TranslationFailure> {
         let (extracted, tree) = finding.into_extracted(self.trace)?;
         let (extracted, answered) = match extracted {
-            Extracted::Mcp(McpResult { content, value, verdict }) => {
-                match content_or_error(view, content, verdict, self.translator) {
-                    Ok(content) => (value.map_or(Extracted::Nothing, |value| *value), content),
-                    Err(error) => {
-                        // The operator should see the withheld text in the log.
-                        self.note_body(view);
-                        return Ok(*error);
-                    }
-                }
+            Extracted::Mcp(McpResult { content, value, verdict: ResultKind::Success }) => {
+                (value.map_or(Extracted::Nothing, |value| *value), content)
+            }
+            Extracted::Mcp(McpResult { content, verdict, .. }) => {
+                return Ok(self.mcp_error(view, content, verdict));
             }
             extracted => (extracted, Vec::new()),
         };
@@ -85,9 +76,8 @@ impl TranslationRun<'_> {
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
                 let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));
-                let (structured, cut) = limit
-                    .structure(structured, output, view.input.args, rule.content.is_pretty())
-                    .map_err(TranslationFailure::TooLong)?;
+                let pretty = rule.content.is_pretty();
+                let (structured, cut) = limit.structure(structured, output, view.input.args, pretty)?;
                 (Some(structured), cut)
             }
             (_, structured) => (structured, None),
@@ -106,10 +96,9 @@ impl TranslationRun<'_> {
         {
             let names =
                 minijinja::Value::from_pairs(context.names(&Redaction::default(), sample.templates()));
-            let sample = sample.render(&names, view.input.stop).map_err(|error| {
-                let what = "the sampling request could not be rendered";
-                ReadError::new(format!("{what}: {error}"), what)
-            })?;
+            let sample = sample
+                .render(&names, view.input.stop)
+                .map_err(|error| error.in_part("the sampling request could not be rendered"))?;
             return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
         }
         let mut shown = content::render(&rule.content, &context, self.trace)?;
@@ -125,7 +114,7 @@ impl TranslationRun<'_> {
         let (mut content, cut): (Vec<_>, _) = match &rule.limit {
             None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
             Some(limit) => {
-                let (content, of_text) = limit.texts(shown).map_err(TranslationFailure::TooLong)?;
+                let (content, of_text) = limit.texts(shown)?;
                 let cut = match (cut, of_text) {
                     // A text that was cut before needs no second note on the rest.
                     (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
@@ -138,8 +127,7 @@ impl TranslationRun<'_> {
         let mut result = ToolResult::new(ToolOutcome::Success, Vec::new());
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
             let note = cut.note(limit, view).unwrap_or_else(|error| {
-                let what = "the template of `note` failed to render";
-                self.note_both(what, format!("{what}: {error}"));
+                self.note_template("note", &error);
                 cut.to_string()
             });
             self.trace.step("limit", || note.clone());
@@ -174,7 +162,8 @@ impl TranslationRun<'_> {
         let source = match extracted {
             // The fast path: nothing reads the response as a tree.
             Extracted::Raw(json) if is_unchanged && !wants_value => {
-                if rule.limit.is_some() || rule.content.needs_structure_tree() {
+                // A limit and most blocks read the structured content as a tree.
+                if rule.limit.is_some() || !rule.content.0.is_empty() {
                     view.check_value_count(&json)?;
                 }
                 return Ok((Some(wrapped(json)), None));

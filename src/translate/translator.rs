@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
-use super::error::{error_for_status, error_with_status};
+use super::error::{error_for_status, status_meta};
 use super::extract::Extract;
 use super::leak_filter::{ClientStrings, redacted};
 use super::matcher::status_text;
@@ -47,27 +47,17 @@ pub struct Translator {
 pub struct TranslationLimits {
     /// Maximum length of an upstream response.
     // It applies to the decompressed body as well.
-    #[key(name = "response_limit", size = 1..=1 << 30, default = TranslationLimits::DEFAULT_RESPONSE_BYTES)]
+    #[key(name = "response_limit", size = 1..=1 << 30, default = 8 << 20)]
     pub response_bytes: usize,
     /// Maximum number of JSON values in a response that a rule parses.
-    // The limit of one tree. Lists and objects count as values.
-    #[key(name = "max_values", range = 1..=100_000_000, default = TranslationLimits::DEFAULT_VALUES)]
+    // The limit of one tree. Lists and objects count as values. By default a table of 100,000 rows and ten
+    // columns, with a margin.
+    #[key(name = "max_values", range = 1..=100_000_000, default = 1_200_000)]
     pub values: usize,
     /// Maximum length of an error text.
-    #[key(
-        name = "error_text_limit", size = 64..=1 << 20,
-        default = TranslationLimits::DEFAULT_ERROR_TEXT_BYTES
-    )]
+    // People and models read it.
+    #[key(name = "error_text_limit", size = 64..=1 << 20, default = 2048)]
     pub error_text_bytes: usize,
-}
-
-impl TranslationLimits {
-    /// Default of `error_text_bytes`, 2 KiB: people and models read an error.
-    pub const DEFAULT_ERROR_TEXT_BYTES: usize = 2048;
-    /// Default of `response_bytes`, 8 MiB.
-    pub const DEFAULT_RESPONSE_BYTES: usize = 8 << 20;
-    /// Default of `values`: a table of 100,000 rows and ten columns, with a margin.
-    pub const DEFAULT_VALUES: usize = 1_200_000;
 }
 
 /// Rule: conditions and their effect.
@@ -77,6 +67,9 @@ pub struct Rule {
     /// failure is never read as data. An error rule without one does not match 5xx, so that no part of a
     /// crash is passed on by accident.
     pub matcher: Matcher,
+    /// Extractor of the value that conditions, filters and templates use; selected by media type if there is
+    /// none.
+    pub extract: Option<Extract>,
     /// Charset of the response, if its headers are wrong or do not name one.
     pub charset: Option<Charset>,
     /// Effect of the rule.
@@ -100,16 +93,6 @@ impl Rule {
             (Some(patterns), _) => patterns.0.clone(),
             (None, RuleAction::Success(_)) => vec![StatusPattern::SUCCESSES],
             (None, RuleAction::Error(_)) => vec![StatusPattern::ALL_BUT_SERVER_ERRORS],
-        }
-    }
-}
-
-impl RuleAction {
-    /// The rule's extractor; `None` selects one by media type.
-    pub fn extract(&self) -> Option<&Extract> {
-        match self {
-            Self::Error(rule) => rule.extract.as_ref(),
-            Self::Success(rule) => rule.extract.as_ref(),
         }
     }
 }
@@ -184,11 +167,15 @@ pub fn translate(
         trace.step("decompress", || expansion);
     }
     let mut run = TranslationRun { translator, trace, notes: Vec::new(), sampling: None };
-    let (result, rule) = run.apply_rules(&view);
+    let (mut result, rule) = run.apply_rules(&view);
     let TranslationRun { trace, notes, sampling, .. } = run;
+    if result.is_error() {
+        let (key, status) = status_meta(response);
+        result.meta.shift_insert(0, key.to_owned(), status);
+    }
     let result = translator.for_clients(result);
-    if let Some(where_found) = translator.redaction.found_in(&result) {
-        trace.step("redact", || where_found);
+    if trace.is_on() && translator.redaction.is_seen_in(&result) {
+        trace.step("redact", || "matches replaced".to_owned());
     }
     let redacted = |text: String| translator.redaction.redact(&text).into_owned();
     let notes = notes.into_iter().map(|LogNote { plain, quoting }| LogNote {
@@ -200,10 +187,8 @@ pub fn translate(
 
 /// Reason why a response is not a success.
 pub(super) enum TranslationFailure {
-    /// It is not in the form that the rule expects: a sentence.
+    /// It is not in the form that the rule expects, or too long: a sentence.
     Unreadable(ReadError),
-    /// It is longer than the rule's limit and can't be shortened: a sentence for the client.
-    TooLong(String),
     /// A filter of the rule called jq's `error(…)` with this value.
     Raised(Value),
     /// The client's model must answer this sampling request first.
@@ -230,7 +215,7 @@ impl TranslationRun<'_> {
         for (index, rule) in translator.rules.iter().enumerate() {
             let recoded = rule.charset.map(|charset| view.with_charset(charset));
             let view = recoded.as_ref().unwrap_or(view);
-            let finding = LazyExtraction::new(rule.action.extract(), view);
+            let finding = LazyExtraction::new(rule.extract.as_ref(), view);
             let matched = self.match_rule(rule, view, &finding);
             // A response that exceeds the limits matches no condition, not even under `not`.
             let matched = match view.too_much() {
@@ -264,7 +249,7 @@ impl TranslationRun<'_> {
         finding: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
         let status = view.response.status;
-        let has_condition = rule.matcher.has_status_condition();
+        let has_condition = rule.matcher.status.is_some() || rule.matcher.exit.is_some();
         let (is_excluded, of_programs, of_servers) = match rule.action {
             RuleAction::Success(_) => (
                 !status.is_success() && !has_condition,
@@ -297,10 +282,8 @@ impl TranslationRun<'_> {
             self.trace.step("on_no_match", || "no rule matches: an error".into());
             self.note("no rule of the route matches a response with a success status");
             self.note_body(view);
-            let media_type = view.response.media_type().map_or_else(
-                || "no content type".to_owned(),
-                |found| format!("type {}", self.translator.redaction.capped(&found, 100)),
-            );
+            let media_type = view.response.media_type();
+            let media_type = media_type.map_or("no content type".into(), |found| format!("type {found}"));
             let what = match view.response.exit {
                 Some(_) => "it".to_owned(),
                 None => format!("it has status {} and {media_type}, and", status.as_u16()),
@@ -332,12 +315,6 @@ impl TranslationRun<'_> {
                 self.sampling = Some(sample);
                 ToolResult::error(ErrorType::InputMissing, "Text from the client's model is needed first.")
             }
-            Err(TranslationFailure::TooLong(why)) => {
-                self.trace.step("limit", || why.clone());
-                let plain = "the result is longer than the rule's limit, and can't be shortened to it";
-                self.note_both(plain, why.clone());
-                error_with_status(view, ErrorType::UnparseableResponse, why)
-            }
             Err(TranslationFailure::Unreadable(why)) => {
                 let why = self.note_why("the response could not be processed", &why);
                 self.trace.step("failed", || why.clone());
@@ -355,34 +332,25 @@ impl TranslationRun<'_> {
         };
         let why = redacted(&self.translator.redaction.redact(why), &ClientStrings::default());
         let text = format!("{what} could not be processed: {why}.");
-        error_with_status(view, ErrorType::UnparseableResponse, text)
+        ToolResult::error(ErrorType::UnparseableResponse, text)
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
         self.notes.push(LogNote { plain: Some(text.into()), quoting: None });
     }
 
-    fn note_quoting(&mut self, text: String) {
-        self.notes.push(LogNote { plain: None, quoting: Some(text) });
-    }
-
-    /// Notes a reason in both wordings.
-    pub(super) fn note_both(&mut self, plain: impl Into<String>, quoting: String) {
-        self.notes.push(LogNote { plain: Some(plain.into()), quoting: Some(quoting) });
-    }
-
     /// Notes why something failed, with and without quotes of the response; returns the former.
     pub(super) fn note_why(&mut self, what: &str, why: &ReadError) -> String {
         let quoting = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
-        self.note_both(format!("{what}: {}", why.plain), format!("{what}: {quoting}"));
+        let (plain, quoted) = (format!("{what}: {}", why.plain), format!("{what}: {quoting}"));
+        self.notes.push(LogNote { plain: Some(plain), quoting: Some(quoted) });
         quoting
     }
 
     /// Notes a template that failed to render. The engine's message may quote its input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
         let why = error.in_part(&format!("the template of `{key}` failed to render"));
-        let quoting = why.to_string();
-        self.note_both(why.plain, quoting);
+        self.note_why("the result is incomplete", &why);
     }
 
     /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that
@@ -391,25 +359,18 @@ impl TranslationRun<'_> {
         // A truncated message may end in half a secret.
         let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
         if let Some(detail) = error.detail.as_ref().filter(|_| may_be_told && error.raised.is_none()) {
-            self.note_quoting(format!("a filter failed: {}", self.translator.redaction.redact(detail)));
+            let quoting = Some(format!("a filter failed: {}", self.translator.redaction.redact(detail)));
+            self.notes.push(LogNote { plain: None, quoting });
         }
     }
 
     /// Notes the beginning of an unexpected body.
     pub(super) fn note_body(&mut self, view: &ResponseView<'_>) {
         const MAX_NOTED: usize = 240;
-        // A body that can't be decompressed is not readable.
-        let Ok(body) = view.body() else { return };
-        let redaction = &self.translator.redaction;
-        let begins = if redaction.is_empty() {
-            let start = &body[..body.len().min(MAX_NOTED * 4)];
-            cut_bytes(&String::from_utf8_lossy(start), MAX_NOTED)
-        } else {
-            // Patterns match text, so decode the body first.
-            redaction.capped(&view.lossy_text(), MAX_NOTED)
-        };
-        if !body.is_empty() {
-            self.note_quoting(format!("the response begins {begins:?}"));
+        let begins = self.translator.redaction.capped(&view.lossy_text(), MAX_NOTED);
+        if !begins.is_empty() {
+            let quoting = Some(format!("the response begins {begins:?}"));
+            self.notes.push(LogNote { plain: None, quoting });
         }
     }
 }

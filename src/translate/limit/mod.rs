@@ -11,10 +11,11 @@ use serde_json::{Map, Value, json};
 use settings_derive::Section;
 
 use super::content::{RenderedBlock, TextKind};
+use super::expressions::Scope;
 use super::fields::path_steps;
 use super::output_schema::OutputSchema;
+use super::read_error::ReadError;
 use super::response_view::ResponseView;
-use super::scope::Scope;
 use super::template::{Template, TemplateBudget, TemplateError, from_json};
 use super::work_budget::WorkBudget;
 use crate::model::StructuredContentSupport::ObjectsOnly;
@@ -70,14 +71,14 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A sentence for the client, if it can't be shortened to fit.
+    /// A sentence, if it can't be shortened to fit.
     pub(super) fn structure(
         &self,
         structured: Structured,
         output: Option<(&OutputSchema, Option<&WorkBudget>)>,
         args: &Value,
         pretty: bool,
-    ) -> Result<(Structured, Option<OmittedPart>), String> {
+    ) -> Result<(Structured, Option<OmittedPart>), ReadError> {
         /// Length of `{"result":}` around a value that is not an object.
         const WRAPPING: usize = 11;
         let is_wrapped = structured.is_wrapped(ObjectsOnly);
@@ -107,38 +108,27 @@ impl Limit {
             }
             remade(&value)
         };
-        // Their lengths as compact JSON limit the number of rows to try. More than one is tried for indented
-        // JSON only.
-        let without_rows = with_rows(0);
-        let mut count = match self.characters {
-            None => most,
-            Some(remaining) => rows.fitting(remaining.saturating_sub(length(&without_rows))).min(most),
-        };
-        let (mut shown, mut too_many, mut cut) = (0, count + 1, without_rows.clone());
-        while shown < count {
-            let tried = with_rows(count);
-            if fits(&tried) {
-                (shown, cut) = (count, tried);
-            } else {
-                too_many = count;
-            }
-            count = (shown + too_many) / 2;
+        // As compact JSON, so many rows fit. Indented JSON is longer.
+        let most_fitting = remaining.saturating_sub(length(&with_rows(0)));
+        let mut shown = self.characters.map_or(most, |_| rows.fitting(most_fitting).min(most));
+        let mut cut = with_rows(shown);
+        if !fits(&cut) {
+            let counts: Vec<usize> = (1..shown).collect();
+            shown = counts.partition_point(|count| fits(&with_rows(*count)));
+            cut = with_rows(shown);
         }
         if shown == 0 {
-            return Err(too_long(&match total > 0 && fits(&without_rows) {
-                true => format!("its first row alone is over the limit of {remaining} characters"),
-                false => format!(
-                    "it has {} characters, the limit is {remaining}, and fewer rows do not make it fit",
-                    length(&whole)
-                ),
-            }));
+            let found = length(&whole);
+            return Err(too_long(&format!(
+                "it has {found} characters, the limit is {remaining}, and fewer rows do not make it fit"
+            )));
         }
         let unit = if rows.is_text { LINES } else { ROWS };
         let cut = match output {
             None => cut,
             Some((output, stop)) => output.enforce(cut.json.parse(), None, stop).map_err(|why| {
                 let parts = format!("{shown} of {total} {unit}");
-                format!("The result is too long, and can't be cut to {parts}: {why}. Request less.")
+                why.in_part(&format!("the result is too long, and can't be cut to {parts}"))
             })?,
         };
         let more = self.more.as_ref().filter(|_| !rows.is_text);
@@ -151,19 +141,19 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A sentence for the client, if the first line alone is too long.
+    /// A sentence, if the first line alone is too long.
     pub(super) fn texts(
         &self,
         blocks: Vec<RenderedBlock>,
-    ) -> Result<(Vec<Content>, Option<OmittedPart>), String> {
+    ) -> Result<(Vec<Content>, Option<OmittedPart>), ReadError> {
         let mut remaining = self.characters.unwrap_or(usize::MAX);
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
         let mut full = false;
         for block in blocks {
-            let text = match (&block.content.block, block.text) {
-                (ContentBlock::Text(_), TextKind::Json) => "",
-                (ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)), _) => text.as_str(),
-                (ContentBlock::Text(BlockText::Shared(text)), _) => text,
+            let text = match &block.content.block {
+                ContentBlock::Text(_) if block.text == TextKind::Json => "",
+                ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)) => text.as_str(),
+                ContentBlock::Text(BlockText::Shared(text)) => text,
                 _ => "",
             };
             let most_lines = self.rows.filter(|_| block.text == TextKind::Verbatim).unwrap_or(usize::MAX);
@@ -214,8 +204,8 @@ impl Limit {
     }
 }
 
-fn too_long(why: &str) -> String {
-    format!("The result is too long: {why}. Request less, if the arguments allow it.")
+fn too_long(why: &str) -> ReadError {
+    read_error!("the result is too long: {why}; request less, if the arguments allow it")
 }
 
 /// Reads the template of a note, whose variables are `limit` and `args` only.
