@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use serde_json::{Map, Value, json};
 
-use super::duration::ResultUnit;
+use super::number::ResultUnit;
 use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, each_record};
 use crate::model::type_of;
 use crate::settings::suggest::{quoted, quoted_list};

@@ -8,7 +8,6 @@
 //! - A [`FieldKind`] is the type of one value; those with a format of their own have a file each.
 //! - `settings` reads fields from the configuration.
 
-mod duration;
 mod kind;
 mod number;
 mod settings;
@@ -24,9 +23,8 @@ use self::kind::admit_null;
 pub(in crate::translate) use self::kind::{list_of, object_of};
 pub(crate) use self::settings::{FieldSetting, TYPE_NAMES};
 pub use self::{
-    duration::{DurationForm, ShortClock},
     kind::{Cardinality, Enumeration, FieldKind, FieldType},
-    number::{NumberForm, SizeForm},
+    number::{DurationForm, NumberForm, ShortClock, SizeForm},
     time::{TimeForm, TimeFormat, TimeZoneSetting},
 };
 use super::read_error::ReadError;

@@ -3,8 +3,7 @@
 use serde_json::Value;
 use settings_derive::Section;
 
-use super::duration::time_unit;
-use super::number::size_unit;
+use super::number::{size_unit, time_unit};
 use super::{
     Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
     OnMissing, SizeForm, TimeForm,

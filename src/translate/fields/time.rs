@@ -8,7 +8,7 @@ use jiff::{
 };
 use settings_derive::Section;
 
-use super::duration::{MILLISECOND, SECOND};
+use super::number::{MILLISECOND, SECOND};
 use super::settings::{TEXTS, TypeWord};
 use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, parsed_settings, suggest, text_of};
 use crate::translate::convert::{scaled, without_exponent};
