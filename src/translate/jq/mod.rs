@@ -20,7 +20,7 @@ pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_L
 pub(super) use functions::is_pure;
 use jaq_core::{
     Compiler, Ctx, Vars,
-    load::{Arena, File, Loader, lex, parse::Def},
+    load::{self, Arena, File, Loader, lex, parse::Def},
     unwrap_valr,
 };
 use jaq_json::{Error, Num, Val};
@@ -153,7 +153,7 @@ impl Jq {
         Loader::new([])
             .load(&Arena::default(), File { code: source, path: () })
             .map_err(|errors| JqError::new(load_message(source, errors)))?;
-        let written = jaq_core::load::parse(source, |parser| parser.term());
+        let written = load::parse(source, |parser| parser.term());
         let mut body = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
         let assignment = rewrite::assignment(&body);
         rewrite::rewrite(&mut body)?;
@@ -308,29 +308,25 @@ fn check_depth(source: &str) -> Result<(), JqError> {
     Ok(())
 }
 
-fn load_message(source: &str, errors: jaq_core::load::Errors<&str, ()>) -> String {
-    let place = |rest: &str| {
+fn load_message(source: &str, errors: load::Errors<&str, ()>) -> String {
+    let unexpected = |expected: &str, rest: &str| {
         let offset = rest.as_ptr() as usize - source.as_ptr() as usize;
-        match rest.split_whitespace().next() {
-            Some(found) => format!("`{found}` at character {}", source[..offset].chars().count() + 1),
-            None => "the end of the filter".to_owned(),
-        }
+        let found = rest.split_whitespace().next().map_or("the end of the filter".to_owned(), |found| {
+            format!("`{found}` at character {}", source[..offset].chars().count() + 1)
+        });
+        format!("expected {expected}, found {found}")
     };
-    let found = match errors.into_iter().next().map(|(_, error)| error) {
-        Some(jaq_core::load::Error::Io(_)) => return "a filter can't import modules".to_owned(),
-        Some(jaq_core::load::Error::Lex(errors)) => match errors.into_iter().next() {
-            Some((lex::Expect::Delim(open), _)) => return format!("an opening `{open}` is never closed"),
-            found => found.map(|(expected, rest)| (expected.as_str(), rest)),
-        },
-        Some(jaq_core::load::Error::Parse(errors)) => {
-            errors.into_iter().next().map(|(expected, rest)| (expected.as_str(), rest))
+    let message = errors.into_iter().next().and_then(|(_, error)| match error {
+        load::Error::Io(_) => Some("a filter can't import modules".to_owned()),
+        load::Error::Lex(errors) => errors.into_iter().next().map(|(expected, rest)| match expected {
+            lex::Expect::Delim(open) => format!("an opening `{open}` is never closed"),
+            expected => unexpected(expected.as_str(), rest),
+        }),
+        load::Error::Parse(errors) => {
+            errors.into_iter().next().map(|(expected, rest)| unexpected(expected.as_str(), rest))
         }
-        None => None,
-    };
-    match found {
-        Some((expected, rest)) => format!("expected {expected}, found {}", place(rest)),
-        None => "the filter can't be read".to_owned(),
-    }
+    });
+    message.unwrap_or_else(|| "the filter can't be read".to_owned())
 }
 
 /// Limit of the engine's error message, which may contain whole values, in bytes.
