@@ -15,7 +15,7 @@ use super::variables::{TemplateContext, jq_names};
 use super::{Jq, Template, TemplateBudget, TemplateError, Translator};
 use crate::model::{
     BlockText, Content, ContentBlock, ErrorType, JsonText, ProgramEnd, Structured, ToolOutcome, ToolResult,
-    UpstreamResponse, cut_bytes,
+    UpstreamResponse, cut_bytes, object_without_nones,
 };
 use crate::settings::{Checked, Code, Cursor, Setting, ValueKind};
 
@@ -208,8 +208,8 @@ impl TranslationRun<'_> {
         content: Vec<Content>,
         verdict: ResultKind,
     ) -> ToolResult {
-        /// Codes of an internal error, an invalid request and a parse error (JSON-RPC 2.0, section 5.1). Their
-        /// messages are for the operators of the server.
+        /// Codes of an internal error, an invalid request and a parse error (JSON-RPC 2.0, section 5.1).
+        /// Their messages are for the operators of the server.
         const INTERNAL: [i64; 3] = [-32603, -32600, -32700];
         // The operator should see the withheld text in the log.
         self.note_body(view);
@@ -238,9 +238,8 @@ impl TranslationRun<'_> {
             }
         };
         let outcome = ToolOutcome::Error(ErrorType::ReportedError { status: None });
-        let mut result = ToolResult::new(outcome, content);
-        result.meta.extend(code.map(|code| (CODE_META_KEY.to_owned(), code)));
-        result
+        let meta = object_without_nones([(CODE_META_KEY, code)]);
+        ToolResult { meta, ..ToolResult::new(outcome, content) }
     }
 
     /// Records the output of a filter in the trace.
@@ -290,10 +289,8 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
         (text_for_status(response, translator.has_effect && !response.rejects_session), None)
     };
     let retry_after = retry_after(response).map(Value::from);
-    let meta = [(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after)];
-    let mut result = ToolResult::error(error_type, text);
-    result.meta.extend(meta.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
-    result
+    let meta = object_without_nones([(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after)]);
+    ToolResult { meta, ..ToolResult::error(error_type, text) }
 }
 
 /// `Retry-After` in seconds; `None` if it is a date or missing.

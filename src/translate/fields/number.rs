@@ -1,5 +1,5 @@
-//! Numbers with units: formatted numbers (`$ 5.00`, `12,5 %`, `1,024`), sizes in bytes, and durations as people
-//! and programs write them.
+//! Numbers with units: formatted numbers (`$ 5.00`, `12,5 %`, `1,024`), sizes in bytes, and durations as
+//! people and programs write them.
 
 use std::borrow::Cow;
 

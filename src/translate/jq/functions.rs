@@ -1,6 +1,6 @@
 //! Native jq functions that count work: operators, replacements of some library functions, and wrappers
-//! around others. Functions with regular expressions (`test`, `match`, `capture`, `scan`, `split`, `sub`) are as
-//! in the library, with its engine, but with each match counted.
+//! around others. Functions with regular expressions (`test`, `match`, `capture`, `scan`, `split`, `sub`) are
+//! as in the library, with its engine, but with each match counted.
 
 use std::{collections::HashSet, sync::LazyLock};
 

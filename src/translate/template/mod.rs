@@ -1,8 +1,7 @@
-//! Jinja templates, compiled once. `bounds` has the limits of work and output, `instrument` inserts counters
-//! of work, `syntax` finds the names in a template, `values` converts from and to JSON.
+//! Jinja templates, compiled once. `bounds` has the limits of work and output, `syntax` finds the names in a
+//! template and inserts counters of work, `values` converts from and to JSON.
 
 mod bounds;
-mod instrument;
 mod syntax;
 mod values;
 
@@ -13,9 +12,8 @@ use std::{
 
 pub(crate) use bounds::TemplateBudget;
 use bounds::{FUEL, RenderContext, SHORT_FUEL, TEXT_LIMIT_BYTES, check_depth};
-use instrument::{has_insertions, instrumented};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
-use syntax::UsedNames;
+use syntax::{UsedNames, has_insertions, instrumented};
 pub(crate) use values::from_json;
 use values::{json_text, markdown_table, to_json, write_value};
 pub use values::{message_variables, request_variables};
@@ -76,7 +74,7 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     bounds::add_filters(&mut environment);
-    instrument::add(&mut environment);
+    syntax::add_counters(&mut environment);
     environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
         let args = state.lookup("args").map_or(Ok(serde_json::Value::Null), |args| to_json(&args))?;
         Ok::<_, Error>(redact_error_text(&text, &ClientStrings::from_arguments(&args)))
