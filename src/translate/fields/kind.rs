@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::number::ResultUnit;
 use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, each_record};
-use crate::model::type_of;
+use crate::model::{object_without_nones, type_of};
 use crate::settings::suggest::{quoted, quoted_list};
 use crate::settings::{Checked, Code, Cursor, Entry, Kind, Setting, ValueKind};
 use crate::translate::convert::{to_integer, to_number};
@@ -87,8 +87,7 @@ impl FieldType {
             schema = list_of(schema);
         }
         let texts = [("title", &self.title), ("description", &self.description)];
-        schema
-            .extend(texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?.into()))));
+        schema.extend(object_without_nones(texts.map(|(key, text)| (key, text.clone().map(Value::from)))));
         schema
     }
 

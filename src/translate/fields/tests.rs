@@ -23,8 +23,11 @@ fn kinds() -> Vec<FieldKind> {
         FieldKind::Date(TimeForm::default()),
         FieldKind::DateTime(local),
         FieldKind::DateTime(logged),
-        FieldKind::DateTime(TimeForm { formats: vec![TimeFormat::Unix(1_000_000_000)], zone: None }),
-        FieldKind::Date(TimeForm { formats: vec![TimeFormat::Unix(1_000_000)], zone: None }),
+        FieldKind::DateTime(TimeForm {
+            formats: vec![TimeFormat::Unix("seconds", 1_000_000_000)],
+            zone: None,
+        }),
+        FieldKind::Date(TimeForm { formats: vec![TimeFormat::Unix("milliseconds", 1_000_000)], zone: None }),
         FieldKind::Duration(DurationForm::default()),
         FieldKind::Integer(NumberForm::default()),
         FieldKind::Integer(money.clone()),

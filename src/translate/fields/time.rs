@@ -34,8 +34,9 @@ pub enum TimeFormat {
     Standard,
     /// `strftime` directives.
     Directives(String),
-    /// A number of units of so many nanoseconds since 1970, with or without a fraction.
-    Unix(i128),
+    /// A number of units since 1970, with or without a fraction: their name in messages, and the nanoseconds
+    /// of one.
+    Unix(&'static str, i128),
 }
 
 /// Units of time since 1970: the word for the format, the name in messages, and the nanoseconds.
@@ -89,7 +90,7 @@ impl TimeFormat {
     pub fn may_have_an_offset(&self) -> bool {
         let directives = match self {
             Self::Directives(directives) => directives,
-            Self::Standard | Self::Unix(_) => return true,
+            Self::Standard | Self::Unix(..) => return true,
         };
         read_back(directives, TimeZone::UTC).is_ok_and(|read| {
             read.timestamp().is_some() || read.offset().is_some() || read.iana_time_zone().is_some()
@@ -101,10 +102,7 @@ impl TimeFormat {
         match self {
             Self::Standard => "such as `2026-11-21T09:30:00Z`".to_owned(),
             Self::Directives(directives) => format!("of the form `{directives}`"),
-            Self::Unix(unit) => {
-                let names = UNIX_UNITS.iter().filter(|(_, _, known)| known == unit).map(|(_, name, _)| *name);
-                format!("as {} since 1970", names.collect::<String>())
-            }
+            Self::Unix(name, _) => format!("as {name} since 1970"),
         }
     }
 }
@@ -208,7 +206,7 @@ impl TimeForm {
         match form {
             TimeFormat::Standard => usual(text),
             TimeFormat::Directives(directives) => parse_with_directives(directives, text),
-            TimeFormat::Unix(unit) => self.epoch(text, *unit),
+            TimeFormat::Unix(_, unit) => self.epoch(text, *unit),
         }
     }
 
@@ -291,8 +289,8 @@ impl Setting for TimeFormat {
         if text == "iso" {
             return Ok(Self::Standard);
         }
-        if let Some((_, _, unit_nanos)) = UNIX_UNITS.iter().find(|(word, ..)| *word == text) {
-            return Ok(Self::Unix(*unit_nanos));
+        if let Some((_, name, unit_nanos)) = UNIX_UNITS.iter().find(|(word, ..)| *word == text) {
+            return Ok(Self::Unix(name, *unit_nanos));
         }
         // In a list of formats, one without a time is intentional.
         let is_only = value.sibling("format").is_none_or(|formats| formats.one_or_more().len() < 2);
@@ -324,10 +322,10 @@ mod tests {
     fn form(format: &str, zone: &str) -> TimeForm {
         let format = match format {
             "" => TimeFormat::Standard,
-            "unix" => TimeFormat::Unix(UNIX_UNITS[0].2),
-            "unix-ms" => TimeFormat::Unix(UNIX_UNITS[1].2),
-            "unix-us" => TimeFormat::Unix(UNIX_UNITS[2].2),
-            "unix-ns" => TimeFormat::Unix(UNIX_UNITS[3].2),
+            "unix" => TimeFormat::Unix("seconds", SECOND),
+            "unix-ms" => TimeFormat::Unix("milliseconds", MILLISECOND),
+            "unix-us" => TimeFormat::Unix("microseconds", 1_000),
+            "unix-ns" => TimeFormat::Unix("nanoseconds", 1),
             text => TimeFormat::directives(text, false).unwrap(),
         };
         TimeForm { formats: vec![format], zone: (!zone.is_empty()).then(|| zone.parse().unwrap()) }

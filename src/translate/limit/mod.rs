@@ -56,13 +56,11 @@ pub struct Limit {
 
 impl Limit {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        match (section.entry(ROWS), section.entry("characters")) {
-            (None, None) => {
-                let help = "write `rows: 50`, or `characters: 20000`";
-                Err(section.missing("`limit` limits nothing".to_owned(), help))
-            }
-            _ => Ok(()),
+        if section.entry(ROWS).is_none() && section.entry("characters").is_none() {
+            let help = "write `rows: 50`, or `characters: 20000`";
+            return Err(section.missing("`limit` limits nothing".to_owned(), help));
         }
+        Ok(())
     }
 
     /// Truncates the structured content to as many rows as fit, and returns the cut; unchanged if all fit.
@@ -303,11 +301,8 @@ impl FromStr for ListPath {
         let names = if path.is_empty() { Vec::new() } else { path_steps(path).map_err(|_| wrong())? };
         let is_plain = |name: &String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
         let is_quoted = |name: &String| path.contains(&format!("\"{name}\""));
-        if names.iter().all(|name| is_plain(name) || is_quoted(name)) {
-            Ok(Self(names))
-        } else {
-            Err(wrong())
-        }
+        let is_valid = names.iter().all(|name| is_plain(name) || is_quoted(name));
+        if is_valid { Ok(Self(names)) } else { Err(wrong()) }
     }
 }
 
