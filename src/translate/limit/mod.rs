@@ -228,12 +228,8 @@ pub(in crate::translate) struct OmittedPart {
 impl fmt::Display for OmittedPart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, shown, total, text, next } = self;
-        match text {
-            Some((lines, all)) => {
-                write!(formatter, "{shown} of {total} {unit} and {lines} of {all} lines of text are shown.")?;
-            }
-            None => write!(formatter, "{shown} of {total} {unit} are shown.")?,
-        }
+        let of_text = text.map(|(lines, all)| format!(" and {lines} of {all} lines of text"));
+        write!(formatter, "{shown} of {total} {unit}{} are shown.", of_text.unwrap_or_default())?;
         if next.is_empty() {
             return Ok(());
         }
