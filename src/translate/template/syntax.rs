@@ -245,8 +245,9 @@ impl Edits<'_> {
         self.expressions(values(&call.args));
     }
 
-    /// Instruments a variable with its attributes and subscripts: of `args.rows[n].text` the whole, and `n`.
+    /// Instruments a value with its attributes and subscripts: of `args.rows[n].text` the whole, and `n`.
     fn looked_up(&mut self, expression: &Expr<'_>) {
+        self.insert(start(expression), "(");
         let (mut root, mut subscripts) = (expression, Vec::new());
         loop {
             root = match root {
@@ -258,15 +259,11 @@ impl Edits<'_> {
                 _ => break,
             };
         }
-        let name = matches!(root, Expr::Var(_)).then(|| root.span());
-        match name {
-            Some(name) => self.insert(name.start_offset as usize, "("),
-            None => self.expression(root),
+        if !matches!(root, Expr::Var(_)) {
+            self.expression(root);
         }
         self.expressions(subscripts);
-        if name.is_some() {
-            self.insert(expression.span().end_offset as usize, format!("|{LOOKED_UP})"));
-        }
+        self.insert(end(expression), format!("|{LOOKED_UP})"));
     }
 
     /// Rewrites `a * b` to `(a)|times(b)`.
@@ -454,7 +451,7 @@ mod tests {
         );
         check(
             "{{ (a).b }}{{ [a, 'b'] }}{{ {'k': v}.k }}",
-            "{{ ((a).b|u) }}{{ [(a|u), 'b'] }}{{ {'k': (v|u)}.k }}",
+            "{{ ((a).b|u) }}{{ [(a|u), 'b'] }}{{ ({'k': (v|u)}.k|u) }}",
         );
         check(
             "{{ a if b else c }}{{ a < b <= c }}",
