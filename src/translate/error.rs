@@ -137,7 +137,7 @@ impl TranslationRun<'_> {
         let context = TemplateContext { view, captures, value, structured: structured.as_ref() };
         let names = Name::from_pairs(context.names(&self.translator.redaction, rule.templates()));
         let budget = TemplateBudget::new(view.input.stop);
-        let code = rule.code.as_ref().map(|code| code.render(&names, &budget)).unwrap_or(Ok(Value::Null));
+        let code = rule.code.as_ref().map_or(Ok(Value::Null), |code| code.render(&names, &budget));
         let code = code.unwrap_or_else(|error| {
             self.note_template("code", &error);
             Value::Null

@@ -220,14 +220,14 @@ impl Jq {
         let first = first.map_err(|error| {
             let detail = Some(brief(&error));
             let raised = spent.raised.take().filter(|raised| Error::new(raised.clone()) == error);
-            let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut names.most_values.clone()).ok());
+            let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { names.most_values }).ok());
             let what = if raised.is_some() { "raised an error" } else { "failed on this input" };
             JqError { detail, raised, ..JqError::new(what) }
         })?;
         if more.is_some() {
             return Err(JqError::new("returned more than one value; wrap it in `[…]` for an array"));
         }
-        from_jq(&first, 0, &mut names.most_values.clone())
+        from_jq(&first, 0, &mut { names.most_values })
     }
 
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or returns
