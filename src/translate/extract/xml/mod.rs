@@ -16,7 +16,7 @@ pub use self::path::{ElementPath, Prefixes};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::model::cut_characters;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, OpenSection, Setting, ValueKind, fixed_regex, read_each, text_of,
+    Checked, Code, Cursor, Entry, Named, OpenSection, Setting, ValueKind, fixed_regex, text_of,
 };
 use crate::translate::fields::TEXT_KEY;
 use crate::translate::read_error::ReadError;
@@ -36,8 +36,7 @@ pub struct Xml {
     /// Path to a repeated element. The result is a list, which may have one item or none.
     pub items: Option<ElementPath>,
     /// Namespaces of the prefixes in `path` and `items`.
-    #[key(kind = ValueKind::Map(&ValueKind::Text))]
-    pub namespaces: Namespaces,
+    pub(crate) namespaces: Named<String>,
     /// Handling of attributes: at `@name` (`marked`), at `name` (`plain`), or omitted (`dropped`).
     #[key(default = Attributes::Marked)]
     pub attributes: Attributes,
@@ -51,22 +50,6 @@ pub struct Xml {
     /// Whether to remove white space at both ends of each text.
     #[key(default = true)]
     pub trim: bool,
-}
-
-/// Namespaces of a rule, by prefix: checked on their own, and read with each path.
-#[derive(Debug, Clone)]
-pub struct Namespaces;
-
-impl Setting for Namespaces {
-    const KIND: ValueKind = ValueKind::Map(&ValueKind::Text);
-    const ABSENT: Option<fn() -> Self> = Some(|| Self);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let read =
-            |entry: &Entry| text_of(&value.part(&entry.value, "a namespace", ValueKind::Text)).map(|_| ());
-        read_each::<(), ()>(entries.iter().map(read)).map(|()| Self)
-    }
 }
 
 fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
@@ -266,72 +249,23 @@ fn position(document: &str, offset: usize, lines_before: usize) -> String {
     format!("line {line}, column {column}")
 }
 
-/// A name of the response, shortened for a message.
-fn shown(name: &str) -> String {
-    cut_characters(name, 60)
-}
-
-/// Error message for an error of the parser.
+/// Error message for an error of the parser, whose own text may quote the document.
 fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError {
-    let end = || position(document, document.trim_end().len(), lines_before);
-    let why = match error {
-        Error::UnexpectedCloseTag(expected, found, _) => ReadError::new(
-            format!("expected `</{}>`, found `</{}>`", shown(expected), shown(found)),
-            "expected the end tag of the element that is open, found another",
-        ),
-        Error::UnknownNamespace(prefix, _) => ReadError::new(
-            format!("expected a prefix that is declared, found `{}:`", shown(prefix)),
-            format!("expected a prefix that is declared, found one of {} bytes", prefix.len()),
-        ),
-        Error::UnknownEntityReference(name, _) => {
-            let expected = "expected one of the entities `amp`, `lt`, `gt`, `apos`, `quot`";
-            ReadError::new(
-                format!("{expected}, found `&{};`", shown(name)),
-                format!("{expected}, found one with a name of {} bytes", name.len()),
-            )
-        }
-        Error::MalformedEntityReference(place) => {
-            let line = document.split('\n').nth(place.row as usize - 1).unwrap_or_default();
-            let rest = line.chars().skip(place.col as usize - 1);
-            let is_part = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '&' | '#');
-            let reference: String = rest.take_while(is_part).collect();
-            if reference.starts_with("&#") {
-                let expected = "expected the number of a character that XML allows, found";
-                ReadError::new(format!("{expected} `{}`", shown(&reference)), format!("{expected} another"))
-            } else {
-                "expected an entity such as `&amp;`, found `&` alone".into()
-            }
-        }
-        Error::DuplicatedAttribute(name, _) => ReadError::new(
-            format!("expected an attribute once, found `{}` again", shown(name)),
-            format!("expected an attribute once, found one with a name of {} bytes again", name.len()),
-        ),
-        Error::NonXmlChar(character, _) => ReadError::new(
-            format!("expected characters that XML allows, found {character:?}"),
-            "expected characters that XML allows, found another",
-        ),
-        Error::UnclosedRootNode | Error::UnexpectedEndOfStream => {
-            return ReadError::from("expected the end tag of every element, found the end of the response")
-                .in_part(&end());
-        }
-        Error::NoRootNode => {
-            return ReadError::from("expected an element, found the end of the response").in_part(&end());
-        }
-        Error::NodesLimitReached | Error::AttributesLimitReached | Error::NamespacesLimitReached => {
-            return read_error!("expected a smaller document, found one in which {error}");
-        }
-        other => {
-            let text = other.to_string();
-            let place = format!(" at {}", other.pos());
-            let words = text.replacen(&place, "", 1).replace('\'', "`");
-            ReadError::new(
-                format!("expected well-formed XML, found: {words}"),
-                "expected well-formed XML, found invalid XML",
-            )
-        }
-    };
+    if matches!(error, Error::UnclosedRootNode | Error::UnexpectedEndOfStream) {
+        return ReadError::from("expected the end tag of every element, found the end of the response")
+            .in_part(&position(document, document.trim_end().len(), lines_before));
+    }
     let position = error.pos();
-    why.in_part(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
+    let words = error.to_string().replacen(&format!(" at {position}"), "", 1).replace('\'', "`");
+    let hint = match error {
+        Error::MalformedEntityReference(_) | Error::UnknownEntityReference(..) => {
+            "; XML has `&amp;`, `&lt;`, `&gt;`, `&apos;`, `&quot;`, and numbers such as `&#65;`"
+        }
+        _ => "",
+    };
+    ReadError::new(format!("invalid XML: {}", cut_characters(&words, 120)), "invalid XML")
+        .with_suffix(hint)
+        .in_part(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
 }
 
 /// Limit of nested elements. Objects, and lists between them, then stay within

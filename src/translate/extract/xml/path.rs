@@ -1,9 +1,11 @@
 //! Path to elements of an XML document: `Envelope/Body/Forecast`, `report//item[@type='x']/@id`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
+use regex::{Captures, Regex};
 use roxmltree::{Document, Node};
 
+use crate::settings::fixed_regex;
 use crate::translate::extract::SyntaxError;
 use crate::translate::read_error::ReadError;
 
@@ -60,6 +62,22 @@ pub(super) enum MinMatches {
 /// Limit of the steps of a path.
 const STEP_LIMIT: usize = 32;
 
+/// Limit of the conditions of a path.
+const CONDITION_LIMIT: usize = 8;
+
+/// A step without its conditions.
+static STEP: LazyLock<Regex> = LazyLock::new(|| {
+    fixed_regex(r"^(?<slashes>/{0,2})(?:\*|(?<at>@)?(?:(?<prefix>[\w.-]+):)?(?<name>[\w.-]+))")
+});
+
+/// A condition of a step.
+static CONDITION: LazyLock<Regex> = LazyLock::new(|| {
+    fixed_regex(
+        r#"(?x)^\[ (?: (?<position>[1-9][0-9]*) | (?<at>@)? (?: (?<prefix>[\w.-]+) : )? (?<name>[\w.-]+)
+        (?: = (?: '(?<single>[^']*)' | "(?<double>[^"]*)" ) )? ) \]"#,
+    )
+});
+
 impl ElementPath {
     /// Parses a path.
     ///
@@ -67,35 +85,35 @@ impl ElementPath {
     ///
     /// [`SyntaxError`], with the position.
     pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, SyntaxError> {
-        let mut reader = Reader { source, rest: source, prefixes };
+        const STEP_FORMS: &str = "`/` or `//` and the name of an element or attribute";
+        let mut reader = Reader { source, at: 0, prefixes };
+        if source.matches('[').count() > CONDITION_LIMIT {
+            return Err(reader.error(0, &format!("at most {CONDITION_LIMIT} conditions")));
+        }
         let (mut steps, mut attribute) = (Vec::new(), None);
-        loop {
-            let start = reader.rest.trim_start_matches('/');
-            let slashes = reader.rest.len() - start.len();
-            if slashes > 2 || slashes == 0 && !steps.is_empty() {
-                return Err(reader.error("`/` or `//` and a name"));
+        while attribute.is_none() && (steps.is_empty() || reader.at < source.len()) {
+            let start = reader.at;
+            let found = reader.take(&STEP, STEP_FORMS)?;
+            let name = found.name("name").map(|_| reader.name(start, &found)).transpose()?;
+            if found["slashes"].is_empty() && !steps.is_empty() {
+                return Err(reader.error(start, STEP_FORMS));
             }
-            reader.rest = start;
-            if reader.take("@") && !steps.is_empty() {
-                attribute = Some(reader.name()?);
-                if !reader.rest.is_empty() {
-                    return Err(reader.error("nothing behind the attribute"));
-                }
-                break;
+            if found.name("at").is_some() {
+                attribute = name;
+                continue;
             }
-            let name = if reader.take("*") { None } else { Some(reader.name()?) };
             let mut conditions = Vec::new();
-            while reader.take("[") {
+            while source[reader.at..].starts_with('[') {
                 conditions.push(reader.condition()?);
             }
-            let source = start[..start.len() - reader.rest.len()].to_owned();
-            steps.push(Step { source, anywhere: slashes == 2, name, conditions });
+            let source = source[start..reader.at].trim_start_matches('/').to_owned();
+            steps.push(Step { source, anywhere: &found["slashes"] == "//", name, conditions });
             if steps.len() > STEP_LIMIT {
-                return Err(reader.error(&format!("at most {STEP_LIMIT} steps")));
+                return Err(reader.error(start, &format!("at most {STEP_LIMIT} steps")));
             }
-            if reader.rest.is_empty() {
-                break;
-            }
+        }
+        if steps.is_empty() || reader.at < source.len() {
+            return Err(reader.error(reader.at, "an element before the attribute, and nothing behind it"));
         }
         Ok(Self { source: source.to_owned(), steps, attribute })
     }
@@ -178,43 +196,30 @@ impl Step {
 
     /// Error for a step without a match: the expected and the found elements.
     fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> ReadError {
-        const MAX_NAMED: usize = 8;
-        let mut names: Vec<String> = Vec::new();
-        let children = contexts.iter().flat_map(Node::children).filter(Node::is_element);
-        for child in children.take(1000) {
-            let name = format!("`{}`", super::shown(child.tag_name().name()));
-            if !names.contains(&name) {
+        let children = contexts.iter().flat_map(Node::children).filter(Node::is_element).take(1000);
+        let mut names: Vec<&str> = Vec::new();
+        for name in children.map(|child| child.tag_name().name()) {
+            if names.len() < 8 && !names.contains(&name) {
                 names.push(name);
             }
         }
-        if names.len() > MAX_NAMED {
-            names.truncate(MAX_NAMED);
-            names.push("…".to_owned());
-        }
-        let (found, kind) = match names.len() {
-            0 => ("no element".to_owned(), "no element"),
-            _ => (names.join(", "), "others"),
-        };
         let wanted = &self.source;
-        match contexts.first().filter(|context| context.is_element()) {
-            None if self.anywhere => {
-                read_error!("expected an element `{wanted}` anywhere, found none")
+        ReadError::with_quotes(60, |quoted| {
+            let found = match names.as_slice() {
+                [] => "no element".to_owned(),
+                names => names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "),
+            };
+            match contexts.first().filter(|context| context.is_element()) {
+                None if self.anywhere => format!("expected an element `{wanted}` anywhere, found none"),
+                None => format!("expected `{wanted}` as the root element, found {found}"),
+                Some(context) => {
+                    let line = document.text_pos_at(context.range().start).row;
+                    let within = if self.anywhere { "anywhere in" } else { "in" };
+                    let parent = quoted(context.tag_name().name());
+                    format!("line {line}: expected `{wanted}` {within} {parent}, found {found}")
+                }
             }
-            None => {
-                let expected = format!("expected `{wanted}` as the root element");
-                ReadError::new(format!("{expected}, found {found}"), format!("{expected}, found {kind}"))
-            }
-            Some(context) => {
-                let line = document.text_pos_at(context.range().start).row;
-                let expected = format!("line {line}: expected `{wanted}`");
-                let within = if self.anywhere { "anywhere in" } else { "in" };
-                let name = super::shown(context.tag_name().name());
-                ReadError::new(
-                    format!("{expected} {within} `{name}`, found {found}"),
-                    format!("{expected} {within} the element there, found {kind}"),
-                )
-            }
-        }
+        })
     }
 }
 
@@ -233,91 +238,52 @@ impl Name {
     }
 }
 
-/// Limit of the conditions of a path.
-const CONDITION_LIMIT: usize = 8;
-
 struct Reader<'a> {
     source: &'a str,
-    rest: &'a str,
+    /// Position of the rest, in bytes.
+    at: usize,
     prefixes: &'a Prefixes,
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, mark: &str) -> bool {
-        let after = self.rest.strip_prefix(mark);
-        self.rest = after.unwrap_or(self.rest);
-        after.is_some()
+    fn take(&mut self, part: &Regex, expected: &str) -> Result<Captures<'a>, SyntaxError> {
+        let found = part.captures(&self.source[self.at..]).ok_or_else(|| self.error(self.at, expected))?;
+        self.at += found[0].len();
+        Ok(found)
     }
 
-    fn word(&mut self) -> Option<&'a str> {
-        let is_end = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
-        let (word, rest) = self.rest.split_at(self.rest.find(is_end).unwrap_or(self.rest.len()));
-        self.rest = rest;
-        Some(word).filter(|word| !word.is_empty())
-    }
-
-    fn name(&mut self) -> Result<Name, SyntaxError> {
-        let start = self.position();
-        let first = self.word().ok_or_else(|| self.error("the name of an element or attribute"))?;
-        if !self.take(":") {
-            return Ok(Name { namespace: None, local: first.to_owned() });
-        }
-        let Some(uri) = self.prefixes.get(first) else {
-            let message = format!("`namespaces` has no prefix `{first}`");
-            return Err(SyntaxError { message, at: start });
-        };
-        let local = self.word().ok_or_else(|| self.error("a name behind the prefix"))?;
-        Ok(Name { namespace: Some(uri.clone()), local: local.to_owned() })
+    /// The name in a part that begins at `start`, with the namespace of its prefix.
+    fn name(&self, start: usize, found: &Captures<'_>) -> Result<Name, SyntaxError> {
+        let namespace = found.name("prefix").map(|prefix| {
+            self.prefixes.get(prefix.as_str()).cloned().ok_or_else(|| {
+                let message = format!("`namespaces` has no prefix `{}`", prefix.as_str());
+                SyntaxError { message, at: self.source[..start + prefix.start()].chars().count() }
+            })
+        });
+        Ok(Name { namespace: namespace.transpose()?, local: found["name"].to_owned() })
     }
 
     fn condition(&mut self) -> Result<Condition, SyntaxError> {
-        let start = self.rest;
-        let condition = if start.starts_with(|c: char| c.is_ascii_digit()) {
-            let position = self.word().and_then(|word| word.parse().ok()).filter(|position| *position > 0);
-            let wrong = || Reader { rest: start, ..*self }.error("a position from 1");
-            Condition::Position(position.ok_or_else(wrong)?)
-        } else if self.take("@") {
-            let name = self.name()?;
-            let value = if self.take("=") { Some(self.quoted()?) } else { None };
-            Condition::Attribute(name, value)
-        } else {
-            let name = self.name()?;
-            if !self.take("=") {
-                return Err(self.error("`='value'`"));
-            }
-            Condition::Child(name, self.quoted()?)
-        };
-        if !self.take("]") {
-            return Err(self.error("`]`"));
+        const FORMS: &str = "a condition such as `[2]`, `[@type]`, `[@type='x']` or `[name='x']`";
+        let start = self.at;
+        let found = self.take(&CONDITION, FORMS)?;
+        let wrong = || self.error(start, FORMS);
+        if let Some(position) = found.name("position") {
+            return position.as_str().parse().map(Condition::Position).map_err(|_| wrong());
         }
-        if self.source[..self.source.len() - self.rest.len()].matches('[').count() > CONDITION_LIMIT {
-            return Err(self.error(&format!("at most {CONDITION_LIMIT} conditions")));
+        let name = self.name(start, &found)?;
+        let value =
+            found.name("single").or_else(|| found.name("double")).map(|value| value.as_str().to_owned());
+        match (found.name("at"), value) {
+            (Some(_), value) => Ok(Condition::Attribute(name, value)),
+            (None, Some(value)) => Ok(Condition::Child(name, value)),
+            (None, None) => Err(wrong()),
         }
-        Ok(condition)
     }
 
-    /// Position in characters.
-    fn position(&self) -> usize {
-        self.source.chars().count() - self.rest.chars().count()
-    }
-
-    fn quoted(&mut self) -> Result<String, SyntaxError> {
-        for quote in ["'", "\""] {
-            if self.take(quote) {
-                let closed = self.rest.split_once(quote);
-                let (value, rest) = closed.ok_or_else(|| self.error("a closing quote"))?;
-                self.rest = rest;
-                return Ok(value.to_owned());
-            }
-        }
-        Err(self.error("a value in quotes"))
-    }
-
-    fn error(&self, expected: &str) -> SyntaxError {
-        let found = match self.rest.chars().next() {
-            Some(character) => format!("`{character}`"),
-            None => "the end".to_owned(),
-        };
-        SyntaxError { message: format!("expected {expected}, found {found}"), at: self.position() }
+    fn error(&self, at: usize, expected: &str) -> SyntaxError {
+        let (before, rest) = self.source.split_at(at);
+        let found = if rest.is_empty() { "the end".to_owned() } else { format!("`{rest}`") };
+        SyntaxError { message: format!("expected {expected}, found {found}"), at: before.chars().count() }
     }
 }
