@@ -1,5 +1,7 @@
 //! `form`: parser of `application/x-www-form-urlencoded`, as payment gateways send it.
 
+use std::borrow::Cow;
+
 use encoding_rs::{Encoding, UTF_8};
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
@@ -65,20 +67,13 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, ReadErro
             return Err(ReadError::with_quote(2, expected, &found));
         }
     }
-    let mut whole = String::new();
-    for run in text.as_bytes().chunk_by(|left, right| left.is_ascii() == right.is_ascii()) {
-        if !run[0].is_ascii() {
-            whole += &String::from_utf8_lossy(run);
-            continue;
-        }
-        // A character may be percent-encoded in part only: `%83A` is one in Shift_JIS.
-        let bytes = percent_decode(run).collect::<Vec<_>>();
-        let decoded = encoding.decode_without_bom_handling_and_without_replacement(&bytes);
-        whole += &decoded.ok_or_else(|| {
-            read_error!("expected percent-encoded text in {}, found invalid bytes", encoding.name())
-        })?;
-    }
-    Ok(whole)
+    // A character may be percent-encoded in part only: `%83A` is one in Shift_JIS.
+    let (bytes, ..) = encoding.encode(&text);
+    let bytes: Vec<u8> = percent_decode(&bytes).collect();
+    let decoded = encoding.decode_without_bom_handling_and_without_replacement(&bytes);
+    decoded.map(Cow::into_owned).ok_or_else(|| {
+        read_error!("expected percent-encoded text in {}, found invalid bytes", encoding.name())
+    })
 }
 
 #[cfg(test)]
