@@ -66,34 +66,30 @@ struct Message<'a> {
 }
 
 #[derive(Deserialize)]
-struct ProtocolError<'a> {
-    #[serde(borrow)]
-    code: Option<&'a RawValue>,
+struct ProtocolError {
+    code: Option<Value>,
     message: Option<String>,
 }
 
 /// Members of a content block that decide its type.
 #[derive(Deserialize)]
-struct BlockMembers<'a> {
+struct BlockMembers {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
-    #[serde(borrow)]
-    data: Option<&'a RawValue>,
-    #[serde(borrow, rename = "mimeType")]
-    mime_type: Option<&'a RawValue>,
+    data: Option<String>,
+    #[serde(rename = "mimeType")]
+    mime_type: Option<String>,
     uri: Option<String>,
     name: Option<String>,
-    #[serde(borrow)]
-    resource: Option<BlockResource<'a>>,
+    resource: Option<BlockResource>,
 }
 
 #[derive(Deserialize)]
-struct BlockResource<'a> {
+struct BlockResource {
     uri: Option<String>,
     text: Option<IgnoredAny>,
-    #[serde(borrow)]
-    blob: Option<&'a RawValue>,
+    blob: Option<String>,
 }
 
 impl McpResult {
@@ -156,8 +152,7 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
 
 fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, ReadError> {
     let ProtocolError { code, message: words } = read(error.get())?;
-    let is_number = |code: &&RawValue| code.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
-    let code = code.filter(is_number).and_then(|code| serde_json::from_str(code.get()).ok());
+    let code = code.filter(Value::is_number);
     let words = words.filter(|words| !words.trim().is_empty());
     let words = words.unwrap_or_else(|| "The server rejected the call and gave no reason.".to_owned());
     Ok(McpResult {
@@ -183,21 +178,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Invalid Base64 would break the client's whole result.
-fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), ReadError> {
-    let text = data.and_then(|data| serde_json::from_str::<String>(data.get()).ok());
-    match text.map(|text| BASE64.decode(text)) {
-        None | Some(Ok(_)) => Ok(()),
-        Some(Err(error)) => {
-            let what = format!("expected Base64 data in a block `{kind}`, found text that is not");
-            Err(ReadError::new(format!("{what} ({error})"), what))
-        }
-    }
+fn check_base64(kind: &str, data: &str) -> Result<(), ReadError> {
+    BASE64.decode(data).map(|_| ()).map_err(|error| {
+        let what = format!("expected Base64 data in a block `{kind}`, found text that is not");
+        ReadError::new(format!("{what} ({error})"), what)
+    })
 }
 
 /// Parses one content block, which stays unchanged. A text block without `text` is skipped: the call has been
 /// executed, and the other blocks are valid.
 fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, ReadError> {
-    let members: BlockMembers<'_> = read(block.get())?;
+    let members: BlockMembers = read(block.get())?;
     let missing = |what: &str| {
         let expected = format!("expected {what} in a content block, found ");
         Err(ReadError::with_quote(usize::MAX, &expected, &members.kind).with_suffix(" without"))
@@ -205,21 +196,17 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
     match members.kind.as_str() {
         "text" if members.text.is_none() => return Ok(None),
         "text" => {}
-        "image" | "audio" => {
-            let is_text = |value: Option<&RawValue>| value.is_some_and(|value| value.get().starts_with('"'));
-            if !is_text(members.data) || !is_text(members.mime_type) {
-                return missing("`data` and `mimeType`");
-            }
-            check_base64(&members.kind, members.data)?;
-        }
+        "image" | "audio" => match (&members.data, &members.mime_type) {
+            (Some(data), Some(_)) => check_base64(&members.kind, data)?,
+            _ => return missing("`data` and `mimeType`"),
+        },
         "resource_link" if members.uri.is_none() || members.name.is_none() => {
             return missing("`uri` and `name`");
         }
         "resource_link" => {}
         "resource" => match &members.resource {
-            Some(BlockResource { uri: Some(_), text, blob }) if text.is_some() || blob.is_some() => {
-                check_base64("resource", *blob)?;
-            }
+            Some(BlockResource { uri: Some(_), blob: Some(blob), .. }) => check_base64("resource", blob)?,
+            Some(BlockResource { uri: Some(_), text: Some(_), .. }) => {}
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
         },
         // An unknown type would make clients reject the whole result; as a text block, its contents stay
@@ -360,7 +347,7 @@ mod tests {
         check(r#"{"tools": []}"#, Err("found JSON without `content`"));
         check(r#"{"result": {"tools": []}}"#, Err("a result without `content`"));
         check(r#"{"content": [5, {"type": "text", "text": "1"}]}"#, Err("JSON of another kind"));
-        check(r#"{"content": [{"type": "image", "data": 5}]}"#, Err("expected `data` and `mimeType`"));
+        check(r#"{"content": [{"type": "image", "data": "AA=="}]}"#, Err("expected `data` and `mimeType`"));
         let image = |data: &str| {
             format!(r#"{{"content": [{{"type": "image", "mimeType": "image/png", "data": "{data}"}}]}}"#)
         };
