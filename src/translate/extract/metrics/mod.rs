@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::records::{quoted_length, unescaped};
+use super::records::{quoted_length, unescaped, with_plain_line_ends};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::object_without_nones;
-use crate::settings::{Checked, Cursor, Invalid, OpenSection, Setting};
+use crate::settings::{Checked, Cursor, Invalid, OpenSection, Setting, suggest};
 use crate::translate::convert::to_number;
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -136,6 +136,7 @@ impl Metrics {
     const UNTYPED: &str = "untyped";
 
     fn extract(&self, text: &str) -> Result<Value, ReadError> {
+        let text = with_plain_line_ends(text);
         let mut gathered = ResultBuilder::default();
         for (index, line) in text.lines().enumerate() {
             let added = gathered.add_line(self, line.trim_matches([' ', '\t']));
@@ -161,11 +162,7 @@ impl Metrics {
                 None if name.is_empty() => return Err("expected the name of a metric, found none".into()),
                 None => {}
                 Some(inner) if name.is_empty() => name = inner,
-                Some(inner) => {
-                    return Err(ReadError::with_quotes(usize::MAX, |quoted| {
-                        format!("expected one name, found {} and {}", quoted(&name), quoted(&inner))
-                    }));
-                }
+                Some(_) => return Err("expected one name of a metric, found two".into()),
             }
             if !self.wants(&name) {
                 return Ok(None);
@@ -185,9 +182,8 @@ struct ResultBuilder<'t> {
     families: HashMap<&'t str, Family<'t>>,
     rows: Vec<Value>,
     object: Map<String, Value>,
-    /// Number of samples in the response, of extracted samples, and of their labels.
+    /// Number of samples in the response, and of the labels of those that were extracted.
     seen: usize,
-    taken: usize,
     labels: usize,
     repeated_bytes: usize,
     /// Whether `# EOF` was read.
@@ -210,14 +206,13 @@ impl<'t> ResultBuilder<'t> {
         self.seen += 1;
         let mut rest = Scanner(line);
         let Some((name, labels)) = metrics.name_and_labels(&mut rest)? else { return Ok(()) };
-        let (value, not_a_number) = rest.number(Some(&name))?;
+        let (value, not_a_number) = rest.number()?;
         let (time, exemplar) = (rest.time()?, rest.exemplar()?);
         if !rest.0.is_empty() {
             return Err(rest.error("the end of the line"));
         }
-        self.taken += 1;
         self.labels += labels.len();
-        at_most(RECORD_LIMIT, self.taken, "samples")?;
+        at_most(RECORD_LIMIT, self.rows.len().max(self.object.len()) + 1, "samples")?;
         at_most(Metrics::LABELS_LIMIT, self.labels, "labels")?;
         match metrics.shape {
             MetricsShape::Samples => {
@@ -251,8 +246,7 @@ impl<'t> ResultBuilder<'t> {
             }
             MetricsShape::Object if labels.is_empty() => {
                 if self.object.contains_key(&name) {
-                    let error = ReadError::with_quote(MAX_SHOWN, "expected ", &name);
-                    return Err(error.with_suffix(" once, found it again"));
+                    return Err(Scanner(&name).error("each name once"));
                 }
                 self.object.insert(name, value);
             }
@@ -264,8 +258,8 @@ impl<'t> ResultBuilder<'t> {
     fn finish(self, metrics: &Metrics) -> Result<Value, ReadError> {
         let is_object = metrics.shape == MetricsShape::Object;
         if self.rows.is_empty() && self.object.is_empty() && !metrics.allow_empty {
-            let names: Vec<_> = metrics.names.iter().map(|name| format!("`{name}`")).collect();
-            let named = if names.is_empty() { String::new() } else { format!(" of {}", names.join(" or ")) };
+            let names = suggest::quoted_list(metrics.names.iter().map(String::as_str));
+            let named = if names.is_empty() { String::new() } else { format!(" of {names}") };
             let plain = if is_object { " without labels" } else { "" };
             let among = if self.seen == 0 { String::new() } else { format!(" among {}", self.seen) };
             return Err(read_error!("expected samples{named}{plain}, found none{among}"));
@@ -354,15 +348,12 @@ impl<'t> Scanner<'t> {
                 metric = Some(name);
             } else {
                 if !self.take('=') {
-                    return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                        format!("expected `=` after label {}, found {}", quoted(&name), quoted(self.0))
-                    }));
+                    return Err(self.error("`=` after a label"));
                 }
                 self.skip_blanks();
                 let value = self.quoted()?;
                 if labels.contains_key(&name) {
-                    let error = ReadError::with_quote(MAX_SHOWN, "expected label ", &name);
-                    return Err(error.with_suffix(" once, found it again"));
+                    return Err(Scanner(&name).error("each label once"));
                 }
                 labels.insert(name, value.into());
                 at_most(Metrics::LABELS_OF_ONE_LIMIT, labels.len(), "labels")?;
@@ -388,8 +379,8 @@ impl<'t> Scanner<'t> {
         Ok(text)
     }
 
-    /// Takes the value of this metric, or of an exemplar, and its text if it is not a JSON number.
-    fn number(&mut self, metric: Option<&str>) -> Result<(Value, Option<&'static str>), ReadError> {
+    /// Takes the value of a sample or an exemplar, and its text if it is not a JSON number.
+    fn number(&mut self) -> Result<(Value, Option<&'static str>), ReadError> {
         let word = self.take_word();
         if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
             return Ok((value, None));
@@ -398,15 +389,7 @@ impl<'t> Scanner<'t> {
             "nan" => "NaN",
             "inf" | "+inf" | "infinity" | "+infinity" => "+Inf",
             "-inf" | "-infinity" => "-Inf",
-            lower => {
-                return Err(ReadError::with_quotes(MAX_SHOWN, |quoted| {
-                    let found = if lower.is_empty() { "none".to_owned() } else { quoted(word) };
-                    match metric {
-                        Some(name) => format!("expected a value of {}, found {found}", quoted(name)),
-                        None => format!("expected the value of an exemplar, found {found}"),
-                    }
-                }));
-            }
+            _ => return Err(Scanner(word).error("a value")),
         };
         Ok((Value::Null, Some(word)))
     }
@@ -440,7 +423,7 @@ impl<'t> Scanner<'t> {
         }
         Ok(Some(Value::Object(object_without_nones([
             ("labels", Some(Value::Object(labels))),
-            ("value", Some(self.number(None)?.0)),
+            ("value", Some(self.number()?.0)),
             ("timestamp", self.time()?),
         ]))))
     }

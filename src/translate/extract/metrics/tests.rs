@@ -83,7 +83,7 @@ fn names_select_samples_and_other_lines_are_not_parsed() {
     check(
         &object(&["gone", "n*z"]),
         text,
-        Err("expected samples of `gone` or `n*z` without labels, found none among 5"),
+        Err("expected samples of `gone`, `n*z` without labels, found none among 5"),
     );
     let rows = r#"[{"metric":"other","value":1},{"metric":"other","x":"y","value":2}]"#;
     check(&metrics(&["other"], MetricsShape::Rows), text, Ok(rows));
@@ -103,19 +103,19 @@ fn a_star_matches_any_characters() {
 #[test]
 fn an_invalid_metric_is_an_error_with_its_line() {
     sample("up 1\n<html>", Err("line 2: expected the name of a metric, found `<html>`"));
-    sample("Service restarting", Err("line 1: expected a value of `Service`, found `restarting`"));
-    sample("up", Err("expected a value of `up`, found none"));
+    sample("Service restarting", Err("line 1: expected a value, found `restarting`"));
+    sample("up", Err("expected a value, found an empty string"));
     sample("up 1 soon", Err("expected a time after the value, found `soon`"));
     sample("up 1 2 3", Err("expected the end of the line, found `3`"));
     sample("up{a=1} 1", Err("expected a quoted string, found `1} 1`"));
     sample("up{a=\"1} 1", Err("expected `\"` at the end"));
     sample("up{a=\"1\" b=\"2\"} 1", Err("expected `,` or `}` after a label, found `b=\"2\"} 1`"));
-    sample("up{a=\"1\",a=\"2\"} 1", Err("expected label `a` once"));
-    sample("up{\"a\"} 1", Err("expected one name, found `up` and `a`"));
+    sample("up{a=\"1\",a=\"2\"} 1", Err("expected each label once, found `a`"));
+    sample("up{\"a\"} 1", Err("expected one name of a metric, found two"));
     sample("{} 1", Err("expected the name of a metric, found none"));
     let error = metrics(&[], MetricsShape::Samples).extract("# only comments").unwrap_err();
     assert_eq!(error.to_string(), "expected samples, found none");
-    check(&metrics(&[], MetricsShape::Object), "a 1\na 2", Err("line 2: expected `a` once"));
+    check(&metrics(&[], MetricsShape::Object), "a 1\na 2", Err("line 2: expected each name once, found `a`"));
     check(&metrics(&[], MetricsShape::Rows), "a{value=\"x\"} 1", Err("line 1: expected no label `value`"));
 }
 
