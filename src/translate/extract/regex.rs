@@ -6,7 +6,9 @@ use settings_derive::{Section, Word};
 
 use super::records::{LineBlock, Records, add, gather, with_plain_line_ends};
 use super::{Extracted, Extraction, MemberNames, Typing, ValueCount};
-use crate::settings::{Checked, Code, Cursor, Invalid, KeySpec, Node, Setting, ValueKind, read_each};
+use crate::settings::{
+    Checked, Code, Cursor, Invalid, KeySpec, Node, Setting, ValueKind, read_each, suggest,
+};
 use crate::translate::convert::{to_boolean, to_integer, to_number};
 use crate::translate::pattern::Pattern;
 use crate::translate::read_error::ReadError;
@@ -243,9 +245,8 @@ impl Regex {
     }
 
     fn nothing(&self, what: &str) -> ReadError {
-        let patterns: Vec<_> =
-            self.patterns.0.iter().map(|pattern| format!("`{}`", pattern.written)).collect();
-        read_error!("expected {what} that matches {}, found none", patterns.join(" or "))
+        let patterns = suggest::quoted_list(self.patterns.0.iter().map(|pattern| pattern.written.as_str()));
+        read_error!("expected {what} that matches {patterns}, found none")
     }
 }
 
@@ -330,7 +331,7 @@ mod tests {
             "cpu 1%\nidle\nmem 2 cpu 3%",
             Ok(r#"[{"cpu":"1"},{"cpu":"3","mem":"2"}]"#),
         );
-        check(&patterns, SearchScope::First, "idle", Err("matches `cpu (?<cpu>\\d+)%` or `mem"));
+        check(&patterns, SearchScope::First, "idle", Err("matches `cpu (?<cpu>\\d+)%`, `mem"));
         check(&["a (?<x>.)", "b (?<x>.)"], SearchScope::First, "b 1 a 2", Ok(r#"{"x":["2","1"]}"#));
     }
 
