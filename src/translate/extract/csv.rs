@@ -9,7 +9,7 @@ use settings_derive::Section;
 use super::records::{ColumnNames, RaggedRows, Rows, after_lines, not_empty};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, text_of};
-use crate::translate::read_error::ReadError;
+use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
 
 /// Parses rows of cells into a list of objects of strings (RFC 4180 and its common variants).
@@ -22,7 +22,7 @@ use crate::translate::response_view::ResponseView;
 pub struct Csv {
     /// Delimiter of cells: one character, or `tab`. Default `,`; for the media type
     /// `text/tab-separated-values`, `tab`.
-    #[key(kind = ValueKind::Text, with = read_delimiter, example = "delimiter: \";\"")]
+    #[key(kind = ValueKind::Text, with = read_character, example = "delimiter: \";\"")]
     pub delimiter: Option<u8>,
     /// Delimiter of rows: one character, such as `"\x1e"`.
     #[key(
@@ -34,7 +34,7 @@ pub struct Csv {
     pub row_delimiter: Option<u8>,
     /// Prefix of the header line, such as `"# "`. Lines before the header are skipped. Without it, the first
     /// line is the header.
-    #[key(with = read_header, conflicts = "columns")]
+    #[key(with = not_empty, conflicts = "columns")]
     pub header: Option<String>,
     /// Names of the columns, for a table without a header.
     pub columns: Option<ColumnNames>,
@@ -69,13 +69,10 @@ fn read_quote(value: &Cursor<'_>) -> Checked<Option<u8>> {
     if value.node.as_text() == Some("none") { Ok(None) } else { read_character(value) }
 }
 
-fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<u8>> {
-    if value.node.as_text() == Some("tab") { Ok(Some(b'\t')) } else { read_character(value) }
-}
-
-/// Reads an ASCII character.
+/// Reads an ASCII character, or `tab`.
 fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
     match text_of(value)?.as_bytes() {
+        b"tab" => Ok(Some(b'\t')),
         // Hive and other stores separate cells with control characters: U+0001, U+001F.
         [byte] if byte.is_ascii() && !matches!(byte, b'\0' | b'\n' | b'\r') => Ok(Some(*byte)),
         _ => {
@@ -84,11 +81,6 @@ fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
             value.reject(Invalid::new(message, format!("write `{example}`")))
         }
     }
-}
-
-fn read_header(value: &Cursor<'_>) -> Checked<Option<String>> {
-    let help = "write the text at the beginning of the header line: `header: \"# \"`; without `header` the first line is used";
-    not_empty(value, help).map(Some)
 }
 
 impl Extraction for Csv {
@@ -142,19 +134,20 @@ impl Csv {
         let mut record = StringRecord::new();
         let failed = |error| read_error!("expected rows of cells, found {error}");
         while reader.read_record(&mut record).map_err(failed)? {
-            let start = record.position().map_or(0, |position| position.byte());
-            // Both fit into `usize`, because they are at most the length of the text.
-            let line = || self.line(text, begin + start as usize);
-            if reader.position().byte() >= length {
+            // Positions fit into `usize`, because they are at most the length of the text.
+            let end = reader.position().byte();
+            if end >= length {
                 if record.len() == 1 && record.get(0) == Some("\0") {
                     break;
                 }
-                return Err(read_error!("line {}: expected a closing quote, found none", line()));
+                let start = record.position().map_or(0, |position| position.byte());
+                let line = self.line(text, begin + start as usize);
+                return Err(read_error!("line {line}: expected a closing quote, found none"));
             }
-            if record.len() > RECORD_LIMIT {
-                let (line, found) = (line(), record.len());
-                return Err(read_error!("line {line}: expected at most {RECORD_LIMIT} cells, found {found}"));
-            }
+            // Blank lines and comments may be before a record, so its last line is counted.
+            let line = || self.line(text, begin + end as usize - 1);
+            at_most(RECORD_LIMIT, record.len(), "cells")
+                .map_err(|error| error.in_part(&format!("line {}", line())))?;
             if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
                 continue;
             }
@@ -206,19 +199,8 @@ impl Csv {
         if self.row_delimiter.is_some() { row.trim_start_matches(['\r', '\n']) } else { row }
     }
 
-    /// Line number of the record that begins at this byte, or after blank lines and comments that follow.
-    fn line(&self, text: &str, start: usize) -> usize {
-        let is_break =
-            |byte: u8| self.row_delimiter.map_or(byte == b'\n' || byte == b'\r', |end| byte == end);
-        let bytes = text.as_bytes();
-        let mut at = start.min(bytes.len());
-        loop {
-            at += bytes[at..].iter().take_while(|byte| is_break(**byte)).count();
-            if self.comment.is_none() || bytes.get(at).copied() != self.comment {
-                break;
-            }
-            at += bytes[at..].iter().take_while(|byte| !is_break(**byte)).count();
-        }
+    /// Line number of a byte, which is no part of a line break.
+    fn line(&self, text: &str, at: usize) -> usize {
         let before = &text[..at];
         1 + match self.row_delimiter {
             Some(end) => before.matches(char::from(end)).count(),
@@ -410,7 +392,7 @@ mod tests {
         check(&csv(), &long, Err("with its names in every row, found more"));
         check(&csv(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));
         let commas = ",".repeat(200_000);
-        check(&csv(), &commas, Err("line 1: expected at most 100000 cells, found 200001"));
+        check(&csv(), &commas, Err("line 1: expected at most 100000 cells, found more"));
         // A response of 60 KB must not use half a gigabyte.
         let header: Vec<_> = (0..900).map(|number| number.to_string()).collect();
         let short = format!("{}\n{}", header.join(","), "1\n".repeat(28_000));

@@ -1,15 +1,17 @@
 //! `json`, `ndjson`, `text`, `binary` and `header`: parts of the response as the upstream sent them.
 
+use std::borrow::Cow;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytestring::ByteString;
 use http::HeaderName;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::records::add;
+use super::records::{add, with_plain_line_ends};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::{Content, ContentBlock, JsonText, ResourceBody};
-use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, Setting, ValueKind, Word as _, text_of};
+use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, ValueKind, Word as _, suggest, text_of};
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
 
@@ -44,9 +46,12 @@ impl Extraction for NdJson {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        let whole = view.shared_text()?;
+        let whole = match with_plain_line_ends(view.text()?) {
+            Cow::Borrowed(_) => view.shared_text()?.clone(),
+            Cow::Owned(text) => text.into(),
+        };
         let mut documents = Vec::new();
-        for (index, line) in view.text()?.lines().enumerate() {
+        for (index, line) in whole.lines().enumerate() {
             let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
             if line.is_empty() {
                 continue;
@@ -185,28 +190,20 @@ impl Binary {
 #[derive(Debug, Clone, Section)]
 pub struct Header {
     /// Names of headers to read. `status` is the HTTP status.
-    #[key(example = "names: [Location, status]")]
-    pub names: HeaderNames,
+    #[key(with = header_names, example = "names: [Location, status]")]
+    pub names: Vec<String>,
     /// The shape of the value.
     #[key(skip)]
     pub shape: HeaderShape,
 }
 
-/// Header names in the spelling of the result's keys; at least one.
-#[derive(Debug, Clone)]
-pub struct HeaderNames(pub Vec<String>);
-
-impl Setting for HeaderNames {
-    const KIND: ValueKind = <Vec<String>>::KIND;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Some(items) = value.node.as_list() else { return value.reject_kind("a list", None) };
-        if items.is_empty() {
-            let invalid = Invalid::new("`header` is empty", "write `header: [Location]`");
-            return value.reject_at(value.place, invalid.with_code(Code::EmptyValue));
-        }
-        items.iter().map(|item| header_name(value, item)).collect::<Checked<_>>().map(Self)
+fn header_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    let Some(items) = value.node.as_list() else { return value.reject_kind("a list", None) };
+    if items.is_empty() {
+        let invalid = Invalid::new("`header` is empty", "write `header: [Location]`");
+        return value.reject_at(value.place, invalid.with_code(Code::EmptyValue));
     }
+    items.iter().map(|item| header_name(value, item)).collect()
 }
 
 fn header_name(value: &Cursor<'_>, node: &Node) -> Checked<String> {
@@ -225,10 +222,8 @@ impl Header {
     /// Reads a list of names or one name; `None` for a map.
     pub(crate) fn read_short(value: &Cursor<'_>) -> Option<Checked<Self>> {
         let (names, shape) = match value.node.kind {
-            Kind::List(_) => (HeaderNames::read(value), HeaderShape::Object),
-            Kind::Text(_) => {
-                (header_name(value, value.node).map(|name| HeaderNames(vec![name])), HeaderShape::Value)
-            }
+            Kind::List(_) => (header_names(value), HeaderShape::Object),
+            Kind::Text(_) => (header_name(value, value.node).map(|name| vec![name]), HeaderShape::Value),
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Map(_) => return None,
         };
         Some(names.map(|names| Self { names, shape }))
@@ -249,7 +244,7 @@ impl Extraction for Header {
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
         let names = match self.shape {
             HeaderShape::Value => MemberNames::NoFields,
-            HeaderShape::Object => MemberNames::Names(self.names.0.iter().map(String::as_str).collect()),
+            HeaderShape::Object => MemberNames::Names(self.names.iter().map(String::as_str).collect()),
         };
         (ValueCount::One, names)
     }
@@ -261,7 +256,7 @@ impl Extraction for Header {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let response = view.response;
         let mut found = Map::new();
-        for name in &self.names.0 {
+        for name in &self.names {
             if name == "status" {
                 found.insert(name.clone(), response.status.as_u16().into());
             } else if !found.contains_key(name) {
@@ -271,8 +266,8 @@ impl Extraction for Header {
             }
         }
         if found.is_empty() {
-            let names: Vec<_> = self.names.0.iter().map(|name| format!("`{name}`")).collect();
-            return Err(read_error!("expected a header {}, found none of them", names.join(", ")));
+            let names = suggest::quoted_list(self.names.iter().map(String::as_str));
+            return Err(read_error!("expected a header {names}, found none of them"));
         }
         Ok(Extracted::Value(match (self.shape, found.values_mut().next()) {
             (HeaderShape::Value, Some(value)) => value.take(),

@@ -18,18 +18,13 @@ use bytestring::ByteString;
 use serde_json::Value;
 
 pub(super) use self::html::error_page_message as message_of_page;
-pub(crate) use self::{
-    columns::has_frame,
-    documents::read_media_type,
-    mcp::{McpResult, ResultKind},
-};
 pub use self::{
-    columns::{Columns, Widths},
+    columns::Columns,
     csv::Csv,
-    documents::{Binary, BinaryKind, Header, HeaderNames, HeaderShape, Json, NdJson, Text},
+    documents::{Binary, BinaryKind, Header, HeaderShape, Json, NdJson, Text},
     form::Form,
     grok::{Grok, GrokError, GrokPatterns},
-    html::{CssSelector, Html, Selected, SelectedElements, TableForm, TableSelector},
+    html::{CssSelector, Html, Selected, TableForm},
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, matches_wildcard},
     pairs::{EachPairs, Indented, Pairs},
@@ -38,10 +33,15 @@ pub use self::{
     regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Regex, SearchScope},
     xml::{Attributes, ElementPath, Prefixes, Xml},
 };
+pub(crate) use self::{
+    columns::has_frame,
+    documents::read_media_type,
+    mcp::{McpResult, ResultKind},
+};
 use super::read_error::ReadError;
 use super::response_view::ResponseView;
 use crate::model::{Content, JsonText, kind_of};
-use crate::settings::{Checked, Code, Cursor};
+use crate::settings::{Checked, Code, Cursor, suggest};
 
 /// Limit of the records or keys of one response. Without it, a response of many short lines could take a
 /// hundred times its size in memory.
@@ -258,10 +258,9 @@ impl Extractor {
             return why;
         }
         let Ok(text) = view.text() else { return why };
-        let missing: Vec<_> = regex.missing_in(text).map(|pattern| format!("`{pattern}`")).collect();
-        match missing.is_empty() {
-            true => why,
-            false => why.with_suffix(&format!("; nothing matches {}", missing.join(", "))),
+        match suggest::quoted_list(regex.missing_in(text)) {
+            missing if missing.is_empty() => why,
+            missing => why.with_suffix(&format!("; nothing matches {missing}")),
         }
     }
 

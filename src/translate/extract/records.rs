@@ -2,11 +2,14 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
+use memchr::memchr;
 use serde_json::{Map, Value, json, map::Entry};
 use settings_derive::{Section, Word};
 
 use super::{MemberNames, RECORD_LIMIT, Typing};
-use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Setting, ValueKind, read_each, text_of};
+use crate::settings::{
+    Checked, Code, Cursor, Invalid, KeySpec, Node, OneOrMore, OpenSection, Setting, ValueKind, text_of,
+};
 use crate::translate::pattern::Pattern;
 use crate::translate::read_error::{ReadError, at_most};
 
@@ -15,7 +18,7 @@ use crate::translate::read_error::{ReadError, at_most};
 #[section(default, check = Self::check)]
 pub struct Records {
     /// Text that separates two blocks, at any position in a line: `"\x1e"`.
-    #[key(with = read_delimiter, shown = "a blank line")]
+    #[key(with = not_empty, shown = "a blank line")]
     pub block_delimiter: Option<String>,
     /// Regular expression of lines that separate two blocks.
     #[key(conflicts = "block_delimiter", shown = "a blank line")]
@@ -28,25 +31,21 @@ pub struct Records {
     pub allow_empty: bool,
 }
 
-fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<String>> {
-    not_empty(value, "write the text between two blocks: `block_delimiter: \"\\x1e\"`").map(Some)
-}
-
 /// Reads a string that is not empty.
-pub(super) fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
+pub(super) fn not_empty(value: &Cursor<'_>) -> Checked<Option<String>> {
     match text_of(value)? {
-        "" => value.reject_empty(help),
-        text => Ok(text.to_owned()),
+        "" => value.reject_empty(&value.key.map(KeySpec::help).unwrap_or_default()),
+        text => Ok(Some(text.to_owned())),
     }
 }
 
 /// Reads one string or a list, none of them empty.
-pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
-    let items = value.node.one_or_more();
-    if items.is_empty() {
-        return value.reject_empty(help);
+pub(super) fn texts(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    let OneOrMore(texts) = OneOrMore::<String>::read(value)?;
+    match texts.is_empty() || texts.iter().any(String::is_empty) {
+        true => value.reject_empty(&value.key.map(KeySpec::help).unwrap_or_default()),
+        false => Ok(texts),
     }
-    read_each(items.iter().map(|item| not_empty(&value.part(item, value.name, ValueKind::Text), help)))
 }
 
 /// Block of lines.
@@ -68,22 +67,18 @@ impl LineBlock<'_> {
 impl Records {
     /// Reports options that have no effect with the configured value of `each`.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        let each = section.entry("each").and_then(|entry| entry.value.as_text()).unwrap_or("first");
-        let (is_one, is_many) = (matches!(each, "first" | "text"), matches!(each, "match" | "line"));
+        const NAMES: [&str; 4] = ["block_delimiter", "block_separator", "block_start", "allow_empty"];
+        let each = section.get("each").and_then(Node::as_text).unwrap_or("first");
+        let without_effect = match each {
+            "first" | "text" => &NAMES[..],
+            "match" | "line" => &NAMES[..3],
+            _ => &[],
+        };
         let mut checked = Ok(self);
-        for name in ["block_delimiter", "block_separator", "block_start", "allow_empty"] {
-            let message = match name {
-                "allow_empty" if is_one => {
-                    "`allow_empty` applies only to lists, and `each` selects one object"
-                }
-                "allow_empty" => continue,
-                _ if is_one || is_many => &format!("`{name}` has no effect without `each: block`"),
-                _ => continue,
-            };
-            if let Some(entry) = section.entry(name) {
-                let at = Code::RequiresKey.at_span(entry.key.span);
-                checked = Err(section.reject_at(at, message, "add `each: block`, or remove it"));
-            }
+        for entry in without_effect.iter().filter_map(|name| section.entry(name)) {
+            let message = format!("`{}` has no effect with `each: {each}`", entry.key.text);
+            let at = Code::RequiresKey.at_span(entry.key.span);
+            checked = Err(section.reject_at(at, &message, "write `each: block`, or remove it"));
         }
         checked
     }
@@ -138,9 +133,14 @@ fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = LineBlock<
     })
 }
 
-/// The text with `\n` as line ends: old servers send CRLF, and `$` in a pattern does not match before a CR.
+/// The text with `\n` as line ends: old servers send CR LF, and some programs CR alone. `$` in a pattern does
+/// not match before a CR. In a text with LF, a CR alone is part of a line.
 pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
-    if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text.into() }
+    match (memchr(b'\r', text.as_bytes()), memchr(b'\n', text.as_bytes())) {
+        (None, _) => text.into(),
+        (Some(_), None) => text.replace('\r', "\n").into(),
+        (Some(_), Some(_)) => text.replace("\r\n", "\n").into(),
+    }
 }
 
 /// Length of a quoted text, up to the first quote that is not escaped by a backslash.
@@ -243,13 +243,12 @@ impl Setting for ColumnNames {
         }
         let (mut seen, mut checked) = (HashSet::new(), Ok(()));
         for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
-            let message = match name.is_empty() {
-                true => "a column has no name".to_owned(),
-                false if !seen.insert(name) => format!("duplicate column `{name}`"),
-                false => continue,
-            };
-            let invalid = Invalid::new(message, "write a different name for every column");
-            checked = value.reject_at(node.span, invalid.with_code(Code::DuplicateValue));
+            if name.is_empty() || !seen.insert(name) {
+                let message =
+                    format!("names of columns must differ and not be empty, found {}", node.found());
+                let invalid = Invalid::new(message, "write a different name for every column");
+                checked = value.reject_at(node.span, invalid.with_code(Code::DuplicateValue));
+            }
         }
         checked.map(|()| Self(names))
     }

@@ -7,9 +7,8 @@ use super::*;
 use crate::model::Schema;
 use crate::translate::extract::{
     Binary, CapturePattern, CapturePatterns, Columns, CssSelector, Csv, EachPairs, ElementPath, Form,
-    GrokPatterns, Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs,
-    Prefixes, RaggedRows, Records, Regex, SearchScope, Selected, SelectedElements, TableForm, TableSelector,
-    Text, Widths, Xml,
+    GrokPatterns, Header, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Prefixes,
+    RaggedRows, Records, Regex, SearchScope, Selected, TableForm, Text, Xml,
 };
 
 /// Responses in the formats of the extractors, each for several of them.
@@ -77,7 +76,7 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         1 => Some(ExtractorKind::Text(Text { trim: true })),
         2 => Some(ExtractorKind::Pairs(Pairs::default())),
         3 => Some(ExtractorKind::Header(Header {
-            names: HeaderNames(vec!["status".into(), "content-type".into()]),
+            names: vec!["status".into(), "content-type".into()],
             shape: Default::default(),
         })),
         4 => Some(ExtractorKind::Binary(Binary { kind: None, media_type: None })),
@@ -121,9 +120,7 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         15 => Some(ExtractorKind::Csv(Csv::default())),
         16 => Some(ExtractorKind::Csv(Csv { ragged_rows: RaggedRows::Pad, ..Csv::default() })),
         17 => Some(ExtractorKind::Columns(Columns::default())),
-        18 => {
-            Some(ExtractorKind::Columns(Columns { widths: Some(Widths(vec![2, 3])), ..Columns::default() }))
-        }
+        18 => Some(ExtractorKind::Columns(Columns { widths: Some(vec![2, 3]), ..Columns::default() })),
         19 => Some(ExtractorKind::NdJson(NdJson::default())),
         20 => Some(ExtractorKind::Form(Form)),
         22 => Some(ExtractorKind::Html(Html { without: CssSelector::parse("x").ok(), ..Html::default() })),
@@ -132,14 +129,14 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
             let selected = Selected { css, attribute: None, all: false, optional: true };
             Some(ExtractorKind::Html(Html {
                 items: CssSelector::parse("a, tr").ok(),
-                select: Some(SelectedElements(vec![("a".into(), selected)])),
+                select: Some(crate::settings::Named(vec![("a".into(), selected)])),
                 allow_empty: true,
                 ..Html::default()
             }))
         }
-        24 => Some(ExtractorKind::Html(Html { table: Some(TableSelector(None)), ..Html::default() })),
+        24 => Some(ExtractorKind::Html(Html { table: CssSelector::parse("table").ok(), ..Html::default() })),
         25 => Some(ExtractorKind::Html(Html {
-            table: Some(TableSelector(None)),
+            table: CssSelector::parse("table").ok(),
             form: TableForm::Pairs,
             ..Html::default()
         })),

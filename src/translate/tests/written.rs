@@ -1,7 +1,7 @@
 //! Results of configured rules.
 
 use super::*;
-use crate::translate::extract::{Html, Json, Pairs, TableForm, TableSelector, Text, Typing};
+use crate::translate::extract::{CssSelector, Html, Json, Pairs, TableForm, Text, Typing};
 
 #[test]
 fn a_text_that_a_schema_types_is_shown_as_the_value_it_became() {
@@ -274,7 +274,7 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
         let key = format!("$serde_json::private::{kind}");
         let page = format!("<table><tr><td>{key}<td>{inside}</table>");
         for schema in [None, Some(json!({"type": "object"})), Some(json!({"type": ["number", "null"]}))] {
-            let table = Some(TableSelector(None));
+            let table = CssSelector::parse("table").ok();
             let html = Html { table, form: TableForm::Pairs, ..Html::default() };
             let mut rule = success(ExtractorKind::Html(html), None, None);
             let RuleAction::Success(action) = &mut rule.action else { unreachable!() };

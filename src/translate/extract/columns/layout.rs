@@ -5,6 +5,8 @@ use std::{ops::Range, sync::LazyLock};
 use regex::Regex;
 
 use super::{COLUMN_LIMIT, LineBlock};
+use crate::settings::fixed_regex;
+use crate::translate::read_error::ReadError;
 
 /// Distance of tab stops, in characters.
 const TAB_STOP: usize = 8;
@@ -65,19 +67,6 @@ pub(super) struct HeaderLine {
     first_is_given: bool,
     /// Whether the words of a row are its cells, regardless of their positions.
     by_words: bool,
-}
-
-/// Reason why the cells of a row can't be separated.
-pub(super) enum CellError {
-    /// A cell runs into the next.
-    Overlap,
-    /// Words between two names may belong to either column.
-    Ambiguous {
-        /// The word nearest to the second name.
-        word: String,
-        /// Index of the first of the two columns.
-        first_column: usize,
-    },
 }
 
 impl HeaderLine {
@@ -150,23 +139,32 @@ impl HeaderLine {
         self.names.get(1).filter(|_| is_named).map(String::as_str)
     }
 
-    /// Text of a row before the first column.
-    pub(super) fn unnamed(&self, row: &[char]) -> Option<String> {
-        let first = self.spans.first()?;
-        if self.first_is_given || self.fixed || self.by_words {
-            return None;
-        }
+    /// Checks that a row has no text before the first column.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the text.
+    pub(super) fn check_first_column(&self, row: &[char]) -> Result<(), ReadError> {
+        let is_free = self.first_is_given || self.fixed || self.by_words;
+        let Some(first) = self.spans.first().filter(|_| !is_free) else { return Ok(()) };
         let before: String = row.get(..token_start(row, first.start)).unwrap_or(row).iter().collect();
-        let before = before.trim();
-        (!before.is_empty()).then(|| before.to_owned())
+        if before.trim().is_empty() {
+            return Ok(());
+        }
+        let expected = "expected a name in the header for every cell, found ";
+        let error = ReadError::with_quote(usize::MAX, expected, before.trim());
+        Err(error.with_suffix(" before the first; `first_column` names it"))
     }
 
     /// Splits a row into its cells.
     ///
     /// # Errors
     ///
-    /// [`CellError`], if they can't be separated.
-    pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, CellError> {
+    /// A sentence, if they can't be separated: a cell runs into the next, or words between two names may
+    /// belong to either column.
+    pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, ReadError> {
+        const EXPECTED: &str = "expected cells below the words of the header, found";
+        const FIX: &str = "; `columns` or `widths` set where cells begin";
         if self.by_words {
             return Ok(words(row).into_iter().map(|word| row[word].iter().collect()).collect());
         }
@@ -186,12 +184,15 @@ impl HeaderLine {
                     && is_blank(row, right.start)
             };
             if crooked {
-                return Err(CellError::Overlap);
+                return Err(read_error!("{EXPECTED} one that runs into the next{FIX}"));
             }
             let from = before.max(left.end);
             let between = if self.fixed { None } else { word_between(row, from, cut, right.start) };
             if let Some(word) = between.or_else(|| self.ambiguous_word(row, from, cut, index)) {
-                return Err(CellError::Ambiguous { word, first_column: index });
+                return Err(ReadError::with_quotes(usize::MAX, |quoted| {
+                    let (left, right) = (quoted(&self.names[index]), quoted(&self.names[index + 1]));
+                    format!("{EXPECTED} {} between {left} and {right}{FIX}", quoted(&word))
+                }));
             }
             starts.push(cut);
             before = cut;
@@ -468,9 +469,8 @@ pub(super) fn merge(row: &mut [Cell], next: Vec<Cell>) -> Option<Vec<Cell>> {
 
 /// Whether a line ends a table with its number of rows: `(3 rows)`, `3 rows in set (0.00 sec)`.
 pub(super) fn is_count(line: &str) -> bool {
-    static COUNT: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"^(\([0-9]+ \s*\p{Alphabetic}*\s*\)$|[0-9]+ rows? in set)").expect("the pattern is ours")
-    });
+    static COUNT: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r"^(\([0-9]+ \s*\p{Alphabetic}*\s*\)$|[0-9]+ rows? in set)"));
     COUNT.is_match(line.trim())
 }
 

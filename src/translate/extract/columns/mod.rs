@@ -9,21 +9,21 @@ use std::cell::LazyCell;
 use serde_json::Value;
 use settings_derive::Section;
 
-use self::layout::{
-    Cell, CellError, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, merge, words,
+use self::layout::{Cell, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, merge, words};
+use super::records::{
+    ColumnNames, LineBlock, RaggedRows, Rows, after_lines, not_empty, with_plain_line_ends,
 };
-use super::records::{ColumnNames, LineBlock, RaggedRows, Rows, after_lines};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
-use crate::settings::{Checked, Code, Cursor, Invalid, Node, OpenSection, Setting, ValueKind, read_each};
+use crate::settings::{Checked, Code, OpenSection};
 use crate::translate::Pattern;
-use crate::translate::read_error::ReadError;
+use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
 
 /// Limit of the columns of a table: each is searched in every row.
 const COLUMN_LIMIT: usize = 1000;
 
 /// Limit of the width of a column.
-const WIDTH_LIMIT: usize = 10_000;
+const WIDTH_LIMIT: u64 = 10_000;
 
 /// Limit of a line, in bytes.
 const LINE_LIMIT_BYTES: usize = 1 << 20;
@@ -33,15 +33,16 @@ const LINE_LIMIT_BYTES: usize = 1 << 20;
 /// Blank lines and lines of `-----` are skipped. A table without rows is an empty list. A response without a
 /// table is an error, unless the rule allows it.
 #[derive(Debug, Section)]
-#[section(default, check = Self::check, check_keys = Self::check_keys)]
+#[section(default, check = Self::check)]
 pub struct Columns {
     /// Names of the columns, for a table without a header. White space separates cells, and the last cell is
     /// the rest of the line.
     pub columns: Option<ColumnNames>,
     /// Widths of the columns, in characters. The last cell is the rest of the line.
-    pub widths: Option<Widths>,
+    #[key(kind = ValueKind::List(&ValueKind::Count(1, WIDTH_LIMIT)))]
+    pub widths: Option<Vec<usize>>,
     /// Name of the first column, where the header has none for it.
-    #[key(conflicts = "columns")]
+    #[key(with = not_empty, conflicts = "columns, widths")]
     pub first_column: Option<String>,
     /// Number of lines to skip before the table. With `start_at`, the search begins after them.
     #[key(range = 0..=100_000, default = 0)]
@@ -57,31 +58,6 @@ pub struct Columns {
     /// Whether a response without a table is valid and gives an empty list. Otherwise it is an error.
     #[key(default = false)]
     pub allow_empty: bool,
-}
-
-/// Width of each column, in characters; optional for the last one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Widths(pub Vec<usize>);
-
-impl Setting for Widths {
-    const KIND: ValueKind = ValueKind::List(&ValueKind::Count(1, WIDTH_LIMIT as u64));
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let wrong = |node: &Node, what: &str| {
-            let message = format!("{what}, found {}", node.found());
-            Invalid::new(message, "write `widths: [10, 8, 20]`")
-        };
-        let Some(items) = value.node.as_list().filter(|items| !items.is_empty()) else {
-            return value.reject(wrong(value.node, "`widths` must be a list of numbers"));
-        };
-        let widths = items.iter().map(|item| {
-            let width = item.as_number().and_then(|text| text.parse().ok());
-            let what = format!("a width must be a whole number from 1 to {WIDTH_LIMIT}");
-            let width = width.filter(|width| (1..=WIDTH_LIMIT).contains(width)).ok_or(what);
-            width.or_else(|what| value.reject_at(item.span, wrong(item, &what)))
-        });
-        read_each(widths).map(Self)
-    }
 }
 
 /// Whether a text has the horizontal rule of a table with bars: `+----+----+`, `| --- | --- |`.
@@ -100,21 +76,8 @@ impl Extraction for Columns {
 }
 
 impl Columns {
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let first = section.entry("first_column").and_then(|entry| entry.value.as_text());
-        if first.is_some_and(|first| first.trim().is_empty()) {
-            let place = Code::EmptyValue.at_span(section.value.place);
-            let help = "write the name of the column: `first_column: kind`";
-            return Err(section.reject_at(place, "`first_column` is empty", help));
-        }
-        Ok(())
-    }
-
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        let Some(Widths(widths)) = &self.widths else { return Ok(self) };
-        if self.first_column.is_some() {
-            return Err(section.conflict("first_column", "widths"));
-        }
+        let Some(widths) = &self.widths else { return Ok(self) };
         if let Some(ColumnNames(names)) = &self.columns
             && widths.len() != names.len()
             && widths.len() + 1 != names.len()
@@ -129,6 +92,7 @@ impl Columns {
     }
 
     fn extract(&self, text: &str, typing: &Typing) -> Result<Value, ReadError> {
+        let text = &*with_plain_line_ends(text);
         if text.trim().is_empty() && !self.allow_empty {
             return Err("expected a table, found an empty response".into());
         }
@@ -137,7 +101,7 @@ impl Columns {
             return Ok(Value::Array(Vec::new()));
         }
         let count = self.columns.as_ref().map(|columns| columns.0.len());
-        let starts = self.widths.as_ref().map(|Widths(widths)| {
+        let starts = self.widths.as_ref().map(|widths| {
             let ends = widths.iter().scan(0, |end, width| {
                 *end += width;
                 Some(*end)
@@ -154,9 +118,7 @@ impl Columns {
             None if starts.is_none() => return self.under_header(&lines, text, typing),
             None => {
                 let header = table.next().ok_or(NO_HEADER)?;
-                let mut rows = Rows::under(header.line, cells(header), self.ragged_rows, text)?;
-                rows.is_certain = self.is_certain(lines.iter().any(|line| is_rule(line.text)));
-                rows
+                self.rows_under(header.line, cells(header), &lines, text)?
             }
         };
         let frame = lines.iter().find_map(|line| Frame::parse(line.text)).filter(|frame| {
@@ -176,13 +138,10 @@ impl Columns {
     /// The lines of the table without blank ones; empty if there is no table and the rule allows that.
     fn lines<'t>(&self, text: &'t str) -> Result<Vec<LineBlock<'t>>, ReadError> {
         let without_table = |why| if self.allow_empty { Ok(Vec::new()) } else { Err(why) };
-        let end = if text.contains('\n') { '\n' } else { '\r' };
-        if let Err(why) = after_lines(text, self.skip, end) {
+        if let Err(why) = after_lines(text, self.skip, '\n') {
             return without_table(why);
         }
-        let lines = text.split_terminator(end).enumerate();
-        let lines =
-            lines.map(|(index, text)| LineBlock { line: index + 1, text: text.trim_end_matches('\r') });
+        let lines = text.lines().zip(1..).map(|(text, line)| LineBlock { line, text });
         let is_first =
             |line: &LineBlock<'_>| self.start_at.as_ref().is_none_or(|at| at.regex().is_match(line.text));
         let mut lines = lines.skip(self.skip).skip_while(|line| !is_first(line)).peekable();
@@ -197,26 +156,29 @@ impl Columns {
             if is_behind && !table.is_empty() {
                 break;
             }
-            let LineBlock { line: number, text } = line;
-            if text.trim().is_empty() {
+            if line.text.trim().is_empty() {
                 continue;
             }
-            if text.len() > LINE_LIMIT_BYTES {
-                return Err(read_error!(
-                    "line {number}: expected at most {LINE_LIMIT_BYTES} bytes, found {}",
-                    text.len()
-                ));
-            }
-            if table.len() > RECORD_LIMIT {
-                return Err(read_error!("line {number}: expected at most {RECORD_LIMIT} rows, found more"));
-            }
+            at_most(LINE_LIMIT_BYTES, line.text.len(), "bytes")
+                .and(at_most(RECORD_LIMIT, table.len(), "rows"))
+                .map_err(|error| error.in_part(&format!("line {}", line.line)))?;
             table.push(line);
         }
         Ok(table)
     }
 
-    fn is_certain(&self, is_ruled: bool) -> bool {
-        is_ruled || self.start_at.is_some() || self.allow_empty
+    /// Begins a table with the names of its header.
+    fn rows_under(
+        &self,
+        header_line: usize,
+        names: Vec<String>,
+        lines: &[LineBlock<'_>],
+        text: &str,
+    ) -> Result<Rows, ReadError> {
+        let mut rows = Rows::under(header_line, names, self.ragged_rows, text)?;
+        let is_ruled = lines.iter().any(|line| is_rule(line.text));
+        rows.is_certain = is_ruled || self.start_at.is_some() || self.allow_empty;
+        Ok(rows)
     }
 
     fn under_header(&self, lines: &[LineBlock<'_>], text: &str, typing: &Typing) -> Result<Value, ReadError> {
@@ -230,8 +192,7 @@ impl Columns {
                 }
                 name.clone_from(first);
             }
-            let mut rows = Rows::under(lines[at].line, names, self.ragged_rows, text)?;
-            rows.is_certain = true;
+            let mut rows = self.rows_under(lines[at].line, names, lines, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
         }
@@ -246,9 +207,8 @@ impl Columns {
             let error = ReadError::with_quote(usize::MAX, &expected, &drawn);
             return Err(error.with_suffix(", which spans several; `skip` skips the line"));
         }
-        if words(&header).len() > COLUMN_LIMIT {
-            return Err(read_error!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
-        }
+        at_most(COLUMN_LIMIT, words(&header).len(), "columns")
+            .map_err(|error| error.in_part(&format!("line {number}")))?;
         // A line of `---- -----` under the header marks exactly where columns begin.
         let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expand_tabs(line.text));
         let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
@@ -263,8 +223,7 @@ impl Columns {
         if let Some(name) = header.first_named() {
             return Err(first_is_named(number, name));
         }
-        let mut rows = Rows::under(number, header.names.clone(), self.ragged_rows, text)?;
-        rows.is_certain = self.is_certain(lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
+        let mut rows = self.rows_under(number, header.names.clone(), lines, text)?;
         // A long cell shifts the cells after it. If every cell is one word, they can be counted instead.
         let all_words = LazyCell::new(|| {
             let mut straight =
@@ -279,35 +238,16 @@ impl Columns {
         });
         for line in body() {
             let row = expand_tabs(line.text);
-            let number = line.line;
-            if let Some(before) = header.unnamed(&row) {
-                let expected = format!("line {number}: expected a name in the header for every cell, found ");
-                let error = ReadError::with_quote(usize::MAX, &expected, &before);
-                return Err(error.with_suffix(" before the first; `first_column` names it"));
-            }
-            let names = &header.names;
-            let counted = || split_words(line.text, names.len());
-            let added = match header.cells(&row) {
-                Ok(cells) => rows.add(&cells, || number),
-                Err(_) if counted().len() == names.len() && *all_words => rows.add(&counted(), || number),
-                Err(_) if self.ragged_rows == RaggedRows::Skip => Ok(()),
-                Err(crooked) => Err(ReadError::with_quotes(usize::MAX, |quoted| {
-                    let found = match &crooked {
-                        CellError::Overlap => "one that runs into the next".to_owned(),
-                        CellError::Ambiguous { word, first_column } => {
-                            let (left, right) =
-                                (quoted(&names[*first_column]), quoted(&names[first_column + 1]));
-                            format!("{} between {left} and {right}", quoted(word))
-                        }
-                    };
-                    let fix = match is_last(lines, line) {
-                        true => "",
-                        false => "; `columns` or `widths` set where cells begin",
-                    };
-                    format!("line {number}: expected cells below the words of the header, found {found}{fix}")
-                })),
+            let in_line =
+                |error: ReadError| with_hint(error.in_part(&format!("line {}", line.line)), lines, line);
+            header.check_first_column(&row).map_err(in_line)?;
+            let counted = || split_words(line.text, header.names.len());
+            let cells = match header.cells(&row) {
+                Err(_) if counted().len() == header.names.len() && *all_words => counted(),
+                Err(_) if self.ragged_rows == RaggedRows::Skip => continue,
+                cells => cells.map_err(in_line)?,
             };
-            added.map_err(|error| with_hint(error, lines, line))?;
+            rows.add(&cells, || line.line).map_err(|error| with_hint(error, lines, line))?;
         }
         rows.into_value(typing)
     }
@@ -341,14 +281,9 @@ fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut Rows) -> Resu
     begun.map_or(Ok(()), |(row, line)| rows.add(&row, || line.line))
 }
 
-/// Whether a line is the last of several rows, and so may be a total below the table.
-fn is_last(lines: &[LineBlock<'_>], line: &LineBlock<'_>) -> bool {
-    lines.len() > 2 && lines.last().is_some_and(|last| last.line == line.line)
-}
-
-/// Adds the fix for a line below the table to an error of its last line.
+/// Adds the fix to an error of the last of several rows, which may be a total below the table.
 fn with_hint(error: ReadError, lines: &[LineBlock<'_>], line: &LineBlock<'_>) -> ReadError {
-    match is_last(lines, line) {
+    match lines.len() > 2 && lines.last().is_some_and(|last| last.line == line.line) {
         true => error.with_suffix("; if it is below the table, `stop_before` ends the table there"),
         false => error,
     }

@@ -7,7 +7,7 @@ use settings_derive::Section;
 
 use super::records::Records;
 use super::regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Regex, SearchScope};
-use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, read_each, suggest, text_of};
+use crate::settings::{Checked, Code, Cursor, Named, suggest, text_of};
 use crate::translate::pattern::Pattern;
 
 /// Options of the `grok` extractor, which becomes a [`Regex`].
@@ -17,7 +17,7 @@ pub struct Grok {
     #[key(with = read_pattern, example = "pattern: '%{IP:client} %{GREEDYDATA:message}'")]
     pattern: CapturePatterns,
     /// Custom patterns, by name.
-    patterns: GrokPatterns,
+    patterns: Named<String>,
     /// Scope of the search: the first match, every match, every matching line, or every matching block of
     /// lines.
     #[key(default = SearchScope::First)]
@@ -208,44 +208,14 @@ static LIBRARY: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
 
 fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
     let own = value.sibling("patterns").and_then(|node| node.as_map()).unwrap_or_default();
-    let own = own.iter().map(|entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned())));
-    let known = own.collect::<Option<_>>().map(GrokPatterns);
-    let is_right = |known: &GrokPatterns| known.0.iter().all(|(_, text)| known.compile(text).is_ok());
-    let Some(known) = known.filter(is_right) else {
-        // `patterns` reports the invalid pattern; a pattern that refers to it is not a second problem.
-        return Ok(CapturePatterns(Vec::new()));
-    };
+    let own =
+        own.iter().filter_map(|entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned())));
+    let known = GrokPatterns(own.collect());
     CapturePatterns::read_with(value, |pattern| {
         let text = text_of(pattern)?;
         let captures = known.compile(text).or_else(|error| reject(pattern, text, &error))?;
         captures.check_names(pattern, "`%{IP:client}`")
     })
-}
-
-impl Setting for GrokPatterns {
-    const KIND: ValueKind = ValueKind::Map(&ValueKind::Text);
-    const ABSENT: Option<fn() -> Self> = Some(Self::default);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let own = entries.iter().map(|entry| {
-            let name = &entry.key.text;
-            let shown = format!("pattern `{name}`");
-            let text = text_of(&value.member(entry, &shown, ValueKind::Text));
-            if !is_name(name) {
-                let message = format!("`{name}` can't be the name of a pattern");
-                let at = Code::InvalidName.at_span(entry.key.span);
-                return value.reject_coded(at, message, "write letters, digits and `_`: `QUEUE_ID`");
-            }
-            Ok((name.clone(), text?.to_owned()))
-        });
-        let patterns = Self(read_each(own)?);
-        let compiled = entries.iter().zip(&patterns.0).map(|(entry, (name, text))| {
-            let value = value.member(entry, name, ValueKind::Text);
-            patterns.compile(text).or_else(|error| reject(&value, text, &error)).map(|_| ())
-        });
-        read_each::<(), ()>(compiled).map(|()| patterns)
-    }
 }
 
 fn is_name(name: &str) -> bool {
@@ -254,7 +224,7 @@ fn is_name(name: &str) -> bool {
 
 /// Reports an invalid pattern at its position, with a suggestion.
 fn reject(value: &Cursor<'_>, text: &str, error: &GrokError) -> Checked<CapturePattern> {
-    // The mistake may be in a pattern to which this one refers.
+    // The mistake may be in a custom pattern to which this one refers.
     let at = error.found.as_ref().and_then(|found| text.find(found)).map(|at| text[..at].chars().count());
     let place = at.map(|at| value.context.report.character_in(value.node, text, at));
     let at = Code::InvalidPattern.at_span(place.unwrap_or(value.node.span));

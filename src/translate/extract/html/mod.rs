@@ -6,19 +6,15 @@ mod table;
 mod tests;
 mod text;
 
-use std::collections::HashSet;
-
-use scraper::{Element, ElementRef, Html as Page};
+use scraper::ElementRef;
 use serde_json::{Map, Value, json};
 use settings_derive::{Section, Word};
 
 pub use self::page::CssSelector;
-use self::page::{BYTES_AN_ELEMENT, NodeId, PageBudget};
+use self::page::PageBudget;
 pub(in crate::translate) use self::text::error_page_message;
 use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
-use crate::settings::{
-    Checked, Code, Cursor, Entry, Kind, OpenSection, Setting, ValueKind, read_each, text_of,
-};
+use crate::settings::{Checked, Code, Cursor, Kind, Named, OpenSection, Setting, ValueKind, text_of};
 use crate::translate::fields::{list_of, object_of};
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -29,9 +25,13 @@ use crate::translate::response_view::ResponseView;
 pub struct Html {
     /// CSS selectors by name. Each gives the text of the first matching element, or what its map specifies.
     #[key(conflicts = "text, table")]
-    pub select: Option<SelectedElements>,
+    pub(crate) select: Option<Named<Selected>>,
     /// CSS selector of the records. `select` applies within each matching element, and the result is a list.
-    #[key(conflicts = "text, table")]
+    #[key(
+        conflicts = "text, table",
+        requires = "select",
+        help = "write the parts of each item: `select: { name: h2, link: { css: a, attribute: href } }`"
+    )]
     pub items: Option<CssSelector>,
     /// Whether a page without any matches of `items` is valid and gives an empty list. Otherwise it is an
     /// error.
@@ -39,8 +39,12 @@ pub struct Html {
     pub allow_empty: bool,
     /// Table to parse: `true` for the first table of the page, or a CSS selector of the table or of an
     /// element around it.
-    #[key(conflicts = "text")]
-    pub table: Option<TableSelector>,
+    #[key(
+        kind = ValueKind::Either(&[ValueKind::Text, ValueKind::Boolean]),
+        with = read_table,
+        conflicts = "text"
+    )]
+    pub table: Option<CssSelector>,
     /// Shape of the table: `rows` gives a list of objects by its headings, `pairs` one object of names and
     /// values.
     #[key(name = "as", default = TableForm::Rows, conflicts = "text", requires = "table")]
@@ -73,57 +77,20 @@ impl Setting for CssSelector {
     }
 }
 
-/// Selector of the table; the first table of the page if there is none.
-#[derive(Debug, Clone)]
-pub struct TableSelector(pub Option<CssSelector>);
-
-impl Setting for TableSelector {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::Boolean]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match value.node.kind {
-            Kind::Boolean(true) => Ok(Self(None)),
-            Kind::Text(_) => CssSelector::read(value).map(|css| Self(Some(css))),
-            Kind::Null | Kind::Boolean(false) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
-                let help = "write `table: true` for the first table of the page".to_owned();
-                value.reject_kind("a CSS selector or `true`", Some(help))
-            }
+fn read_table(value: &Cursor<'_>) -> Checked<Option<CssSelector>> {
+    match value.node.kind {
+        Kind::Boolean(true) => Ok(CssSelector::parse("table").ok()),
+        Kind::Text(_) => CssSelector::read(value).map(Some),
+        _ => {
+            let help = "write `table: true` for the first table of the page".to_owned();
+            value.reject_kind("a CSS selector or `true`", Some(help))
         }
     }
 }
 
-/// Members to extract from a page, by name; at least one.
-#[derive(Debug, Clone)]
-pub struct SelectedElements(pub Vec<(String, Selected)>);
-
-impl Setting for SelectedElements {
-    const KIND: ValueKind = ValueKind::Map(&ValueKind::Either(&[ValueKind::Text, Selected::KIND]));
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Some(entries) = value.node.as_map().filter(|entries| !entries.is_empty()) else {
-            let help = "write `select: { title: h1 }`".to_owned();
-            return value.reject_kind("a map of names and selectors", Some(help));
-        };
-        read_each(entries.iter().map(|entry| selected(value, entry))).map(Self)
-    }
-}
-
-fn selected(select: &Cursor<'_>, entry: &Entry) -> Checked<(String, Selected)> {
-    let name = entry.key.text.clone();
-    let shown = format!("`{name}`");
-    let value = select.member(entry, &shown, Selected::KIND);
-    if value.node.as_text().is_some() {
-        let css = Some(CssSelector::read(&value)?);
-        return Ok((name, Selected { css, attribute: None, all: false, optional: false }));
-    }
-    let mut selected = Selected::read(&value)?;
-    selected.attribute.iter_mut().for_each(|name| name.make_ascii_lowercase());
-    Ok((name, selected))
-}
-
 /// A member of `select`.
 #[derive(Debug, Clone, Section)]
-#[section(name = "a name of `select`", id = "selected", check_keys = Self::check_keys)]
+#[section(name = "a name of `select`", id = "selected", text = "css", check_keys = Self::check_keys)]
 pub struct Selected {
     /// CSS selector. With `items` it is optional and defaults to the element itself.
     pub css: Option<CssSelector>,
@@ -134,7 +101,7 @@ pub struct Selected {
     #[key(default = false, shown = "`false`, the first match")]
     pub all: bool,
     /// Whether the element may be missing from a page.
-    #[key(default = false)]
+    #[key(default = false, conflicts = "all")]
     pub optional: bool,
 }
 
@@ -156,17 +123,12 @@ impl Extraction for Html {
 
 impl Html {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let mut checked = Ok(());
         let form = section.get("as").and_then(|node| node.as_text());
-        if form == Some("pairs") && section.entry("table").is_some() && section.entry("columns").is_some() {
-            checked = Err(section.conflict("columns", "as: pairs"));
+        match form == Some("pairs") && section.entry("table").is_some() && section.entry("columns").is_some()
+        {
+            true => Err(section.conflict("columns", "as: pairs")),
+            false => Ok(()),
         }
-        if section.entry("items").is_some() && section.entry("select").is_none() {
-            let help =
-                "write the parts of each item: `select: { name: h2, link: { css: a, attribute: href } }`";
-            checked = Err(section.missing("`items` has no `select`".to_owned(), help));
-        }
-        checked
     }
 
     /// JSON Schema of the selected members, which are strings; `None` if the page decides the names.
@@ -190,39 +152,43 @@ impl Html {
         let mut page = page::parse(text)?;
         let mut work = PageBudget::for_page(&page, text);
         if let Some(css) = &self.without {
-            let root = page.root_element().id();
-            let found: Vec<NodeId> = css.all(&page, &mut work)?.iter().map(|element| element.id()).collect();
+            let root = page.root_element();
+            let found: Vec<_> = css.all(root, &mut work)?.iter().map(|element| element.id()).collect();
+            let root = root.id();
             for id in found.into_iter().filter(|id| *id != root) {
                 page.tree.get_mut(id).expect("it was found in this tree").detach();
             }
         }
+        let root = page.root_element();
         if let Some(css) = &self.text {
-            return match css.all(&page, &mut work)?.first() {
+            return match css.all(root, &mut work)?.first() {
                 Some(first) => text::rendered_text(*first, &mut work).map(Value::from),
                 None => Err(read_error!("expected an element `{}`, found none", css.source)),
             };
         }
         if let Some(table) = &self.table {
-            let table = table.find(&page, &mut work)?;
+            let is_table = |element: &ElementRef<'_>| element.value().name() == "table";
+            let place = table.all(root, &mut work)?.first().copied();
+            let table = place
+                .and_then(|place| place.descendent_elements().find(is_table))
+                .ok_or_else(|| read_error!("expected a table `{}`, found none", table.source))?;
             return match self.form {
                 TableForm::Rows => table::rows(table, self.columns.as_ref(), &mut work),
                 TableForm::Pairs => table::pairs(table, &mut work),
             };
         }
-        let root = page.root_element();
         match (&self.select, &self.items) {
             (None, _) => text::rendered_text(root, &mut work).map(Value::from),
-            (Some(select), None) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
+            (Some(select), None) => object(select, root, &mut work),
             (Some(select), Some(items)) => {
-                let elements = items.all(&page, &mut work)?;
-                let finder = Finder::all(select, &page, &mut work)?;
+                let elements = items.all(root, &mut work)?;
                 let source = &items.source;
                 at_most(RECORD_LIMIT, elements.len(), &format!("of `{source}`"))?;
                 if elements.is_empty() && !self.allow_empty {
                     return Err(read_error!("expected elements `{source}`, found none"));
                 }
                 let records = elements.into_iter().zip(1..).map(|(element, number)| {
-                    let record = finder.object(element, &mut work);
+                    let record = object(select, element, &mut work);
                     record.map_err(|error| error.in_part(&format!("record {number}")))
                 });
                 records.collect()
@@ -231,77 +197,44 @@ impl Html {
     }
 }
 
-impl TableSelector {
-    fn find<'a>(&self, page: &'a Page, work: &mut PageBudget) -> Result<ElementRef<'a>, ReadError> {
-        let (place, words) = match &self.0 {
-            None => (Some(page.root_element()), "a table".to_owned()),
-            Some(css) => (css.all(page, work)?.first().copied(), format!("a table `{}`", css.source)),
-        };
-        place
-            .and_then(|place| place.descendent_elements().find(|element| element.value().name() == "table"))
-            .ok_or_else(|| read_error!("expected {words}, found none"))
+/// The selected members of an element.
+fn object(
+    select: &Named<Selected>,
+    within: ElementRef<'_>,
+    work: &mut PageBudget,
+) -> Result<Value, ReadError> {
+    let mut object = Map::new();
+    for (name, selected) in &select.0 {
+        let value = selected.value(name, within, work)?;
+        object.extend(value.map(|value| (name.clone(), value)));
     }
-}
-
-/// Selected elements, each with the elements of the page that its selector matches. Each selector runs once,
-/// regardless of the number of records.
-struct Finder<'a>(Vec<(&'a (String, Selected), FoundElements)>);
-
-/// Elements that a selector matches; `None` without a selector, which means the record itself.
-type FoundElements = Option<HashSet<NodeId>>;
-
-impl<'a> Finder<'a> {
-    fn all(select: &'a SelectedElements, page: &Page, work: &mut PageBudget) -> Result<Self, ReadError> {
-        let find = |selected: &'a (String, Selected)| {
-            let found = selected.1.css.as_ref().map(|css| css.all(page, work)).transpose()?;
-            Ok((selected, found.map(|found| found.iter().map(|element| element.id()).collect())))
-        };
-        select.0.iter().map(find).collect::<Result<_, _>>().map(Self)
-    }
-
-    fn object(&self, within: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
-        let mut object = Map::new();
-        for ((name, selected), found) in &self.0 {
-            let itself = found.is_none().then_some(within);
-            // Within a record, exclude the record's own element; within the page, include the root.
-            let below = || within.descendent_elements().skip(usize::from(within.parent_element().is_some()));
-            let matches =
-                found.iter().flat_map(|found| below().filter(|element| found.contains(&element.id())));
-            let value = selected.value(name, itself.into_iter().chain(matches), work)?;
-            work.take(BYTES_AN_ELEMENT * within.descendants().count())?;
-            object.extend(value.map(|value| (name.clone(), value)));
-        }
-        Ok(Value::Object(object))
-    }
+    Ok(Value::Object(object))
 }
 
 impl Selected {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let mut checked = Ok(());
-        if section.entry("css").is_none() && section.value.sibling("items").is_none() {
-            let message = format!("{} has no `css`", section.value.name);
-            checked = Err(section.missing(message, "write a CSS selector: `css: \"a[href]\"`"));
+        if section.entry("css").is_some() || section.value.sibling("items").is_some() {
+            return Ok(());
         }
-        let takes_all =
-            section.entry("all").is_some_and(|entry| matches!(entry.value.kind, Kind::Boolean(true)));
-        if takes_all && section.entry("optional").is_some() {
-            checked = Err(section.conflict("optional", "all"));
-        }
-        checked
+        let message = format!("{} has no `css`", section.value.name);
+        Err(section.missing(message, "write a CSS selector: `css: \"a[href]\"`"))
     }
 
     /// The value; `None` if nothing is found and the member is optional.
-    fn value<'a>(
+    fn value(
         &self,
         name: &str,
-        elements: impl Iterator<Item = ElementRef<'a>>,
+        within: ElementRef<'_>,
         work: &mut PageBudget,
     ) -> Result<Option<Value>, ReadError> {
+        let elements = self.css.as_ref().map_or(Ok(vec![within]), |css| css.all(within, work))?;
         let mut values = Vec::new();
         for element in elements {
             values.extend(match &self.attribute {
                 Some(attribute) => {
-                    let value = element.attr(attribute);
+                    let mut attributes = element.value().attrs();
+                    let value = attributes.find(|(name, _)| name.eq_ignore_ascii_case(attribute));
+                    let value = value.map(|(_, value)| value);
                     work.take(value.map_or(0, str::len))?;
                     value.map(Value::from)
                 }

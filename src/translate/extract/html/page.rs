@@ -6,9 +6,8 @@
 use html5ever::{
     driver::{self, ParseOpts},
     tendril::{StrTendril, TendrilSink},
-    tree_builder::TreeSink,
 };
-use scraper::{ElementRef, Html, HtmlTreeSink, Selector, error::SelectorErrorKind};
+use scraper::{Element, ElementRef, Html, HtmlTreeSink, Selector, error::SelectorErrorKind};
 
 use crate::translate::extract::{RECORD_LIMIT, SyntaxError};
 use crate::translate::read_error::{ReadError, at_most};
@@ -17,13 +16,10 @@ use crate::translate::read_error::{ReadError, at_most};
 const DEPTH_LIMIT: usize = 512;
 
 /// Limit of the elements, texts and comments of a page.
-pub(super) const NODE_LIMIT: usize = 10 * RECORD_LIMIT;
+const NODE_LIMIT: usize = 10 * RECORD_LIMIT;
 
 /// Number of bytes that are parsed between two checks of the tree.
 const PIECE_BYTES: usize = 4096;
-
-/// An element, text or comment of a page.
-pub(super) type NodeId = <HtmlTreeSink as TreeSink>::Handle;
 
 /// Parses a page. Every text is valid HTML.
 ///
@@ -32,9 +28,7 @@ pub(super) type NodeId = <HtmlTreeSink as TreeSink>::Handle;
 /// A sentence, if the page exceeds a limit.
 pub(super) fn parse(text: &str) -> Result<Html, ReadError> {
     // The parser compares each attribute of a tag with the others, so a very large number would take hours.
-    if let Some(offset) = first_wide_tag(text) {
-        return Err(too_many_attributes().in_part(&line_of(text, offset)));
-    }
+    check_attributes(text)?;
     let sink = HtmlTreeSink::new(Html::new_document());
     let mut parser = driver::parse_document(sink, ParseOpts::default());
     // Pages rendered in the browser fetch table rows alone, which HTML does not allow outside of a table.
@@ -79,29 +73,21 @@ fn check_tree(page: &Html, nodes_before: usize) -> Result<(), ReadError> {
     let root = page.tree.root();
     let bodies = root.children().flat_map(|root| root.children().chain([root]));
     let most = bodies.filter_map(|node| Some(node.value().as_element()?.attrs.len())).max().unwrap_or(0);
-    if most > ATTRIBUTE_LIMIT {
-        return Err(too_many_attributes());
-    }
-    Ok(())
+    at_most(ATTRIBUTE_LIMIT, most, "attributes in a tag")
 }
 
 /// Limit of the attributes of a tag.
 const ATTRIBUTE_LIMIT: usize = 1000;
 
-fn too_many_attributes() -> ReadError {
-    read_error!("expected at most {ATTRIBUTE_LIMIT} attributes in a tag, found more")
-}
-
 fn line_of(text: &str, offset: usize) -> String {
     format!("line {}", text[..offset].matches('\n').count() + 1)
 }
 
-/// Position of the first tag, or of text that would be one outside of scripts and comments, with too many
-/// attributes.
+/// Checks the number of attributes of each tag, and of text that would be one outside of scripts and comments.
 ///
 /// Only the parser knows which `<a` begins a tag, so each is followed as if it did. Candidates in the same
 /// tokenizer state are merged, with the largest count of attributes, so the scan is linear.
-fn first_wide_tag(text: &str) -> Option<usize> {
+fn check_attributes(text: &str) -> Result<(), ReadError> {
     let mut live = Candidates::default();
     let bytes = text.as_bytes();
     for (index, byte) in bytes.iter().copied().enumerate() {
@@ -116,15 +102,14 @@ fn first_wide_tag(text: &str) -> Option<usize> {
         for (count, state) in live.into_iter().flatten() {
             let Some(after) = state.after(byte) else { continue };
             let count = count + usize::from(after == State::Name && state != State::Name);
-            if count > ATTRIBUTE_LIMIT {
-                return Some(index);
-            }
+            at_most(ATTRIBUTE_LIMIT, count, "attributes in a tag")
+                .map_err(|error| error.in_part(&line_of(text, index)))?;
             let slot = &mut next[after as usize];
             *slot = (*slot).max(Some((count, after)));
         }
         live = next;
     }
-    None
+    Ok(())
 }
 
 /// Number of attributes of each tag that may have begun, by its state.
@@ -170,21 +155,19 @@ impl State {
 pub(super) struct PageBudget {
     /// Bytes that may still be copied; a visited element costs [`BYTES_AN_ELEMENT`].
     remaining_bytes: usize,
-    /// Number of nodes, largest depth, and largest number of siblings.
-    nodes: usize,
+    /// Largest depth, and largest number of siblings.
     deepest: usize,
     widest: usize,
 }
 
 /// Cost of a visited element in the [`PageBudget`], which counts copied bytes.
-pub(super) const BYTES_AN_ELEMENT: usize = 4;
+const BYTES_AN_ELEMENT: usize = 4;
 
 impl PageBudget {
     pub(super) fn for_page(page: &Html, text: &str) -> Self {
         let nodes = page.tree.nodes();
         Self {
             remaining_bytes: 50_000_000 + 16 * text.len(),
-            nodes: nodes.len(),
             deepest: nodes.clone().map(|node| node.ancestors().count()).max().unwrap_or(0),
             widest: nodes.map(|node| node.children().count()).max().unwrap_or(0),
         }
@@ -198,11 +181,11 @@ impl PageBudget {
         Ok(())
     }
 
-    /// Accounts for a search of a selector in all elements of the page.
-    fn search(&mut self, css: &CssSelector) -> Result<(), ReadError> {
+    /// Accounts for a search of a selector in an element.
+    fn search(&mut self, css: &CssSelector, within: ElementRef<'_>) -> Result<(), ReadError> {
         let below = if css.visits_descendants { self.deepest } else { 0 };
         let beside = if css.visits_siblings { self.widest } else { 0 };
-        self.take(BYTES_AN_ELEMENT * self.nodes * (1 + below + beside))
+        self.take(BYTES_AN_ELEMENT * within.descendants().count() * (1 + below + beside))
     }
 }
 
@@ -243,16 +226,16 @@ impl CssSelector {
         })
     }
 
-    /// All matching elements of a page, in document order.
+    /// All matching elements in an element, in document order; the root of a page is in itself.
     pub(super) fn all<'p>(
         &self,
-        page: &'p Html,
+        within: ElementRef<'p>,
         work: &mut PageBudget,
     ) -> Result<Vec<ElementRef<'p>>, ReadError> {
-        work.search(self)?;
-        let root = page.root_element();
-        let itself = self.selector.matches(&root).then_some(root);
-        Ok(itself.into_iter().chain(root.select(&self.selector)).collect())
+        work.search(self, within)?;
+        let is_root = within.parent_element().is_none();
+        let itself = Some(within).filter(|root| is_root && self.selector.matches(root));
+        Ok(itself.into_iter().chain(within.select(&self.selector)).collect())
     }
 }
 

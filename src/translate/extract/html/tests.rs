@@ -17,15 +17,15 @@ fn itself(name: &str) -> (String, Selected) {
 fn table(columns: &[&str]) -> Html {
     let columns = columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let columns = Some(ColumnNames(columns)).filter(|columns| !columns.0.is_empty());
-    Html { table: Some(TableSelector(None)), columns, ..Html::default() }
+    Html { table: Some(css("table")), columns, ..Html::default() }
 }
 
 fn pairs() -> Html {
-    Html { table: Some(TableSelector(None)), form: TableForm::Pairs, ..Html::default() }
+    Html { table: Some(css("table")), form: TableForm::Pairs, ..Html::default() }
 }
 
 fn select(select: Vec<(String, Selected)>) -> Html {
-    Html { select: Some(SelectedElements(select)), ..Html::default() }
+    Html { select: Some(Named(select)), ..Html::default() }
 }
 
 fn each(source: &str, elements: Vec<(String, Selected)>) -> Html {
@@ -136,7 +136,7 @@ fn a_table_is_rows_by_its_headings() {
     );
     let given = table(&["x", "y"]);
     check(&given, "<table><tr><td>1<td>2<tr><th colspan=2><hr></table>", Ok(r#"[{"x":"1","y":"2"}]"#));
-    check(&rows, "<p>none", Err("expected a table, found none"));
+    check(&rows, "<p>none", Err("expected a table `table`, found none"));
     check(&rows, "<table></table>", Ok("[]"));
 }
 

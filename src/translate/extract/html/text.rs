@@ -140,11 +140,9 @@ pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -
     let page = page::parse(page).ok()?;
     let mut work = PageBudget::for_page(&page, "");
     let mut line = |element| rendered_text(element, &mut work).map(|text| collapsed(&text)).ok();
-    let body = elements(&page, &["body"]).next()?;
     let heading = elements(&page, &PARAGRAPHS[1..]).next().and_then(&mut line).unwrap_or_default();
-    let paragraphs: Vec<String> = elements(&page, &["p"]).filter_map(&mut line).collect();
-    let title = elements(&page, &["title"]).next().and_then(&mut line).unwrap_or_default();
-    let body = rendered_text(body, &mut work).ok()?;
+    let title = elements(&page, &["title"]).next().and_then(&mut line);
+    let body = rendered_text(elements(&page, &["body"]).next()?, &mut work).ok()?;
     let lines: Vec<String> = body.lines().map(collapsed).filter(|line| !line.is_empty()).collect();
 
     let says = |text: &&String| has_information(text, status);
@@ -153,15 +151,12 @@ pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -
         return Some(line.clone());
     }
     let is_sentence = |line: &&String| line.contains(' ') && !is_program(line) && says(line);
-    let behind_heading = lines.iter().skip_while(|line| !heading.is_empty() && **line != heading);
-    let paragraph = paragraphs
-        .iter()
-        .find(|paragraph| says(paragraph))
-        .or_else(|| behind_heading.filter(|line| **line != heading).find(is_sentence));
+    let behind_heading = lines.iter().position(|line| *line == heading).map_or(0, |at| at + 1);
+    let sentence = lines[behind_heading..].iter().find(is_sentence);
     let said: Vec<&str> =
-        [Some(&heading).filter(says), paragraph].into_iter().flatten().map(String::as_str).collect();
+        Some(&heading).filter(says).into_iter().chain(sentence).map(String::as_str).collect();
     match said.as_slice() {
-        [] => Some(title).filter(|title| has_information(title, status)),
+        [] => title.filter(|title| has_information(title, status)),
         said => Some(said.join(": ")),
     }
 }

@@ -9,7 +9,7 @@ use memchr::{memchr, memmem};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::records::{Records, add, gather, quoted_length, texts, unescaped};
+use super::records::{Records, add, gather, quoted_length, texts, unescaped, with_plain_line_ends};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, OpenSection, Setting};
 use crate::translate::fields::Fields;
@@ -33,7 +33,7 @@ pub struct Pairs {
     #[key(
         name = "separator",
         kind = ValueKind::OneOrMore(&ValueKind::Text),
-        with = read_separators,
+        with = texts,
         default = vec![":".to_owned()],
         conflicts = "pattern"
     )]
@@ -43,7 +43,7 @@ pub struct Pairs {
     #[key(with = read_pattern)]
     pub pattern: Option<Pattern>,
     /// Prefix of comment lines, which are skipped, or a list of prefixes.
-    #[key(name = "comment", kind = ValueKind::OneOrMore(&ValueKind::Text), with = read_comments)]
+    #[key(name = "comment", kind = ValueKind::OneOrMore(&ValueKind::Text), with = texts)]
     pub comments: Vec<String>,
     /// Whether to remove quotes around values.
     ///
@@ -104,14 +104,6 @@ pub enum Indented {
     Words,
     /// Continuations of the value above after their first character, as in LDIF.
     Fold,
-}
-
-fn read_separators(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    texts(value, "write the text between key and value: `separator: \"=\"`")
-}
-
-fn read_comments(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    texts(value, "write the text at the beginning of comments: `comment: \"#\"`")
 }
 
 fn read_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
@@ -180,6 +172,7 @@ impl Pairs {
         wanted: Option<&Fields>,
         stop: Option<&WorkBudget>,
     ) -> Result<Value, ReadError> {
+        let text = &*with_plain_line_ends(text);
         let expected = || match &self.pattern {
             Some(pattern) => format!("lines that match `{pattern}`, found none"),
             None => {
@@ -220,17 +213,14 @@ impl Pairs {
         limit: usize,
         stop: Option<&WorkBudget>,
     ) -> Result<(Map<String, Value>, usize), ReadError> {
-        let (found, sections, open) = Default::default();
-        let mut builder =
-            Builder { pairs: self, wanted, stop, limit, line: first_line, count: 0, found, sections, open };
-        for line in text.lines() {
-            builder.add_line(line)?;
-            builder.line += 1;
+        let (found, open) = Default::default();
+        let mut builder = Builder { pairs: self, wanted, stop, limit, count: 0, found, open };
+        for (number, line) in (first_line..).zip(text.lines()) {
+            builder.add_line(line).map_err(|error| error.in_part(&format!("line {number}")))?;
         }
-        while !builder.sections.is_empty() {
+        while !builder.open.is_empty() {
             builder.close_section();
         }
-        builder.close(0);
         Ok((builder.found, builder.count))
     }
 
@@ -281,33 +271,26 @@ struct Builder<'p, 't> {
     /// Limit and number of the pairs.
     limit: usize,
     count: usize,
-    /// Number of the current line.
-    line: usize,
-    /// The pairs of the innermost open section; of the text if there is none.
+    /// The pairs outside of sections.
     found: Map<String, Value>,
-    /// Open sections, outermost first: the name of each, and the pairs of what is around it.
-    sections: Vec<(String, Map<String, Value>)>,
-    /// Lines that may have continuations or members, each indented more than the one before.
+    /// Open sections, outermost first, and then the lines that may have continuations or members, each
+    /// indented more than the one before.
     open: Vec<Open<'t>>,
 }
 
-/// Line that may still have continuations or members.
+/// Section, or line that may still have continuations or members.
+#[derive(Default)]
 struct Open<'t> {
-    indent: usize,
+    /// Indentation of a line; `None` for a section.
+    indent: Option<usize>,
     key: &'t str,
-    /// The unparsed value; `None` if the line has no separator.
+    /// The unparsed value; `None` for a line without a separator, and for a section.
     value: Option<Cow<'t, str>>,
     /// The whole line, and the value at its end: they give the column at which the value begins.
     place: Option<(&'t str, &'t str)>,
     /// Further values from the lines below.
     more: Vec<&'t str>,
     members: Map<String, Value>,
-}
-
-impl<'t> Open<'t> {
-    fn new(indent: usize, key: &'t str, value: Option<&'t str>, place: Option<(&'t str, &'t str)>) -> Self {
-        Self { indent, key, value: value.map(Cow::from), place, more: Vec::new(), members: Map::new() }
-    }
 }
 
 impl<'t> Builder<'_, 't> {
@@ -337,7 +320,7 @@ impl<'t> Builder<'_, 't> {
             // A comment may be folded, too (RFC 2849): the lines that continue it belong to no key.
             if pairs.indented == Indented::Fold {
                 self.close(0);
-                self.open.push(Open::new(0, "", Some(""), None));
+                self.open.push(Open { indent: Some(0), value: Some("".into()), ..Open::default() });
             }
             return Ok(());
         }
@@ -348,16 +331,13 @@ impl<'t> Builder<'_, 't> {
         if let Some(pattern) = &pairs.sections
             && let Some(captures) = pattern.regex().captures(bare)
         {
-            self.count_pair()?;
-            self.check_nesting(self.sections.len(), "nested sections")?;
             match pairs.section_end {
                 Some(_) => self.close(0),
                 None => self.close_section(),
             }
             let name = pattern.names().first().and_then(|name| captures.name(name));
-            let name = name.map_or("", |name| name.as_str().trim()).to_owned();
-            self.sections.push((name, std::mem::take(&mut self.found)));
-            return Ok(());
+            let key = name.map_or("", |name| name.as_str().trim());
+            return self.open(Open { key, ..Open::default() });
         }
         if let Some(pattern) = &pairs.pattern {
             return self.add_matches(pattern, bare);
@@ -369,9 +349,9 @@ impl<'t> Builder<'_, 't> {
         let indent = if is_nested { indentation(line) } else { 0 };
         self.close(indent);
         if !key.is_empty() && (value.is_some() || is_nested) {
-            self.count_pair()?;
-            self.check_nesting(self.open.len(), "levels of indentation")?;
-            self.open.push(Open::new(indent, key, value, value.map(|value| (line, value))));
+            let place = value.map(|value| (line, value));
+            let value = value.map(Cow::from);
+            return self.open(Open { indent: Some(indent), key, value, place, ..Open::default() });
         }
         Ok(())
     }
@@ -385,9 +365,9 @@ impl<'t> Builder<'_, 't> {
             let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
             let key = key.as_str().trim();
             if !key.is_empty() {
-                self.count_pair()?;
                 self.close(0);
-                self.open.push(Open::new(0, key, Some(value.as_str()), None));
+                let value = Some(value.as_str().into());
+                self.open(Open { indent: Some(0), key, value, ..Open::default() })?;
             }
         }
         Ok(())
@@ -396,14 +376,15 @@ impl<'t> Builder<'_, 't> {
     fn count_pair(&mut self) -> Result<(), ReadError> {
         self.count += 1;
         match self.count > self.limit {
-            true => Err(read_error!("line {}: expected at most {RECORD_LIMIT} pairs, found more", self.line)),
+            true => Err(read_error!("expected at most {RECORD_LIMIT} pairs, found more")),
             false => Ok(()),
         }
     }
 
-    fn check_nesting(&self, depth: usize, what: &str) -> Result<(), ReadError> {
-        let checked = at_most(Pairs::NESTING_LIMIT, depth + 1, what);
-        checked.map_err(|error| error.in_part(&format!("line {}", self.line)))
+    fn open(&mut self, line: Open<'t>) -> Result<(), ReadError> {
+        self.count_pair()?;
+        self.open.push(line);
+        at_most(Pairs::NESTING_LIMIT, self.open.len(), "levels of sections and indentation")
     }
 
     /// Appends an indented line to the value above, if there is one.
@@ -438,11 +419,10 @@ impl<'t> Builder<'_, 't> {
         })
     }
 
-    /// Closes every line that is indented by at least `indent`.
+    /// Closes every line of the innermost section that is indented by at least `indent`.
     fn close(&mut self, indent: usize) {
-        while let Some(last) = self.open.last().filter(|line| line.indent >= indent) {
-            let is_outermost = self.open.len() == 1 && self.sections.is_empty();
-            if is_outermost && !self.wants(last.key) {
+        while let Some(last) = self.open.last().filter(|line| line.indent.is_some_and(|own| own >= indent)) {
+            if self.open.len() == 1 && !self.wants(last.key) {
                 self.open.clear();
                 return;
             }
@@ -455,9 +435,8 @@ impl<'t> Builder<'_, 't> {
                 }
                 // Text without a separator, below its parent line.
                 None if more.is_empty() => {
-                    if let Some(parent) =
-                        self.open.last_mut().filter(|_| line.key.contains(char::is_alphanumeric))
-                    {
+                    let parent = self.open.last_mut().filter(|parent| parent.indent.is_some());
+                    if let Some(parent) = parent.filter(|_| line.key.contains(char::is_alphanumeric)) {
                         parent.more.push(line.key);
                     }
                     continue;
@@ -489,11 +468,11 @@ impl<'t> Builder<'_, 't> {
 
     fn close_section(&mut self) {
         self.close(0);
-        if let Some((name, outer)) = self.sections.pop() {
-            let members = std::mem::replace(&mut self.found, outer);
-            if !self.sections.is_empty() || self.wants(&name) {
-                add(&mut self.found, name, Value::Object(members));
-            }
+        let Some(Open { key, members, .. }) = self.open.pop() else { return };
+        let is_wanted = !self.open.is_empty() || self.wants(key);
+        let outer = self.open.last_mut().map_or(&mut self.found, |outer| &mut outer.members);
+        if is_wanted {
+            add(outer, key, Value::Object(members));
         }
     }
 }

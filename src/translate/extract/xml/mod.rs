@@ -19,7 +19,7 @@ use crate::settings::{
     Checked, Code, Cursor, Entry, Named, OpenSection, Setting, ValueKind, fixed_regex, text_of,
 };
 use crate::translate::fields::TEXT_KEY;
-use crate::translate::read_error::ReadError;
+use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
 
 /// Converts a document into objects, by the local names of its elements.
@@ -131,7 +131,7 @@ impl Xml {
             );
             return Err(error.in_part(&place(0)));
         }
-        check(document).map_err(|(offset, message)| ReadError::unquoted(message).in_part(&place(offset)))?;
+        check(document).map_err(|(offset, error)| error.in_part(&place(offset)))?;
         let options = ParsingOptions {
             // An empty one, as checked before.
             allow_dtd: true,
@@ -164,10 +164,7 @@ impl Xml {
         least: MinMatches,
     ) -> Result<Vec<Value>, ReadError> {
         let found = path.find(document, least)?;
-        let count = found.len();
-        if count > RECORD_LIMIT {
-            return Err(read_error!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source));
-        }
+        at_most(RECORD_LIMIT, found.len(), &format!("of `{}`", path.source))?;
         let values = found.into_iter().map(|element| match &path.attribute {
             None => self.value(element),
             Some(name) => name.attribute(&element).into(),
@@ -270,10 +267,10 @@ fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError
 
 /// Limit of nested elements. Objects, and lists between them, then stay within
 /// [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT).
-pub(super) const DEPTH_LIMIT: usize = 60;
+const DEPTH_LIMIT: usize = 60;
 
 /// Limit of the elements of one response.
-pub(super) const ELEMENT_LIMIT: usize = 10 * RECORD_LIMIT;
+const ELEMENT_LIMIT: usize = 10 * RECORD_LIMIT;
 
 /// Limit of the attributes of one element.
 const ATTRIBUTE_LIMIT: usize = 250;
@@ -302,18 +299,16 @@ static QUOTED: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#""[^"]*"?|'[^']*
 ///
 /// # Errors
 ///
-/// Byte offset and message.
-pub(super) fn check(text: &str) -> Result<(), (usize, String)> {
+/// Byte offset and a sentence.
+fn check(text: &str) -> Result<(), (usize, ReadError)> {
     let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
-    if marks > MARK_LIMIT {
-        return Err((0, format!("expected at most {MARK_LIMIT} marks `<` and `=`, found {marks}")));
-    }
+    at_most(MARK_LIMIT, marks, "marks `<` and `=`").map_err(|error| (0, error))?;
     let (mut elements, mut namespace_work) = (0, 0);
     // Number of namespaces that each open element declares.
     let mut open: Vec<usize> = Vec::new();
     for found in MARKUP.find_iter(text) {
         let tag = found.as_str();
-        let reject = |message: &str| Err((found.start(), message.to_owned()));
+        let in_place = |error: ReadError| (found.start(), error);
         if tag.starts_with("</") {
             open.pop();
             continue;
@@ -325,37 +320,26 @@ pub(super) fn check(text: &str) -> Result<(), (usize, String)> {
         if tag.starts_with("<!") {
             // It may name an external file, which is never read.
             if bare.contains('[') {
-                return reject(
-                    "expected a document without a DTD, found a `<!DOCTYPE` with declarations: entities are \
-                     not expanded",
-                );
+                let expected = "expected a document without a DTD";
+                let found = "a `<!DOCTYPE` with declarations: entities are not expanded";
+                return Err(in_place(read_error!("{expected}, found {found}")));
             }
             continue;
         }
         elements += 1;
-        if elements > ELEMENT_LIMIT {
-            return reject(&format!("expected at most {ELEMENT_LIMIT} elements, found more"));
-        }
-        if bare.matches('=').count() > ATTRIBUTE_LIMIT {
-            return reject(&format!(
-                "expected at most {ATTRIBUTE_LIMIT} attributes in an element, found more"
-            ));
-        }
+        at_most(ELEMENT_LIMIT, elements, "elements").map_err(in_place)?;
+        at_most(ATTRIBUTE_LIMIT, bare.matches('=').count(), "attributes in an element").map_err(in_place)?;
         let is_between = |c: char| c.is_ascii_whitespace() || c == '"';
         let names = bare.split('=').map(|before| before.trim_end().rsplit(is_between).next());
         let namespaces = names.filter(|name| name.is_some_and(|name| name.starts_with("xmlns"))).count();
         if namespaces > 0 {
             let in_scope = open.iter().sum::<usize>() + namespaces;
             namespace_work += in_scope * in_scope;
-            if namespace_work > NAMESPACE_WORK_LIMIT {
-                return reject("expected fewer namespace declarations, found too many");
-            }
+            at_most(NAMESPACE_WORK_LIMIT, namespace_work, "comparisons of namespaces").map_err(in_place)?;
         }
         if !tag.ends_with("/>") {
             open.push(namespaces);
-            if open.len() > DEPTH_LIMIT {
-                return reject(&format!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
-            }
+            at_most(DEPTH_LIMIT, open.len(), "nested elements").map_err(in_place)?;
         }
     }
     Ok(())

@@ -74,7 +74,7 @@ fn a_cell_under_no_name_is_not_assigned_to_another() {
 #[test]
 fn a_response_without_a_table_is_an_empty_list_if_configured() {
     let widths = |names: Option<Vec<String>>| Columns {
-        widths: Some(Widths(vec![3, 4])),
+        widths: Some(vec![3, 4]),
         columns: names.map(ColumnNames),
         ..Columns::default()
     };
@@ -95,7 +95,7 @@ fn a_response_without_a_table_is_an_empty_list_if_configured() {
 fn widths_are_in_characters_and_the_last_cell_is_the_rest() {
     let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     let given = |widths: &[usize], names: Option<Vec<String>>| Columns {
-        widths: Some(Widths(widths.to_vec())),
+        widths: Some(widths.to_vec()),
         columns: names.map(ColumnNames),
         ..Columns::default()
     };
