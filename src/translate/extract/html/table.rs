@@ -1,6 +1,6 @@
 //! HTML tables as rows, or as pairs of name and value.
 
-use std::{collections::HashMap, iter, rc::Rc};
+use std::{collections::HashSet, iter, rc::Rc};
 
 use scraper::{Element, ElementRef};
 use serde_json::{Map, Value};
@@ -41,7 +41,7 @@ pub(super) fn rows(
 /// columns is a prefix of each name; a heading that spans several rows occurs once.
 fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
     let columns = headings.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or(0);
-    let mut seen = HashMap::<String, usize>::new();
+    let mut seen = HashSet::new();
     let unique = |column: usize| {
         let mut words: Vec<&Rc<str>> =
             headings.iter().filter_map(|row| row.cells.get(column)?.as_ref()).collect();
@@ -49,13 +49,8 @@ fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
         words.dedup();
         let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
         let plain = if words.is_empty() { format!("column {}", column + 1) } else { words.join(" ") };
-        let mut name = plain.clone();
-        while let Some(count) = seen.get_mut(&name) {
-            *count += 1;
-            name = format!("{plain} {count}");
-        }
-        seen.insert(name.clone(), 1);
-        name
+        let numbered = (2..).map(|number| format!("{plain} {number}"));
+        iter::once(plain.clone()).chain(numbered).find(|name| seen.insert(name.clone())).unwrap_or_default()
     };
     (0..columns).map(unique).collect()
 }
@@ -94,9 +89,6 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Valu
 /// Limit of the columns of a table, and of `colspan` (HTML, section 4.9.11).
 const COLUMN_LIMIT: usize = 1000;
 
-/// Limit of `rowspan` (HTML, section 4.9.11).
-const ROW_SPAN_LIMIT: usize = 65_534;
-
 /// Limit of the cells of a table; a spanning cell counts once per row and column.
 const CELL_LIMIT: usize = 10 * RECORD_LIMIT;
 
@@ -129,68 +121,43 @@ fn is_heading(cell: &ElementRef<'_>) -> bool {
     cell.value().name() == "th"
 }
 
-/// Text of a cell that spans further rows, and their number.
-type SpanningCell = (Rc<str>, usize);
-
 /// All rows with one text per column; a spanning cell is repeated in each row and column.
 fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadError> {
-    let mut found = Vec::new();
-    let mut hanging: Vec<SpanningCell> = Vec::new();
+    let elements: Vec<ElementRef<'_>> = row_elements(table).collect();
+    let mut grid: Vec<Vec<Option<Rc<str>>>> = vec![Vec::new(); elements.len()];
     let mut cell_count = 0;
-    for element in row_elements(table) {
+    for (index, element) in elements.iter().enumerate() {
         work.take(1)?;
-        let cells = read_row(element, &mut hanging, work)?;
-        cell_count += cells.len();
-        at_most(CELL_LIMIT, cell_count, "cells in a table")?;
-        let in_head = element.parent_element().is_some_and(|part| part.value().name() == "thead");
-        let mut own = cell_elements(element).peekable();
-        let has_headings_only = own.peek().is_some() && own.all(|cell| is_heading(&cell));
-        found.push(Row { cells, is_heading: in_head || has_headings_only });
-    }
-    Ok(found)
-}
-
-fn read_row(
-    element: ElementRef<'_>,
-    hanging: &mut Vec<SpanningCell>,
-    work: &mut PageBudget,
-) -> Result<Vec<Option<Rc<str>>>, ReadError> {
-    let mut row = Vec::new();
-    let mut cells = cell_elements(element);
-    loop {
-        if let Some(from_above) = take_hanging(hanging, row.len()) {
-            work.take(from_above.len())?;
-            row.push(Some(from_above));
-        } else if let Some(cell) = cells.next() {
+        let mut column = 0;
+        for cell in cell_elements(*element) {
             let text: Rc<str> = text::rendered_text(cell, work)?.into();
-            let columns = span(cell, "colspan").clamp(1, COLUMN_LIMIT);
-            // `rowspan="0"` spans to the end of the table.
-            let rows = match span(cell, "rowspan") {
-                0 => ROW_SPAN_LIMIT,
-                rows => rows.min(ROW_SPAN_LIMIT),
-            };
-            at_most(COLUMN_LIMIT, row.len() + columns, "columns")?;
-            if rows > 1 {
-                hanging.resize(hanging.len().max(row.len() + columns), (Rc::default(), 0));
-                hanging[row.len()..row.len() + columns].fill((Rc::clone(&text), rows - 1));
+            // Cells above may span into this row.
+            while grid[index].get(column).is_some_and(Option::is_some) {
+                column += 1;
             }
-            work.take(columns * text.len())?;
-            row.extend(iter::repeat_n(Some(text), columns));
-        } else if hanging.len() > row.len() {
-            row.push(None);
-        } else {
-            return Ok(row);
+            let columns = column..column + span(cell, "colspan").clamp(1, COLUMN_LIMIT);
+            at_most(COLUMN_LIMIT, columns.end, "columns")?;
+            // `rowspan="0"` spans to the end of the table.
+            let rows_left = elements.len() - index;
+            let rows = Some(span(cell, "rowspan")).filter(|rows| (1..rows_left).contains(rows));
+            let rows = rows.unwrap_or(rows_left);
+            cell_count += columns.len() * rows;
+            at_most(CELL_LIMIT, cell_count, "cells in a table")?;
+            work.take(columns.len() * rows * text.len())?;
+            for row in &mut grid[index..index + rows] {
+                row.resize(row.len().max(columns.end), None);
+                row[columns.clone()].fill(Some(Rc::clone(&text)));
+            }
+            column = columns.end;
         }
     }
-}
-
-/// The text of a cell above that spans into this column of the next row.
-fn take_hanging(hanging: &mut Vec<SpanningCell>, column: usize) -> Option<Rc<str>> {
-    let (text, rows_left) = hanging.get_mut(column).filter(|(_, rows_left)| *rows_left > 0)?;
-    let text = Rc::clone(text);
-    *rows_left -= 1;
-    while hanging.pop_if(|(_, rows_left)| *rows_left == 0).is_some() {}
-    Some(text)
+    let row = |(element, cells): (&ElementRef<'_>, _)| {
+        let in_head = element.parent_element().is_some_and(|part| part.value().name() == "thead");
+        let mut own = cell_elements(*element).peekable();
+        let has_headings_only = own.peek().is_some() && own.all(|cell| is_heading(&cell));
+        Row { cells, is_heading: in_head || has_headings_only }
+    };
+    Ok(elements.iter().zip(grid).map(row).collect())
 }
 
 fn span(cell: ElementRef<'_>, attribute: &str) -> usize {
