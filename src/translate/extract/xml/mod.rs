@@ -41,19 +41,13 @@ pub struct Xml {
     #[key(default = Attributes::Marked)]
     pub attributes: Attributes,
     /// Names of elements that are always lists, even where there is only one.
-    #[key(with = read_names)]
     pub lists: Vec<String>,
     /// Names of elements that are always strings: the whole text in order, with the text of the elements
     /// inside, without attributes.
-    #[key(with = read_names)]
     pub strings: Vec<String>,
     /// Whether to remove white space at both ends of each text.
     #[key(default = true)]
     pub trim: bool,
-}
-
-fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    if value.node.as_list().is_some() { Setting::read(value) } else { value.reject_kind("a list", None) }
 }
 
 impl Xml {
@@ -122,16 +116,10 @@ impl Xml {
         if document.is_empty() {
             return Err("expected an XML document, found an empty response".into());
         }
-        let place = |offset: usize| position(document, offset, lines_before);
-        if !document.starts_with('<') {
-            let found = format!("text of {} bytes that does not begin with `<`", document.len());
-            let error = ReadError::new(
-                format!("expected an XML document, found {:?}", cut_characters(document, 20)),
-                format!("expected an XML document, found {found}"),
-            );
-            return Err(error.in_part(&place(0)));
-        }
-        check(document).map_err(|(offset, error)| error.in_part(&place(offset)))?;
+        check(document).map_err(|(offset, error)| {
+            let place = position(document, offset, lines_before);
+            error.in_part(&place)
+        })?;
         let options = ParsingOptions {
             // An empty one, as checked before.
             allow_dtd: true,
@@ -295,12 +283,15 @@ static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
 /// Quoted values of a tag.
 static QUOTED: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#""[^"]*"?|'[^']*'?"#));
 
-/// Checks the limits of every tag. The parser reports malformed XML.
+/// Checks that a text begins with a tag, and the limits of every tag. The parser reports malformed XML.
 ///
 /// # Errors
 ///
 /// Byte offset and a sentence.
 fn check(text: &str) -> Result<(), (usize, ReadError)> {
+    if !text.starts_with('<') {
+        return Err((0, ReadError::with_quote(20, "expected an XML document, found ", text)));
+    }
     let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
     at_most(MARK_LIMIT, marks, "marks `<` and `=`").map_err(|error| (0, error))?;
     let (mut elements, mut namespace_work) = (0, 0);

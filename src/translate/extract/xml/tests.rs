@@ -148,7 +148,7 @@ fn an_invalid_path_is_an_error_with_its_position() {
 #[test]
 fn malformed_xml_is_an_error_with_its_position() {
     check("", Err("found an empty response"));
-    check("Not found", Err("line 1, column 1: expected an XML document, found \"Not found\""));
+    check("Not found", Err("line 1, column 1: expected an XML document, found `Not found`"));
     check("\n<a>\n <b>1</c></a>", Err("line 3, column 6: invalid XML: expected `b` tag, not `c`"));
     check("<a><b>", Err("line 1, column 7: expected the end tag of every element"));
     check("<a>&nbsp;</a>", Err("unknown entity reference `nbsp`; XML has `&amp;`"));
