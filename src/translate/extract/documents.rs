@@ -1,14 +1,12 @@
 //! `json`, `ndjson`, `text`, `binary` and `header`: parts of the response as the upstream sent them.
 
-use std::borrow::Cow;
-
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytestring::ByteString;
 use http::HeaderName;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::records::{add, with_plain_line_ends};
+use super::records::{add, lines};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::{Content, ContentBlock, JsonText, ResourceBody};
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, ValueKind, Word as _, suggest, text_of};
@@ -46,20 +44,17 @@ impl Extraction for NdJson {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        let whole = match with_plain_line_ends(view.text()?) {
-            Cow::Borrowed(_) => view.shared_text()?.clone(),
-            Cow::Owned(text) => text.into(),
-        };
+        let whole = view.shared_text()?;
         let mut documents = Vec::new();
-        for (index, line) in whole.lines().enumerate() {
-            let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
-            if line.is_empty() {
+        for line in lines(whole) {
+            let document = line.text.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
+            if document.is_empty() {
                 continue;
             }
             at_most(RECORD_LIMIT, documents.len() + 1, "documents")?;
-            JsonText::check_text(&whole.slice_ref(line))
-                .map_err(|error| read_error!("line {}: invalid JSON: {}", index + 1, error.message))?;
-            documents.push(line);
+            JsonText::check_text(&whole.slice_ref(document))
+                .map_err(|error| line.locate(read_error!("invalid JSON: {}", error.message)))?;
+            documents.push(document);
         }
         if documents.is_empty() && !self.allow_empty {
             return Err("expected one JSON document per line, found an empty response".into());
@@ -313,6 +308,7 @@ mod tests {
             "{\"b\": 1.0, \"a\": 12345678901234567890}\r\n\n [1]\n\"x\"",
             Ok(r#"[{"b": 1.0, "a": 12345678901234567890},[1],"x"]"#),
         );
+        check("{\"a\":1}\r{\"a\":2}\r", Ok(r#"[{"a":1},{"a":2}]"#));
         check("\u{1e}{\"a\":1}\n\u{1e}{\"a\":2}\n", Ok(r#"[{"a":1},{"a":2}]"#));
     }
 

@@ -62,21 +62,34 @@ impl LineBlock<'_> {
     pub(super) fn line_of(self, at: usize) -> usize {
         self.line + self.text[..at].matches('\n').count()
     }
+
+    /// Prefixes a reason with the number of the first line.
+    pub(super) fn locate(self, error: ReadError) -> ReadError {
+        error.in_part(&format!("line {}", self.line))
+    }
+}
+
+/// The lines of a text without their ends: LF, CR LF, or in a text without LF, CR.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = LineBlock<'_>> {
+    let end = if text.contains('\n') { '\n' } else { '\r' };
+    let lines = text.split_terminator(end).zip(1..);
+    lines.map(|(text, line)| LineBlock { line, text: text.strip_suffix('\r').unwrap_or(text) })
 }
 
 impl Records {
     /// Reports options that have no effect with the configured value of `each`.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         const NAMES: [&str; 4] = ["block_delimiter", "block_separator", "block_start", "allow_empty"];
-        let each = section.get("each").and_then(Node::as_text).unwrap_or("first");
+        let each = section.get("each").and_then(Node::as_text);
         let without_effect = match each {
-            "first" | "text" => &NAMES[..],
-            "match" | "line" => &NAMES[..3],
-            _ => &[],
+            None | Some("first" | "text") => &NAMES[..],
+            Some("match" | "line") => &NAMES[..3],
+            Some(_) => &[],
         };
+        let reason = each.map_or("without `each`".to_owned(), |each| format!("with `each: {each}`"));
         let mut checked = Ok(self);
         for entry in without_effect.iter().filter_map(|name| section.entry(name)) {
-            let message = format!("`{}` has no effect with `each: {each}`", entry.key.text);
+            let message = format!("`{}` has no effect {reason}", entry.key.text);
             let at = Code::RequiresKey.at_span(entry.key.span);
             checked = Err(section.reject_at(at, &message, "write `each: block`, or remove it"));
         }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::records::{LineBlock, Records, add, gather, with_plain_line_ends};
+use super::records::{LineBlock, Records, add, gather, lines, with_plain_line_ends};
 use super::{Extracted, Extraction, MemberNames, Typing, ValueCount};
 use crate::settings::{
     Checked, Code, Cursor, Invalid, KeySpec, Node, Setting, ValueKind, read_each, suggest,
@@ -211,8 +211,7 @@ impl Regex {
                 (gather(matches, "matches")?, "text")
             }
             SearchScope::Line => {
-                let lines = text.lines().enumerate().map(|(index, text)| LineBlock { text, line: index + 1 });
-                (gather(lines.filter_map(|line| self.record(line)), "lines that match")?, "a line")
+                (gather(lines(text).filter_map(|line| self.record(line)), "lines that match")?, "a line")
             }
             SearchScope::Block => {
                 let records = self.records.blocks(text).filter_map(|block| self.record(block));
@@ -313,6 +312,7 @@ mod tests {
             "# head\na=1\r\nb=2\n",
             Ok(r#"[{"k":"a","v":"1"},{"k":"b","v":"2"}]"#),
         );
+        check(&[r"^(?<k>\w)=1$"], SearchScope::Line, "# head\ra=1\rb=2\r", Ok(r#"[{"k":"a"}]"#));
         check(
             &[r"^(?<k>z)$"],
             SearchScope::Line,

@@ -11,7 +11,7 @@ use settings_derive::Section;
 
 use self::layout::{Cell, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, merge, words};
 use super::records::{
-    ColumnNames, LineBlock, RaggedRows, Rows, after_lines, not_empty, with_plain_line_ends,
+    ColumnNames, LineBlock, RaggedRows, Rows, after_lines, lines, not_empty, with_plain_line_ends,
 };
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, OpenSection};
@@ -118,7 +118,7 @@ impl Columns {
             None if starts.is_none() => return self.under_header(&lines, text, typing),
             None => {
                 let header = table.next().ok_or(NO_HEADER)?;
-                self.rows_under(header.line, cells(header), &lines, text)?
+                self.rows_under(*header, cells(header), &lines, text)?
             }
         };
         let frame = lines.iter().find_map(|line| Frame::parse(line.text)).filter(|frame| {
@@ -141,10 +141,9 @@ impl Columns {
         if let Err(why) = after_lines(text, self.skip, '\n') {
             return without_table(why);
         }
-        let lines = text.lines().zip(1..).map(|(text, line)| LineBlock { line, text });
         let is_first =
             |line: &LineBlock<'_>| self.start_at.as_ref().is_none_or(|at| at.regex().is_match(line.text));
-        let mut lines = lines.skip(self.skip).skip_while(|line| !is_first(line)).peekable();
+        let mut lines = lines(text).skip(self.skip).skip_while(|line| !is_first(line)).peekable();
         if let (Some(from), None) = (&self.start_at, lines.peek()) {
             return without_table(read_error!(
                 "expected a line that matches `{from}`, where the table begins, found none"
@@ -161,21 +160,21 @@ impl Columns {
             }
             at_most(LINE_LIMIT_BYTES, line.text.len(), "bytes")
                 .and(at_most(RECORD_LIMIT, table.len(), "rows"))
-                .map_err(|error| error.in_part(&format!("line {}", line.line)))?;
+                .map_err(|error| line.locate(error))?;
             table.push(line);
         }
         Ok(table)
     }
 
-    /// Begins a table with the names of its header.
+    /// Begins a table with the names in its header.
     fn rows_under(
         &self,
-        header_line: usize,
+        header: LineBlock<'_>,
         names: Vec<String>,
         lines: &[LineBlock<'_>],
         text: &str,
     ) -> Result<Rows, ReadError> {
-        let mut rows = Rows::under(header_line, names, self.ragged_rows, text)?;
+        let mut rows = Rows::under(header.line, names, self.ragged_rows, text)?;
         let is_ruled = lines.iter().any(|line| is_rule(line.text));
         rows.is_certain = is_ruled || self.start_at.is_some() || self.allow_empty;
         Ok(rows)
@@ -188,27 +187,24 @@ impl Columns {
             let mut names: Vec<String> = cells.into_iter().map(|cell| cell.text).collect();
             if let (Some(first), Some(name)) = (&self.first_column, names.first_mut()) {
                 if !name.is_empty() {
-                    return Err(first_is_named(lines[at].line, name));
+                    return Err(first_is_named(lines[at], name));
                 }
                 name.clone_from(first);
             }
-            let mut rows = self.rows_under(lines[at].line, names, lines, text)?;
+            let mut rows = self.rows_under(lines[at], names, lines, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
         }
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or(NO_HEADER)?;
         let header = expand_tabs(lines[at].text);
-        let number = lines[at].line;
         // A heading over several columns, as in `vmstat`: `---swap--`.
         let is_drawn = |word: &&[char]| word.starts_with(&['-', '-']) && word.ends_with(&['-', '-']);
         if let Some(drawn) = words(&header).into_iter().map(|word| &header[word]).find(is_drawn) {
             let drawn: String = drawn.iter().collect();
-            let expected = format!("line {number}: expected names of columns, found ");
-            let error = ReadError::with_quote(usize::MAX, &expected, &drawn);
-            return Err(error.with_suffix(", which spans several; `skip` skips the line"));
+            let error = ReadError::with_quote(usize::MAX, "expected names of columns, found ", &drawn);
+            return Err(lines[at].locate(error.with_suffix(", which spans several; `skip` skips the line")));
         }
-        at_most(COLUMN_LIMIT, words(&header).len(), "columns")
-            .map_err(|error| error.in_part(&format!("line {number}")))?;
+        at_most(COLUMN_LIMIT, words(&header).len(), "columns").map_err(|error| lines[at].locate(error))?;
         // A line of `---- -----` under the header marks exactly where columns begin.
         let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expand_tabs(line.text));
         let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
@@ -221,9 +217,9 @@ impl Columns {
             }
         };
         if let Some(name) = header.first_named() {
-            return Err(first_is_named(number, name));
+            return Err(first_is_named(lines[at], name));
         }
-        let mut rows = self.rows_under(number, header.names.clone(), lines, text)?;
+        let mut rows = self.rows_under(lines[at], header.names.clone(), lines, text)?;
         // A long cell shifts the cells after it. If every cell is one word, they can be counted instead.
         let all_words = LazyCell::new(|| {
             let mut straight =
@@ -238,8 +234,7 @@ impl Columns {
         });
         for line in body() {
             let row = expand_tabs(line.text);
-            let in_line =
-                |error: ReadError| with_hint(error.in_part(&format!("line {}", line.line)), lines, line);
+            let in_line = |error: ReadError| with_hint(line.locate(error), lines, line);
             header.check_first_column(&row).map_err(in_line)?;
             let counted = || split_words(line.text, header.names.len());
             let cells = match header.cells(&row) {
@@ -289,9 +284,9 @@ fn with_hint(error: ReadError, lines: &[LineBlock<'_>], line: &LineBlock<'_>) ->
     }
 }
 
-fn first_is_named(line: usize, name: &str) -> ReadError {
-    let expected = "expected no name for the first column, as `first_column` gives it one";
-    ReadError::with_quote(usize::MAX, &format!("line {line}: {expected}, found "), name)
+fn first_is_named(header: LineBlock<'_>, name: &str) -> ReadError {
+    let expected = "expected no name for the first column, as `first_column` gives it one, found ";
+    header.locate(ReadError::with_quote(usize::MAX, expected, name))
 }
 
 const NO_HEADER: &str = "expected a line with the names of the columns, found none";

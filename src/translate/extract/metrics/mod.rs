@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::records::{quoted_length, unescaped, with_plain_line_ends};
+use super::records::{lines, quoted_length, unescaped};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::object_without_nones;
 use crate::settings::{Checked, Cursor, Invalid, OpenSection, Setting, suggest};
@@ -136,11 +136,10 @@ impl Metrics {
     const UNTYPED: &str = "untyped";
 
     fn extract(&self, text: &str) -> Result<Value, ReadError> {
-        let text = with_plain_line_ends(text);
         let mut gathered = ResultBuilder::default();
-        for (index, line) in text.lines().enumerate() {
-            let added = gathered.add_line(self, line.trim_matches([' ', '\t']));
-            added.map_err(|error| error.in_part(&format!("line {}", index + 1)))?;
+        for line in lines(text) {
+            let added = gathered.add_line(self, line.text.trim_matches([' ', '\t']));
+            added.map_err(|error| line.locate(error))?;
         }
         gathered.finish(self)
     }

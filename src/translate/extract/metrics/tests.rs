@@ -102,6 +102,7 @@ fn a_star_matches_any_characters() {
 
 #[test]
 fn an_invalid_metric_is_an_error_with_its_line() {
+    sample("up 1\r<html>\r", Err("line 2: expected the name of a metric, found `<html>`"));
     sample("up 1\n<html>", Err("line 2: expected the name of a metric, found `<html>`"));
     sample("Service restarting", Err("line 1: expected a value, found `restarting`"));
     sample("up", Err("expected a value, found an empty string"));

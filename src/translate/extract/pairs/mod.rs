@@ -9,7 +9,9 @@ use memchr::{memchr, memmem};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
-use super::records::{Records, add, gather, quoted_length, texts, unescaped, with_plain_line_ends};
+use super::records::{
+    LineBlock, Records, add, gather, quoted_length, texts, unescaped, with_plain_line_ends,
+};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, OpenSection, Setting};
 use crate::translate::fields::Fields;
@@ -215,8 +217,8 @@ impl Pairs {
     ) -> Result<(Map<String, Value>, usize), ReadError> {
         let (found, open) = Default::default();
         let mut builder = Builder { pairs: self, wanted, stop, limit, count: 0, found, open };
-        for (number, line) in (first_line..).zip(text.lines()) {
-            builder.add_line(line).map_err(|error| error.in_part(&format!("line {number}")))?;
+        for (line, text) in (first_line..).zip(text.lines()) {
+            builder.add_line(text).map_err(|error| LineBlock { line, text }.locate(error))?;
         }
         while !builder.open.is_empty() {
             builder.close_section();

@@ -28,6 +28,7 @@ fn sectioned() -> Pairs {
 #[test]
 fn the_first_separator_counts_and_white_space_does_not() {
     check(&separated(&[":"]), "temp: 5\r\n  time : 12:30\n", Ok(r#"{"temp":"5","time":"12:30"}"#));
+    check(&separated(&[":"]), "temp: 5\r  time : 12:30\r", Ok(r#"{"temp":"5","time":"12:30"}"#));
     check(&separated(&["="]), "a=1\nb=\n", Ok(r#"{"a":"1","b":""}"#));
     check(
         &separated(&[" "]),
