@@ -13,6 +13,7 @@ use settings_derive::{Section, Word};
 pub use self::page::CssSelector;
 use self::page::PageBudget;
 pub(in crate::translate) use self::text::error_page_message;
+use super::records::gather;
 use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Kind, Named, OpenSection, Setting, ValueKind, text_of};
 use crate::translate::fields::{list_of, object_of};
@@ -228,25 +229,11 @@ impl Selected {
         work: &mut PageBudget,
     ) -> Result<Option<Value>, ReadError> {
         let elements = self.css.as_ref().map_or(Ok(vec![within]), |css| css.all(within, work))?;
-        let mut values = Vec::new();
-        for element in elements {
-            values.extend(match &self.attribute {
-                Some(attribute) => {
-                    let mut attributes = element.value().attrs();
-                    let value = attributes.find(|(name, _)| name.eq_ignore_ascii_case(attribute));
-                    let value = value.map(|(_, value)| value);
-                    work.take(value.map_or(0, str::len))?;
-                    value.map(Value::from)
-                }
-                None => Some(text::rendered_text(element, work)?.into()),
-            });
-            if !self.all && !values.is_empty() {
-                break;
-            }
-            at_most(RECORD_LIMIT, values.len(), &format!("of `{name}`"))?;
+        let mut values = elements.into_iter().filter_map(|element| self.read(element, work).transpose());
+        if self.all {
+            return gather(values, &format!("of `{name}`")).map(|values| Some(Value::Array(values)));
         }
-        match values.pop() {
-            value if self.all => Ok(Some(values.into_iter().chain(value).collect())),
+        match values.next().transpose()? {
             None if !self.optional => {
                 let element = self.css.as_ref().map_or(String::new(), |css| format!(" `{}`", css.source));
                 let with = self.attribute.as_ref().map_or(String::new(), |name| format!(" with `{name}`"));
@@ -254,5 +241,16 @@ impl Selected {
             }
             value => Ok(value),
         }
+    }
+
+    /// The attribute or the text of an element; `None` without the attribute.
+    fn read(&self, element: ElementRef<'_>, work: &mut PageBudget) -> Result<Option<Value>, ReadError> {
+        let Some(attribute) = &self.attribute else {
+            return text::rendered_text(element, work).map(|text| Some(text.into()));
+        };
+        let mut attributes = element.value().attrs();
+        let found = attributes.find(|(name, _)| name.eq_ignore_ascii_case(attribute));
+        work.take(found.map_or(0, |(_, value)| value.len()))?;
+        Ok(found.map(|(_, value)| value.into()))
     }
 }
