@@ -29,7 +29,7 @@ pub use self::{
     metrics::{Metrics, MetricsShape, matches_wildcard},
     pairs::{EachPairs, Indented, Pairs},
     records::{ColumnNames, RaggedRows, Records},
-    regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Regex, SearchScope},
+    regex::{Capture, CapturePattern, CapturePatterns, Regex, SearchScope},
     xml::{Attributes, ElementPath, Prefixes, Xml},
 };
 pub(crate) use self::{

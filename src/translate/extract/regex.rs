@@ -9,14 +9,11 @@ use super::{Extracted, Extraction, MemberNames, Typing, ValueCount};
 use crate::settings::{
     Checked, Code, Cursor, Invalid, KeySpec, Node, Setting, ValueKind, read_each, suggest,
 };
-use crate::translate::convert::{to_boolean, to_integer, to_number};
+use crate::translate::fields::FieldType;
 use crate::translate::pattern::Pattern;
 use crate::translate::read_error::ReadError;
 use crate::translate::response_view::ResponseView;
 use crate::translate::work_budget::WorkBudget;
-
-/// Limit of a quoted capture in an error, in characters.
-const MAX_SHOWN: usize = 60;
 
 /// Extracts the named captures of patterns into an object, or a list of objects.
 ///
@@ -101,34 +98,20 @@ pub struct CapturePattern {
 }
 
 /// Capture of a pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Capture {
     /// Name of the group in the pattern.
     pub group: String,
     /// Name in the result.
     pub name: String,
-    /// Type of the value.
-    pub kind: CaptureKind,
-}
-
-/// Type of a capture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CaptureKind {
-    /// A string, unchanged.
-    Text,
-    /// A whole number.
-    Integer,
-    /// Any JSON number.
-    Number,
-    /// `true` or `false`.
-    Boolean,
+    /// Type of the value; none for a string, unchanged.
+    pub kind: Option<FieldType>,
 }
 
 impl CapturePattern {
     /// Pattern whose captures keep their names and are strings.
     pub fn plain(pattern: Pattern) -> Self {
-        let text =
-            |name: &String| Capture { group: name.clone(), name: name.clone(), kind: CaptureKind::Text };
+        let text = |name: &String| Capture { group: name.clone(), name: name.clone(), kind: None };
         let captures = pattern.names().iter().map(text).collect();
         Self { written: pattern.to_string(), captures, pattern }
     }
@@ -152,26 +135,16 @@ impl CapturePattern {
     ) -> Result<(), ReadError> {
         for Capture { group, name, kind } in &self.captures {
             let Some(captured) = found.name(group) else { continue };
-            let (kind, read) = kind.name_and_parser();
-            let value = read(captured.as_str()).ok_or_else(|| {
-                let line = block.line_of(captured.start());
-                let expected = format!("line {line}: `{name}` must be {kind}; found ");
-                ReadError::with_quote(MAX_SHOWN, &expected, captured.as_str())
-            })?;
+            let mut value = Value::from(captured.as_str());
+            if let Some(kind) = kind {
+                value = kind.apply(&value).map_err(|error| {
+                    let place = format!("line {}: `{name}`", block.line_of(captured.start()));
+                    error.under(&place, &place)
+                })?;
+            }
             add(record, name, value);
         }
         Ok(())
-    }
-}
-
-impl CaptureKind {
-    fn name_and_parser(self) -> (&'static str, fn(&str) -> Option<Value>) {
-        match self {
-            Self::Text => ("a string", |text| Some(text.into())),
-            Self::Integer => ("an integer", to_integer),
-            Self::Number => ("a number", to_number),
-            Self::Boolean => ("`true` or `false`", to_boolean),
-        }
     }
 }
 
@@ -252,6 +225,7 @@ impl Regex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::translate::fields::{FieldKind, NumberForm};
     use crate::translate::work_budget::STOPPED;
 
     #[track_caller]
@@ -369,7 +343,8 @@ mod tests {
     #[test]
     fn a_typed_capture_that_is_none_is_an_error_with_its_line() {
         let pattern = Pattern::compile("(?<g>\\w+) bytes").unwrap();
-        let capture = Capture { group: "g".into(), name: "size".into(), kind: CaptureKind::Integer };
+        let kind = Some(FieldType::from(FieldKind::Integer(NumberForm::default())));
+        let capture = Capture { group: "g".into(), name: "size".into(), kind };
         let pattern = CapturePattern { captures: vec![capture], ..CapturePattern::plain(pattern) };
         let regex = Regex {
             patterns: CapturePatterns(vec![pattern]),

@@ -6,8 +6,10 @@ use std::sync::LazyLock;
 use settings_derive::Section;
 
 use super::records::Records;
-use super::regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Regex, SearchScope};
+use super::regex::{Capture, CapturePattern, CapturePatterns, Regex, SearchScope};
 use crate::settings::{Checked, Code, Cursor, Named, suggest, text_of};
+use crate::translate::convert::Booleans;
+use crate::translate::fields::{FieldKind, FieldType, NumberForm};
 use crate::translate::pattern::Pattern;
 
 /// Options of the `grok` extractor, which becomes a [`Regex`].
@@ -172,10 +174,10 @@ impl<'p> Expansion<'p> {
             return Err(GrokError::new(message, Some(format!(":{name}")), help));
         }
         let kind = match kind {
-            None | Some("string") => CaptureKind::Text,
-            Some("int" | "integer" | "long") => CaptureKind::Integer,
-            Some("float" | "number" | "double") => CaptureKind::Number,
-            Some("boolean" | "bool") => CaptureKind::Boolean,
+            None | Some("string") => None,
+            Some("int" | "integer" | "long") => Some(FieldKind::Integer(NumberForm::default())),
+            Some("float" | "number" | "double") => Some(FieldKind::Number(NumberForm::default())),
+            Some("boolean" | "bool") => Some(FieldKind::Boolean(Booleans::default())),
             Some(other) => {
                 let message = format!("`{other}` is not a type of capture");
                 let known = ["int", "float", "boolean", "string"];
@@ -184,6 +186,7 @@ impl<'p> Expansion<'p> {
             }
         };
         let group = format!("grok_{}", self.captures.len());
+        let kind = kind.map(FieldType::from);
         self.captures.push(Capture { group: group.clone(), name: name.to_owned(), kind });
         Ok(group)
     }
