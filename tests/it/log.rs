@@ -167,7 +167,7 @@ const MISFITS: [(&str, &str, &str, &str); 12] = [
         "metric",
         "response: { extract: metrics }",
         "ada Ada",
-        "line 1: expected a value of text of 3 bytes, found text of 3 bytes",
+        "line 1: expected a value, found text of 3 bytes",
     ),
     (
         "columns",
