@@ -65,16 +65,23 @@ const STEP_LIMIT: usize = 32;
 /// Limit of the conditions of a path.
 const CONDITION_LIMIT: usize = 8;
 
-/// A step without its conditions.
+/// A step without its conditions. A name is all up to the next sign, because a class of all letters takes long
+/// to compile.
 static STEP: LazyLock<Regex> = LazyLock::new(|| {
-    fixed_regex(r"^(?<slashes>/{0,2})(?:\*|(?<at>@)?(?:(?<prefix>[\w.-]+):)?(?<name>[\w.-]+))")
+    fixed_regex(
+        r#"(?x)^ (?<slashes>/{0,2})
+        (?: \* | (?<at>@)? (?: (?<prefix>[^\s/:@*=()|$\[\]'"]+) : )? (?<name>[^\s/:@*=()|$\[\]'"]+) )"#,
+    )
 });
 
 /// A condition of a step.
 static CONDITION: LazyLock<Regex> = LazyLock::new(|| {
     fixed_regex(
-        r#"(?x)^\[ (?: (?<position>[1-9][0-9]*) | (?<at>@)? (?: (?<prefix>[\w.-]+) : )? (?<name>[\w.-]+)
-        (?: = (?: '(?<single>[^']*)' | "(?<double>[^"]*)" ) )? ) \]"#,
+        r#"(?x)^ \[ (?:
+            (?<position>[1-9][0-9]*)
+            | (?<at>@)? (?: (?<prefix>[^\s/:@*=()|$\[\]'"]+) : )? (?<name>[^\s/:@*=()|$\[\]'"]+)
+              (?: = (?: '(?<single>[^']*)' | "(?<double>[^"]*)" ) )?
+        ) \]"#,
     )
 });
 
