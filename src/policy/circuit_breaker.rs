@@ -273,9 +273,8 @@ mod tests {
     #[test]
     fn the_time_until_half_open_is_reported_in_whole_seconds() {
         let retry_after = Duration::new(599, 999_033_551);
-        let error = Failure::CircuitOpen { of_route: true, retry_after }.into_error(&name());
-        let message = "the circuit breaker of the route to upstream `old` is open for 600 s";
-        assert_eq!(error.to_string(), message);
+        let failure = Failure::CircuitOpen { of_route: true, retry_after };
+        assert_eq!(failure.to_string(), "the route circuit breaker is open for 600 s");
     }
 
     #[tokio::test(start_paused = true)]

@@ -145,7 +145,7 @@ impl RateLimit {
         let (CallsPer { count, per }, burst) = (settings.rate, settings.burst());
         let counted = sharing.map(|ReplicaSharing { store, .. }| {
             // A changed limit starts afresh: points of the old one may be far ahead.
-            let of = format!("{} {of} {count} {} {burst}", scope.texts().key, per.as_micros());
+            let of = format!("{} {of} {count} {} {burst}", scope.limit(), per.as_micros());
             (store.clone(), of)
         });
         Self { scope, settings, used, events, counted }

@@ -1,6 +1,6 @@
 //! Errors of upstreams, and the table of their properties.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{error::Error, ops::Deref, sync::Arc, time::Duration};
 
 use http::StatusCode;
 
@@ -15,6 +15,14 @@ pub struct ErrorSource(pub(super) Arc<dyn Error + Send + Sync>);
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ErrorSource {
     fn from(error: E) -> Self {
         Self(error.into().into())
+    }
+}
+
+impl Deref for ErrorSource {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
     }
 }
 
@@ -58,40 +66,54 @@ pub enum RateLimitScope {
 
 /// Reason why an upstream returned no usable response. For the log; `pipeline::error_text` has the texts for
 /// clients.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("upstream `{upstream}`")]
 pub struct UpstreamError {
     /// The upstream.
     pub upstream: UpstreamName,
     /// What failed.
+    #[source]
     pub failure: Failure,
 }
 
 /// Failure of a request to an upstream. [`into_error`](Self::into_error) adds the name of the upstream.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Failure {
     /// No connection: refused, unknown host, unreachable network.
-    Connect(ErrorSource),
+    #[error("could not connect")]
+    Connect(#[source] ErrorSource),
     /// No connection within this timeout.
+    #[error("could not connect within {0:?}")]
     ConnectDeadline(Duration),
     /// The program could not be started: it does not exist, or the system is out of resources.
-    NotStarted(ErrorSource),
+    #[error("the program could not be started")]
+    NotStarted(#[source] ErrorSource),
     /// The connection ended before the response did.
-    CutOff(ErrorSource),
+    #[error("the connection was closed before the response was complete")]
+    CutOff(#[source] ErrorSource),
     /// The response is not valid HTTP, or contradicts itself.
-    NotHttp(ErrorSource),
+    #[error("it sent no valid HTTP response")]
+    NotHttp(#[source] ErrorSource),
     /// The program's output is not a valid CGI response.
-    NotCgi(ErrorSource),
+    #[error("it sent no valid CGI response")]
+    NotCgi(#[source] ErrorSource),
     /// The response is not MCP, or of an unknown revision.
-    NotMcp(ErrorSource),
+    #[error("it sent no valid MCP response")]
+    NotMcp(#[source] ErrorSource),
     /// Status line and headers are over a limit.
+    #[error("response headers over {} bytes, or over {} headers", HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT)]
     HeadTooLong,
     /// The body is longer than this number of bytes, the limit of the route.
+    #[error("the response is longer than {0} bytes")]
     TooLong(usize),
     /// No complete response before the deadline, which is the end of this timeout.
+    #[error("no complete response within {0:?}")]
     Deadline(Duration),
     /// No complete response within the timeout of one attempt.
+    #[error("no complete response within the attempt timeout of {0:?}")]
     AttemptDeadline(Duration),
     /// The circuit breaker of the upstream or of the route is open.
+    #[error("the {} is open for {} s", circuit_breaker(*.of_route), whole(*.retry_after))]
     CircuitOpen {
         /// Whether it is the route's circuit breaker, and not the upstream's.
         of_route: bool,
@@ -99,14 +121,19 @@ pub enum Failure {
         retry_after: Duration,
     },
     /// The program of an MCP server has exited or did not start, and is started again after this time.
+    #[error("the MCP server is not running; it is restarted in {} s", whole(*.0))]
     Restarting(Duration),
     /// Concurrency limit (`max_in_flight`), which is this number of calls.
+    #[error("{0} calls are in flight, which is the limit")]
     Busy(usize),
     /// Concurrency limit per client (`max_in_flight_per_client`), which is this number of calls.
+    #[error("one client has {0} calls in flight, which is the limit")]
     ClientBusy(usize),
     /// No credential is available for the upstream. All calls that it concerns share the reason.
-    Credential(Arc<CredentialError>),
+    #[error("no credential is available, so no request was sent")]
+    Credential(#[source] Arc<CredentialError>),
     /// Rate limit.
+    #[error("{} is exceeded: {count} calls in {per:?}", .scope.limit())]
     RateLimited {
         /// Which rate limit.
         scope: RateLimitScope,
@@ -119,89 +146,30 @@ pub enum Failure {
     },
     /// The rate limit is counted in the shared state, which is unreachable, and is set to reject all calls
     /// then.
+    #[error("the rate limit is counted in the shared state, which can't be reached")]
     RateLimitUnavailable,
     /// The client sends its request body too slowly: not within this timeout.
+    #[error("the client sends its request body too slowly for the timeout of {0:?}")]
     SlowUpload(Duration),
     /// Memory limit for responses, in bytes.
+    #[error("no memory was free for the response (`server.upstream_buffer_limit` is {0} bytes)")]
     BufferFull(usize),
     /// The request can't be encoded as HTTP.
-    Unsendable(ErrorSource),
+    #[error("the request can't be sent")]
+    Unsendable(#[source] ErrorSource),
 }
 
 /// Response to one request, or the failure of the request.
 pub type UpstreamResult = Result<UpstreamResponse, Failure>;
-
-impl fmt::Display for UpstreamError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let upstream = format!("upstream `{}`", self.upstream);
-        let text = match &self.failure {
-            Failure::Connect(_) => format!("could not connect to {upstream}"),
-            Failure::ConnectDeadline(after) => format!("could not connect to {upstream} within {after:?}"),
-            Failure::NotStarted(_) => format!("the program of {upstream} could not be started"),
-            Failure::CutOff(_) => {
-                format!("{upstream} closed the connection before its response was complete")
-            }
-            Failure::NotHttp(_) => format!("{upstream} sent no valid HTTP response"),
-            Failure::NotCgi(_) => format!("{upstream} sent no valid CGI response"),
-            Failure::NotMcp(_) => format!("{upstream} sent no valid MCP response"),
-            Failure::HeadTooLong => format!(
-                "response headers of {upstream} are longer than {HEAD_LIMIT_BYTES} bytes or more than \
-                 {HEADER_COUNT_LIMIT}"
-            ),
-            Failure::TooLong(limit_bytes) => {
-                format!("response of {upstream} is longer than {limit_bytes} bytes")
-            }
-            Failure::Deadline(after) => format!("{upstream} sent no complete response within {after:?}"),
-            Failure::AttemptDeadline(after) => {
-                format!("{upstream} sent no complete response within the attempt timeout of {after:?}")
-            }
-            Failure::CircuitOpen { of_route, retry_after } => {
-                let (route, seconds) = (if *of_route { "the route to " } else { "" }, whole(*retry_after));
-                format!("the circuit breaker of {route}{upstream} is open for {seconds} s")
-            }
-            Failure::Restarting(after) => {
-                format!("the MCP server of {upstream} is not running; it is restarted in {} s", whole(*after))
-            }
-            Failure::Busy(limit) => format!("{upstream} has {limit} calls in flight, which is the limit"),
-            Failure::ClientBusy(limit) => {
-                format!("one client has {limit} calls in flight at {upstream}, which is the limit")
-            }
-            Failure::Credential(_) => {
-                format!("no credential is available for {upstream}, so no request was sent")
-            }
-            Failure::RateLimited { scope, count, per, .. } => {
-                let who = scope.texts().who;
-                format!("{who} called {upstream} {count} times in {per:?}, which is the limit")
-            }
-            Failure::RateLimitUnavailable => {
-                format!("the rate limit of {upstream} is counted in the shared state, which can't be reached")
-            }
-            Failure::SlowUpload(after) => format!(
-                "the client sent the body of its request for {upstream} too slowly: not complete within \
-                 {after:?} and the extra time for the received bytes"
-            ),
-            Failure::BufferFull(limit_bytes) => format!(
-                "no memory was free for the response of {upstream} (`server.upstream_buffer_limit` is \
-                 {limit_bytes} bytes)"
-            ),
-            Failure::Unsendable(_) => format!("the request can't be sent to {upstream}"),
-        };
-        formatter.write_str(&text)
-    }
-}
 
 /// Seconds, rounded up.
 fn whole(time: Duration) -> f64 {
     time.as_secs_f64().ceil()
 }
 
-impl Error for UpstreamError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.failure {
-            Failure::Credential(source) => Some(source),
-            failure => failure.cause().map(|source| &*source.0 as &(dyn Error + 'static)),
-        }
-    }
+/// Name of the circuit breaker of a route or an upstream.
+fn circuit_breaker(of_route: bool) -> &'static str {
+    if of_route { "route circuit breaker" } else { "upstream circuit breaker" }
 }
 
 /// Properties of a failure for policies, metrics and the log ([`Failure::properties`]).
@@ -281,30 +249,15 @@ impl RequestEvidence {
 /// shutdown. These clear quickly.
 pub const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
 
-/// Texts about a rate limit.
-pub(crate) struct RateLimitTexts {
-    /// Name in the key of the shared state.
-    pub(crate) key: &'static str,
-    /// Name of the limit, for the log.
-    limit: &'static str,
-    /// The clients whose calls are counted.
-    who: &'static str,
-}
-
 impl RateLimitScope {
-    /// Texts about the rate limit, as one table.
-    pub(crate) fn texts(self) -> RateLimitTexts {
-        let (key, limit, who) = match self {
-            Self::ClientOfRoute => {
-                ("client_of_route", "rate_limit_per_client of the route", "one client of one route")
-            }
-            Self::ClientOfUpstream => {
-                ("client_of_upstream", "rate_limit_per_client of the upstream", "one client")
-            }
-            Self::Route => ("route", "rate_limit of the route", "all clients of one route"),
-            Self::Upstream => ("upstream", "rate_limit of the upstream", "all clients together"),
-        };
-        RateLimitTexts { key, limit, who }
+    /// Name of the limit, for the log and in keys of the shared state.
+    pub(crate) fn limit(self) -> &'static str {
+        match self {
+            Self::ClientOfRoute => "rate_limit_per_client of the route",
+            Self::ClientOfUpstream => "rate_limit_per_client of the upstream",
+            Self::Route => "rate_limit of the route",
+            Self::Upstream => "rate_limit of the upstream",
+        }
     }
 
     /// Whether it is the limit of each client.
@@ -323,7 +276,7 @@ struct ReusedConnection {
 impl UpstreamError {
     /// Quoted text of the upstream, if there is any: only for a log at `debug`, after redaction.
     pub fn quoted_text(&self) -> Option<&str> {
-        self.failure.cause()?.0.downcast_ref::<QuotedSource>().map(|source| source.quoted.as_str())
+        self.failure.source()?.downcast_ref::<QuotedSource>().map(|source| source.quoted.as_str())
     }
 
     /// Properties of its failure.
@@ -354,20 +307,6 @@ impl Failure {
         }
     }
 
-    /// Error that caused it, except for a credential.
-    fn cause(&self) -> Option<&ErrorSource> {
-        match self {
-            Self::Connect(source)
-            | Self::NotStarted(source)
-            | Self::CutOff(source)
-            | Self::NotHttp(source)
-            | Self::NotCgi(source)
-            | Self::NotMcp(source)
-            | Self::Unsendable(source) => Some(source),
-            _ => None,
-        }
-    }
-
     /// Whether a reused connection was closed without a response.
     pub(super) fn is_of_reused_connection(&self) -> bool {
         matches!(self, Self::CutOff(source) if source.0.is::<ReusedConnection>())
@@ -395,8 +334,7 @@ impl Failure {
                 ..rejected("buffer_full", "upstream_buffer_limit", RETRY_WHEN_BUSY)
             },
             Self::CircuitOpen { of_route, retry_after } => {
-                let whose = if *of_route { "route circuit breaker" } else { "upstream circuit breaker" };
-                rejected("circuit_open", whose, *retry_after)
+                rejected("circuit_open", circuit_breaker(*of_route), *retry_after)
             }
             Self::Restarting(retry_after) => rejected("restarting", "restart backoff", *retry_after),
             Self::Busy(_) => rejected("concurrency_limited", "max_in_flight", RETRY_WHEN_BUSY),
@@ -404,7 +342,7 @@ impl Failure {
                 rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
             }
             Self::RateLimited { scope, retry_after, .. } => {
-                rejected("rate_limited", scope.texts().limit, *retry_after)
+                rejected("rate_limited", scope.limit(), *retry_after)
             }
             Self::RateLimitUnavailable => {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be checked", RETRY_WHEN_BUSY)

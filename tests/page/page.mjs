@@ -140,8 +140,8 @@ await check("failures tell rule and reason, and markup in them stays text", asyn
     (await page.$$eval("#failures-table tbody tr", (rows) => rows.map((row) => Number(row.cells[8].textContent)))).reduce((all, one) => all + one, 0);
   await until("all of them", async () => (await total()) === 8);
   // Those that failed alike are one row.
-  equal(await page.locator("#failures-table tbody tr", { hasText: "could not connect to upstream `gone`" }).count(), 1);
-  const rejected = page.locator("#failures-table tbody tr", { hasText: "the circuit breaker of upstream `gone`" });
+  equal(await page.locator("#failures-table tbody tr", { hasText: "upstream `gone`: could not connect" }).count(), 1);
+  const rejected = page.locator("#failures-table tbody tr", { hasText: "upstream `gone`: the upstream circuit breaker" });
   equal([await rejected.count(), await rejected.locator("td").nth(8).textContent()], [1, "2"]);
   equal(await page.locator("#failures-table tbody tr", { hasText: "no-such-city" }).locator("td:nth-child(5) a").getAttribute("href"), "#playground/get_weather");
   const broken = page.locator("#failures-table tbody tr", { hasText: HOSTILE });
@@ -149,7 +149,7 @@ await check("failures tell rule and reason, and markup in them stays text", asyn
   const cells = await broken.locator("td").allTextContents();
   equal([cells[3], cells[4], cells[6]], ["unparseable_response", "2", "200"]);
   holds(cells[7].includes("the response could not be processed: pairs"), cells[7]);
-  holds((await page.textContent("#failures-table")).includes("could not connect to upstream `gone`"), "no reason");
+  holds((await page.textContent("#failures-table")).includes("upstream `gone`: could not connect"), "no reason");
 });
 
 await check("a request id is followed", async () => {
