@@ -23,8 +23,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::child_output::{LineReader, OutputLine, shown};
-use super::jsonrpc::{self, RequiredAction};
-use super::{McpRequest, lifecycle};
+use super::{McpRequest, jsonrpc, lifecycle};
 use crate::route::UpstreamName;
 use crate::telemetry::Untrusted;
 use crate::upstream::buffer::BodyAccount;
@@ -138,7 +137,6 @@ pub(super) fn spawn(
         output: LineReader::new(output, MESSAGE_LIMIT_BYTES),
         pending: HashMap::new(),
         hung_at: None,
-        has_cut_without_id: false,
         non_messages: 0,
         stopping: None,
     };
@@ -183,22 +181,20 @@ struct Actor<R> {
     pending: HashMap<u64, PendingCall>,
     /// Time at which the child counts as hung unless it writes before.
     hung_at: Option<Instant>,
-    /// Whether the message being read is too long and its id was not found at the beginning.
-    has_cut_without_id: bool,
     non_messages: u32,
     /// Set when the child is being stopped; dropped when it has exited.
     stopping: Option<oneshot::Sender<()>>,
 }
 
 /// Reason why the actor stops serving a child.
+#[derive(Debug, PartialEq, Eq)]
 enum End {
     /// It was stopped.
     Stopped,
-    /// It closed its output.
-    OutputClosed,
     /// It hangs.
     Hung,
-    Exited(io::Result<ExitStatus>),
+    /// It exited, or closed its output.
+    ByItself,
 }
 
 impl<R: AsyncRead + Unpin> Actor<R> {
@@ -208,19 +204,10 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         self.commands.close();
         // Closing the input asks the child to exit (MCP, stdio, "Shutdown").
         writer.abort();
-        let is_stopped = matches!(end, End::Stopped);
-        if let End::Hung = end {
+        if end == End::Hung {
             warn!(upstream = %self.name, after = ?HANG_TIMEOUT, "MCP program does not respond, killing it");
         }
-        let status = match end {
-            End::Exited(status) => Ok(status),
-            End::Stopped | End::Hung => timeout(END_TIMEOUT, self.read_until(group.wait())).await,
-            End::OutputClosed => {
-                self.fail_pending();
-                timeout(END_TIMEOUT, group.wait()).await
-            }
-        };
-        let status = match status {
+        let status = match timeout(END_TIMEOUT, self.read_until(group.wait())).await {
             Ok(status) => {
                 group.clear();
                 status.map_or_else(|error| error.to_string(), |status| status.to_string())
@@ -238,7 +225,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         })
         .await;
         self.fail_pending();
-        if is_stopped {
+        if end == End::Stopped {
             debug!(upstream = %self.name, status, "MCP program exited");
         } else {
             warn!(upstream = %self.name, status, "MCP program exited, restarting it");
@@ -253,13 +240,13 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             tokio::select! {
                 line = self.output.next() => match line {
                     Ok(Some(line)) => self.line(line).await,
-                    Ok(None) | Err(_) => return End::OutputClosed,
+                    Ok(None) | Err(_) => return End::ByItself,
                 },
                 command = self.commands.recv() => match command {
                     Some(command) => self.command(command),
                     None => return End::Stopped,
                 },
-                status = &mut exited => return End::Exited(status),
+                _ = &mut exited => return End::ByItself,
                 () = sleep_until(hung_at.unwrap_or_else(Instant::now)), if hung_at.is_some() => return End::Hung,
             }
         }
@@ -310,10 +297,9 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         while let Ok(command) = self.commands.try_recv() {
             self.command(command);
         }
-        match line {
-            OutputLine::Whole(line) => self.whole_line(&line).await,
-            OutputLine::Cut(begin) => self.cut_line(&begin),
-            OutputLine::Rest(end) => self.rest_of_line(&end),
+        match line.cut_end {
+            None => self.whole_line(&line.text).await,
+            Some(end) => self.cut_line(&line.text, &end),
         }
     }
 
@@ -328,35 +314,20 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 continue;
             }
             let client_of = |id| self.pending.get(&id)?.progress.as_ref();
-            match jsonrpc::required_action(&self.name, &message, client_of) {
-                RequiredAction::None => {}
-                RequiredAction::ListsChanged => self.changed.send_replace(()),
+            if let Some(response) = jsonrpc::handle(&self.name, &message, &self.changed, client_of) {
                 // A child that does not read its input gets no responses.
-                RequiredAction::Respond(response) => drop(self.out.try_send(response)),
+                let _ = self.out.try_send(response);
             }
         }
     }
 
-    /// Fails the call whose response is too long. If the id is at the beginning, the rest of the response
-    /// need not arrive first.
-    fn cut_line(&mut self, begin: &[u8]) {
+    /// Fails the call whose response is too long. Without an id, that is the only pending call, if there is
+    /// just one.
+    fn cut_line(&mut self, beginning: &[u8], end: &[u8]) {
         warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "message of the MCP program too long");
-        let id = jsonrpc::id_at_beginning(begin);
-        self.has_cut_without_id = id.is_none();
+        let only = || self.pending.keys().next().copied().filter(|_| self.pending.len() == 1);
+        let id = jsonrpc::id_of_long_message(beginning, end).or_else(only);
         if let Some(call) = id.and_then(|id| self.pending.remove(&id)) {
-            call.fail_too_long();
-        }
-    }
-
-    /// Fails the call by the id at the end. Without an id, a response belongs to the only pending call, if
-    /// there is just one.
-    fn rest_of_line(&mut self, end: &[u8]) {
-        if !std::mem::take(&mut self.has_cut_without_id) {
-            return;
-        }
-        let only = self.pending.keys().next().copied().filter(|_| self.pending.len() == 1);
-        let by_id = jsonrpc::id_at_end(end).and_then(|id| self.pending.remove(&id));
-        if let Some(call) = by_id.or_else(|| self.pending.remove(&only?)) {
             call.fail_too_long();
         }
     }
@@ -414,7 +385,6 @@ mod tests {
                 output: LineReader::new(read, MESSAGE_LIMIT_BYTES),
                 pending: HashMap::new(),
                 hung_at: None,
-                has_cut_without_id: false,
                 non_messages: 0,
                 stopping: None,
             };
@@ -443,7 +413,7 @@ mod tests {
         let [cancelled, ping] = child.abandon_call().await;
         assert!(cancelled.contains(r#""requestId":1"#), "{cancelled}");
         assert!(ping.contains(r#""method":"ping""#), "{ping}");
-        assert!(matches!(child.serving.await.unwrap(), End::Hung));
+        assert!(child.serving.await.unwrap() == End::Hung);
         assert_eq!(began.elapsed(), HANG_TIMEOUT);
     }
 

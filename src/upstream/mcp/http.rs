@@ -20,14 +20,14 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
 
-use super::jsonrpc::{self, JsonRpcError, RequiredAction};
+use super::jsonrpc::{self, JsonRpcError};
 use super::lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities};
 use super::param_headers::ParamHeaders;
 use super::sse::{EventStream, is_event_stream};
 use super::{McpRequest, McpResponse, McpUpstream, whole_response};
 use crate::model::{UpstreamResponse, encode_header_text};
 use crate::route::{HttpRequest, PathBase};
-use crate::telemetry::CallContext;
+use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::buffer::BodyAccount;
 use crate::upstream::error::QuotedSource;
 use crate::upstream::http::{HttpSettings, HttpUpstream, IncomingResponse, discard_body};
@@ -274,9 +274,7 @@ impl HttpLink {
                     refused(format!("it responded to `{method}` with status {}", response.status))
                 })))
             }
-            Err(failure @ Failure::NotMcp(_)) if is_per_request => {
-                Ok(Err(refused(failure.into_error(self.http.name()).to_string())))
-            }
+            Err(failure @ Failure::NotMcp(_)) if is_per_request => Ok(Err(refused(failure.to_string()))),
             Err(failure) => Err(failure.into()),
         }
     }
@@ -398,11 +396,8 @@ impl HttpLink {
         client_of: impl Fn(u64) -> Option<&'c ProgressSender>,
     ) {
         for message in jsonrpc::messages(text) {
-            match jsonrpc::required_action(self.http.name(), &message, &client_of) {
-                RequiredAction::None => {}
-                RequiredAction::ListsChanged => self.changed.send_replace(()),
-                RequiredAction::Respond(response) => self.notify(session, response),
-            }
+            let response = jsonrpc::handle(self.http.name(), &message, &self.changed, &client_of);
+            response.into_iter().for_each(|response| self.notify(session, response));
         }
     }
 
@@ -444,8 +439,8 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
             // The server offers no such stream.
             Ok(_) => return,
             Err(failure) => {
-                let error = failure.into_error(http.name());
-                debug!(upstream = %http.name(), "the notification stream can't be read: {error}");
+                let error = ErrorChain(&failure);
+                debug!(upstream = %http.name(), %error, "the notification stream can't be read");
             }
         }
         if began.elapsed() > BACKOFF.1 {

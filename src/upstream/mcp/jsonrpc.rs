@@ -1,14 +1,13 @@
 //! JSON-RPC messages of MCP, to and from a server. Messages from a server preserve their text: only the
 //! outermost members are parsed.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
-};
+use regex::bytes::Regex;
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Map, Value, json, value::RawValue};
+use tokio::sync::watch;
 use tracing::debug;
 
 use crate::route::UpstreamName;
@@ -81,22 +80,6 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a 
 /// Parses the messages in a string: one, or an array of them, which revision 2025-03-26 allows. Invalid
 /// messages are skipped. The list is empty if the string is not JSON.
 pub(super) fn messages(text: &str) -> Vec<ServerMessage<'_>> {
-    messages_if(|_| true, text)
-}
-
-/// Parses the messages in a line of a program's standard output. The line may also be one of a log, so a
-/// message must have `jsonrpc`, and a `method`, a `result` or an `error`.
-pub(super) fn messages_of_line(text: &str) -> Vec<ServerMessage<'_>> {
-    messages_if(
-        |message| {
-            message.jsonrpc.is_some()
-                && (message.method.is_some() || message.result.is_some() || message.error.is_some())
-        },
-        text,
-    )
-}
-
-fn messages_if(is_message: impl Fn(&ServerMessage<'_>) -> bool, text: &str) -> Vec<ServerMessage<'_>> {
     let text = text.trim();
     let texts = match text.starts_with('[') {
         true => {
@@ -106,8 +89,17 @@ fn messages_if(is_message: impl Fn(&ServerMessage<'_>) -> bool, text: &str) -> V
         false => vec![text],
     };
     let parsed = |text| serde_json::from_str(text).ok().map(|message| ServerMessage { text, ..message });
-    let messages = texts.into_iter().filter_map(parsed);
-    messages.filter(|message| message.is_valid() && is_message(message)).collect()
+    texts.into_iter().filter_map(parsed).filter(ServerMessage::is_valid).collect()
+}
+
+/// Parses the messages in a line of a program's standard output. The line may also be one of a log, so a
+/// message must have `jsonrpc`, and a `method`, a `result` or an `error`.
+pub(super) fn messages_of_line(text: &str) -> Vec<ServerMessage<'_>> {
+    let mut messages = messages(text);
+    messages.retain(|ServerMessage { jsonrpc, method, result, error, .. }| {
+        jsonrpc.is_some() && (method.is_some() || result.is_some() || error.is_some())
+    });
+    messages
 }
 
 impl<'a> ServerMessage<'a> {
@@ -156,15 +148,6 @@ pub(super) fn error_in(text: &str) -> Option<JsonRpcError> {
     messages(text).iter().find(|message| message.is_response())?.outcome().err()
 }
 
-/// Action that a message requires.
-pub(super) enum RequiredAction {
-    None,
-    /// Read the server's lists again.
-    ListsChanged,
-    /// Send this response.
-    Respond(Bytes),
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ProgressParams<'a> {
@@ -174,83 +157,49 @@ struct ProgressParams<'a> {
     total: Option<f64>,
 }
 
-/// Action for a message that is not a response to a pending call. Progress is reported to the client of its
-/// call: `client_of` has the clients by the id of the call.
-pub(super) fn required_action<'c>(
+/// Handles a message that is not a response to a pending call, and returns the response to it if it is a
+/// request. Progress is reported to the client of its call: `client_of` has the clients by the id of the call.
+pub(super) fn handle<'c>(
     upstream: &UpstreamName,
     message: &ServerMessage<'_>,
+    lists_changed: &watch::Sender<()>,
     client_of: impl FnOnce(u64) -> Option<&'c ProgressSender>,
-) -> RequiredAction {
-    // A response to a call that was abandoned requires nothing.
-    let Some(method) = &message.method else { return RequiredAction::None };
-    match message.id {
-        Some(id) => {
-            if method != "ping" {
-                debug!(%upstream, %method, "unsupported request of the server");
-            }
-            RequiredAction::Respond(answer_to(id, method))
+) -> Option<Bytes> {
+    // A response to a call that was abandoned has no method.
+    let method = message.method.as_deref()?;
+    if let Some(id) = message.id {
+        if method != "ping" {
+            debug!(%upstream, %method, "unsupported request of the server");
         }
-        None => match &**method {
-            "notifications/tools/list_changed"
-            | "notifications/prompts/list_changed"
-            | "notifications/resources/list_changed" => RequiredAction::ListsChanged,
-            "notifications/progress" => {
-                let params = message.params.map_or("", RawValue::get);
-                if let Ok(ProgressParams { progress_token, progress, total }) = serde_json::from_str(params)
-                    && let Some(client) = own_id(progress_token).and_then(client_of)
-                {
-                    client.send(ProgressEvent::Progress { done: progress, total });
-                }
-                RequiredAction::None
-            }
-            _ => RequiredAction::None,
-        },
+        return Some(answer_to(id, method));
     }
+    match method {
+        "notifications/tools/list_changed"
+        | "notifications/prompts/list_changed"
+        | "notifications/resources/list_changed" => lists_changed.send_replace(()),
+        "notifications/progress" => {
+            let params = message.params.map_or("", RawValue::get);
+            if let Ok(ProgressParams { progress_token, progress, total }) = serde_json::from_str(params)
+                && let Some(client) = own_id(progress_token).and_then(client_of)
+            {
+                client.send(ProgressEvent::Progress { done: progress, total });
+            }
+        }
+        _ => {}
+    }
+    None
 }
 
-/// Finds the id at the beginning of a line that is too long to parse.
-pub(super) fn id_at_beginning(line: &[u8]) -> Option<u64> {
-    struct Outermost<'i>(&'i mut Option<u64>);
-    impl<'de> Visitor<'de> for Outermost<'_> {
-        type Value = ();
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a message")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-            while let Some(name) = members.next_key::<Cow<'de, str>>()? {
-                if name == "id" {
-                    *self.0 = own_id(members.next_value::<&RawValue>()?);
-                    return Ok(());
-                }
-                members.next_value::<IgnoredAny>()?;
-            }
-            Ok(())
-        }
-    }
-    let mut found = None;
-    let line = &line[..line.len().min(SEARCHED_BYTES)];
-    // The input ends in the middle of a message, so an error only means that the id does not come before.
-    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(Outermost(&mut found));
-    found
-}
-
-/// Finds the id at the end of such a line, for servers that write it last.
-pub(super) fn id_at_end(line: &[u8]) -> Option<u64> {
-    let line = &line[line.len().saturating_sub(SEARCHED_BYTES)..];
-    let text = String::from_utf8_lossy(line);
+/// Finds the id in a message that is too long to parse: before the result, or behind it.
+pub(super) fn id_of_long_message(beginning: &[u8], end: &[u8]) -> Option<u64> {
+    const BEFORE: &str = r#"^\s*\{\s*("jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(?<id>[0-9]+)"?\s*,"#;
     // After two closing braces, the id would belong to a nested object.
-    let (_, last) = text.trim_end().strip_suffix('}')?.rsplit_once("\"id\"")?;
-    let last = last.trim_start().strip_prefix(':')?.trim();
-    let (id, rest) = last.split_once(',').unwrap_or((last, ""));
-    let rest: String = rest.split_whitespace().collect();
-    let is_all = rest.is_empty() || rest == r#""jsonrpc":"2.0""#;
-    is_all.then(|| id.trim().trim_matches('"').parse().ok()).flatten()
+    const BEHIND: &str = r#""id"\s*:\s*"?(?<id>[0-9]+)"?\s*(,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$"#;
+    [(BEFORE, beginning), (BEHIND, end)].into_iter().find_map(|(pattern, text)| {
+        let regex = Regex::new(pattern).expect("the pattern is fixed and tested");
+        std::str::from_utf8(&regex.captures(text)?["id"]).ok()?.parse().ok()
+    })
 }
-
-/// Part of a line that is searched for an id.
-const SEARCHED_BYTES: usize = 1024;
 
 /// Parses an id of glossator. It is a number, but some servers return it as a string.
 fn own_id(id: &RawValue) -> Option<u64> {
@@ -350,13 +299,12 @@ mod tests {
 
     #[test]
     fn the_id_of_a_message_that_is_too_long_is_found_before_it_or_behind_it() {
-        let begins = |text: &str| id_at_beginning(text.as_bytes());
+        let begins = |text: &str| id_of_long_message(text.as_bytes(), b"");
         assert_eq!(begins(r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"te"#), Some(3));
         assert_eq!(begins(r#"{"id" : "3" , "result":{"#), Some(3));
-        assert_eq!(begins(r#"{"result":{"id":4},"id":3,"#), Some(3));
         assert_eq!(begins(r#"{"result":{"id":4,"text":"aaaa"#), None);
         assert_eq!(begins("a line for people"), None);
-        let ends = |text: &str| id_at_end(text.as_bytes());
+        let ends = |text: &str| id_of_long_message(b"", text.as_bytes());
         assert_eq!(ends(r#"aaa"}]},"jsonrpc":"2.0","id":10}"#), Some(10));
         assert_eq!(ends("aaa\"}]}, \"id\": \"10\", \"jsonrpc\": \"2.0\" }\r"), Some(10));
         assert_eq!(ends(r#""text":"a","id":4}}"#), None);
