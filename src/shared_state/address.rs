@@ -1,6 +1,6 @@
 //! Address and settings of the store.
 
-use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use settings_derive::Section;
 
@@ -17,6 +17,8 @@ use crate::tls::ClientTls;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreAddress {
     pub(super) location: StoreLocation,
+    /// The address as it is written, for the log.
+    text: Box<str>,
     /// Whether it is reached over TLS.
     pub is_tls: bool,
     /// The database in the address.
@@ -37,40 +39,11 @@ pub(super) struct StoreHost {
     pub(super) port: u16,
 }
 
-/// Why a text is not the address of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreAddressError {
-    problem: &'static str,
-    help: &'static str,
-}
-
-/// Examples of addresses of one server.
-const ONE_SERVER: &str = "write `redis://store:6379`, `rediss://store:6379/1` or `unix:/run/valkey.sock`";
-
-impl StoreAddressError {
-    const SCHEME: Self =
-        Self { problem: "it begins with neither `redis://`, `rediss://` nor `unix:/`", help: ONE_SERVER };
-    const CREDENTIALS: Self = Self {
-        problem: "it contains a user or a password",
-        help: "write them as `user` and `password` of `shared_state`; `file:/path` is accepted there",
-    };
-    const HOST: Self = Self { problem: "it has no host", help: ONE_SERVER };
-    const SEVERAL_HOSTS: Self = Self {
-        problem: "it has several hosts",
-        help: "write `redis+cluster://a:6379,b:6379`, or `redis+sentinel://a:26379,b:26379/mymaster`",
-    };
-    const PORT: Self = Self { problem: "its port is not a number from 1 to 65535", help: ONE_SERVER };
-    const DATABASE: Self =
-        Self { problem: "the part after the host is not a database number", help: ONE_SERVER };
-    const PRIMARY: Self = Self {
-        problem: "the part after the hosts is not the name of a primary",
-        help: "write `redis+sentinel://a:26379,b:26379/mymaster`",
-    };
-    const CLUSTER_DATABASE: Self = Self {
-        problem: "Redis Cluster supports only database 0",
-        help: "write `redis+cluster://a:6379,b:6379`; use `prefix` to separate keys",
-    };
-}
+/// Examples of addresses.
+const EXAMPLES: &str = "write `redis://store:6379/1`, `rediss://store`, `unix:/run/valkey.sock`, \
+                        `redis+sentinel://a:26379,b:26379/mymaster` or `redis+cluster://a:6379,b:6379`";
+const NO_SCHEME: &str = "it begins with neither `redis://`, `rediss://` nor `unix:/`";
+const NO_HOST: &str = "it has no host";
 
 impl StoreAddress {
     const PORT_DEFAULT: u16 = 6379;
@@ -80,37 +53,34 @@ impl StoreAddress {
     pub fn is_cluster(&self) -> bool {
         matches!(self.location, StoreLocation::Cluster(_))
     }
-}
 
-impl FromStr for StoreAddress {
-    type Err = StoreAddressError;
-
-    fn from_str(text: &str) -> Result<Self, StoreAddressError> {
-        type Error = StoreAddressError;
-
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let address = |location, is_tls, database| Self { location, text: text.into(), is_tls, database };
         if let Some(path) = text.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
             // `unix:///run/x` is a common form, too.
             let path = format!("/{}", path.trim_start_matches('/'));
-            return Ok(Self { location: StoreLocation::Socket(path.into()), is_tls: false, database: None });
+            return Ok(address(StoreLocation::Socket(path.into()), false, None));
         }
-        let (scheme, rest) = text.split_once("://").ok_or(Error::SCHEME)?;
+        let (scheme, rest) = text.split_once("://").ok_or(NO_SCHEME)?;
         let (server, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         let is_tls = match server {
             "redis" | "valkey" => false,
             "rediss" | "valkeys" => true,
-            _ => return Err(Error::SCHEME),
+            _ => return Err(NO_SCHEME),
         };
         if rest.contains('@') {
-            return Err(Error::CREDENTIALS);
+            return Err("it contains a user or a password, which are keys of `shared_state`");
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let hosts = |port| {
             authority.split(',').map(|host| StoreHost::parse(host, port)).collect::<Result<Vec<_>, _>>()
         };
         let (location, database) = match kind {
-            "" if authority.contains(',') => return Err(Error::SEVERAL_HOSTS),
+            "" if authority.contains(',') => return Err("it has several hosts"),
             "" => (StoreLocation::Server(StoreHost::parse(authority, Self::PORT_DEFAULT)?), path),
-            "cluster" if !path.is_empty() => return Err(Error::CLUSTER_DATABASE),
+            "cluster" if !path.is_empty() => {
+                return Err("Redis Cluster supports only database 0; use `prefix` to separate keys");
+            }
             "cluster" => (StoreLocation::Cluster(hosts(Self::PORT_DEFAULT)?), path),
             "sentinel" => {
                 let sentinels = hosts(Self::SENTINEL_PORT_DEFAULT)?;
@@ -118,50 +88,47 @@ impl FromStr for StoreAddress {
                 // The characters that Sentinel itself accepts in a name.
                 let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
                 if primary.is_empty() || !primary.bytes().all(is_good) {
-                    return Err(Error::PRIMARY);
+                    return Err("the part after the hosts is not the name of a primary");
                 }
                 (StoreLocation::Sentinels { sentinels, primary: primary.into() }, database)
             }
-            _ => return Err(Error::SCHEME),
+            _ => return Err(NO_SCHEME),
         };
-        let database = match database {
-            "" => None,
-            number => Some(number.parse().map_err(|_| Error::DATABASE)?),
-        };
-        Ok(Self { location, is_tls, database })
+        let database = Some(database).filter(|number| !number.is_empty()).map(str::parse).transpose();
+        let database = database.map_err(|_| "the part after the host is not a database number")?;
+        Ok(address(location, is_tls, database))
+    }
+}
+
+impl FromText for StoreAddress {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        Self::parse(text.trim()).map_err(|problem| {
+            Invalid::without_value(format!("invalid address of a store: {problem}"), EXAMPLES)
+        })
     }
 }
 
 impl fmt::Display for StoreAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls { "rediss" } else { "redis" };
-        let list = |hosts: &[StoreHost]| hosts.iter().map(StoreHost::to_string).collect::<Vec<_>>().join(",");
-        match &self.location {
-            StoreLocation::Socket(path) => write!(formatter, "unix:{}", path.display()),
-            StoreLocation::Server(host) => write!(formatter, "{scheme}://{host}"),
-            StoreLocation::Sentinels { sentinels, primary } => {
-                write!(formatter, "{scheme}+sentinel://{}/{primary}", list(sentinels))
-            }
-            StoreLocation::Cluster(nodes) => write!(formatter, "{scheme}+cluster://{}", list(nodes)),
-        }
+        formatter.write_str(&self.text)
     }
 }
 
 impl StoreHost {
-    fn parse(text: &str, port_default: u16) -> Result<Self, StoreAddressError> {
+    fn parse(text: &str, port_default: u16) -> Result<Self, &'static str> {
         let (name, port) = match text.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').ok_or(StoreAddressError::HOST)?,
+            Some(rest) => rest.split_once(']').ok_or(NO_HOST)?,
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         let is_good = |character: char| character.is_ascii_alphanumeric() || "-._:".contains(character);
         if name.is_empty() || !name.chars().all(is_good) {
-            return Err(StoreAddressError::HOST);
+            return Err(NO_HOST);
         }
         let port = match port {
             "" => Some(port_default),
             port => port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0),
         };
-        Ok(Self { name: name.into(), port: port.ok_or(StoreAddressError::PORT)? })
+        Ok(Self { name: name.into(), port: port.ok_or("its port is not a number from 1 to 65535")? })
     }
 }
 
@@ -222,14 +189,6 @@ fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
     }
     let message = format!("{} must have 1 to {LIMIT_BYTES} letters, digits and `-_.:/{{}}`", value.name);
     value.reject(Invalid::without_value(message, "write the name of the service: `prefix: weather-tools`"))
-}
-
-impl FromText for StoreAddress {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        text.trim().parse().map_err(|StoreAddressError { problem, help }| {
-            Invalid::without_value(format!("invalid address of a store: {problem}"), help)
-        })
-    }
 }
 
 impl StoreSettings {
@@ -314,53 +273,69 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, expected: Result<(&str, Option<u32>), StoreAddressError>) {
-        let found = text.parse::<StoreAddress>();
-        let found = found.map(|address| (address.to_string(), address.database));
-        assert_eq!(found, expected.map(|(shown, database)| (shown.to_owned(), database)));
+    fn check(text: &str, location: StoreLocation, is_tls: bool, database: Option<u32>) {
+        let address = StoreAddress { location, text: text.into(), is_tls, database };
+        assert_eq!(StoreAddress::parse(text), Ok(address));
+    }
+
+    #[track_caller]
+    fn check_invalid(text: &str, expected: &str) {
+        assert_eq!(StoreAddress::parse(text), Err(expected), "{text}");
+    }
+
+    fn host(name: &str, port: u16) -> StoreHost {
+        StoreHost { name: name.into(), port }
     }
 
     #[test]
     fn a_store_is_reached_over_the_network_or_by_a_socket() {
-        check("redis://store.internal", Ok(("redis://store.internal:6379", None)));
-        check("redis://10.0.0.7:7000/3", Ok(("redis://10.0.0.7:7000", Some(3))));
-        check("rediss://[::1]:6380/", Ok(("rediss://[::1]:6380", None)));
-        check("valkeys://[::1]", Ok(("rediss://[::1]:6379", None)));
-        check("unix:///run/valkey.sock", Ok(("unix:/run/valkey.sock", None)));
+        let server = |name, port| StoreLocation::Server(host(name, port));
+        check("redis://store.internal", server("store.internal", 6379), false, None);
+        check("redis://10.0.0.7:7000/3", server("10.0.0.7", 7000), false, Some(3));
+        check("rediss://[::1]:6380/", server("::1", 6380), true, None);
+        check("valkeys://[::1]", server("::1", 6379), true, None);
+        check("unix:///run/valkey.sock", StoreLocation::Socket("/run/valkey.sock".into()), false, None);
     }
 
     #[test]
     fn sentinels_name_the_server() {
-        check("redis+sentinel://a,b:7/mymaster", Ok(("redis+sentinel://a:26379,b:7/mymaster", None)));
-        check(
-            "valkeys+sentinel://[::1]/my-master/2",
-            Ok(("rediss+sentinel://[::1]:26379/my-master", Some(2))),
-        );
-        check("redis+sentinel://a,b", Err(StoreAddressError::PRIMARY));
-        check("redis+sentinel://a/my master", Err(StoreAddressError::PRIMARY));
-        check("redis+sentinel://a/mymaster/x", Err(StoreAddressError::DATABASE));
-        check("redis+sentinel://a,/mymaster", Err(StoreAddressError::HOST));
+        let sentinels =
+            |sentinels, primary: &str| StoreLocation::Sentinels { sentinels, primary: primary.into() };
+        let two = vec![host("a", 26379), host("b", 7)];
+        check("redis+sentinel://a,b:7/mymaster", sentinels(two, "mymaster"), false, None);
+        let one = vec![host("::1", 26379)];
+        check("valkeys+sentinel://[::1]/my-master/2", sentinels(one, "my-master"), true, Some(2));
+        for primary in ["a,b", "a/my master"] {
+            let expected = "the part after the hosts is not the name of a primary";
+            check_invalid(&format!("redis+sentinel://{primary}"), expected);
+        }
+        check_invalid("redis+sentinel://a/mymaster/x", "the part after the host is not a database number");
+        check_invalid("redis+sentinel://a,/mymaster", NO_HOST);
     }
 
     #[test]
     fn a_cluster_is_reached_by_some_of_its_nodes() {
-        check("redis+cluster://a,b:7", Ok(("redis+cluster://a:6379,b:7", None)));
-        check("rediss+cluster://a/", Ok(("rediss+cluster://a:6379", None)));
-        check("redis+cluster://a/1", Err(StoreAddressError::CLUSTER_DATABASE));
-        check("redis://a,b", Err(StoreAddressError::SEVERAL_HOSTS));
+        let nodes = vec![host("a", 6379), host("b", 7)];
+        check("redis+cluster://a,b:7", StoreLocation::Cluster(nodes), false, None);
+        check("rediss+cluster://a/", StoreLocation::Cluster(vec![host("a", 6379)]), true, None);
+        let expected = "Redis Cluster supports only database 0; use `prefix` to separate keys";
+        check_invalid("redis+cluster://a/1", expected);
+        check_invalid("redis://a,b", "it has several hosts");
     }
 
     #[test]
     fn invalid_addresses_are_rejected() {
-        check("http://store", Err(StoreAddressError::SCHEME));
-        check("redis+unix://store", Err(StoreAddressError::SCHEME));
-        check("store:6379", Err(StoreAddressError::SCHEME));
-        check("redis://user:secret@store", Err(StoreAddressError::CREDENTIALS));
-        check("redis://:6379", Err(StoreAddressError::HOST));
-        check("redis://[::1", Err(StoreAddressError::HOST));
-        check("redis://store:0", Err(StoreAddressError::PORT));
-        check("redis://store:", Err(StoreAddressError::PORT));
-        check("redis://[::1]7", Err(StoreAddressError::PORT));
-        check("redis://store/prefix", Err(StoreAddressError::DATABASE));
+        for text in ["http://store", "redis+unix://store", "store:6379"] {
+            check_invalid(text, NO_SCHEME);
+        }
+        let expected = "it contains a user or a password, which are keys of `shared_state`";
+        check_invalid("redis://user:secret@store", expected);
+        for text in ["redis://:6379", "redis://[::1"] {
+            check_invalid(text, NO_HOST);
+        }
+        for text in ["redis://store:0", "redis://store:", "redis://[::1]7"] {
+            check_invalid(text, "its port is not a number from 1 to 65535");
+        }
+        check_invalid("redis://store/prefix", "the part after the host is not a database number");
     }
 }

@@ -24,7 +24,7 @@ mod connection;
 #[cfg(test)]
 mod tests;
 
-pub use address::{StoreAddress, StoreAddressError, StoreSettings};
+pub use address::{StoreAddress, StoreSettings};
 use client::StoreClient;
 pub use client::StoreState;
 #[cfg(test)]

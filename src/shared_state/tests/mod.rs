@@ -13,6 +13,7 @@ use tokio::{
 
 use super::*;
 use crate::crypto::SecretKey;
+use crate::settings::FromText;
 
 pub(crate) mod memory;
 
@@ -22,7 +23,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn settings(address: &str) -> StoreSettings {
     StoreSettings {
-        address: address.parse().unwrap(),
+        address: StoreAddress::from_text(address).unwrap(),
         tls: None,
         user: None,
         password: Some("s3cr3t".to_owned()),
