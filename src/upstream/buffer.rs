@@ -24,8 +24,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::shared_task::OnDrop;
-use super::{Failure, UpstreamResult};
+use super::{Failure, OnDrop, UpstreamResult};
 use crate::model::UpstreamResponse;
 
 /// Part of each body that is not charged. Most responses are shorter and cost nothing here.

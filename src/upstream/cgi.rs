@@ -6,10 +6,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use percent_encoding::percent_decode_str;
 
-use super::command::run_program;
 use super::error::QuotedSource;
 use super::http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop};
-use super::program::Program;
+use super::program::{Program, run_program};
 use super::{Failure, UpstreamCall, UpstreamResult};
 use crate::model::{ProgramExit, UpstreamResponse, parse_header};
 use crate::route::{HttpRequest, UpstreamRequest};

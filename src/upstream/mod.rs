@@ -3,22 +3,21 @@
 //! - [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or a [`Failure`]: an
 //!   [`UpstreamError`] without the upstream's name.
 //! - [`ProgressSender`] reports progress before the response; [`ClientIdentity`] is the client of the call.
-//! - [`http`] is for HTTP servers, `command` runs a [`program`] for each call, and `cgi` runs a CGI program.
+//! - [`http`] is for HTTP servers, [`program`] runs a command for each call, and `cgi` a CGI program.
 //! - [`mcp`] is for MCP servers, whose tools are called.
 //! - [`UpstreamBuffer`] limits the memory of all their responses.
 
 mod buffer;
 mod call;
-mod client;
 mod cgi;
-mod command;
 mod error;
 pub mod http;
 pub mod mcp;
 pub mod program;
-mod shared_task;
 
 use std::sync::Arc;
+
+use tokio::{sync::watch, task::AbortHandle};
 
 use self::http::{HttpSettings, HttpUpstream};
 use self::mcp::{McpTransport, McpUpstream};
@@ -26,14 +25,15 @@ use self::program::Program;
 use crate::route::UpstreamName;
 
 pub use buffer::{BodyCharge, UpstreamBuffer};
-pub use call::{AttemptedEndpoints, Deadline, ProgressEvent, ProgressReceiver, ProgressSender, UpstreamCall};
-pub use client::{Client, ClientIdentity};
+pub use call::{
+    AttemptedEndpoints, Client, ClientIdentity, Deadline, ProgressEvent, ProgressReceiver, ProgressSender,
+    UpstreamCall,
+};
 pub use error::{
     ErrorProperties, ErrorSource, Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError,
     UpstreamResult,
 };
 pub(crate) use error::{Evidence, RequestEvidence};
-pub(crate) use shared_task::{OnDrop, SharedTask};
 
 /// Client of one legacy server, of any kind. Clones share its connections.
 ///
@@ -106,7 +106,7 @@ impl Upstream {
         match self {
             Self::Http(upstream) => upstream.attempt(upstream_call).await,
             // Boxed, or the futures of HTTP calls would be as large as these.
-            Self::Command(program) => Box::pin(command::run_command(program, upstream_call)).await,
+            Self::Command(program) => Box::pin(program::run_command(program, upstream_call)).await,
             Self::Cgi(program) => Box::pin(cgi::run_cgi(program, upstream_call)).await,
             Self::Mcp(upstream) => Box::pin(upstream.call(upstream_call)).await,
         }
@@ -144,6 +144,63 @@ impl UpstreamSettings {
             Self::Command(program) | Self::Cgi(program) | Self::Mcp(McpTransport::Child(program)) => {
                 program.secrets_pattern()
             }
+        }
+    }
+}
+
+/// Task that continues even if nothing awaits its result. Clones refer to the same task.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedTask<T> {
+    result: watch::Receiver<Option<T>>,
+    task: AbortHandle,
+}
+
+impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
+    /// Starts a task.
+    pub(crate) fn spawn(work: impl Future<Output = T> + Send + 'static) -> Self {
+        let (sender, result) = watch::channel(None);
+        let task = tokio::spawn(async move {
+            sender.send_replace(Some(work.await));
+        });
+        Self { result, task: task.abort_handle() }
+    }
+
+    /// Whether the result is pending. A task that panicked has no result.
+    pub(crate) fn is_running(&self) -> bool {
+        self.result.has_changed().is_ok() && self.result.borrow().is_none()
+    }
+
+    /// Waits for the result. `None` if the task panicked or the process ends.
+    pub(crate) async fn result(&self) -> Option<T> {
+        let mut result = self.result.clone();
+        result.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
+    }
+
+    /// Cancels the task.
+    pub(crate) fn abort(&self) {
+        self.task.abort();
+    }
+}
+
+/// Action that runs on drop, such as when the future that holds it is cancelled.
+pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnDrop<F> {
+    /// Sets the action.
+    pub(crate) fn new(action: F) -> Self {
+        Self(Some(action))
+    }
+
+    /// Drops the action without running it.
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(action) = self.0.take() {
+            action();
         }
     }
 }

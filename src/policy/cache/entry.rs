@@ -1,14 +1,18 @@
-//! A cached response: freshness, validators, and headers (RFC 9111).
+//! A cached response: freshness, validators, and headers (RFC 9111), and the cached responses that replicas
+//! share.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{CacheSettings, CacheTtl};
 use crate::model::UpstreamResponse;
+use crate::policy::ReplicaSharing;
 use crate::policy::retry::date_ahead;
+use crate::shared_state::StoredValue;
 
 /// Storage time of a stale response with a validator in the state that replicas share.
 const REVALIDATION_TTL: Duration = Duration::from_secs(3600);
@@ -223,8 +227,78 @@ fn seconds(text: &str) -> Duration {
     }
 }
 
+/// Cached responses of one upstream that all replicas share.
+#[derive(Debug)]
+pub(in crate::policy) struct RemoteCache(pub(in crate::policy) ReplicaSharing);
+
+impl RemoteCache {
+    fn name(&self, request: &[u8]) -> String {
+        self.0.store.name("page", &[self.0.identity.as_bytes(), request])
+    }
+
+    /// Response to a request. `None` if there is none, or the store is unreachable.
+    pub(super) async fn get(&self, request: &[u8]) -> Option<CachedResponse> {
+        let stored = self.0.store.get(&self.name(request)).await.ok()??;
+        decode(&stored)
+    }
+
+    /// Stores a response for as long as it may be used, in the background. Responses of programs are not
+    /// stored, as the encoding has no exit status.
+    pub(super) fn store(&self, request: &[u8], entry: &CachedResponse, settings: CacheSettings) {
+        let lifetime = entry.usable_for(settings);
+        let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();
+        if entry.response.exit.is_some() || lifetime.is_zero() || is_too_long {
+            return;
+        }
+        if let Some(bytes) = encode(entry, lifetime) {
+            self.0.store.put(&self.name(request), &bytes, lifetime);
+        }
+    }
+
+    /// Removes the response to a request.
+    pub(super) fn remove(&self, request: &[u8]) {
+        self.0.store.remove(&self.name(request));
+    }
+}
+
+/// Head of an encoded entry: JSON in one line. The body follows.
+#[derive(Serialize, Deserialize)]
+struct EntryHead {
+    status: u16,
+    age: Duration,
+    /// Lifetime in the store.
+    lifetime: Duration,
+    headers: Vec<(String, String)>,
+}
+
+/// Encodes an entry. `None` if a header is not ASCII text.
+fn encode(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
+    let UpstreamResponse { status, headers, body, exit: _, cgi_exit: _, rejects_session: _ } =
+        &entry.response;
+    let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+    let headers = headers.iter().map(|(name, value)| Some((name.to_string(), text(value)?)));
+    let (status, age) = (status.as_u16(), entry.received_at.elapsed());
+    let head = EntryHead { status, age, lifetime, headers: headers.collect::<Option<_>>()? };
+    Some([&serde_json::to_vec(&head).ok()?, &b"\n"[..], body].concat())
+}
+
+/// Decodes an entry. Its age follows from its remaining lifetime, so the clocks of replicas need not agree.
+fn decode(stored: &StoredValue) -> Option<CachedResponse> {
+    let end = stored.content.iter().position(|byte| *byte == b'\n')?;
+    let (head, body) = (&stored.content[..end], &stored.content[end + 1..]);
+    let EntryHead { status, age, lifetime, headers } = serde_json::from_slice(head).ok()?;
+    let headers = headers.iter().map(|(name, value)| Some((name.parse().ok()?, value.parse().ok()?)));
+    let (status, headers) = (StatusCode::from_u16(status).ok()?, headers.collect::<Option<HeaderMap>>()?);
+    let age = age.checked_add(lifetime.saturating_sub(stored.remaining_ttl))?;
+    let received_at = Instant::now().checked_sub(age)?;
+    let response = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(body));
+    Some(CachedResponse { received_at, ..CachedResponse::new(response) })
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[track_caller]
@@ -275,5 +349,49 @@ mod tests {
                 && control(&[("vary", "TraceParent")]).uncacheable_vary
         );
         assert!(!control(&[("vary", "accept, authorization")]).uncacheable_vary);
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn entry() -> CachedResponse {
+        let headers = [("etag", "\"7\""), ("x-a", "1"), ("x-a", "2")];
+        let headers = headers.iter().map(|(name, value)| {
+            (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
+        });
+        CachedResponse::new(UpstreamResponse::new(
+            StatusCode::OK,
+            headers.collect(),
+            Bytes::from_static(b"body"),
+        ))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_is_read_as_it_was_written_and_as_old_as_it_is() {
+        let entry = entry();
+        tokio::time::advance(3 * SECOND).await;
+        let content = encode(&entry, 60 * SECOND).unwrap();
+        let read = decode(&StoredValue { content, remaining_ttl: 50 * SECOND }).unwrap();
+        assert_eq!(read.received_at.elapsed(), 13 * SECOND);
+        assert_eq!(
+            (read.response.status, &read.response.headers),
+            (entry.response.status, &entry.response.headers)
+        );
+        assert_eq!((read.response.body, read.control), (entry.response.body, entry.control));
+    }
+
+    proptest! {
+        #[test]
+        fn an_invalid_entry_is_ignored(content in prop::collection::vec(any::<u8>(), 0..80), at in 0..60_usize, byte: u8) {
+            let is_readable = |content| decode(&StoredValue { content, remaining_ttl: SECOND }).is_some();
+            prop_assert!(!is_readable(content));
+            let mut changed = encode(&entry(), SECOND).unwrap();
+            let at = at % changed.len();
+            changed[at] = byte;
+            let _ = is_readable(changed);
+            let mut cut = encode(&entry(), SECOND).unwrap();
+            // The body has no length field.
+            cut.truncate(at.min(cut.len() - 5));
+            prop_assert!(!is_readable(cut));
+        }
     }
 }

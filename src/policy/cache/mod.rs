@@ -6,7 +6,6 @@
 //! - [`ResponseCache`]: the cache of one route, and its requests in flight.
 
 mod entry;
-mod remote;
 
 use std::{
     collections::HashMap,
@@ -20,7 +19,6 @@ use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use settings_derive::Section;
 use tokio::time::timeout_at;
 
-use self::entry::CachedResponse;
 use super::CallResponse;
 use crate::route::UpstreamName;
 use crate::settings::value::duration_or_word;
@@ -28,7 +26,8 @@ use crate::settings::{Checked, Cursor, Setting, ValueKind};
 use crate::telemetry::{CallContext, LabelCounter};
 use crate::upstream::{Failure, SharedTask, UpstreamCall, UpstreamResult};
 
-pub(super) use self::remote::RemoteCache;
+use self::entry::CachedResponse;
+pub(super) use self::entry::RemoteCache;
 
 /// Settings of the response cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]

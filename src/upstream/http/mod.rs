@@ -2,10 +2,10 @@
 //!
 //! - [`Address`] is the address of a server, [`ClientTls`] its TLS settings, [`AuthSettings`] its credential.
 //! - `connection` opens connections, and `pool` reuses them.
-//! - [`HttpUpstream`] (`client`) sends an [`UpstreamCall`], follows redirects and renews credentials.
+//! - [`HttpUpstream`] (`client`) sends an [`UpstreamCall`], follows redirects and renews credentials. It also
+//!   forwards requests unmodified (passthrough).
 //! - `response` checks the framing and reads the body up to a limit.
 //! - `secret_scrubber` redacts glossator's own secrets in responses.
-//! - `passthrough` forwards a request unmodified.
 //! - `endpoints` selects the endpoint for each request.
 //!
 //! Only this module uses the HTTP client library.
@@ -14,7 +14,6 @@ mod address;
 mod client;
 mod connection;
 mod credentials;
-mod passthrough;
 mod pool;
 mod response;
 mod secret_scrubber;
@@ -30,7 +29,7 @@ use crate::route::UpstreamName;
 
 pub use crate::tls::{ClientTls, ClientTlsOptions, Fingerprint, Pem, TlsError};
 pub use address::{Address, AddressError};
-pub use client::HttpUpstream;
+pub use client::{HttpUpstream, StreamedBody};
 pub use connection::RequestBody;
 pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
 pub use credentials::{
@@ -39,7 +38,6 @@ pub use credentials::{
 pub use endpoints::{
     ADDRESS_LIMIT, AddressView, EndpointState, HealthCheckSettings, OutlierDetectionSettings,
 };
-pub use passthrough::StreamedBody;
 pub(super) use pool::ResponseBody;
 pub use response::remove_hop_by_hop;
 pub(super) use response::{IncomingResponse, discard_body};

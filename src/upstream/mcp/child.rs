@@ -16,8 +16,7 @@ use tokio::{
 };
 use tracing::info;
 
-use super::child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES};
-use super::child_output::{log_errors, secrets_regex};
+use super::child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES, log_errors, secrets_regex};
 use super::lifecycle::NegotiatedSession;
 use super::{McpRequest, McpResponse, McpUpstream, jsonrpc, lifecycle, whole_response};
 use crate::upstream::Failure;

@@ -3,7 +3,7 @@
 //! - [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`.
 //! - `lifecycle` has the differences between revisions, `jsonrpc` the messages.
 //! - `http` is Streamable HTTP; `sse` parses its event streams, and `param_headers` has the headers of calls.
-//! - `child` is one child process for all calls; `child_actor` owns it, and `child_output` reads its output.
+//! - `child` is one child process for all calls; `child_actor` owns it, and reads its output.
 //!
 //! The SDK's client is not used. It parses results into its own types, which lose unknown members, the order
 //! of members and the exact bytes, so content could not be passed on byte for byte. It also hides the status
@@ -11,7 +11,6 @@
 
 mod child;
 mod child_actor;
-mod child_output;
 mod http;
 mod jsonrpc;
 mod lifecycle;
