@@ -127,77 +127,65 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     names.map(of_name).collect()
 }
 
-/// Failure of an output that is no CGI response (RFC 3875, section 6): the violation without and with
-/// quotations of the output. The latter and standard error are only logged at `debug`.
-fn not_cgi(exit: &ProgramExit, plain: String, quoted: String) -> Failure {
-    let source = match exit.stderr_text().trim_end() {
-        "" => QuotedSource::new(plain, quoted),
-        stderr => QuotedSource::new(
-            format!("{plain}; {} bytes on standard error", stderr.len()),
-            format!("on standard error: {stderr}; {quoted}"),
-        ),
-    };
-    Failure::NotCgi(source.into())
-}
-
-/// Failure by a text that was found in place of the expected one.
-fn not_expected(exit: &ProgramExit, expected: &str, found: &str) -> Failure {
-    let plain = format!("{expected}, found text of {} bytes", found.len());
-    not_cgi(exit, plain, format!("{expected}, found `{found}`"))
+/// Failure of an output that is no CGI response (RFC 3875, section 6). Text that was `found` in place of the
+/// expected one, and standard error, are only logged at `debug`.
+fn not_cgi(exit: &ProgramExit, problem: &str, found: &str) -> Failure {
+    let (mut plain, mut quoted) = (problem.to_owned(), problem.to_owned());
+    if !found.is_empty() {
+        plain += &format!(", found text of {} bytes", found.len());
+        quoted += &format!(", found `{found}`");
+    }
+    let stderr = exit.stderr_text();
+    let stderr = stderr.trim_end();
+    if !stderr.is_empty() {
+        plain += &format!("; {} bytes on standard error", stderr.len());
+        quoted = format!("on standard error: {stderr}; {quoted}");
+    }
+    Failure::NotCgi(QuotedSource::new(plain, quoted).into())
 }
 
 /// Parses the output of a program. Header lines may end in LF or CR LF.
 fn response(output: &Bytes, exit: &ProgramExit) -> UpstreamResult {
-    let plain = |reason: &str| not_cgi(exit, reason.to_owned(), reason.to_owned());
     if output.is_empty() {
-        return Err(plain(&format!("it wrote nothing and ended with {}", exit.end.describe())));
+        return Err(not_cgi(exit, &format!("it wrote nothing and ended with {}", exit.end.describe()), ""));
     }
-    let (mut headers, mut rest, mut line) = (HeaderMap::new(), output.clone(), 0);
-    let mut status = None;
-    loop {
-        line += 1;
-        let Some(end) = rest.iter().take(HEAD_LIMIT_BYTES).position(|byte| *byte == b'\n') else {
-            if rest.len() > HEAD_LIMIT_BYTES {
-                return Err(Failure::HeadTooLong);
-            }
-            if !rest.is_empty() {
-                header_of(&rest, line, exit)?;
-            }
-            return Err(plain("its headers have no empty line after them"));
-        };
-        let text = rest.split_to(end + 1);
+    let (mut headers, mut status, mut rest) = (HeaderMap::new(), None, output.clone());
+    for line in 1.. {
+        if rest.is_empty() {
+            return Err(not_cgi(exit, "its headers have no empty line after them", ""));
+        }
+        let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
+        let text = rest.split_to(end);
         if output.len() - rest.len() > HEAD_LIMIT_BYTES || headers.len() > HEADER_COUNT_LIMIT {
             return Err(Failure::HeadTooLong);
         }
-        let text = text[..end].strip_suffix(b"\r").unwrap_or(&text[..end]);
+        let text = text.strip_suffix(b"\n").unwrap_or(&text);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
         if text.is_empty() {
             break;
         }
         let (name, value) = header_of(text, line, exit)?;
         if name == "status" {
-            let found = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            let code = found.split_whitespace().next().and_then(|code| code.parse::<u16>().ok());
+            let found = String::from_utf8_lossy(value.as_bytes());
+            let code = found.split_whitespace().next().and_then(|code| code.parse().ok());
             let code = code.filter(|code| (200..=599).contains(code) && status.is_none());
-            let code = code.and_then(|code| StatusCode::from_u16(code).ok());
             let expected = "expected a `Status` such as `404 Not Found`, once";
-            status = Some(code.ok_or_else(|| not_expected(exit, expected, &found))?);
+            let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+            status = Some(code.ok_or_else(|| not_cgi(exit, expected, &found))?);
             continue;
         }
         headers.append(name, value);
     }
     let is_redirect = headers.contains_key(header::LOCATION);
     if status.is_none() && !is_redirect && !headers.contains_key(header::CONTENT_TYPE) {
-        return Err(plain("it has neither `Content-Type` nor `Location` nor `Status` among its headers"));
+        let problem = "it has neither `Content-Type` nor `Location` nor `Status` among its headers";
+        return Err(not_cgi(exit, problem, ""));
     }
     if let Some(declared) = headers.remove(header::CONTENT_LENGTH)
         && declared.to_str().ok().and_then(|declared| declared.parse().ok()) != Some(rest.len())
     {
-        let (declared, found) = (String::from_utf8_lossy(declared.as_bytes()), rest.len());
-        return Err(not_cgi(
-            exit,
-            format!("its `Content-Length` is not the length of its body, which has {found} bytes"),
-            format!("its `Content-Length` is {declared}, and its body has {found} bytes"),
-        ));
+        let problem = format!("its body has {} bytes, which is not its `Content-Length`", rest.len());
+        return Err(not_cgi(exit, &problem, &String::from_utf8_lossy(declared.as_bytes())));
     }
     remove_hop_by_hop(&mut headers);
     // A redirect is not followed, whether local (section 6.2.2) or to a client.
@@ -209,14 +197,13 @@ fn response(output: &Bytes, exit: &ProgramExit) -> UpstreamResult {
 fn header_of(text: &[u8], line: usize, exit: &ProgramExit) -> Result<(HeaderName, HeaderValue), Failure> {
     const MAX_QUOTED: usize = 100;
     let found = String::from_utf8_lossy(&text[..text.len().min(MAX_QUOTED)]);
-    let found = found.trim_end();
     if line == 1 && text.starts_with(b"HTTP/") {
-        let plain = "it writes the status line itself, as NPH programs do, which are not supported";
-        return Err(not_cgi(exit, plain.to_owned(), format!("{plain}; found `{found}`")));
+        let problem = "it writes the status line itself, as NPH programs do, which are not supported";
+        return Err(not_cgi(exit, problem, &found));
     }
     parse_header(text).ok_or_else(|| {
-        let expected = format!("line {line}: expected a header such as `Content-Type: text/plain`");
-        not_expected(exit, &expected, found)
+        let problem = format!("line {line}: expected a header such as `Content-Type: text/plain`");
+        not_cgi(exit, &problem, &found)
     })
 }
 
@@ -282,7 +269,7 @@ mod tests {
         {
             assert!(error(status).starts_with("expected a `Status`"), "{status}");
         }
-        assert!(error("Content-Type: a/b\nContent-Length: 9\n\nx").contains("`Content-Length` is 9"));
+        assert!(error("Content-Type: a/b\nContent-Length: 9\n\nx").contains("`Content-Length`, found `9`"));
         assert_eq!(error(&format!("X: {}\n\n", "x".repeat(200 << 10))), "HeadTooLong");
         assert_eq!(error(&format!("{}\n", "X: y\n".repeat(300))), "HeadTooLong");
     }

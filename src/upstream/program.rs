@@ -253,15 +253,8 @@ pub(super) async fn run_program(
             status = group.wait() => {
                 let status = status.map_err(broken)?;
                 // Orphaned processes may still write, or only hold the pipes open.
-                match timeout(LINGER, &mut streams).await {
-                    Ok(streamed) => streamed?,
-                    Err(_) => {
-                        group.clear();
-                        // A process that has left the group keeps its pipe open; its output is not read.
-                        if let Ok(streamed) = timeout(LINGER, &mut streams).await {
-                            streamed?;
-                        }
-                    }
+                if let Ok(streamed) = timeout(LINGER, &mut streams).await {
+                    streamed?;
                 }
                 status
             }
