@@ -323,8 +323,7 @@ mod tests {
             Failure::CircuitOpen { of_route: false, retry_after: Duration::from_millis(4200) },
             Failure::Unsendable(source()),
             Failure::Credential(Arc::new(CredentialError::File(
-                "/run/secrets/token".into(),
-                std::io::Error::other("10.0.0.7"),
+                "the file `/run/secrets/token` can't be read: 10.0.0.7".into(),
             ))),
             rate_limited(RateLimitScope::ClientOfRoute, 1),
             rate_limited(RateLimitScope::Upstream, 100),

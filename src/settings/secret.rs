@@ -181,6 +181,16 @@ fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<
     }
 }
 
+/// Value that `Debug` does not show, such as a secret or a function.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Hidden<T>(pub(crate) T);
+
+impl<T> fmt::Debug for Hidden<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("…")
+    }
+}
+
 const ONLY_THE_VALUE: &str = "correct the path, or write only the value into the file";
 
 /// Words that name a credential, alone or as part of a name.

@@ -13,7 +13,7 @@ use tracing::info;
 
 use super::connection::RequestBody;
 use super::credentials::{Credential, CredentialSource};
-use super::endpoints::{AddressView, Endpoints, InFlightRequest, Lookup, OnHealthy};
+use super::endpoints::{AddressView, Endpoints, InFlightRequest, Lookup};
 use super::pool::SendResult;
 use super::response::{
     IncomingResponse, announces_unread_body, check_framing, discard_body, remove_hop_by_hop,
@@ -23,7 +23,8 @@ use super::{
     Address, AttemptedEndpoints, HttpSettings, ResponseBody, UpstreamCall, UpstreamError, connection,
 };
 use crate::model::UpstreamResponse;
-use crate::route::{HttpRequest, PathBase, UpstreamName, UpstreamRequest, resolve_location, same_origin};
+use crate::route::{HttpRequest, UpstreamName, UpstreamRequest, resolve_location, same_origin};
+use crate::settings::secret::Hidden;
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::{Failure, UpstreamResult};
 use crate::wire::{MapPoll, PolledFrame};
@@ -78,7 +79,7 @@ impl HttpUpstream {
 
     /// Sets a callback for each successful health check of an address. Only the first callback is used.
     pub fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
-        let _ = self.endpoints.when_healthy.set(OnHealthy(Box::new(callback)));
+        let _ = self.endpoints.when_healthy.set(Hidden(Box::new(callback)));
     }
 
     /// Address, if there is only one.
@@ -226,11 +227,7 @@ pub(super) fn request_to(
     address: &Address,
     request: &HttpRequest,
 ) -> Result<Request<Bytes>, Failure> {
-    let uri = match request.under {
-        PathBase::UpstreamUrl => address.join(&request.path_and_query),
-        PathBase::Origin => address.join_root(&request.path_and_query),
-        PathBase::UrlItself => address.itself(),
-    };
+    let uri = address.uri(request.under, &request.path_and_query);
     let mut outgoing = Request::new(request.body.clone());
     *outgoing.method_mut() = request.method.clone();
     *outgoing.uri_mut() = uri.map_err(|error| Failure::Unsendable(error.into()))?;

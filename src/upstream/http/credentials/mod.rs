@@ -9,7 +9,7 @@
 mod oauth;
 mod token_cache;
 
-use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, StatusCode};
@@ -20,7 +20,8 @@ use super::{Address, AddressError, HttpSettings, HttpUpstream, UpstreamCall, Ups
 use crate::route::UpstreamName;
 use crate::settings::suggest::quoted_list;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, OpenSection, Scalar, Section as _, Setting, ValueKind, secret,
+    Checked, Code, Cursor, Entry, Invalid, OpenSection, Scalar, Section as _, Setting, ValueKind,
+    secret::{self, Hidden},
     text_of,
 };
 use crate::telemetry::CallContext;
@@ -130,9 +131,9 @@ fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
     Ok(Some(file.map_or(AuthSettings::Bearer(bearer), AuthSettings::BearerFile)))
 }
 
-/// Secret text. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct HiddenText(Arc<str>);
+/// Secret text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HiddenText(Hidden<Arc<str>>);
 
 impl Setting for HiddenText {
     const KIND: ValueKind = ValueKind::Scalar;
@@ -158,13 +159,7 @@ pub struct BearerToken(HeaderValue);
 impl HiddenText {
     /// Wraps a secret.
     pub fn new(text: &str) -> Self {
-        Self(text.into())
-    }
-}
-
-impl fmt::Debug for HiddenText {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Hidden(…)")
+        Self(Hidden(text.into()))
     }
 }
 
@@ -177,7 +172,7 @@ impl BearerToken {
     }
 
     fn credential(&self) -> Credential {
-        Credential { value: self.0.clone(), scrubber: SecretScrubber::new(self.text()), number: 0 }
+        Credential { value: self.0.clone(), scrubber: SecretScrubber::new(self.text()) }
     }
 
     fn text(&self) -> Option<&str> {
@@ -189,7 +184,7 @@ impl AuthSettings {
     /// Secrets in it that are sent to the upstream, except tokens that are requested later.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
-            Self::Basic(basic) => vec![&*basic.password.0],
+            Self::Basic(basic) => vec![&*basic.password.0.0],
             Self::Bearer(token) => token.text().into_iter().collect(),
             Self::BearerFile(_) | Self::OAuth(_) => Vec::new(),
         }
@@ -210,19 +205,17 @@ pub(super) struct Credential {
     pub(super) value: HeaderValue,
     /// Redacts the credential in responses that echo it.
     pub(super) scrubber: SecretScrubber,
-    /// Number among the credentials of one source.
-    number: u64,
 }
 
 impl CredentialSource {
     pub(super) fn new(settings: &AuthSettings, upstream: &UpstreamName) -> Self {
         match settings {
             AuthSettings::Basic(BasicCredentials { user, password }) => {
-                let password = &*password.0;
+                let password = &*password.0.0;
                 let pair = STANDARD.encode(format!("{user}:{password}"));
                 let value = secret_header(&format!("Basic {pair}"));
                 let scrubber = SecretScrubber::new([pair.as_str(), password]);
-                Self::Fixed(Credential { value, scrubber, number: 0 })
+                Self::Fixed(Credential { value, scrubber })
             }
             AuthSettings::Bearer(token) => Self::Fixed(token.credential()),
             AuthSettings::BearerFile(path) => Self::File(TokenFile::new(path.clone())),
@@ -263,12 +256,9 @@ impl CredentialSource {
 /// Reason why there is no credential. For the log: clients learn only that there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// The file at this path can't be read.
-    #[error("the token file `{0}` can't be read")]
-    File(PathBuf, #[source] io::Error),
-    /// The file at this path has no token: the problem with its content, without quoting it.
-    #[error("the token file `{0}` {1}")]
-    NoTokenInFile(PathBuf, &'static str),
+    /// The token file can't be read, or has no token: the problem, without quoting its content.
+    #[error("{0}")]
+    File(String),
     /// The token server could not be reached.
     #[error("the token server could not be reached")]
     Unreached(#[source] UpstreamError),

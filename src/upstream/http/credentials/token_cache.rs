@@ -1,7 +1,7 @@
 //! Caches of expiring bearer tokens: tokens of a server, renewed before they expire and requested once for
 //! all waiting calls, and tokens in a file.
 
-use std::{fmt, fs::File, io::Read, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
@@ -9,6 +9,7 @@ use tracing::{debug, warn};
 
 use super::{BearerToken, Credential, CredentialError};
 use crate::route::UpstreamName;
+use crate::settings::secret::{self, Hidden};
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::SharedTask;
 
@@ -39,22 +40,22 @@ pub(super) type TokenRequest = Pin<Box<dyn Future<Output = Result<IssuedToken, C
 type Outcome = Result<Credential, Arc<CredentialError>>;
 
 /// Cache of one token.
+#[derive(Debug)]
 pub(in crate::upstream::http) struct TokenCache {
     upstream: UpstreamName,
-    new_request: Box<dyn Fn() -> TokenRequest + Send + Sync>,
+    new_request: Hidden<Box<dyn Fn() -> TokenRequest + Send + Sync>>,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     cached: Option<CachedToken>,
     /// Request in flight.
     in_flight: Option<SharedTask<Outcome>>,
     failures: Option<TokenFailures>,
-    /// Number of tokens received.
-    count: u64,
 }
 
+#[derive(Debug)]
 struct CachedToken {
     credential: Credential,
     since: Instant,
@@ -65,6 +66,7 @@ struct CachedToken {
 }
 
 /// Failures since the last token was received.
+#[derive(Debug)]
 struct TokenFailures {
     failures: u32,
     until: Instant,
@@ -76,7 +78,7 @@ impl TokenCache {
         upstream: UpstreamName,
         new_request: impl Fn() -> TokenRequest + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { upstream, new_request: Box::new(new_request), state: Mutex::default() })
+        Arc::new(Self { upstream, new_request: Hidden(Box::new(new_request)), state: Mutex::default() })
     }
 
     /// Returns the cached token. If there is none that is still valid, requests the next one and waits for
@@ -102,7 +104,7 @@ impl TokenCache {
     /// Records that the upstream accepted a token.
     pub(super) fn accepted(&self, credential: &Credential) {
         if let Some(cached) = &mut self.state.lock().cached {
-            cached.accepted |= cached.credential.number == credential.number;
+            cached.accepted |= cached.credential.value == credential.value;
         }
     }
 
@@ -116,7 +118,7 @@ impl TokenCache {
         {
             let mut state = self.state.lock();
             if let Some(cached) = &state.cached
-                && cached.credential.number == refused.number
+                && cached.credential.value == refused.value
             {
                 if !cached.accepted && cached.since.elapsed() < MIN_REPLACED_AGE {
                     return Ok(None);
@@ -144,7 +146,7 @@ impl TokenCache {
             let (failures, source) = (*failures, last.clone());
             return Err(Arc::new(CredentialError::Backoff { retry_after: *until - now, failures, source }));
         }
-        let (cache, request, context) = (self.clone(), (self.new_request)(), context.clone());
+        let (cache, request, context) = (self.clone(), (self.new_request.0)(), context.clone());
         let in_flight = SharedTask::spawn(async move {
             let issued = timeout(REQUEST_TIMEOUT, request).await;
             let issued = issued.unwrap_or(Err(CredentialError::Deadline(REQUEST_TIMEOUT)));
@@ -165,9 +167,8 @@ impl TokenCache {
         state.in_flight = None;
         match issued {
             Ok(IssuedToken { token, lifetime }) => {
-                state.count += 1;
                 state.failures = None;
-                let credential = Credential { number: state.count, ..token.credential() };
+                let credential = token.credential();
                 // Counted from the request, because the token may have been issued at any time since.
                 state.cached = Some(CachedToken {
                     credential: credential.clone(),
@@ -195,18 +196,12 @@ impl TokenCache {
     }
 }
 
-impl fmt::Debug for TokenCache {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("TokenCache(…)")
-    }
-}
-
 /// Time that a token is used before its file is read again. Kubernetes writes the next token long before the
 /// previous one expires.
 const FILE_CACHE_TTL: Duration = Duration::from_secs(5);
 
 /// Longest token file.
-const FILE_LIMIT_BYTES: u64 = 16 << 10;
+const FILE_LIMIT_BYTES: usize = 16 << 10;
 
 /// Token in a file that another program replaces from time to time.
 #[derive(Debug)]
@@ -249,24 +244,18 @@ impl TokenFile {
     }
 
     fn read_file(&self) -> Result<Credential, CredentialError> {
-        let no_token = |found| CredentialError::NoTokenInFile(self.path.clone(), found);
-        let unreadable = |source| CredentialError::File(self.path.clone(), source);
+        let path = self.path.to_string_lossy();
+        let invalid = |found| CredentialError::File(format!("the file `{path}` {found}"));
         // Anything but a regular file might never end.
-        if !std::fs::metadata(&self.path).map_err(unreadable)?.is_file() {
-            return Err(no_token("is not a file"));
+        if std::fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(invalid("is not a file"));
         }
-        let (mut bytes, file) = (Vec::new(), File::open(&self.path).map_err(unreadable)?);
-        file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() as u64 > FILE_LIMIT_BYTES {
-            return Err(no_token("is longer than 16 KiB"));
-        }
-        let text = str::from_utf8(&bytes).map_err(|_| no_token("is not text"))?.trim();
-        if text.is_empty() {
-            return Err(no_token("is empty"));
-        }
-        let token = BearerToken::new(text);
-        let invalid = || no_token("has white space or invalid characters in its token");
-        token.map(|token| token.credential()).ok_or_else(invalid)
+        let bytes = secret::bytes_of(&path).map_err(|invalid| CredentialError::File(invalid.message))?;
+        let text = str::from_utf8(&bytes).ok().filter(|text| text.len() <= FILE_LIMIT_BYTES);
+        let token = text.and_then(|text| BearerToken::new(text.trim()));
+        let is_none =
+            "has no token: it is empty, longer than 16 KiB, or contains white space or invalid characters";
+        Ok(token.ok_or_else(|| invalid(is_none))?.credential())
     }
 }
 
@@ -478,7 +467,7 @@ mod tests {
         assert_eq!(token(&file).await, "Bearer second");
         tokio::time::advance(FILE_CACHE_TTL).await;
         assert!(
-            token(&file).await.contains("can't be read"),
+            token(&file).await.contains("does not exist"),
             "an old token is not used for want of a new one"
         );
     }
@@ -498,16 +487,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_invalid_token_is_not_sent() {
         let place = TokenFolder::new("none");
-        for (text, words) in [
-            ("", "is empty"),
-            (" \n", "is empty"),
-            ("two words", "white space"),
-            ("a\nb", "white space"),
-            (&"x".repeat(20_000), "longer than 16 KiB"),
-        ] {
+        for text in ["", " \n", "two words", "a\nb", &"x".repeat(20_000)] {
             place.write(text);
             let found = token(&TokenFile::new(place.0.clone())).await;
-            assert!(found.contains(words) && !found.contains("two"), "{found}");
+            assert!(found.contains("has no token") && !found.contains("two"), "{found}");
         }
         let folder = TokenFile::new(std::env::temp_dir());
         assert!(token(&folder).await.contains("is not a file"));

@@ -16,8 +16,9 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
-use super::{Endpoint, Endpoints, OnHealthy};
+use super::{Endpoint, Endpoints};
 use crate::route::{HttpRequest, PathBase};
+use crate::settings::secret::Hidden;
 use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::Failure;
@@ -88,7 +89,7 @@ async fn check_one(endpoints: &Weak<Endpoints>, endpoint: &Endpoint, settings: &
     }
     endpoint.record_check(outcome.is_ok(), settings.unhealthy_threshold);
     if let (Ok(()), Some(endpoints)) = (outcome, endpoints.upgrade()) {
-        endpoints.when_healthy.get().inspect(|OnHealthy(callback)| callback());
+        endpoints.when_healthy.get().inspect(|Hidden(callback)| callback());
     }
 }
 

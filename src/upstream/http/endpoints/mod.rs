@@ -10,16 +10,14 @@ mod health;
 mod outlier_detection;
 mod resolve;
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock, atomic::Ordering},
-};
+use std::sync::{Arc, OnceLock, atomic::Ordering};
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::HttpSettings;
+use crate::settings::secret::Hidden;
 use crate::telemetry::CallContext;
 use crate::upstream::{AttemptedEndpoints, Failure, FailureStage};
 
@@ -40,16 +38,8 @@ pub(super) struct Endpoints {
     /// DNS state. `None` if no address has a host name.
     names: Option<resolve::DnsCache>,
     checking: OnceLock<AbortOnDropHandle<()>>,
-    pub(super) when_healthy: OnceLock<OnHealthy>,
-}
-
-/// Callback for each successful health check.
-pub(super) struct OnHealthy(pub(super) Box<dyn Fn() + Send + Sync>);
-
-impl fmt::Debug for OnHealthy {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("OnHealthy")
-    }
+    /// Callback for each successful health check.
+    pub(super) when_healthy: OnceLock<Hidden<Box<dyn Fn() + Send + Sync>>>,
 }
 
 /// Endpoint, and whether it is a fallback: used only if every other endpoint is unavailable.
@@ -91,7 +81,7 @@ impl Endpoints {
         context: &CallContext,
     ) -> Result<InFlightRequest, Failure> {
         let endpoints = self.known().await?;
-        let endpoint = pick_any(&endpoints, tried).clone();
+        let endpoint = pick(&endpoints, tried, |_| true).expect("there is an endpoint");
         if endpoints.len() > 1 {
             tried.add(endpoint.id);
         }
@@ -110,7 +100,8 @@ impl Endpoints {
     fn pick_other(&self, failed: &InFlightRequest) -> Option<InFlightRequest> {
         let endpoints = self.current.load();
         // The only endpoint is never recorded in `tried`.
-        let endpoint = pick_new(&endpoints, &failed.tried).filter(|_| endpoints.len() > 1)?.clone();
+        let is_new = |rank: Rank| !rank.is_ejected && !rank.is_tried;
+        let endpoint = pick(&endpoints, &failed.tried, is_new).filter(|_| endpoints.len() > 1)?;
         failed.tried.add(endpoint.id);
         Some(InFlightRequest::new(endpoint, false, &failed.tried, failed.deadline, &failed.context))
     }
@@ -133,36 +124,37 @@ pub struct AddressView {
     pub in_flight: usize,
 }
 
-/// Selects the endpoint for a request, even a tried or an ejected one. There is at least one.
-fn pick_any<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> &'t Arc<Endpoint> {
+/// Rank of an endpoint for a request, by the first of these that differs. If all are ejected, nothing is lost by
+/// trying one of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_ejected: bool,
+    is_tried: bool,
+    is_last_resort: bool,
+}
+
+/// Selects an endpoint of the best rank, if that fits. Of two such endpoints, chosen at random, it is the less
+/// loaded one ("power of two choices"). This is nearly as even as the least loaded of all, and simultaneous
+/// requests do not all choose the same one.
+fn pick(
+    endpoints: &[Entry],
+    tried: &AttemptedEndpoints,
+    fits: impl Fn(Rank) -> bool,
+) -> Option<Arc<Endpoint>> {
     if let [only] = endpoints {
-        return &only.endpoint;
+        return Some(only.endpoint.clone());
     }
     let now = Instant::now();
-    pick_new(endpoints, tried)
-        // All that are not ejected have been tried.
-        .or_else(|| less_loaded(endpoints, |entry| entry.endpoint.is_open(now)))
-        // All are ejected, so nothing is lost by trying one of them.
-        .or_else(|| less_loaded(endpoints, |entry| !tried.has(entry.endpoint.id)))
-        .or_else(|| less_loaded(endpoints, |_| true))
-        .expect("there is an endpoint")
-}
-
-/// Selects an endpoint that is not ejected and was not tried.
-fn pick_new<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> Option<&'t Arc<Endpoint>> {
-    let now = Instant::now();
-    let is_new = |entry: &Entry| entry.endpoint.is_open(now) && !tried.has(entry.endpoint.id);
-    less_loaded(endpoints, |entry| !entry.last_resort && is_new(entry))
-        .or_else(|| less_loaded(endpoints, is_new))
-}
-
-/// Less loaded of two matching endpoints, chosen at random ("power of two choices"). This is nearly as even
-/// as the least loaded of all, and simultaneous requests do not all choose the same one.
-fn less_loaded(endpoints: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<&Arc<Endpoint>> {
-    let mut fitting: Vec<&Entry> = endpoints.iter().filter(|entry| fits(entry)).collect();
-    fastrand::shuffle(&mut fitting);
-    let two = fitting.into_iter().take(2).map(|entry| &entry.endpoint);
-    two.min_by_key(|endpoint| endpoint.in_flight.load(Ordering::Relaxed))
+    let ranked = endpoints.iter().map(|Entry { endpoint, last_resort }| {
+        let (is_ejected, is_tried) = (!endpoint.is_open(now), tried.has(endpoint.id));
+        (Rank { is_ejected, is_tried, is_last_resort: *last_resort }, endpoint)
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    let best = ranked.iter().map(|(rank, _)| *rank).min().filter(|rank| fits(*rank))?;
+    ranked.retain(|(rank, _)| *rank == best);
+    fastrand::shuffle(&mut ranked);
+    let two = ranked.into_iter().take(2).map(|(_, endpoint)| endpoint);
+    two.min_by_key(|endpoint| endpoint.in_flight.load(Ordering::Relaxed)).cloned()
 }
 
 #[cfg(test)]

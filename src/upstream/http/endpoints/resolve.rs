@@ -1,6 +1,6 @@
 //! Periodic DNS lookups: connections stay open for long, and DNS records change.
 
-use std::{collections::BTreeSet, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
@@ -41,14 +41,8 @@ pub(super) struct DnsCache {
     lookup: Lookup,
     /// Permits one DNS lookup at a time.
     turn: tokio::sync::Mutex<()>,
-    last: Mutex<LastLookup>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct LastLookup {
-    at: Option<Instant>,
-    /// Error of the last DNS lookup.
-    error: Option<String>,
+    /// Time of the last DNS lookup, and its error.
+    last: Mutex<Option<(Instant, Option<String>)>>,
 }
 
 impl DnsCache {
@@ -58,7 +52,7 @@ impl DnsCache {
 
     /// Records that a DNS lookup ended now.
     fn record_lookup(&self, error: Option<String>) {
-        *self.last.lock() = LastLookup { at: Some(Instant::now()), error };
+        *self.last.lock() = Some((Instant::now(), error));
     }
 }
 
@@ -69,7 +63,7 @@ impl Endpoints {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh_interval;
         let known = self.current.load_full();
-        let age = names.last.lock().at.map(|at| at.elapsed()).filter(|_| !known.is_empty());
+        let age = names.last.lock().as_ref().map(|(at, _)| at.elapsed()).filter(|_| !known.is_empty());
         if let Some(age) = age.filter(|age| *age < 2 * refresh) {
             if age >= refresh && names.turn.try_lock().is_ok() {
                 let endpoints = self.clone();
@@ -89,7 +83,8 @@ impl Endpoints {
             return Ok(known);
         }
         found.map_err(|_| Failure::ConnectDeadline(after))?;
-        let error = names.last.lock().error.clone().unwrap_or_else(|| NO_ADDRESS.to_owned());
+        let error = names.last.lock().clone().and_then(|(_, error)| error);
+        let error = error.unwrap_or_else(|| NO_ADDRESS.to_owned());
         Err(Failure::Connect(io::Error::other(error).into()))
     }
 
@@ -98,10 +93,10 @@ impl Endpoints {
         let Some(names) = &self.names else { return };
         let called_at = Instant::now();
         let _turn = names.turn.lock().await;
-        let last = names.last.lock().clone();
+        let last_at = names.last.lock().as_ref().map(|(at, _)| *at);
         let is_fresh =
             |at: Instant| at >= called_at || (self.current.load().is_empty() && at.elapsed() < FAILURE_TTL);
-        if last.at.is_some_and(is_fresh) {
+        if last_at.is_some_and(is_fresh) {
             return;
         }
         let (mut entries, mut failed) = (Vec::new(), None);
@@ -140,9 +135,8 @@ impl Endpoints {
             }
         }
         entries.truncate(ADDRESS_LIMIT);
-        let numbers =
-            |entries: &[Entry]| -> BTreeSet<u64> { entries.iter().map(|entry| entry.endpoint.id).collect() };
-        if last.at.is_some() && numbers(&before) != numbers(&entries) {
+        let is_known = |entry: &Entry| before.iter().any(|other| other.endpoint.id == entry.endpoint.id);
+        if last_at.is_some() && (before.len() != entries.len() || !entries.iter().all(is_known)) {
             let count = entries.len();
             info!(upstream = %self.settings.name, addresses = count, "DNS addresses changed");
         }
