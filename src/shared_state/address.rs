@@ -141,8 +141,7 @@ impl fmt::Display for StoreHost {
 
 /// The section `shared_state`: the store of several replicas.
 #[derive(Clone, PartialEq, Eq, Section)]
-#[section(id = "shared_state", text = "url", process, variables)]
-#[section(check = Self::complete, check_keys = Self::check_keys)]
+#[section(id = "shared_state", text = "url", process, variables, check = Self::complete)]
 pub struct StoreSettings {
     /// Address of the Redis or Valkey: `redis://store:6379`, `rediss://…` through TLS,
     /// `unix:/run/valkey.sock`,
@@ -150,13 +149,13 @@ pub struct StoreSettings {
     #[key(name = "url", example = "url: redis://store:6379", restart)]
     pub address: StoreAddress,
     /// User name of the login.
-    #[key(shown = "the server's default user", restart)]
+    #[key(shown = "the server's default user", requires = "password", restart)]
     pub user: Option<String>,
     /// Password of that user: `file:/path` or `${NAME}`.
     #[key(shown = "there is no login", secret, restart)]
     pub password: Option<String>,
     /// User name of the login at the Sentinels.
-    #[key(shown = "their default user", restart)]
+    #[key(shown = "their default user", requires = "sentinel_password", restart)]
     pub sentinel_user: Option<String>,
     /// Password of that user: `file:/path` or `${NAME}`.
     #[key(shown = "there is no login", secret, restart)]
@@ -195,19 +194,6 @@ impl StoreSettings {
     /// The database to select.
     pub(super) fn selected_database(&self) -> i64 {
         self.address.database.or(self.database).unwrap_or_default().into()
-    }
-
-    /// Checks that each user has a password: without a password there is no login.
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let mut checked = Ok(());
-        for (user, password) in [("user", "password"), ("sentinel_user", "sentinel_password")] {
-            if section.entry(user).is_some() && section.entry(password).is_none() {
-                let message = format!("`{user}` needs `{password}`");
-                let help = format!("write `{password}: file:/run/secrets/store`");
-                checked = Err(section.missing(message, &help));
-            }
-        }
-        checked
     }
 
     /// Checks the keys against the kind of store that the address names.

@@ -43,7 +43,7 @@ impl Eq for ClientTls {}
 
 /// The section `tls` of an upstream.
 #[derive(Debug, Default, PartialEq, Eq, Section)]
-#[section(id = "tls", variables, check_keys = Self::check_keys)]
+#[section(id = "tls", variables)]
 pub struct ClientTlsOptions {
     /// Trusted CAs, in PEM: `file:/path`, `${NAME}` or the text itself.
     #[key(with = read_trusted_cas, file, shown = "those of the system", conflicts = "fingerprint")]
@@ -54,24 +54,11 @@ pub struct ClientTlsOptions {
     #[key(with = read_server_name, shown = "the host of `url`")]
     pub server_name: Option<String>,
     /// Client certificate chain, in PEM, for servers that request one.
-    #[key(with = read_certificate, file)]
+    #[key(with = read_certificate, file, requires = "key")]
     pub certificate: Option<Pem>,
     /// Its private key, in PEM: `file:/path` or `${NAME}`.
-    #[key(with = read_key, file, masked)]
+    #[key(with = read_key, file, masked, requires = "certificate")]
     pub key: Option<Pem>,
-}
-
-impl ClientTlsOptions {
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let pairs = [("certificate", "key", "client.key"), ("key", "certificate", "client.pem")];
-        for (given, needed, file) in pairs {
-            if section.entry(given).is_some() && section.entry(needed).is_none() {
-                let message = format!("`{given}` has no `{needed}` beside it");
-                return Err(section.missing(message, &format!("write `{needed}: file:/run/secrets/{file}`")));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The SHA-256 fingerprint of a certificate: hexadecimal digits, with colons between the pairs or without.

@@ -134,20 +134,11 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     found.ok().filter(|found| !found.is_empty())
 }
 
-/// The error of a handshake, preceded by advice for the operator.
-#[derive(Debug, thiserror::Error)]
-#[error("{words}")]
-struct HandshakeError {
-    words: &'static str,
-    #[source]
-    source: io::Error,
-}
-
 /// Adds advice to an error, if there is some for it.
 fn with_advice(error: io::Error) -> io::Error {
     let words = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(advice_for);
     match words {
-        Some(words) => io::Error::new(error.kind(), HandshakeError { words, source: error }),
+        Some(words) => io::Error::new(error.kind(), format!("{words}: {error}")),
         None => error,
     }
 }
@@ -187,7 +178,6 @@ fn certificate_advice(reason: &CertificateError) -> Option<&'static str> {
         CertificateError::ApplicationVerificationFailure => {
             "its certificate does not match `fingerprint` of `tls`"
         }
-        CertificateError::Revoked => "its certificate was revoked",
         // Self-signed certificates are often created as CAs (`openssl req -x509`), and have no variant of
         // their own.
         CertificateError::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {

@@ -316,10 +316,7 @@ impl ResponseCache {
         let new =
             || Arc::new(CoalescedRequest { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
         let Some(mut in_flight) = self.in_flight() else { return new() };
-        if let Some(flight) = in_flight.get(key).and_then(Weak::upgrade) {
-            return flight;
-        }
-        let flight = new();
+        let flight = in_flight.get(key).and_then(Weak::upgrade).unwrap_or_else(new);
         in_flight.insert(key.clone(), Arc::downgrade(&flight));
         flight
     }

@@ -12,6 +12,8 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
+use crate::route::PathBase;
+
 /// Address of an upstream: `http://HOST[:PORT][/BASE]`, `https://HOST[:PORT][/BASE]` or
 /// `unix:/PATH/TO/SOCKET[:/BASE]`. Paths of routes are appended to the base path.
 #[derive(Clone, PartialEq, Eq)]
@@ -114,30 +116,40 @@ impl Address {
     ///
     /// If base path and path together are invalid or too long.
     pub fn join(&self, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
-        let slash = if path_and_query.as_str().starts_with('/') { "" } else { "/" };
-        if self.base.is_empty() && slash.is_empty() {
-            return self.join_root(path_and_query);
-        }
-        self.join_root(&format!("{}{slash}{path_and_query}", self.base).parse()?)
+        self.uri(PathBase::UpstreamUrl, path_and_query)
     }
 
-    /// URI of a path from the root of the host.
-    ///
-    /// # Errors
-    ///
-    /// If the path is invalid.
-    pub fn join_root(&self, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
-        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
-        builder.path_and_query(path_and_query.clone()).build()
-    }
-
-    /// URI of the base path itself.
+    /// URI of a path. For [`PathBase::UrlItself`], it is the base path, and the path is ignored.
     ///
     /// # Errors
     ///
     /// As [`join`](Self::join).
-    pub fn itself(&self) -> Result<Uri, http::Error> {
-        self.join_root(&if self.base.is_empty() { "/" } else { &self.base }.parse()?)
+    pub(super) fn uri(&self, under: PathBase, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
+        let path = path_and_query.as_str();
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let path_and_query = match under {
+            PathBase::UrlItself if self.base.is_empty() => PathAndQuery::from_static("/"),
+            PathBase::UrlItself => self.base.parse()?,
+            PathBase::UpstreamUrl if !self.base.is_empty() || !slash.is_empty() => {
+                format!("{}{slash}{path}", self.base).parse()?
+            }
+            PathBase::UpstreamUrl | PathBase::Origin => path_and_query.clone(),
+        };
+        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        builder.path_and_query(path_and_query).build()
+    }
+
+    fn new(
+        scheme: Scheme,
+        authority: Authority,
+        socket: Option<PathBuf>,
+        path: &PathAndQuery,
+    ) -> Result<Self, AddressError> {
+        if path.query().is_some() {
+            return Err(AddressError::Query);
+        }
+        let base = path.path().trim_end_matches('/').into();
+        Ok(Self { scheme, authority, socket, base, hidden: false })
     }
 
     fn from_socket_path(text: &str) -> Result<Self, AddressError> {
@@ -146,16 +158,7 @@ impl Address {
             return Err(AddressError::Socket);
         }
         let base: PathAndQuery = format!("/{base}").parse().map_err(|_| AddressError::Socket)?;
-        if base.query().is_some() {
-            return Err(AddressError::Query);
-        }
-        Ok(Self {
-            scheme: Scheme::HTTP,
-            authority: Authority::from_static("localhost"),
-            socket: Some(socket.into()),
-            base: base.path().trim_end_matches('/').into(),
-            hidden: false,
-        })
+        Self::new(Scheme::HTTP, Authority::from_static("localhost"), Some(socket.into()), &base)
     }
 }
 
@@ -191,11 +194,7 @@ impl FromStr for Address {
             return Err(AddressError::NotAUrl);
         }
         let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        if path.query().is_some() {
-            return Err(AddressError::Query);
-        }
-        let base = path.path().trim_end_matches('/').into();
-        let mut address = Self { scheme, authority, socket: None, base, hidden: false };
+        let mut address = Self::new(scheme, authority, None, &path)?;
         // Without a default port (RFC 9110, section 4.2.3): some servers find no virtual host with it.
         if address.authority.port_u16() == Some(address.default_port()) {
             address.authority = address.authority.host().parse().map_err(|_| AddressError::NotAUrl)?;

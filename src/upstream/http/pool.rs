@@ -320,7 +320,8 @@ mod tests {
 
     fn request(address: &Address) -> Request<RequestBody> {
         let mut request = Request::new(full_body(Bytes::new()));
-        (*request.method_mut(), *request.uri_mut()) = (Method::GET, address.itself().unwrap());
+        (*request.method_mut(), *request.uri_mut()) =
+            (Method::GET, address.join(&PathAndQuery::from_static("/")).unwrap());
         request
     }
 

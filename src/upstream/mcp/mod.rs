@@ -269,16 +269,15 @@ impl McpUpstream {
     /// Fetches the list of tools, and returns the capabilities of the server with it.
     async fn tools(&self) -> Result<(McpList, ServerCapabilities), Failure> {
         let tools = self.list_of(ListKind::Tools).await?;
-        let link = match &self.link {
-            Link::Http(link) => link,
-            Link::Child(link) => return Ok((tools, link.agreed().await?.declared)),
+        let agreed = match &self.link {
+            Link::Http(link) => link.agreed().await?,
+            Link::Child(link) => link.agreed().await?,
         };
-        let agreed = link.agreed().await?;
-        if agreed.is_per_request() {
-            return Ok((link.param_headers.update(&self.name, tools), agreed.declared));
-        }
-        // The server uses a revision without such headers.
-        link.param_headers.update(&self.name, McpList::new());
+        let tools = match &self.link {
+            Link::Http(link) if agreed.is_per_request() => link.param_headers.update(&self.name, tools),
+            // Earlier revisions have no such headers, and a child has none at all.
+            Link::Http(_) | Link::Child(_) => tools,
+        };
         Ok((tools, agreed.declared))
     }
 
