@@ -25,7 +25,7 @@ use crate::settings::{
     text_of,
 };
 use crate::telemetry::CallContext;
-use token_cache::{TokenCache, TokenFile};
+use token_cache::{TokenCache, token_file};
 
 pub use oauth::{OAuthSettings, TokenUrl};
 
@@ -139,10 +139,7 @@ impl Setting for HiddenText {
     const KIND: ValueKind = ValueKind::Scalar;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Some(text) = value.node.scalar() else {
-            let message = format!("{} must be a string, found {}", value.name, value.node.found());
-            return value.reject(Invalid { code: Code::WrongType, message, help: None, shows_value: true });
-        };
+        let Scalar(text) = Scalar::read(value)?;
         if text.is_empty() {
             let (message, help) =
                 (format!("{} is empty", value.name), "check the variable or file of its value");
@@ -195,7 +192,6 @@ impl AuthSettings {
 #[derive(Debug, Clone)]
 pub(super) enum CredentialSource {
     Fixed(Credential),
-    File(Arc<TokenFile>),
     Cached(Arc<TokenCache>),
 }
 
@@ -218,7 +214,7 @@ impl CredentialSource {
                 Self::Fixed(Credential { value, scrubber })
             }
             AuthSettings::Bearer(token) => Self::Fixed(token.credential()),
-            AuthSettings::BearerFile(path) => Self::File(TokenFile::new(path.clone())),
+            AuthSettings::BearerFile(path) => Self::Cached(token_file(path.clone(), upstream)),
             AuthSettings::OAuth(settings) => Self::Cached(oauth::token_cache(settings, upstream)),
         }
     }
@@ -227,7 +223,6 @@ impl CredentialSource {
     pub(super) async fn credential(&self, context: &CallContext) -> Result<Credential, Arc<CredentialError>> {
         match self {
             Self::Fixed(credential) => Ok(credential.clone()),
-            Self::File(file) => file.credential().await,
             Self::Cached(cache) => cache.credential(context).await,
         }
     }
@@ -240,7 +235,6 @@ impl CredentialSource {
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         match self {
             Self::Fixed(_) => Ok(None),
-            Self::File(file) => file.replace_rejected(refused).await,
             Self::Cached(cache) => cache.replace_rejected(refused, context).await,
         }
     }

@@ -117,25 +117,14 @@ impl OAuthSettings {
     }
 
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
-        let (report, address) = (section.value.context.report, &self.token_url.address);
-        match section.entry("tls") {
-            Some(entry) if !address.is_tls() => {
-                let message = "`tls` has no effect: `token_url` is not `https://`";
-                let help = "write an `https://` address, or remove `tls`";
-                return Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
-            }
-            None if address.is_tls() => {
-                let tls = ClientTls::with_defaults(report, section.value.place);
-                self.tls = Some(section.value.checked(tls)?);
-            }
-            Some(_) | None => {}
-        }
+        let is_tls = self.token_url.address.is_tls();
+        self.tls = ClientTls::for_address(self.tls.take(), is_tls, "https://", section)?;
         if let Some(entry) = section.entry("token_url")
-            && !self.token_url.address.is_tls()
+            && !is_tls
             && !self.token_url.address.is_local()
         {
             let message = "`token_url` has no TLS: the client secret and the token are sent unencrypted";
-            report.warning(
+            section.value.context.report.warning(
                 Code::CredentialsWithoutTls.at_span(entry.value.span),
                 message,
                 "write an `https://` address (RFC 6749, section 3.2)",

@@ -1,7 +1,12 @@
 //! Caches of expiring bearer tokens: tokens of a server, renewed before they expire and requested once for
 //! all waiting calls, and tokens in a file.
 
-use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
@@ -109,7 +114,7 @@ impl TokenCache {
     }
 
     /// Replaces a refused token. Only the first call whose token was refused requests the next one. `None` if
-    /// the refused token is new and was never accepted: the next one would be refused, too.
+    /// the next one is the same, or the refused one is new and was never accepted.
     pub(super) async fn replace_rejected(
         self: &Arc<Self>,
         refused: &Credential,
@@ -126,7 +131,8 @@ impl TokenCache {
                 state.cached = None;
             }
         }
-        self.credential(context).await.map(Some)
+        let next = self.credential(context).await?;
+        Ok((next.value != refused.value).then_some(next))
     }
 
     /// Returns the request in flight, or starts one unless the backoff forbids it. It continues for the next
@@ -196,67 +202,36 @@ impl TokenCache {
     }
 }
 
-/// Time that a token is used before its file is read again. Kubernetes writes the next token long before the
-/// previous one expires.
-const FILE_CACHE_TTL: Duration = Duration::from_secs(5);
+/// Lifetime of a token from a file that another program replaces from time to time. Kubernetes writes the next
+/// token long before the previous one expires.
+const FILE_LIFETIME: Duration = Duration::from_secs(5);
 
 /// Longest token file.
 const FILE_LIMIT_BYTES: usize = 16 << 10;
 
-/// Token in a file that another program replaces from time to time.
-#[derive(Debug)]
-pub(in crate::upstream::http) struct TokenFile {
-    path: PathBuf,
-    /// Last token, and when it was read.
-    last: Mutex<Option<(Instant, Credential)>>,
+/// Creates the cache of the token in a file.
+pub(super) fn token_file(path: PathBuf, upstream: &UpstreamName) -> Arc<TokenCache> {
+    TokenCache::new(upstream.clone(), move || {
+        let path = path.clone();
+        // The file may be on a network file system.
+        let read = tokio::task::spawn_blocking(move || read_token(&path));
+        Box::pin(async move { read.await.unwrap_or(Err(CredentialError::Lost)) })
+    })
 }
 
-impl TokenFile {
-    pub(super) fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self { path, last: Mutex::default() })
+fn read_token(path: &Path) -> Result<IssuedToken, CredentialError> {
+    let shown = path.to_string_lossy();
+    let invalid = |found| CredentialError::File(format!("the file `{shown}` {found}"));
+    // Anything but a regular file might never end.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(invalid("is not a file"));
     }
-
-    /// Returns the token in the file, cached for [`FILE_CACHE_TTL`].
-    pub(super) async fn credential(self: &Arc<Self>) -> Outcome {
-        let last = self.last.lock().clone();
-        match last.filter(|(at, _)| at.elapsed() < FILE_CACHE_TTL) {
-            Some((_, credential)) => Ok(credential),
-            None => self.read_now().await,
-        }
-    }
-
-    /// Rereads the file. `None` if it still has the refused token.
-    pub(super) async fn replace_rejected(
-        self: &Arc<Self>,
-        refused: &Credential,
-    ) -> Result<Option<Credential>, Arc<CredentialError>> {
-        let now = self.read_now().await?;
-        Ok((now.value != refused.value).then_some(now))
-    }
-
-    async fn read_now(self: &Arc<Self>) -> Outcome {
-        let file = self.clone();
-        // The file may be on a network file system.
-        let read = tokio::task::spawn_blocking(move || file.read_file()).await;
-        let credential = read.unwrap_or(Err(CredentialError::Lost))?;
-        *self.last.lock() = Some((Instant::now(), credential.clone()));
-        Ok(credential)
-    }
-
-    fn read_file(&self) -> Result<Credential, CredentialError> {
-        let path = self.path.to_string_lossy();
-        let invalid = |found| CredentialError::File(format!("the file `{path}` {found}"));
-        // Anything but a regular file might never end.
-        if std::fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(invalid("is not a file"));
-        }
-        let bytes = secret::bytes_of(&path).map_err(|invalid| CredentialError::File(invalid.message))?;
-        let text = str::from_utf8(&bytes).ok().filter(|text| text.len() <= FILE_LIMIT_BYTES);
-        let token = text.and_then(|text| BearerToken::new(text.trim()));
-        let is_none =
-            "has no token: it is empty, longer than 16 KiB, or contains white space or invalid characters";
-        Ok(token.ok_or_else(|| invalid(is_none))?.credential())
-    }
+    let bytes = secret::bytes_of(&shown).map_err(|invalid| CredentialError::File(invalid.message))?;
+    let text = str::from_utf8(&bytes).ok().filter(|text| text.len() <= FILE_LIMIT_BYTES);
+    let token = text.and_then(|text| BearerToken::new(text.trim()));
+    let is_none =
+        "has no token: it is empty, longer than 16 KiB, or contains white space or invalid characters";
+    Ok(IssuedToken { token: token.ok_or_else(|| invalid(is_none))?, lifetime: FILE_LIFETIME })
 }
 
 #[cfg(test)]
@@ -446,42 +421,43 @@ mod tests {
         }
     }
 
-    async fn token(file: &Arc<TokenFile>) -> String {
-        match file.credential().await {
-            Ok(credential) => credential.value.to_str().unwrap().to_owned(),
-            Err(error) => error.to_string(),
-        }
+    fn token_file(place: &TokenFolder) -> Arc<TokenCache> {
+        super::token_file(place.0.clone(), &"legacy".parse().unwrap())
+    }
+
+    async fn token(file: &Arc<TokenCache>) -> String {
+        shown(file.credential(&CallContext::default()).await)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_token_file_is_read_again_after_a_change() {
         let place = TokenFolder::new("anew");
-        let file = TokenFile::new(place.0.clone());
+        let file = token_file(&place);
         place.write(" first\n");
-        assert_eq!(token(&file).await, "Bearer first");
+        assert_eq!(token(&file).await, "first");
         place.write("second");
-        assert_eq!(token(&file).await, "Bearer first");
-        tokio::time::advance(FILE_CACHE_TTL).await;
-        assert_eq!(token(&file).await, "Bearer second");
+        assert_eq!(token(&file).await, "first");
+        tokio::time::advance(FILE_LIFETIME).await;
+        assert_eq!(token(&file).await, "second");
         std::fs::remove_file(&place.0).unwrap();
-        assert_eq!(token(&file).await, "Bearer second");
-        tokio::time::advance(FILE_CACHE_TTL).await;
-        assert!(
-            token(&file).await.contains("does not exist"),
-            "an old token is not used for want of a new one"
-        );
+        assert_eq!(token(&file).await, "second");
+        tokio::time::advance(FILE_LIFETIME).await;
+        let found = token(&file).await;
+        assert!(found.contains("does not exist"), "{found}: an old token is not used for want of a new one");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rejected_token_is_replaced_at_once_by_another() {
-        let place = TokenFolder::new("refused");
-        let file = TokenFile::new(place.0.clone());
+        let (place, context) = (TokenFolder::new("refused"), CallContext::default());
+        let file = token_file(&place);
         place.write("first");
-        let first = file.credential().await.unwrap();
-        assert!(file.replace_rejected(&first).await.unwrap().is_none(), "it is the same as before");
+        let first = file.credential(&context).await.unwrap();
+        file.accepted(&first);
+        assert!(file.replace_rejected(&first, &context).await.unwrap().is_none(), "it is the same as before");
+        file.accepted(&first);
         place.write("second");
-        assert_eq!(file.replace_rejected(&first).await.unwrap().unwrap().value, "Bearer second");
-        assert_eq!(token(&file).await, "Bearer second");
+        assert_eq!(file.replace_rejected(&first, &context).await.unwrap().unwrap().value, "Bearer second");
+        assert_eq!(token(&file).await, "second");
     }
 
     #[tokio::test(start_paused = true)]
@@ -489,10 +465,10 @@ mod tests {
         let place = TokenFolder::new("none");
         for text in ["", " \n", "two words", "a\nb", &"x".repeat(20_000)] {
             place.write(text);
-            let found = token(&TokenFile::new(place.0.clone())).await;
-            assert!(found.contains("has no token") && !found.contains("two"), "{found}");
+            let found = token(&token_file(&place)).await;
+            assert!(found.contains("has no token") && !found.contains("two words"), "{found}");
         }
-        let folder = TokenFile::new(std::env::temp_dir());
+        let folder = super::token_file(std::env::temp_dir(), &"legacy".parse().unwrap());
         assert!(token(&folder).await.contains("is not a file"));
     }
 }
