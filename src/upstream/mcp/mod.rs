@@ -17,10 +17,11 @@ mod lifecycle;
 mod param_headers;
 mod sse;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use ::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{
     sync::watch,
@@ -169,15 +170,23 @@ impl McpLists {
 }
 
 impl ListKind {
-    /// Method of the request, and member of the result.
-    fn names(self) -> (&'static str, &'static str) {
+    fn method(self) -> &'static str {
         match self {
-            Self::Tools => ("tools/list", "tools"),
-            Self::Prompts => ("prompts/list", "prompts"),
-            Self::Resources => ("resources/list", "resources"),
-            Self::ResourceTemplates => ("resources/templates/list", "resourceTemplates"),
+            Self::Tools => "tools/list",
+            Self::Prompts => "prompts/list",
+            Self::Resources => "resources/list",
+            Self::ResourceTemplates => "resources/templates/list",
         }
     }
+}
+
+/// Page of a list, and the cursor of the next one.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListPage {
+    #[serde(alias = "tools", alias = "prompts", alias = "resources", alias = "resourceTemplates")]
+    entries: McpList,
+    next_cursor: Option<String>,
 }
 
 impl McpUpstream {
@@ -285,35 +294,29 @@ impl McpUpstream {
     async fn list_of(&self, kind: ListKind) -> Result<McpList, Failure> {
         let (mut list, mut cursor) = (McpList::new(), None::<String>);
         for _ in 0..Self::PAGES_LIMIT {
-            let (entries, next) = self.page(kind, cursor.clone()).await?;
+            let ListPage { entries, next_cursor } = self.page(kind, cursor.clone()).await?;
             list.extend(entries);
             if list.len() > Self::LIST_LIMIT {
                 break;
             }
             // A repeated cursor would loop, so it ends the list.
-            match next.filter(|next| !next.is_empty() && cursor.as_ref() != Some(next)) {
+            match next_cursor.filter(|next| !next.is_empty() && cursor.as_ref() != Some(next)) {
                 Some(next) => cursor = Some(next),
                 None => return Ok(list),
             }
         }
-        let (limit, pages, (_, list_name)) = (Self::LIST_LIMIT, Self::PAGES_LIMIT, kind.names());
+        let (limit, pages) = (Self::LIST_LIMIT, Self::PAGES_LIMIT);
         warn!(
-            upstream = %self.name, list = list_name, limit, pages,
+            upstream = %self.name, list = kind.method(), limit, pages,
             "list of the MCP server truncated: it is over the limit"
         );
         list.truncate(Self::LIST_LIMIT);
         Ok(list)
     }
 
-    /// Fetches the entries of a page, and the cursor of the next one.
-    async fn page(
-        &self,
-        kind: ListKind,
-        cursor: Option<String>,
-    ) -> Result<(McpList, Option<String>), Failure> {
-        let (method, member) = kind.names();
+    async fn page(&self, kind: ListKind, cursor: Option<String>) -> Result<ListPage, Failure> {
         let params = cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect();
-        let outgoing = McpRequest::new(method, params, Self::PAGE_LIMIT_BYTES);
+        let outgoing = McpRequest::new(kind.method(), params, Self::PAGE_LIMIT_BYTES);
         let after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
         let response = timeout(after, self.request(&outgoing)).await.map_err(|_| Failure::Deadline(after))?;
         let text = match response? {
@@ -325,17 +328,11 @@ impl McpUpstream {
         let result = match whole_response(&text)?.outcome() {
             Ok(result) => result,
             // The server has no list of that kind.
-            Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
+            Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok(ListPage::default()),
             Err(error) => return Err(Failure::NotMcp(QuotedSource::from(error).into())),
         };
-        let page = || -> Result<_, serde_json::Error> {
-            let members: HashMap<String, &RawValue> = serde_json::from_str(result.get())?;
-            let missing = || <serde_json::Error as serde::de::Error>::missing_field(member);
-            let entries = serde_json::from_str(members.get(member).ok_or_else(missing)?.get())?;
-            let next = members.get("nextCursor").map(|next| serde_json::from_str(next.get())).transpose()?;
-            Ok((entries, next.flatten()))
-        };
-        page().map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
+        let page = serde_json::from_str(result.get());
+        page.map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
     }
 
     async fn request(&self, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {

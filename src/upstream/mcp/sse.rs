@@ -37,7 +37,7 @@ impl EventStream {
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let frame = frame.map_err(|error| Failure::CutOff(error.into()))?;
             let Ok(piece) = frame.into_data() else { continue };
-            let pending_bytes = self.events.buffer.len() + self.events.data.len();
+            let pending_bytes = self.events.buffer.len() + self.events.data_bytes();
             self.account.grow(pending_bytes + piece.len()).await?;
             self.events.buffer.extend_from_slice(&piece);
         }
@@ -49,14 +49,14 @@ struct EventParser {
     limit_bytes: usize,
     buffer: BytesMut,
     searched: usize,
-    data: String,
-    has_data: bool,
+    /// Data of the event so far.
+    data: Option<String>,
 }
 
 impl EventParser {
     /// Creates a parser for SSE events of at most this much data.
     fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), has_data: false }
+        Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: None }
     }
 
     /// Returns the data of the next complete event.
@@ -75,19 +75,19 @@ impl EventParser {
             self.buffer.advance(1 + usize::from(both));
             self.searched = 0;
             if line.is_empty() {
-                if std::mem::take(&mut self.has_data) {
-                    return Ok(Some(std::mem::take(&mut self.data)));
+                match self.data.take() {
+                    None => continue,
+                    event => return Ok(event),
                 }
-                continue;
             }
             self.line(&String::from_utf8_lossy(&line));
-            if self.data.len() > self.limit_bytes {
+            if self.data_bytes() > self.limit_bytes {
                 return Err(Failure::TooLong(self.limit_bytes));
             }
         }
         self.searched = self.buffer.len();
         // The buffer may also hold a few bytes of a field name.
-        match self.data.len() + self.buffer.len() > self.limit_bytes.saturating_add(64) {
+        match self.data_bytes() + self.buffer.len() > self.limit_bytes.saturating_add(64) {
             true => Err(Failure::TooLong(self.limit_bytes)),
             false => Ok(None),
         }
@@ -99,12 +99,16 @@ impl EventParser {
         else {
             return;
         };
-        if self.has_data {
-            self.data.push('\n');
-        }
-        self.has_data = true;
         let data = data.strip_prefix(':').unwrap_or(data);
-        self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
+        let data = data.strip_prefix(' ').unwrap_or(data);
+        match &mut self.data {
+            Some(before) => before.extend(["\n", data]),
+            None => self.data = Some(data.to_owned()),
+        }
+    }
+
+    fn data_bytes(&self) -> usize {
+        self.data.as_ref().map_or(0, String::len)
     }
 }
 
