@@ -1,11 +1,11 @@
 //! Metrics and span of one attempt. The span follows the semantic conventions for HTTP clients.
 
-use http::{StatusCode, Uri, uri::PathAndQuery};
+use http::{StatusCode, uri::PathAndQuery};
 
 use crate::model::{ProgramEnd, UpstreamResponse};
-use crate::route::{HttpRequest, McpMethod, UpstreamRequest};
+use crate::route::{McpMethod, UpstreamRequest};
 use crate::telemetry::{LabelCounter, Span, SpanKind, method_label};
-use crate::upstream::http::{Address, HttpUpstream};
+use crate::upstream::http::HttpUpstream;
 use crate::upstream::{FailureStage, OnDrop, Upstream, UpstreamCall, UpstreamResult};
 
 /// Sends one upstream request, with metrics and a span. With tracing, the request has the new trace context.
@@ -78,8 +78,10 @@ fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstrea
             let method = method_label(&request.method);
             span.rename(|| method.to_owned());
             span.text("http.request.method", method);
-            if let Some(url) = address.and_then(|address| url_of(address, request)) {
-                span.text("url.full", url);
+            // Without the query, which may contain a credential.
+            let path = request.path_and_query.path().parse::<PathAndQuery>().ok();
+            if let Some(url) = address.zip(path).and_then(|(address, path)| address.join(&path).ok()) {
+                span.text("url.full", url.to_string());
             }
             if before > 0 {
                 span.number("http.request.resend_count", before);
@@ -111,13 +113,6 @@ fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstrea
         span.text("server.address", host);
         span.number("server.port", port);
     }
-}
-
-/// URL without the query, which may contain a credential.
-fn url_of(address: &Address, request: &HttpRequest) -> Option<String> {
-    let path: PathAndQuery = request.path_and_query.path().parse().ok()?;
-    let url: Uri = address.join(&path).ok()?;
-    Some(url.to_string())
 }
 
 /// Records the result in the span.

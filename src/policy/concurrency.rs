@@ -62,9 +62,14 @@ impl ConcurrencyLimit {
     async fn slot(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
         let client_permit = match self.per_client.as_ref().zip(client) {
             None => None,
-            Some((per_client, client)) => {
-                per_client.take_within(self.client_wait, client).await.map_err(Failure::ClientBusy)?
-            }
+            Some((per_client, client)) => match per_client.take(client) {
+                Err(limit) if !self.client_wait.is_zero() => {
+                    let waiting = timeout(self.client_wait, per_client.permits(client).acquire_owned());
+                    let permit = waiting.await.map_err(|_| Failure::ClientBusy(limit))?;
+                    Some(permit.expect("the semaphore is never closed"))
+                }
+                taken => taken.map_err(Failure::ClientBusy)?,
+            },
         };
         let permit = match self.slots.clone().try_acquire_owned() {
             Ok(permit) => permit,
@@ -103,24 +108,6 @@ impl PerClientLimit {
             return Ok(None);
         }
         self.permits(client).try_acquire_owned().map(Some).map_err(|_| self.limit)
-    }
-
-    /// Acquires a permit as [`take`](Self::take) does. A client at its limit waits for one, but no longer
-    /// than `wait`.
-    ///
-    /// # Errors
-    ///
-    /// The limit, if the client has reached it.
-    async fn take_within(
-        &self,
-        wait: Duration,
-        client: &ClientIdentity,
-    ) -> Result<Option<OwnedSemaphorePermit>, usize> {
-        if wait.is_zero() || matches!(client, ClientIdentity::Only) {
-            return self.take(client);
-        }
-        let permit = timeout(wait, self.permits(client).acquire_owned()).await.map_err(|_| self.limit)?;
-        Ok(Some(permit.expect("the semaphore is never closed")))
     }
 
     fn permits(&self, client: &ClientIdentity) -> Arc<Semaphore> {

@@ -55,22 +55,13 @@ impl CallsPer {
 
     /// Parses `100 per minute`, `5 per 10s`. Error messages continue after the name of the key.
     fn parse(text: &str) -> Result<Self, Invalid> {
-        let wrong = || {
-            let is_digit = |letter: &char| letter.is_ascii_digit() || matches!(letter, '_' | ',');
-            let digits: String = text.trim().chars().take_while(is_digit).collect();
-            let example = digits.replace(['_', ','], "").parse::<u32>().unwrap_or(100);
-            let help =
-                format!("write `{example} per second`, `{example} per minute`, or `{example} per 10s`");
-            let message = format!("must be a number of calls and a time, found {}", quoted(text));
-            Invalid::new(message, help).with_code(Code::InvalidUnit)
+        let invalid = |code, expected: &str| {
+            let message = format!("must be {expected}, found {}", quoted(text));
+            Invalid::new(message, "write `100 per second`, `100 per minute`, or `5 per 10s`").with_code(code)
         };
+        let wrong = || invalid(Code::InvalidUnit, "a number of calls and a time");
         let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
         let count: u32 = count.trim().parse().map_err(|_| wrong())?;
-        if !(1..=Self::MAX_COUNT).contains(&count) {
-            let message = format!("must be from 1 to {} calls, found `{count}`", Self::MAX_COUNT);
-            let invalid = Invalid::new(message, "write another number, or remove the limit");
-            return Err(invalid.with_code(Code::OutOfRange));
-        }
         let per = match per.trim() {
             "second" => Duration::from_secs(1),
             "minute" => Duration::from_secs(60),
@@ -78,10 +69,8 @@ impl CallsPer {
             "day" => Self::MAX_LENGTH,
             other => units::duration(other).map_err(|_| wrong())?,
         };
-        if per.is_zero() || per > Self::MAX_LENGTH {
-            let help = format!("write a shorter time: `{count} per second`, `{count} per day`");
-            let message = format!("must have a time from 1 ms to 1 day, found `{text}`");
-            return Err(Invalid::new(message, help).with_code(Code::OutOfRange));
+        if !(1..=Self::MAX_COUNT).contains(&count) || per.is_zero() || per > Self::MAX_LENGTH {
+            return Err(invalid(Code::OutOfRange, "1 to 1000000 calls in 1 ms to 1 day"));
         }
         Ok(Self { count, per })
     }

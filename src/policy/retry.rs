@@ -129,7 +129,7 @@ impl Retry {
 
     fn log(&self, outcome: &UpstreamResult, attempt: u32, at: Instant, context: &CallContext) {
         let (upstream, request_id) = (&self.upstream, context.request_id());
-        let wait_ms = millis(at.saturating_duration_since(Instant::now()));
+        let wait_ms = at.saturating_duration_since(Instant::now()).as_millis() as u64;
         let status = outcome.as_ref().ok().map(|response| response.status.as_u16());
         let error = outcome.as_ref().err().map(|failure| failure.clone().into_error(upstream));
         let error = error.as_ref().map(|error| display(ErrorChain(error)));
@@ -179,10 +179,6 @@ fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => date_ahead(&response.headers, header::RETRY_AFTER),
     }
-}
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Retry budget of one upstream, a token bucket that hedging shares: a fifth of all calls, and a few more,

@@ -218,31 +218,16 @@ impl StoreSettings {
                 reject(at, &message, "remove it, or write the addresses of the Sentinels in `url`");
             }
         }
-        match section.entry("tls") {
-            Some(entry) if !address.is_tls => {
-                let message = "`tls` has no effect: `url` is not `rediss://`";
-                reject(
-                    Code::TlsWithoutHttps.at_span(entry.key.span),
-                    message,
-                    "write `rediss://`, or remove it",
-                );
+        if let Some(entry) = section.entry("tls").filter(|_| address.is_cluster()) {
+            for key in ["fingerprint", "server_name"] {
+                let Some(node) = entry.value.get(key) else { continue };
+                let message =
+                    format!("`{key}` has no effect with a Cluster: each node has its own certificate");
+                let help = "remove it, and set `ca` to the CA of all nodes' certificates";
+                reject(Code::ConflictingKeys.at_span(node.span), &message, help);
             }
-            Some(entry) if address.is_cluster() => {
-                for key in ["fingerprint", "server_name"] {
-                    let Some(node) = entry.value.get(key) else { continue };
-                    let message =
-                        format!("`{key}` has no effect with a Cluster: each node has its own certificate");
-                    let help = "remove it, and set `ca` to the CA of all nodes' certificates";
-                    reject(Code::ConflictingKeys.at_span(node.span), &message, help);
-                }
-            }
-            None if address.is_tls => {
-                let value = &section.value;
-                self.tls =
-                    Some(value.checked(ClientTls::with_defaults(value.context.report, value.node.span))?);
-            }
-            Some(_) | None => {}
         }
+        self.tls = ClientTls::for_address(self.tls.take(), address.is_tls, "rediss://", section)?;
         checked.map(|()| self)
     }
 }

@@ -157,6 +157,26 @@ impl ClientTls {
         .ok()
     }
 
+    /// TLS of a section with an address: its key `tls`, or else the defaults if the address needs TLS. A key
+    /// without effect is an error. `scheme` is that of addresses with TLS.
+    pub(crate) fn for_address(
+        own: Option<Self>,
+        is_tls: bool,
+        scheme: &str,
+        section: &OpenSection<'_>,
+    ) -> Checked<Option<Self>> {
+        let value = &section.value;
+        match section.entry("tls") {
+            Some(entry) if !is_tls => {
+                let message = format!("`tls` has no effect: the address is not `{scheme}`");
+                let help = format!("write an address with `{scheme}`, or remove `tls`");
+                Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), &message, &help))
+            }
+            None if is_tls => value.checked(Self::with_defaults(value.context.report, value.place)).map(Some),
+            Some(_) | None => Ok(own),
+        }
+    }
+
     /// Copies the configuration, with these protocols in the handshake (ALPN, RFC 7301).
     pub fn with_alpn(&self, protocols: &[&[u8]]) -> Self {
         let mut config = ClientConfig::clone(&self.config);

@@ -125,7 +125,7 @@ pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
     certificates(pem)
         .unwrap_or_default()
         .iter()
-        .filter_map(|certificate| server::expires(certificate))
+        .filter_map(|certificate| ClientCertificate::read(certificate)?.until)
         .collect()
 }
 

@@ -194,7 +194,7 @@ const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 impl ClientCertificate {
     /// Reads a certificate in DER; `None` if it can't be read.
-    fn read(der: &[u8]) -> Option<Self> {
+    pub(super) fn read(der: &[u8]) -> Option<Self> {
         let certificate = Certificate::from_der(der).ok()?;
         let fields = certificate.tbs_certificate();
         let names = fields.get_extension::<SubjectAltName>().ok()?.map(|(_, names)| names.0);
@@ -221,11 +221,6 @@ fn common_name(subject: &Name) -> Option<String> {
     let AttributeTypeAndValue { value, .. } = names.next().filter(|_| names.next().is_none())?;
     let is_text = matches!(value.tag(), Tag::Utf8String | Tag::PrintableString | Tag::Ia5String);
     String::from_utf8(value.value().to_vec()).ok().filter(|_| is_text)
-}
-
-/// When a certificate in DER expires; `None` if it can't be read.
-pub(super) fn expires(der: &[u8]) -> Option<SystemTime> {
-    Some(Certificate::from_der(der).ok()?.tbs_certificate().validity().not_after.to_system_time())
 }
 
 #[cfg(test)]
