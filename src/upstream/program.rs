@@ -96,23 +96,18 @@ struct Running {
     id: u32,
 }
 
-/// Pipes of a program.
-pub(super) struct Pipes {
-    /// `None` if its standard input is empty.
-    pub(super) stdin: Option<ChildStdin>,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
-}
-
 impl ProcessGroup {
-    /// Starts a program as leader of a new process group.
-    pub(super) fn start(command: &mut Command) -> io::Result<(Self, Pipes)> {
+    /// Starts a program as leader of a new process group. Also returns its pipes; the first is `None` if its
+    /// standard input is empty.
+    pub(super) fn start(
+        command: &mut Command,
+    ) -> io::Result<(Self, Option<ChildStdin>, ChildStdout, ChildStderr)> {
         let mut child = command.spawn()?;
         let (stdin, pipes) = (child.stdin.take(), child.stdout.take().zip(child.stderr.take()));
         let id = child.id().ok_or_else(|| io::Error::other("it exited before its process id was known"))?;
         let group = Self { running: Some(Running { child, id }) };
         let (stdout, stderr) = pipes.ok_or_else(|| io::Error::other("it has no pipes"))?;
-        Ok((group, Pipes { stdin, stdout, stderr }))
+        Ok((group, stdin, stdout, stderr))
     }
 
     /// Waits until the program itself has exited. Its child processes may run on until
@@ -221,7 +216,7 @@ pub(super) async fn run_program(
     if !input.is_empty() {
         command.stdin(Stdio::piped());
     }
-    let (mut group, Pipes { stdin, stdout, stderr }) =
+    let (mut group, stdin, stdout, stderr) =
         ProcessGroup::start(&mut command).map_err(|source| Failure::NotStarted(source.into()))?;
     let context = &upstream_call.context;
     context.request_sent();

@@ -21,7 +21,7 @@ use super::lifecycle::NegotiatedSession;
 use super::{McpRequest, McpResponse, McpUpstream, jsonrpc, lifecycle, whole_response};
 use crate::upstream::Failure;
 use crate::upstream::error::QuotedSource;
-use crate::upstream::program::{Pipes, ProcessGroup, Program};
+use crate::upstream::program::{ProcessGroup, Program};
 
 /// Backoff before a child that exited early is restarted: initial and maximum. The first restart is
 /// immediate.
@@ -141,7 +141,7 @@ impl ChildLink {
 
     async fn start(&self) -> Result<Running, Failure> {
         let mut command = self.program.command(&[], &[]);
-        let (group, Pipes { stdin, stdout, stderr }) = ProcessGroup::start(command.stdin(Stdio::piped()))
+        let (group, stdin, stdout, stderr) = ProcessGroup::start(command.stdin(Stdio::piped()))
             .map_err(|error| Failure::Connect(error.into()))?;
         let input = stdin.ok_or_else(|| Failure::Connect("the child has no pipe".into()))?;
         let is_serving = Arc::new(AtomicBool::new(false));

@@ -590,7 +590,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_is_preserved_when_reading_is_cancelled() {
-        let (mut writer, reader) = tokio::io::duplex(100);
+        let (mut writer, reader) = duplex(100);
         let mut lines = LineReader::new(reader, 5);
         for piece in ["12", "345", "67", "8"] {
             writer.write_all(piece.as_bytes()).await.unwrap();

@@ -102,12 +102,8 @@ impl Session {
 impl Drop for HttpLink {
     /// Ends the session in the background. [`close`](Self::close) also waits for it.
     fn drop(&mut self) {
-        let session = self.session.get_mut().take();
-        if let (Some(request), Ok(runtime)) =
-            (session.and_then(|session| session.end_request()), Handle::try_current())
-        {
-            let http = self.http.clone();
-            runtime.spawn(timeout(NOTIFY_TIMEOUT, async move { send(&http, request).await }));
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(end(self.http.clone(), self.session.get_mut().take()));
         }
     }
 }
@@ -209,12 +205,15 @@ impl HttpLink {
 
     /// Ends the session, so that the server releases its resources.
     pub(super) async fn close(&self) {
-        let session = self.session.lock().await.take();
-        if let Some(request) = session.and_then(|session| session.end_request())
-            && !matches!(timeout(NOTIFY_TIMEOUT, send(&self.http, request)).await, Ok(Ok(_)))
-        {
-            debug!(upstream = %self.http.name(), "ending the MCP session failed");
-        }
+        end(self.http.clone(), self.session.lock().await.take()).await;
+    }
+}
+
+async fn end(http: HttpUpstream, session: Option<Arc<Session>>) {
+    if let Some(request) = session.and_then(|session| session.end_request())
+        && !matches!(timeout(NOTIFY_TIMEOUT, send(&http, request)).await, Ok(Ok(_)))
+    {
+        debug!(upstream = %http.name(), "ending the MCP session failed");
     }
 }
 

@@ -64,8 +64,6 @@ impl JsonRpcError {
     const INTERNAL: i64 = -32603;
     /// Unknown method (JSON-RPC 2.0, section 5.1).
     pub(super) const METHOD_NOT_FOUND: i64 = -32601;
-    /// Invalid parameters.
-    pub(super) const INVALID_PARAMS: i64 = -32602;
     /// Headers that differ from the body (MCP 2026-07-28, `HeaderMismatchError`).
     pub(super) const HEADER_MISMATCH: i64 = -32020;
     /// Unsupported revision (MCP 2026-07-28, `UnsupportedProtocolVersionError`).

@@ -385,12 +385,6 @@ impl McpUpstream {
         match response {
             McpResponse::HttpError(response) => Ok(response),
             McpResponse::Message(text) => {
-                if let Err(error) = &whole_response(&text)?.outcome()
-                    && *method == McpMethod::CallTool
-                    && is_of_no_tool(error)
-                {
-                    self.changed.send_replace(());
-                }
                 let mut headers = HeaderMap::new();
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
                 Ok(UpstreamResponse::new(StatusCode::OK, headers, text))
@@ -431,14 +425,6 @@ impl McpUpstream {
         }
         has_changed
     }
-}
-
-/// Whether an error means an unknown tool, so that the server's list has changed. Revisions before 2026-07-28
-/// do not prescribe the code.
-fn is_of_no_tool(error: &JsonRpcError) -> bool {
-    let says = |words: &str| error.message.to_ascii_lowercase().contains(words);
-    error.code == JsonRpcError::METHOD_NOT_FOUND
-        || (error.code == JsonRpcError::INVALID_PARAMS && (says("unknown tool") || says("not found")))
 }
 
 /// Parses the JSON-RPC response in a string.

@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::HashMap, convert::Infallible, sync::Arc};
 use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -18,18 +18,11 @@ use crate::route::{McpMethod, UpstreamName};
 /// Tools of one server whose arguments are repeated in headers, as of its last list.
 #[derive(Debug, Default)]
 pub(super) struct ParamHeaders {
-    tools: Mutex<MarkedTools>,
+    /// Input schemas by the name of the tool.
+    schemas: Mutex<HashMap<String, MarkedSchema>>,
     /// Time at which the list was last read again because of a rejected call. Locked during the read, so that
     /// calls that are rejected together read it once.
     pub(super) refreshed_at: tokio::sync::Mutex<Option<Instant>>,
-}
-
-#[derive(Debug, Default)]
-struct MarkedTools {
-    /// Input schemas by the name of the tool.
-    schemas: HashMap<String, MarkedSchema>,
-    /// Reasons why tools are rejected, by name: each is logged once.
-    rejected: HashMap<String, String>,
 }
 
 /// Input schema with an `x-mcp-header`.
@@ -47,21 +40,28 @@ impl ParamHeaders {
     /// Reads the headers from a list of tools. Returns the list without the tools that a client must reject,
     /// because a header of them is invalid.
     pub(super) fn update(&self, upstream: &UpstreamName, mut list: McpList) -> McpList {
-        let mut found = MarkedTools::default();
-        list.retain(|entry| found.add(entry));
-        let mut tools = self.tools.lock();
-        for (tool, reason) in &found.rejected {
-            if tools.rejected.get(tool) != Some(reason) {
+        let mut schemas = HashMap::new();
+        list.retain(|entry| {
+            // Other entries are reported when they are imported.
+            let Ok(ToolEntry { name, input_schema }) = serde_json::from_str(entry.get()) else { return true };
+            if let Some(invalid) = invalid_param_headers(&input_schema).first() {
+                let (tool, reason) = (shortened(&name), shortened(&invalid.to_string()));
                 warn!(%upstream, tool, reason, "tool of an MCP server omitted");
+                return false;
             }
-        }
-        *tools = found;
+            let mark = &mut |_: &str, _: Option<&Value>| Err(());
+            if for_each_param_header(&input_schema, &Map::new(), mark).is_err() {
+                schemas.insert(name, Arc::new(input_schema));
+            }
+            true
+        });
+        *self.schemas.lock() = schemas;
         list
     }
 
     /// Input schema of a tool, if it has an `x-mcp-header`.
     pub(super) fn schema_of(&self, tool: &str) -> Option<MarkedSchema> {
-        self.tools.lock().schemas.get(tool).cloned()
+        self.schemas.lock().get(tool).cloned()
     }
 
     /// Headers of a request: its own, and those of the arguments of a tool call.
@@ -86,24 +86,6 @@ impl ParamHeaders {
                 Ok::<(), Infallible>(())
             });
         headers
-    }
-}
-
-impl MarkedTools {
-    /// Adds a tool if it has headers. Returns whether the tool is valid.
-    fn add(&mut self, entry: &RawValue) -> bool {
-        // Other entries are reported when they are imported.
-        let Ok(ToolEntry { name, input_schema }) = serde_json::from_str(entry.get()) else { return true };
-        if let Some(invalid) = invalid_param_headers(&input_schema).first() {
-            self.rejected.insert(shortened(&name), shortened(&invalid.to_string()));
-            return false;
-        }
-        let is_marked =
-            for_each_param_header(&input_schema, &Map::new(), &mut |_: &str, _: Option<&Value>| Err(()));
-        if is_marked.is_err() {
-            self.schemas.insert(name, Arc::new(input_schema));
-        }
-        true
     }
 }
 

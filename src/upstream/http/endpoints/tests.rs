@@ -181,7 +181,7 @@ async fn a_failed_lookup_is_an_error_and_cached() {
     for _ in 0..10 {
         let error = lookups(&upstream).await.unwrap_err();
         assert!(matches!(error, UpstreamError { failure: Failure::Connect(_), .. }), "{error}");
-        assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no such name");
+        assert_eq!(std::error::Error::source(&error.failure).unwrap().to_string(), "no such name");
     }
     assert_eq!(records.lookups(), 1);
     let (address, _) = server("a").await;
