@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::jws::{Jwks, Jws};
 use super::{AuthError, RequestIdOf};
 use crate::route::{HttpRequest, PathBase};
-use crate::settings::{Checked, Code, Cursor, Invalid, Setting, ValueKind, secret, text_of};
+use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, ValueKind, secret, text_of};
 use crate::telemetry::{CallContext, ErrorChain, Span};
 use crate::upstream::http::{HttpSettings, HttpUpstream, TokenUrl};
 use crate::upstream::{Deadline, SharedTask, UpstreamCall};
@@ -62,7 +62,7 @@ impl Setting for KeySource {
                 value.reject(Invalid::without_value(format!("`jwks` can't be used: {error}"), help))
             });
         }
-        let Ok(TokenUrl { address, path_and_query }) = text.parse() else {
+        let Ok(TokenUrl { address, path_and_query }) = TokenUrl::from_text(text) else {
             let help = "write `https://HOST/PATH`, or `file:/path`";
             return value.reject(Invalid::without_value("`jwks` is not a valid URL", help));
         };

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    fmt,
     ops::Range,
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -52,8 +53,8 @@ impl FromIterator<(String, String)> for Environment {
 }
 
 /// Shows the names only: a value may be a secret.
-impl std::fmt::Debug for Environment {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Environment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_set().entries(self.0.keys()).finish()
     }
 }

@@ -8,13 +8,7 @@
 //! not read yet are charged as well ([`UpstreamBuffer::charge`]), so slow clients delay new responses
 //! (back pressure) instead of filling the memory.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::header;
@@ -41,16 +35,15 @@ const STEPS_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 #[derive(Debug, Clone)]
 pub struct UpstreamBuffer(Arc<Shared>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
     /// Wakes the first call of each queue, after memory was freed or a call has left its queue.
     freed: Notify,
-    rejected: AtomicU64,
     queues: [tokio::sync::Mutex<()>; 2],
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     limit_bytes: usize,
     used_bytes: usize,
@@ -58,6 +51,8 @@ struct State {
     is_overdrawn: bool,
     /// Number of calls in each queue.
     queued: [usize; 2],
+    /// Number of calls rejected so far.
+    rejected: u64,
 }
 
 /// Queue of calls that hold a part of their body. They are served first, as they free memory soonest.
@@ -111,9 +106,8 @@ impl UpstreamBuffer {
 
     /// Creates a buffer of this size.
     pub fn new(limit_bytes: usize) -> Self {
-        let state = State { limit_bytes, used_bytes: 0, is_overdrawn: false, queued: [0; 2] };
-        let (state, freed, rejected) = (Mutex::new(state), Notify::new(), AtomicU64::new(0));
-        Self(Arc::new(Shared { state, freed, rejected, queues: Default::default() }))
+        let state = State { limit_bytes, ..State::default() };
+        Self(Arc::new(Shared { state: Mutex::new(state), ..Shared::default() }))
     }
 
     /// Changes the limit, effective at once.
@@ -139,7 +133,7 @@ impl UpstreamBuffer {
 
     /// Calls rejected because no memory was free.
     pub fn rejected(&self) -> u64 {
-        self.0.rejected.load(Ordering::Relaxed)
+        self.0.state.lock().rejected
     }
 
     /// Charges bytes that are in memory already, even above the limit.
@@ -181,8 +175,9 @@ impl Reservation {
             }
         };
         timeout_at(until.min(Instant::now() + QUEUE_TIMEOUT), granted).await.map_err(|_| {
-            buffer.0.rejected.fetch_add(1, Ordering::Relaxed);
-            Failure::BufferFull(buffer.limit_bytes())
+            let mut state = buffer.0.state.lock();
+            state.rejected += 1;
+            Failure::BufferFull(state.limit_bytes)
         })
     }
 

@@ -116,12 +116,6 @@ impl Deadline {
         let part = |end: Instant| now + end.saturating_duration_since(now).mul_f64(share);
         Self { at: part(self.at), latest: part(self.latest), ..self }
     }
-
-    /// Deadline for all clients of a coalesced request, ignoring their own timeouts.
-    #[must_use]
-    pub fn for_everybody(self) -> Self {
-        Self { at: self.latest, ..self }
-    }
 }
 
 /// Capacity of the event channel. Further events are dropped, as newer ones follow.
@@ -204,7 +198,7 @@ pub enum ClientIdentity {
 }
 
 /// An authenticated client.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Client {
     /// Stable identity.
     pub id: String,
@@ -233,12 +227,6 @@ impl Eq for Client {}
 impl Hash for Client {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.id.hash(state);
-    }
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Client").field(&self.name).finish()
     }
 }
 

@@ -321,7 +321,7 @@ mod tests {
     fn request(address: &Address) -> Request<RequestBody> {
         let mut request = Request::new(full_body(Bytes::new()));
         (*request.method_mut(), *request.uri_mut()) =
-            (Method::GET, address.join(&PathAndQuery::from_static("/")).unwrap());
+            (Method::GET, address.join(&"/".parse().unwrap()).unwrap());
         request
     }
 

@@ -3,7 +3,7 @@
 //! Legacy servers may echo requests: an error page with all headers, or a `WWW-Authenticate` with the
 //! rejected token. Credentials for upstreams must not reach clients that way.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use base64::{
     Engine,
@@ -16,16 +16,17 @@ use regex::bytes::Regex;
 
 use super::{Address, AuthSettings, HttpSettings};
 use crate::model::UpstreamResponse;
+use crate::settings::secret::Hidden;
 
 /// Replacement for a secret.
 pub(in crate::upstream) const MARK: &str = "[redacted]";
 
 /// Redactor of secrets in responses. It replaces whole secrets in every response. In error responses it also
 /// replaces short secrets and the beginnings of long ones.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct SecretScrubber {
-    everywhere: Option<Arc<Regex>>,
-    in_errors: Option<Arc<Regex>>,
+    everywhere: Option<Hidden<Arc<Regex>>>,
+    in_errors: Option<Hidden<Arc<Regex>>>,
 }
 
 /// Redactor for the response to one request: the secrets of the upstream's settings, and the credential.
@@ -82,7 +83,7 @@ impl SecretScrubber {
     /// Redacts a response. Compressed bodies are not searched.
     fn scrub(&self, mut response: UpstreamResponse) -> UpstreamResponse {
         let wanted = if response.status.is_success() { &self.everywhere } else { &self.in_errors };
-        let Some(secrets) = wanted else { return response };
+        let Some(Hidden(secrets)) = wanted else { return response };
         if let Cow::Owned(hidden) = secrets.replace_all(&response.body, MARK.as_bytes()) {
             response.body = Bytes::from(hidden);
             // The body has another length now.
@@ -94,13 +95,6 @@ impl SecretScrubber {
             }
         }
         response
-    }
-}
-
-/// Hides the patterns, which contain the secrets.
-impl fmt::Debug for SecretScrubber {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SecretScrubber(…)")
     }
 }
 
@@ -145,9 +139,9 @@ pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>
 pub(in crate::upstream) const EVERYTHING: &str = "(?s).+";
 
 /// Compiles a pattern for bytes, as a body may be in any charset.
-fn compiled(pattern: String) -> Arc<Regex> {
+fn compiled(pattern: String) -> Hidden<Arc<Regex>> {
     let everything = |_| Regex::new(&format!("(?-u){EVERYTHING}")).expect("the pattern is fixed and tested");
-    Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into()
+    Hidden(Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into())
 }
 
 /// Pattern of the beginning of a long secret and the text after it up to a separator.

@@ -16,7 +16,7 @@ use http::{HeaderValue, StatusCode};
 use settings_derive::Section;
 
 use super::secret_scrubber::SecretScrubber;
-use super::{Address, AddressError, HttpSettings, HttpUpstream, UpstreamCall, UpstreamError};
+use super::{Address, HttpSettings, HttpUpstream, UpstreamCall, UpstreamError};
 use crate::route::UpstreamName;
 use crate::settings::suggest::quoted_list;
 use crate::settings::{

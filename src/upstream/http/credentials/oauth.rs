@@ -1,6 +1,6 @@
 //! Client credentials grant of OAuth 2.0: a token for a client id and secret (RFC 6749, section 4.4).
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -11,8 +11,8 @@ use settings_derive::{Section, Word};
 
 use super::token_cache::{IssuedToken, TokenCache};
 use super::{
-    Address, AddressError, BearerToken, CredentialError, HiddenText, HttpSettings, HttpUpstream,
-    UpstreamCall, secret_header,
+    Address, BearerToken, CredentialError, HiddenText, HttpSettings, HttpUpstream, UpstreamCall,
+    secret_header,
 };
 use crate::model::UpstreamResponse;
 use crate::route::{HttpRequest, PathBase, UpstreamName};
@@ -72,31 +72,18 @@ pub struct TokenUrl {
     pub path_and_query: PathAndQuery,
 }
 
-impl FromStr for TokenUrl {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        let uri: Uri = text.parse().map_err(|_| AddressError::NotAUrl)?;
-        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(AddressError::NotAUrl);
-        };
-        let address = format!("{scheme}://{authority}").parse()?;
-        let path_and_query = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        Ok(Self { address, path_and_query })
-    }
-}
-
 impl FromText for TokenUrl {
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        text.trim().parse().map_err(|error| {
-            let help = match error {
-                AddressError::Credentials => {
-                    "remove user and password, and use `client_id` and `client_secret`"
-                }
-                _ => "write `https://HOST/PATH`",
-            };
-            Invalid::without_value("`token_url` is not a valid URL for token requests", help)
-                .with_code(Code::InvalidAddress)
+        let parse = || {
+            let uri: Uri = text.trim().parse().ok()?;
+            let address = format!("{}://{}", uri.scheme_str()?, uri.authority()?).parse().ok()?;
+            let path_and_query = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+            Some(Self { address, path_and_query })
+        };
+        parse().ok_or_else(|| {
+            let message = "`token_url` is not a valid URL for token requests";
+            let help = "write `https://HOST/PATH`, without user and password";
+            Invalid::without_value(message, help).with_code(Code::InvalidAddress)
         })
     }
 }
@@ -227,7 +214,7 @@ mod tests {
 
     fn settings() -> OAuthSettings {
         OAuthSettings {
-            token_url: "http://login.test:81/oauth/token?tenant=a".parse().unwrap(),
+            token_url: TokenUrl::from_text("http://login.test:81/oauth/token?tenant=a").unwrap(),
             client_id: Scalar("my client".into()),
             client_secret: HiddenText::new("p:ss&w%rd"),
             scopes: vec!["read".into(), "write".into()],
@@ -298,7 +285,7 @@ mod tests {
         for text in
             ["/token", "login.test", "unix:/run/x", "ftp://login.test/", "https://me:s3cr3t@login.test/"]
         {
-            text.parse::<TokenUrl>().unwrap_err();
+            TokenUrl::from_text(text).unwrap_err();
         }
     }
 }

@@ -57,7 +57,8 @@ struct State {
     cached: Option<CachedToken>,
     /// Request in flight.
     in_flight: Option<SharedTask<Outcome>>,
-    failures: Option<TokenFailures>,
+    /// Failures since the last token was received: their number, the end of the backoff, and the last one.
+    failures: Option<(u32, Instant, Arc<CredentialError>)>,
 }
 
 #[derive(Debug)]
@@ -68,14 +69,6 @@ struct CachedToken {
     sent_until: Instant,
     /// Whether the upstream has accepted the token.
     accepted: bool,
-}
-
-/// Failures since the last token was received.
-#[derive(Debug)]
-struct TokenFailures {
-    failures: u32,
-    until: Instant,
-    last: Arc<CredentialError>,
 }
 
 impl TokenCache {
@@ -146,11 +139,8 @@ impl TokenCache {
             return Ok(in_flight.clone());
         }
         let now = Instant::now();
-        if let Some(TokenFailures { failures, until, last }) = &state.failures
-            && now < *until
-        {
-            let (failures, source) = (*failures, last.clone());
-            return Err(Arc::new(CredentialError::Backoff { retry_after: *until - now, failures, source }));
+        if let Some((failures, until, source)) = state.failures.clone().filter(|(_, until, _)| now < *until) {
+            return Err(Arc::new(CredentialError::Backoff { retry_after: until - now, failures, source }));
         }
         let (cache, request, context) = (self.clone(), (self.new_request.0)(), context.clone());
         let in_flight = SharedTask::spawn(async move {
@@ -187,15 +177,14 @@ impl TokenCache {
                 Ok(credential)
             }
             Err(error) => {
-                let failures = state.failures.as_ref().map_or(0, |failures| failures.failures) + 1;
+                let failures = state.failures.as_ref().map_or(0, |(failures, ..)| *failures) + 1;
                 let retry_in = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(MAX_BACKOFF);
                 warn!(
                     %upstream, request_id, failures, ?retry_in, error = %ErrorChain(&error),
                     "access token request failed"
                 );
                 let last = Arc::new(error);
-                state.failures =
-                    Some(TokenFailures { failures, until: Instant::now() + retry_in, last: last.clone() });
+                state.failures = Some((failures, Instant::now() + retry_in, last.clone()));
                 Err(last)
             }
         }
