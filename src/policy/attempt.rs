@@ -108,9 +108,8 @@ fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstrea
         span.text("server.address", socket.display().to_string());
         return;
     }
-    let by_name = address.name().map(|(host, port)| (host.to_owned(), port));
-    if let Some((host, port)) = by_name.or_else(|| address.ip().map(|at| (at.ip().to_string(), at.port()))) {
-        span.text("server.address", host);
+    if let Some((host, port)) = address.host() {
+        span.text("server.address", host.to_owned());
         span.number("server.port", port);
     }
 }

@@ -117,8 +117,6 @@ impl RateLimit {
     pub(super) const CLIENTS_LIMIT: usize = 65_536;
     /// Shortest interval between two searches for clients to evict.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
-    /// Interval at which waiting calls check whether the store is reachable again.
-    const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
 
     /// Creates an unused limit, which `of` identifies. `events` counts rejected calls. Replicas count the
     /// limit together, if there are any.
@@ -186,15 +184,13 @@ impl RateLimit {
     /// [`Failure::RateLimitUnavailable`] if the shared counter is unreachable.
     pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), Failure> {
         while let Err(failure) = self.try_admit(client).await {
-            match (over, failure) {
-                (OverLimit::Rejected, failure) => {
-                    let is_per_client = self.scope.is_per_client();
-                    self.events.add(if is_per_client { "client_rate_limited" } else { "rate_limited" });
-                    return Err(failure);
-                }
-                (OverLimit::Waits, Failure::RateLimited { retry_after, .. }) => sleep(retry_after).await,
-                (OverLimit::Waits, _) => sleep(Self::UNCOUNTED_PAUSE).await,
+            if over == OverLimit::Rejected {
+                let is_per_client = self.scope.is_per_client();
+                self.events.add(if is_per_client { "client_rate_limited" } else { "rate_limited" });
+                return Err(failure);
             }
+            // Each of these failures has such a time.
+            sleep(failure.properties().retry_after.unwrap_or_default()).await;
         }
         Ok(())
     }

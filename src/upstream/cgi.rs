@@ -46,6 +46,10 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
     let file = program.path.file_name().unwrap_or_default().to_string_lossy();
     let script_name = format!("/{file}");
     let path_info = decoded(request.path_and_query.path())?;
+    // A path that is only `/` is not part of `REQUEST_URI`.
+    let target = request.path_and_query.as_str();
+    let bare = target.strip_prefix('/').filter(|rest| rest.is_empty() || rest.starts_with('?'));
+    let uri_behind = bare.unwrap_or(target);
     let has_body = !request.body.is_empty();
     let has_length = has_body || matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
     let media_type = request.headers.get(header::CONTENT_TYPE).filter(|_| has_body);
@@ -59,7 +63,7 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
         ("REMOTE_ADDR", Some("127.0.0.1".into())),
         ("REQUEST_METHOD", Some(request.method.to_string())),
         // Not part of the standard, but PHP and others read them.
-        ("REQUEST_URI", Some(format!("{script_name}{}", uri_behind(request)))),
+        ("REQUEST_URI", Some(format!("{script_name}{}", uri_behind))),
         ("SCRIPT_FILENAME", Some(program.path.to_string_lossy().into_owned())),
         ("SCRIPT_NAME", Some(script_name)),
         ("PATH_INFO", Some(path_info).filter(|path| !path.is_empty())),
@@ -77,15 +81,6 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
 
 /// Name and version of this program.
 const SOFTWARE: &str = concat!("glossator/", env!("CARGO_PKG_VERSION"));
-
-/// Part of `REQUEST_URI` after the script's name: the path if it is more than `/`, and the query.
-fn uri_behind(request: &HttpRequest) -> &str {
-    let target = request.path_and_query.as_str();
-    match target.strip_prefix('/') {
-        Some(rest) if rest.is_empty() || rest.starts_with('?') => rest,
-        Some(_) | None => target,
-    }
-}
 
 /// `PATH_INFO`. Empty for `/` alone, so that a request for `/` runs the program without a path.
 fn decoded(path: &str) -> Result<String, &'static str> {

@@ -24,7 +24,7 @@ use crate::route::UpstreamName;
 use crate::settings::value::duration_or_word;
 use crate::settings::{Checked, Cursor, Setting, ValueKind};
 use crate::telemetry::{CallContext, LabelCounter};
-use crate::upstream::{Failure, SharedTask, UpstreamCall, UpstreamResult};
+use crate::upstream::{Deadline, Failure, SharedTask, UpstreamCall, UpstreamResult};
 
 use self::entry::CachedResponse;
 pub(super) use self::entry::RemoteCache;
@@ -193,19 +193,8 @@ impl ResponseCache {
     }
 
     fn key(&self, upstream_call: &UpstreamCall) -> CacheKey {
-        // The other fields of an `UpstreamCall` are not sent.
-        let UpstreamCall {
-            request,
-            response_limit_bytes,
-            deadline: _,
-            idempotent: _,
-            client: _,
-            progress: _,
-            context: _,
-            charge: _,
-            traced: _,
-            tried: _,
-        } = upstream_call;
+        // The other fields are not sent.
+        let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
         // A response over the limit is an error, so the result depends on the limit.
         let limit = (*response_limit_bytes as u64).to_be_bytes();
         [&self.upstream_id.to_be_bytes()[..], &limit, &request.to_bytes()].concat().into()
@@ -345,8 +334,9 @@ impl CoalescedRequest {
         let (task, began_for) = self.begun.get_or_init(|| {
             let fetch = own_fetch.take().expect("a cell is initialized once");
             // Others may have later deadlines than the first.
-            let for_all =
-                UpstreamCall { deadline: upstream_call.deadline.for_everybody(), ..upstream_call.clone() };
+            let UpstreamCall { deadline, .. } = *upstream_call;
+            let deadline = Deadline { at: deadline.latest, ..deadline };
+            let for_all = UpstreamCall { deadline, ..upstream_call.clone() };
             (SharedTask::spawn(fetch(for_all)), upstream_call.context.clone())
         });
         let is_first = own_fetch.is_none();

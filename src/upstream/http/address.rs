@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -86,24 +86,23 @@ impl Address {
         self.socket.as_deref()
     }
 
+    /// Host and port. `None` for a UNIX socket.
+    pub fn host(&self) -> Option<(&str, u16)> {
+        let host = self.authority.host();
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = self.authority.port_u16().unwrap_or_else(|| self.default_port());
+        self.socket.is_none().then_some((host, port))
+    }
+
     /// Host and port, if the host is a name that needs DNS.
     pub fn name(&self) -> Option<(&str, u16)> {
-        let is_name = self.socket.is_none() && self.ip().is_none();
-        is_name.then(|| (self.authority.host(), self.port()))
+        self.host().filter(|_| self.ip().is_none())
     }
 
     /// IP address and port, if the host is an IP address.
     pub fn ip(&self) -> Option<SocketAddr> {
-        if self.socket.is_some() {
-            return None;
-        }
-        let host = self.authority.host();
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        host.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, self.port()))
-    }
-
-    fn port(&self) -> u16 {
-        self.authority.port_u16().unwrap_or_else(|| self.default_port())
+        let (host, port) = self.host()?;
+        Some(SocketAddr::new(host.parse().ok()?, port))
     }
 
     fn default_port(&self) -> u16 {
@@ -184,13 +183,8 @@ impl FromStr for Address {
             return Err(AddressError::Credentials);
         }
         // The URI parser accepts `host:` and `host:99999`, which can't be connected to.
-        let port = authority
-            .as_str()
-            .rsplit_once(':')
-            .filter(|(host, _)| !host.starts_with('[') || host.ends_with(']'));
-        if authority.host().is_empty()
-            || (port.is_some() && authority.port_u16().is_none_or(|port| port == 0))
-        {
+        let has_port = authority.as_str() != authority.host();
+        if authority.host().is_empty() || (has_port && authority.port_u16().is_none_or(|port| port == 0)) {
             return Err(AddressError::NotAUrl);
         }
         let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
