@@ -8,6 +8,7 @@
 //! - A connection on which several operations in a row fail is closed and opened again.
 
 use std::{
+    io,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU32, Ordering},
@@ -79,14 +80,9 @@ pub(super) struct ActiveConnection {
     give_up: mpsc::Sender<&'static str>,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("no connection")]
-    NotConnected,
-    #[error("no response within {0:?}")]
-    Timeout(Duration),
-    #[error(transparent)]
-    Redis(#[from] RedisError),
+/// Error of an operation that got no response.
+fn no_response(kind: io::ErrorKind) -> RedisError {
+    io::Error::from(kind).into()
 }
 
 impl StoreClient {
@@ -148,21 +144,18 @@ impl StoreClient {
     ) -> Result<T, StoreUnreachable> {
         self.counts.lock().attempted += 1;
         let result = match self.connected.load_full() {
-            None => Err(Failure::NotConnected),
+            None => Err(no_response(io::ErrorKind::NotConnected)),
             Some(connected) => {
-                let timeout_after = self.settings.timeout;
-                let result = match timeout(timeout_after, operation(connected.connection.clone())).await {
-                    Ok(result) => result.map_err(Failure::Redis),
-                    Err(_) => Err(Failure::Timeout(timeout_after)),
-                };
+                let result = timeout(self.settings.timeout, operation(connected.connection.clone())).await;
+                let result = result.unwrap_or_else(|_| Err(no_response(io::ErrorKind::TimedOut)));
                 connected.record(result.as_ref().err());
                 result
             }
         };
-        result.map_err(|failure| {
+        result.map_err(|error| {
             self.counts.lock().failed += 1;
             // The loss of the connection is logged once, by `keep_connected`.
-            debug!(error = %ErrorChain(&failure), "shared state operation failed");
+            debug!(error = %ErrorChain(&error), "shared state operation failed");
             StoreUnreachable
         })
     }
@@ -217,7 +210,7 @@ impl StoreClient {
                     }
                     // From one node of a Cluster; if all of them fail, there are several failures in a row.
                     Some(PushInfo { kind: PushKind::Disconnection, .. }) => {
-                        connected.record(Some(&Failure::NotConnected));
+                        connected.record(Some(&no_response(io::ErrorKind::NotConnected)));
                     }
                     Some(_) => {}
                 },
@@ -263,16 +256,15 @@ impl ActiveConnection {
     }
 
     /// Counts failures in a row; too many close the connection.
-    fn record(&self, failure: Option<&Failure>) {
-        let Some(failure) = failure else {
+    fn record(&self, error: Option<&RedisError>) {
+        let Some(error) = error else {
             self.failures.store(0, Ordering::Relaxed);
             return;
         };
         // A server that rejects everything is of no use. A former primary still responds to reads, so that
         // one rejected write is enough.
         let read_only = ErrorKind::Server(ServerErrorKind::ReadOnly);
-        let is_replica = matches!(failure, Failure::Redis(error) if error.kind() == read_only);
-        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || is_replica {
+        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || error.kind() == read_only {
             // A full channel means that the connection is being closed already.
             let _ = self.give_up.try_send("several operations in a row failed");
         }

@@ -91,10 +91,9 @@ impl Setting for ClientTls {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::new(OpenSection::read(value, None)?).or_else(|error| {
-            let place = value.node.get("key").filter(|_| matches!(error, TlsError::Mismatch(_)));
-            let help = match error {
-                TlsError::Mismatch(_) => "name the private key of this certificate",
-                _ => NO_ROOTS_HELP,
+            let (place, help) = match error {
+                TlsError::Mismatch(_) => (value.node.get("key"), "name the private key of this certificate"),
+                _ => (None, NO_ROOTS_HELP),
             };
             let place = place.map_or(value.place, |node| node.span);
             value.reject_at(place, Invalid::without_value(error.to_string(), help))

@@ -43,25 +43,21 @@ impl Setting for Pem {
 
 /// Reads our certificate chain.
 fn read_certificate<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
-    read_certificates(value, TlsError::Certificates, |expiries| expiries.into_iter().min()).map(T::from)
+    read_certificates(value, |expiries| expiries.into_iter().min()).map(T::from)
 }
 
 /// Reads trusted CAs.
 fn read_trusted_cas(value: &Cursor<'_>) -> Checked<Option<Pem>> {
     // Replaced CAs may remain beside the new ones.
-    read_certificates(value, TlsError::Roots, |expiries| expiries.into_iter().max()).map(Some)
+    read_certificates(value, |expiries| expiries.into_iter().max()).map(Some)
 }
 
 /// Reads certificates, and records when they expire, for `/metrics` and warnings.
-fn read_certificates(
-    value: &Cursor<'_>,
-    error: TlsError,
-    expiry: fn(Vec<SystemTime>) -> Option<SystemTime>,
-) -> Checked<Pem> {
+fn read_certificates(value: &Cursor<'_>, expiry: fn(Vec<SystemTime>) -> Option<SystemTime>) -> Checked<Pem> {
     let pem = Pem::read(value)?;
     if certificates(&pem.0).is_none() {
         let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
-        return value.reject(Invalid::without_value(error.to_string(), help));
+        return value.reject(Invalid::without_value(TlsError::Certificates.to_string(), help));
     }
     if let Some(expiry) = expiry(expiries(&pem.0)) {
         value.context.report.add_certificate(value.node.span, expiry);
@@ -89,9 +85,6 @@ pub enum TlsError {
     /// A PEM text without a certificate, or with a malformed one.
     #[error("expected certificates in PEM, found no valid one")]
     Certificates,
-    /// A PEM text without trusted CAs, or with malformed ones.
-    #[error("expected trusted CAs in PEM, found no valid certificate")]
-    Roots,
     /// A PEM text without a private key.
     #[error("expected a private key in PEM, found no valid one")]
     Key,
@@ -114,8 +107,8 @@ fn read_identity(
 
 fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
-    for certificate in certificates(pem).ok_or(TlsError::Roots)? {
-        store.add(certificate).map_err(|_| TlsError::Roots)?;
+    for certificate in certificates(pem).ok_or(TlsError::Certificates)? {
+        store.add(certificate).map_err(|_| TlsError::Certificates)?;
     }
     Ok(store)
 }

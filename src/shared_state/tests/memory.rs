@@ -13,6 +13,7 @@ use redis::{Arg, Cmd, RedisFuture, Value};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::crypto::SecretKey;
+use crate::settings::FromText;
 use crate::shared_state::client::{ADD, ActiveConnection, GET, StoreClient, TAKE};
 use crate::shared_state::connection::StoreConnection;
 use crate::shared_state::{SharedStore, StoreSettings};
@@ -49,7 +50,7 @@ impl SharedStore {
     /// The access of one replica to a store in memory.
     pub(crate) fn in_memory(memory: &MemoryStore) -> Self {
         let settings = StoreSettings {
-            address: "redis://memory".parse().unwrap(),
+            address: FromText::from_text("redis://memory").unwrap(),
             tls: None,
             user: None,
             password: None,
