@@ -300,9 +300,15 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         while let Ok(command) = self.commands.try_recv() {
             self.command(command);
         }
-        match line.cut_end {
-            None => self.whole_line(&line.text).await,
-            Some(end) => self.cut_line(&line.text, &end),
+        match line {
+            OutputLine::Whole(line) => self.whole_line(&line).await,
+            OutputLine::Cut(beginning) => {
+                let limit_bytes = MESSAGE_LIMIT_BYTES;
+                warn!(upstream = %self.name, limit_bytes, "message of the MCP program too long");
+                // If the id is at the beginning, the rest of the response need not arrive first.
+                self.fail_too_long(jsonrpc::id_of_long_message(&beginning, b""));
+            }
+            OutputLine::Rest(end) => self.fail_too_long(jsonrpc::id_of_long_message(b"", &end)),
         }
     }
 
@@ -324,12 +330,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Fails the call whose response is too long. Without an id, that is the only pending call, if there is
-    /// just one.
-    fn cut_line(&mut self, beginning: &[u8], end: &[u8]) {
-        warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "message of the MCP program too long");
-        let only = || self.pending.keys().next().copied().filter(|_| self.pending.len() == 1);
-        let id = jsonrpc::id_of_long_message(beginning, end).or_else(only);
+    /// Fails the call with this id because its response is too long.
+    fn fail_too_long(&mut self, id: Option<u64>) {
         if let Some(call) = id.and_then(|id| self.pending.remove(&id)) {
             call.fail_too_long();
         }
@@ -366,49 +368,60 @@ const LOGGED_BYTES: usize = 1000;
 const LOGGED_LINES: u32 = 50;
 const LOGGED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Line of output, without its line break.
+/// Line of output.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct OutputLine {
-    /// The line, or the beginning of one that is over the limit.
-    pub(super) text: Vec<u8>,
-    /// Last bytes of a line that is over the limit, at most [`END_LIMIT_BYTES`].
-    pub(super) cut_end: Option<Vec<u8>>,
+pub(super) enum OutputLine {
+    /// Complete line, without its line break.
+    Whole(Vec<u8>),
+    /// Beginning of a line that is over the limit. Its [`Rest`](Self::Rest) follows.
+    Cut(Vec<u8>),
+    /// End of a line that was cut, at most [`REST_LIMIT_BYTES`].
+    Rest(Vec<u8>),
 }
 
 /// Longest end of a cut line that is returned.
-const END_LIMIT_BYTES: usize = 1024;
+const REST_LIMIT_BYTES: usize = 1024;
 
 /// Line reader with a length limit.
 pub(super) struct LineReader<R> {
     input: BufReader<R>,
     limit_bytes: usize,
     line: Vec<u8>,
+    is_cut: bool,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(super) fn new(input: R, limit_bytes: usize) -> Self {
-        Self { input: BufReader::with_capacity(64 << 10, input), limit_bytes, line: Vec::new() }
+        let input = BufReader::with_capacity(64 << 10, input);
+        Self { input, limit_bytes, line: Vec::new(), is_cut: false }
     }
 
     /// Reads the next line; `None` at the end. Cancel-safe: a partly read line is preserved when the future
     /// is dropped.
     pub(super) async fn next(&mut self) -> io::Result<Option<OutputLine>> {
-        let limit_bytes = self.limit_bytes;
-        let buffer_bytes = limit_bytes + 2 * END_LIMIT_BYTES;
         loop {
+            // A line of exactly the limit is whole if its line break follows.
+            let buffer_bytes = if self.is_cut { 2 * REST_LIMIT_BYTES } else { self.limit_bytes + 1 };
             let mut input = (&mut self.input).take((buffer_bytes - self.line.len()) as u64);
             input.read_until(b'\n', &mut self.line).await?;
             let has_break = self.line.pop_if(|last| *last == b'\n').is_some();
-            if !has_break && self.line.len() == buffer_bytes {
-                self.line.drain(limit_bytes..limit_bytes + END_LIMIT_BYTES);
+            let is_full = !has_break && self.line.len() == buffer_bytes;
+            if is_full && self.is_cut {
+                self.line.drain(..REST_LIMIT_BYTES);
                 continue;
             }
-            let is_line = has_break || !self.line.is_empty();
-            let mut text = std::mem::take(&mut self.line);
-            let end_at = text.len().saturating_sub(END_LIMIT_BYTES).max(limit_bytes);
-            let cut_end = (text.len() > limit_bytes).then(|| text.split_off(end_at));
-            text.truncate(limit_bytes);
-            return Ok(is_line.then_some(OutputLine { text, cut_end }));
+            if is_full {
+                self.is_cut = true;
+                let rest = self.line.split_off(self.limit_bytes);
+                return Ok(Some(OutputLine::Cut(std::mem::replace(&mut self.line, rest))));
+            }
+            let mut line = std::mem::take(&mut self.line);
+            if std::mem::take(&mut self.is_cut) {
+                line.drain(..line.len().saturating_sub(REST_LIMIT_BYTES));
+                return Ok(Some(OutputLine::Rest(line)));
+            }
+            let is_line = has_break || !line.is_empty();
+            return Ok(is_line.then_some(OutputLine::Whole(line)));
         }
     }
 }
@@ -426,6 +439,7 @@ pub(super) async fn log_errors(
     let mut errors = LineReader::new(errors, LOGGED_BYTES);
     let (mut since, mut lines) = (Instant::now(), 0_u32);
     while let Ok(Some(line)) = errors.next().await {
+        let (OutputLine::Whole(line) | OutputLine::Cut(line)) = line else { continue };
         if since.elapsed() > LOGGED_INTERVAL {
             if lines > LOGGED_LINES {
                 warn!(%upstream, lines = lines - LOGGED_LINES, "standard error of the MCP program: too many lines, the rest is not logged");
@@ -433,7 +447,7 @@ pub(super) async fn log_errors(
             (since, lines) = (Instant::now(), 0);
         }
         lines = lines.saturating_add(1);
-        let line = shown(&line.text, secrets.as_ref());
+        let line = shown(&line, secrets.as_ref());
         if lines > LOGGED_LINES || line.is_empty() {
             continue;
         }
@@ -552,14 +566,6 @@ mod tests {
         assert_eq!(hidden("(?:s{1000}){1000}"), MARK);
     }
 
-    fn whole(text: &str) -> OutputLine {
-        OutputLine { text: text.into(), cut_end: None }
-    }
-
-    fn cut(text: &str, end: impl Into<Vec<u8>>) -> OutputLine {
-        OutputLine { text: text.into(), cut_end: Some(end.into()) }
-    }
-
     #[tokio::test]
     async fn lines_are_whole_or_cut() {
         for capacity in [1, 3, 100] {
@@ -569,20 +575,27 @@ mod tests {
             while let Some(line) = lines.next().await.unwrap() {
                 found.push(line);
             }
-            let expected = [whole("a"), whole(""), whole("12345"), cut("12345", "67\r"), whole("last")];
-            assert_eq!(found, expected, "{capacity}");
+            let whole = |text: &str| OutputLine::Whole(text.into());
+            let cut = [OutputLine::Cut(b"12345".to_vec()), OutputLine::Rest(b"67\r".to_vec())];
+            let [begin, rest] = cut;
+            assert_eq!(
+                found,
+                [whole("a"), whole(""), whole("12345"), begin, rest, whole("last")],
+                "{capacity}"
+            );
         }
     }
 
     #[tokio::test]
     async fn a_cut_line_ends_with_its_last_bytes() {
-        for length in [1, END_LIMIT_BYTES - 1, END_LIMIT_BYTES, 2 * END_LIMIT_BYTES, 100_000] {
+        for length in [1, REST_LIMIT_BYTES - 1, REST_LIMIT_BYTES, 2 * REST_LIMIT_BYTES, 100_000] {
             let rest: Vec<u8> = (b'a'..=b'z').cycle().take(length).collect();
-            let end = &rest[length.saturating_sub(END_LIMIT_BYTES)..];
+            let end = rest[length.saturating_sub(REST_LIMIT_BYTES)..].to_vec();
             for line_break in ["\n", ""] {
                 let text = [&b"12345"[..], &rest, line_break.as_bytes()].concat();
                 let mut lines = LineReader::new(&*text, 5);
-                assert_eq!(lines.next().await.unwrap(), Some(cut("12345", end)), "{length}");
+                assert_eq!(lines.next().await.unwrap(), Some(OutputLine::Cut(b"12345".to_vec())));
+                assert_eq!(lines.next().await.unwrap(), Some(OutputLine::Rest(end.clone())), "{length}");
                 assert_eq!(lines.next().await.unwrap(), None);
             }
         }
@@ -594,9 +607,11 @@ mod tests {
         let mut lines = LineReader::new(reader, 5);
         for piece in ["12", "345", "67", "8"] {
             writer.write_all(piece.as_bytes()).await.unwrap();
-            assert!(lines.next().now_or_never().is_none());
+            while let Some(line) = lines.next().now_or_never() {
+                assert_eq!(line.unwrap(), Some(OutputLine::Cut(b"12345".to_vec())));
+            }
         }
         writer.write_all(b"9\n").await.unwrap();
-        assert_eq!(lines.next().await.unwrap(), Some(cut("12345", "6789")));
+        assert_eq!(lines.next().await.unwrap(), Some(OutputLine::Rest(b"6789".to_vec())));
     }
 }

@@ -165,13 +165,15 @@ impl TokenCache {
             Ok(IssuedToken { token, lifetime }) => {
                 state.failures = None;
                 let credential = token.credential();
+                // A file has the same token until another program replaces it.
+                let same = state.cached.take().filter(|cached| cached.credential.value == credential.value);
                 // Counted from the request, because the token may have been issued at any time since.
                 state.cached = Some(CachedToken {
                     credential: credential.clone(),
                     since: Instant::now(),
                     renewed_from: requested_at + lifetime - RENEWED_BEFORE.min(lifetime / 4),
                     sent_until: requested_at + lifetime - CLOCK_SKEW.min(lifetime / 10),
-                    accepted: false,
+                    accepted: same.is_some_and(|cached| cached.accepted),
                 });
                 debug!(%upstream, request_id, ?lifetime, "access token received");
                 Ok(credential)
