@@ -224,7 +224,7 @@ pub(super) async fn run_program(
     let error_output = Mutex::new(Vec::new());
     let killed = OnDrop::new(|| {
         let error_output = error_output.lock();
-        let stderr = String::from_utf8_lossy(stderr_tail(&error_output));
+        let stderr = String::from_utf8_lossy(&error_output);
         if !stderr.is_empty() {
             let (program, request_id) = (&program.arg0, context.request_id());
             let stderr = Untrusted(stderr.trim_end());
@@ -257,7 +257,7 @@ pub(super) async fn run_program(
     };
     group.clear();
     killed.disarm();
-    let stderr = stderr_tail(&error_output.into_inner()).to_vec().into();
+    let stderr = error_output.into_inner().into();
     Ok((account.finish(output.freeze()), ProgramExit { end: end_of(status), stderr }))
 }
 
@@ -306,18 +306,9 @@ async fn read_tail(mut from: impl AsyncRead + Unpin, tail: &Mutex<Vec<u8>>) -> i
         }
         let mut tail = tail.lock();
         tail.extend_from_slice(&chunk[..count]);
-        if tail.len() > 2 * STDERR_LIMIT_BYTES {
-            let surplus = tail.len() - STDERR_LIMIT_BYTES;
-            tail.drain(..surplus);
-        }
+        let surplus = tail.len().saturating_sub(STDERR_LIMIT_BYTES);
+        tail.drain(..surplus);
     }
-}
-
-fn stderr_tail(stderr: &[u8]) -> &[u8] {
-    let last = &stderr[stderr.len().saturating_sub(STDERR_LIMIT_BYTES)..];
-    // Not from the middle of a character (RFC 3629: continuation bytes begin with the bits 10).
-    let is_cut = last.len() < stderr.len();
-    &last[last.iter().take(3).take_while(|byte| is_cut && **byte & 0xC0 == 0x80).count()..]
 }
 
 fn end_of(status: ExitStatus) -> ProgramEnd {
