@@ -1,5 +1,5 @@
-//! Request to an upstream with its limits, the identity of its client, progress events, and the endpoints that
-//! were tried.
+//! Request to an upstream with its limits, the identity of its client, progress events, and the endpoints
+//! that were tried.
 
 use std::{
     fmt,

@@ -1,5 +1,5 @@
-//! Programs: starting one, ending it together with its child processes, and commands: a program that is started
-//! for each call, with the arguments of the call after its own.
+//! Programs: starting one, ending it together with its child processes, and commands: a program that is
+//! started for each call, with the arguments of the call after its own.
 
 use std::{
     fmt, io,

@@ -1,5 +1,5 @@
-//! Actor that owns one child process: its pending calls, its process group, and the watchdog that stops a child
-//! that hangs. Then its output: lines up to a limit, and standard error in the log.
+//! Actor that owns one child process: its pending calls, its process group, and the watchdog that stops a
+//! child that hangs. Then its output: lines up to a limit, and standard error in the log.
 
 use std::{
     collections::HashMap,

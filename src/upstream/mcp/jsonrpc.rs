@@ -156,7 +156,8 @@ struct ProgressParams<'a> {
 }
 
 /// Handles a message that is not a response to a pending call, and returns the response to it if it is a
-/// request. Progress is reported to the client of its call: `client_of` has the clients by the id of the call.
+/// request. Progress is reported to the client of its call: `client_of` has the clients by the id of the
+/// call.
 pub(super) fn handle<'c>(
     upstream: &UpstreamName,
     message: &ServerMessage<'_>,

@@ -193,8 +193,8 @@ impl TokenCache {
     }
 }
 
-/// Lifetime of a token from a file that another program replaces from time to time. Kubernetes writes the next
-/// token long before the previous one expires.
+/// Lifetime of a token from a file that another program replaces from time to time. Kubernetes writes the
+/// next token long before the previous one expires.
 const FILE_LIFETIME: Duration = Duration::from_secs(5);
 
 /// Longest token file.
