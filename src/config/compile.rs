@@ -21,7 +21,7 @@ use super::upstreams::{self, UpstreamFile, UpstreamSection};
 use super::{AdminSettings, Loaded, certificates, clients, import, lint, response};
 use crate::auth::ClientSettings;
 use crate::inbound::mcp::McpApiSettings;
-use crate::policy::{PassthroughSettings, PolicySettings};
+use crate::policy::PassthroughSettings;
 use crate::route::{Scopes, UpstreamName};
 use crate::settings::layers::ExternalSettings;
 use crate::settings::{
@@ -119,7 +119,7 @@ pub(in crate::config) fn compile(
     }
     let defaults: DefaultSettings = section(context, &file).unwrap_or_default();
     let written_defaults = file.get("defaults").unwrap_or(&root);
-    upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies, PolicySettings::default());
+    upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies);
     let default_response = node_at("defaults", "response").and_then(|_| written_defaults.entry("response"));
     let rules = RuleSets::read(report, entries_of("rules"), presets);
     let entries = entries_of("upstreams");

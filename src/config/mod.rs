@@ -202,7 +202,7 @@ impl Loaded {
         /// The three pipes of a program, and a descriptor that signals its exit.
         const OF_A_PROGRAM: usize = 4;
         let upstreams = self.upstreams.iter().map(|file| {
-            let limit = file.policy.max_in_flight;
+            let limit = file.policy.max_in_flight();
             match &file.settings {
                 // Each address keeps connections for later requests.
                 UpstreamSettings::Http(http) => limit.saturating_mul(1 + http.others.len()),

@@ -20,18 +20,15 @@ use crate::telemetry::{CallContext, LabelCounter};
 use crate::upstream::{Evidence, Failure, OnDrop, RequestEvidence, UpstreamCall, UpstreamResult};
 
 /// Settings of a circuit breaker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(id = "circuit_breaker", default)]
 pub struct CircuitBreakerSettings {
-    /// Number of consecutive failures after which it opens. `None`: never.
-    pub consecutive_failures: Option<u32>,
-    /// Time that it stays open before it is half-open and admits one call.
+    /// Number of consecutive failures after which it opens.
+    #[key(range = 1..=1_000_000, default = 10)]
+    pub consecutive_failures: u32,
+    /// How long it stays open before it is half-open and admits one call.
+    #[key(range = 1..=3_600_000, default = Duration::from_secs(5))]
     pub open_for: Duration,
-}
-
-impl Default for CircuitBreakerSettings {
-    fn default() -> Self {
-        Self { consecutive_failures: Some(10), open_for: Duration::from_secs(5) }
-    }
 }
 
 /// Circuit breaker. It opens after N consecutive failures and rejects calls at once. After `open_for` it is
@@ -41,44 +38,10 @@ pub(super) struct CircuitBreaker {
     upstream: UpstreamName,
     /// Route, if it is the circuit breaker of one.
     route: Option<ToolName>,
-    settings: CircuitBreakerSettings,
+    /// If it is off, it stays closed.
+    settings: OrOff<CircuitBreakerSettings>,
     state: Mutex<State>,
     events: LabelCounter,
-}
-
-/// Parts of [`CircuitBreakerSettings`] that a route or an upstream sets. The others are inherited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
-#[section(id = "circuit_breaker")]
-pub struct CircuitBreakerOverride {
-    /// Number of consecutive failures after which it opens.
-    #[key(range = 1..=1_000_000, inherits = CircuitBreakerSettings::default().consecutive_failures)]
-    pub consecutive_failures: Option<u32>,
-    /// How long it stays open before it is half-open and admits one call.
-    #[key(range = 1..=3_600_000, inherits = CircuitBreakerSettings::default().open_for)]
-    pub open_for: Option<Duration>,
-}
-
-impl CircuitBreakerOverride {
-    /// Completes the settings with inherited ones; one that is `off` never opens.
-    ///
-    /// A map turns on what the inherited settings turn off: without `consecutive_failures`, it has the
-    /// default.
-    pub(super) fn apply_to(
-        written: Option<OrOff<Self>>,
-        base: CircuitBreakerSettings,
-    ) -> CircuitBreakerSettings {
-        match written {
-            None => base,
-            Some(OrOff::Off) => CircuitBreakerSettings { consecutive_failures: None, ..base },
-            Some(OrOff::On(own)) => CircuitBreakerSettings {
-                consecutive_failures: own
-                    .consecutive_failures
-                    .or(base.consecutive_failures)
-                    .or_else(|| CircuitBreakerSettings::default().consecutive_failures),
-                open_for: own.open_for.unwrap_or(base.open_for),
-            },
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +65,7 @@ impl CircuitBreaker {
     pub(super) fn new(
         upstream: UpstreamName,
         route: Option<ToolName>,
-        settings: CircuitBreakerSettings,
+        settings: OrOff<CircuitBreakerSettings>,
         events: LabelCounter,
     ) -> Arc<Self> {
         let state = Mutex::new(State::Closed { failures: 0 });
@@ -123,7 +86,7 @@ impl CircuitBreaker {
     pub(super) fn view(&self) -> CircuitBreakerView {
         let now = Instant::now();
         match *self.state.lock() {
-            State::Closed { .. } if self.settings.consecutive_failures.is_none() => CircuitBreakerView::Off,
+            State::Closed { .. } if self.settings == OrOff::Off => CircuitBreakerView::Off,
             State::Closed { failures } => CircuitBreakerView::Closed { failures },
             State::Open { until } if now < until => CircuitBreakerView::Open { remaining: until - now },
             // `open_for` is over, so the next call is the probe.
@@ -156,6 +119,7 @@ impl CircuitBreaker {
 
     /// Admits a call, and returns the end of the probe if the call is one.
     fn admit(&self) -> Result<Option<Instant>, Failure> {
+        let OrOff::On(settings) = self.settings else { return Ok(None) };
         let mut state = self.state.lock();
         let (State::Open { until } | State::HalfOpen { until }) = *state else { return Ok(None) };
         let now = Instant::now();
@@ -164,13 +128,16 @@ impl CircuitBreaker {
             return Err(Failure::CircuitOpen { of_route: self.route.is_some(), retry_after: until - now });
         }
         // If the probe does not end, another one is admitted after the same time.
-        let until = now + self.settings.open_for;
+        let until = now + settings.open_for;
         *state = State::HalfOpen { until };
         Ok(Some(until))
     }
 
     fn record(&self, evidence: Evidence, probes_until: Option<Instant>, context: &CallContext) {
-        let Some(limit) = self.settings.consecutive_failures else { return };
+        let OrOff::On(CircuitBreakerSettings { consecutive_failures: limit, open_for }) = self.settings
+        else {
+            return;
+        };
         let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
         let request_id = context.request_id();
         let mut state = self.state.lock();
@@ -182,10 +149,9 @@ impl CircuitBreaker {
                 State::Closed { failures: failures + 1 }
             }
             (State::Closed { .. } | State::HalfOpen { .. }, Evidence::Failure) => {
-                let open_for = self.settings.open_for;
                 warn!(%upstream, route, request_id, ?open_for, "circuit breaker opened");
                 self.events.add("circuit_breaker_opened");
-                State::Open { until: Instant::now() + self.settings.open_for }
+                State::Open { until: Instant::now() + open_for }
             }
             (State::HalfOpen { .. }, Evidence::Success) => {
                 info!(%upstream, route, request_id, "circuit breaker closed");
@@ -211,22 +177,8 @@ mod tests {
     };
 
     const SECOND: Duration = Duration::from_secs(1);
-    const AFTER_TWO: CircuitBreakerSettings =
-        CircuitBreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
-
-    #[test]
-    fn a_map_turns_on_a_circuit_breaker_that_is_inherited_as_off() {
-        let off = CircuitBreakerOverride::apply_to(Some(OrOff::Off), AFTER_TWO);
-        let with = |consecutive_failures, base| {
-            let map = CircuitBreakerOverride { consecutive_failures, open_for: Some(SECOND) };
-            let settings = CircuitBreakerOverride::apply_to(Some(OrOff::On(map)), base);
-            assert_eq!(settings.open_for, SECOND);
-            settings.consecutive_failures
-        };
-        assert_eq!((off.consecutive_failures, CircuitBreakerOverride::apply_to(None, off)), (None, off));
-        assert_eq!((with(None, off), with(Some(5), off)), (Some(10), Some(5)));
-        assert_eq!(with(None, AFTER_TWO), Some(2));
-    }
+    const AFTER_TWO: OrOff<CircuitBreakerSettings> =
+        OrOff::On(CircuitBreakerSettings { consecutive_failures: 2, open_for: Duration::from_secs(5) });
 
     fn circuit_breaker() -> Arc<CircuitBreaker> {
         CircuitBreaker::new(name(), None, AFTER_TWO, route_events())

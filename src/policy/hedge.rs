@@ -143,7 +143,7 @@ fn is_good(result: &UpstreamResult) -> bool {
 mod tests {
     use super::*;
     use crate::policy::{
-        CircuitBreakerSettings,
+        CircuitBreakerSettings, OrOff,
         metrics::route_events,
         tests::{Inside, Script, failed, name, slow, status, upstream_call},
     };
@@ -151,8 +151,8 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn hedge(settings: HedgeSettings) -> Hedge {
-        let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = || CircuitBreaker::new(name(), None, failing, route_events());
+        let failing = CircuitBreakerSettings { consecutive_failures: 1, open_for: 60 * SECOND };
+        let breaker = || CircuitBreaker::new(name(), None, OrOff::On(failing), route_events());
         let breakers = [breaker(), breaker()];
         let (budget, times) = (Arc::default(), Latencies::default());
         Hedge { settings, budget, breakers, events: route_events(), times }

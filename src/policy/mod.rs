@@ -33,42 +33,23 @@ use rate_limit::{OverLimit, RateLimit};
 use retry::Retry;
 use settings_derive::Section;
 
-use crate::settings::OrOff;
-
+pub use crate::settings::value::OrOff;
 pub use attempt::{result_label, status_class};
 pub use cache::{CacheEntry, CacheSettings, CacheStore, CacheTtl};
-pub use circuit_breaker::{CircuitBreakerOverride, CircuitBreakerSettings};
+pub use circuit_breaker::CircuitBreakerSettings;
 pub use concurrency::PerClientLimit;
 pub use hedge::HedgeSettings;
 pub use metrics::{CircuitBreakerView, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};
 pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
-pub use retry::{RetryOverride, RetrySettings, jitter};
+pub use retry::{RetrySettings, jitter};
 pub use stack::{CallResponse, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
 
-/// Policy settings of an upstream. The timeout is not among them: it comes with each
+/// Policy settings of an upstream, and their defaults. The timeout is not among them: it comes with each
 /// [`UpstreamCall`](crate::upstream::UpstreamCall).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(default)]
 pub struct PolicySettings {
-    /// Concurrency limit: maximum number of calls in flight.
-    pub max_in_flight: usize,
-    /// Maximum number of calls in flight of one client, if limited.
-    pub max_in_flight_per_client: Option<usize>,
-    /// Timeout of one attempt. `None`: only the call's timeout applies.
-    pub attempt_timeout: Option<Duration>,
-    /// Retries.
-    pub retry: RetrySettings,
-    /// Circuit breaker of the upstream, and defaults for those of its routes.
-    pub circuit_breaker: CircuitBreakerSettings,
-    /// Rate limit of all clients together.
-    pub rate_limit: Option<RateSettings>,
-    /// Rate limit of each client.
-    pub rate_limit_per_client: Option<RateSettings>,
-}
-
-/// The policies that `defaults` or an upstream sets; the others are inherited.
-#[derive(Debug, Clone, Copy, Default, Section)]
-pub struct PolicyOverride {
     /// Maximum number of concurrent requests to one upstream.
     #[key(range = 1..=100_000, shown = "128, or 16 for programs")]
     pub max_in_flight: Option<usize>,
@@ -80,14 +61,16 @@ pub struct PolicyOverride {
     #[key(range = 1..=3_600_000, shown = "the timeout of the call")]
     pub attempt_timeout: Option<Duration>,
     /// Retries after transient failures, or `off`.
-    pub retry: Option<OrOff<RetryOverride>>,
+    #[key(default = OrOff::On(RetrySettings::default()))]
+    pub retry: OrOff<RetrySettings>,
     /// When the circuit breakers of an upstream and of its routes open, or `off`.
-    pub circuit_breaker: Option<OrOff<CircuitBreakerOverride>>,
+    #[key(default = OrOff::On(CircuitBreakerSettings::default()))]
+    pub circuit_breaker: OrOff<CircuitBreakerSettings>,
     /// Rate limit of one upstream, all clients together: `100 per minute`, a map, or `off`.
-    #[key(shown = "no limit")]
+    #[key(with = Setting::read, shown = "no limit")]
     pub rate_limit: Option<OrOff<RateSettings>>,
     /// Rate limit of each client for the routes of one upstream: `10 per second`, a map, or `off`.
-    #[key(shown = "no limit")]
+    #[key(with = Setting::read, shown = "no limit")]
     pub rate_limit_per_client: Option<OrOff<RateSettings>>,
 }
 
@@ -107,10 +90,10 @@ pub struct RoutePolicySettings {
     /// of recent response times.
     pub hedge: Option<HedgeSettings>,
     /// Retries after transient failures, or `off`; overrides the upstream.
-    pub retry: Option<OrOff<RetryOverride>>,
+    pub retry: Option<OrOff<RetrySettings>>,
     /// When the circuit breaker of the route opens (consecutive responses with 502, 503 or 504), or `off`;
     /// overrides the upstream.
-    pub circuit_breaker: Option<OrOff<CircuitBreakerOverride>>,
+    pub circuit_breaker: Option<OrOff<CircuitBreakerSettings>>,
 }
 
 impl RoutePolicySettings {
@@ -120,43 +103,19 @@ impl RoutePolicySettings {
     }
 }
 
-impl PolicyOverride {
-    /// These policies, completed by the inherited ones.
-    #[must_use]
-    pub fn apply_to(self, base: PolicySettings) -> PolicySettings {
-        PolicySettings {
-            max_in_flight: self.max_in_flight.unwrap_or(base.max_in_flight),
-            max_in_flight_per_client: self.max_in_flight_per_client.or(base.max_in_flight_per_client),
-            attempt_timeout: self.attempt_timeout.or(base.attempt_timeout),
-            retry: RetryOverride::apply_to(self.retry, base.retry),
-            circuit_breaker: CircuitBreakerOverride::apply_to(self.circuit_breaker, base.circuit_breaker),
-            rate_limit: self.rate_limit.map_or(base.rate_limit, OrOff::on),
-            rate_limit_per_client: self.rate_limit_per_client.map_or(base.rate_limit_per_client, OrOff::on),
-        }
-    }
-}
-
 impl PolicySettings {
-    /// Default of [`max_in_flight`](Self::max_in_flight) for programs: each call starts a process, which
-    /// takes a processor and memory of its own.
+    /// Default of `max_in_flight`, for a legacy server with some dozens of workers.
+    const MAX_IN_FLIGHT_DEFAULT: usize = 128;
+    /// Default of `max_in_flight` for programs: each call starts a process, which takes a processor and
+    /// memory of its own.
     pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
     /// Queue length for calls over the concurrency limit. Further calls are rejected at once.
     pub const MAX_QUEUED: usize = 256;
     /// Longest time in the queue.
     pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
-}
 
-impl Default for PolicySettings {
-    fn default() -> Self {
-        Self {
-            // For a legacy server with some dozens of workers.
-            max_in_flight: 128,
-            max_in_flight_per_client: None,
-            attempt_timeout: None,
-            retry: RetrySettings::default(),
-            circuit_breaker: CircuitBreakerSettings::default(),
-            rate_limit: None,
-            rate_limit_per_client: None,
-        }
+    /// Concurrency limit: maximum number of calls in flight.
+    pub fn max_in_flight(&self) -> usize {
+        self.max_in_flight.unwrap_or(Self::MAX_IN_FLIGHT_DEFAULT)
     }
 }

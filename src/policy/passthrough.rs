@@ -73,7 +73,7 @@ impl Passthrough {
     /// the upstream is not an HTTP server.
     pub fn new(policies: Arc<UpstreamPolicies>, settings: PassthroughSettings) -> Option<Self> {
         let upstream = policies.upstream.http()?.clone();
-        let limit = policies.settings.max_in_flight;
+        let limit = policies.settings.max_in_flight();
         let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
         let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
         let per_client = Some(per_client).filter(|count| *count < limit);
@@ -252,7 +252,7 @@ mod tests {
             max_in_flight: None,
             max_in_flight_per_client: None,
         };
-        let policy = PolicySettings { max_in_flight: 8, ..PolicySettings::default() };
+        let policy = PolicySettings { max_in_flight: Some(8), ..PolicySettings::default() };
         let upstream = HttpSettings::new(name(), "http://10.0.0.1".parse().unwrap());
         let upstream = Upstream::new(UpstreamSettings::Http(Box::new(upstream)));
         let passthrough = Passthrough::new(UpstreamPolicies::new(upstream, policy, None), settings).unwrap();

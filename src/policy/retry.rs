@@ -26,70 +26,29 @@ use crate::upstream::{Failure, FailureStage, OnDrop, ProgressEvent, UpstreamCall
 #[derive(Debug, Clone)]
 pub(super) struct Retry {
     pub(super) upstream: UpstreamName,
-    pub(super) settings: RetrySettings,
+    pub(super) settings: OrOff<RetrySettings>,
     pub(super) budget: Arc<RetryBudget>,
     pub(super) events: LabelCounter,
 }
 
 /// Settings of retries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(id = "retry", default)]
 pub struct RetrySettings {
-    /// Maximum number of attempts, the first included. 1 disables retries.
-    pub max_attempts: u32,
-    /// Maximum backoff before the second attempt. It doubles with each further attempt.
-    pub initial_backoff: Duration,
-    /// Maximum backoff.
-    pub max_backoff: Duration,
-}
-
-impl Default for RetrySettings {
-    fn default() -> Self {
-        Self {
-            max_attempts: 3,
-            initial_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(2),
-        }
-    }
-}
-
-/// Parts of [`RetrySettings`] that a route or an upstream sets. The others are inherited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
-#[section(id = "retry")]
-pub struct RetryOverride {
     /// Maximum number of attempts of a call, the first included.
-    #[key(range = 1..=10, inherits = RetrySettings::default().max_attempts)]
-    pub max_attempts: Option<u32>,
+    #[key(range = 1..=10, default = 3)]
+    pub max_attempts: u32,
     /// Maximum backoff before the second attempt; it doubles with each attempt, with full jitter.
-    #[key(range = 1..=3_600_000, inherits = RetrySettings::default().initial_backoff)]
-    pub initial_backoff: Option<Duration>,
+    #[key(range = 1..=3_600_000, default = Duration::from_millis(100))]
+    pub initial_backoff: Duration,
     /// Maximum backoff between two attempts.
-    #[key(range = 1..=3_600_000, inherits = RetrySettings::default().max_backoff)]
-    pub max_backoff: Option<Duration>,
-}
-
-impl RetryOverride {
-    /// Completes the settings with inherited ones; `off` is one attempt.
-    ///
-    /// A map turns on what the inherited settings turn off: without `max_attempts`, it has the default.
-    pub(super) fn apply_to(written: Option<OrOff<Self>>, base: RetrySettings) -> RetrySettings {
-        match written {
-            None => base,
-            Some(OrOff::Off) => RetrySettings { max_attempts: 1, ..base },
-            Some(OrOff::On(own)) => RetrySettings {
-                max_attempts: own.max_attempts.unwrap_or_else(|| match base.max_attempts {
-                    1 => RetrySettings::default().max_attempts,
-                    inherited => inherited,
-                }),
-                initial_backoff: own.initial_backoff.unwrap_or(base.initial_backoff),
-                max_backoff: own.max_backoff.unwrap_or(base.max_backoff),
-            },
-        }
-    }
+    #[key(range = 1..=3_600_000, default = Duration::from_secs(2))]
+    pub max_backoff: Duration,
 }
 
 impl Retry {
     /// Creates the retries of `upstream`, within a budget of its own.
-    pub(super) fn new(upstream: UpstreamName, settings: RetrySettings, events: LabelCounter) -> Self {
+    pub(super) fn new(upstream: UpstreamName, settings: OrOff<RetrySettings>, events: LabelCounter) -> Self {
         Self { upstream, settings, budget: Arc::default(), events }
     }
 
@@ -143,19 +102,22 @@ impl Retry {
         attempt: u32,
         upstream_call: &UpstreamCall,
     ) -> Option<Instant> {
-        if attempt >= self.settings.max_attempts || !is_retryable(outcome, upstream_call.idempotent) {
+        let settings = self.settings.on()?;
+        if attempt >= settings.max_attempts || !is_retryable(outcome, upstream_call.idempotent) {
             return None;
         }
         let retry_after = outcome.as_ref().ok().and_then(retry_after);
-        let wait = retry_after.unwrap_or_else(|| self.backoff(attempt));
+        let wait = retry_after.unwrap_or_else(|| settings.backoff(attempt));
         let at = Instant::now().checked_add(wait).filter(|at| *at < upstream_call.deadline.at)?;
         self.budget.try_take().then_some(at)
     }
+}
 
+impl RetrySettings {
     /// Random wait up to the backoff of this attempt ("full jitter").
     fn backoff(&self, attempt: u32) -> Duration {
-        let doubled = self.settings.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
-        doubled.min(self.settings.max_backoff).mul_f64(fastrand::f64())
+        let doubled = self.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
+        doubled.min(self.max_backoff).mul_f64(fastrand::f64())
     }
 }
 
@@ -259,7 +221,7 @@ mod tests {
     }
 
     fn retry() -> Retry {
-        Retry::new(name(), RetrySettings::default(), upstream_events())
+        Retry::new(name(), OrOff::On(RetrySettings::default()), upstream_events())
     }
 
     async fn call(retry: &Retry, script: &Script, upstream_call: UpstreamCall) -> UpstreamResult {
@@ -273,24 +235,9 @@ mod tests {
         assert_eq!((response.status.as_u16(), script.upstream_calls()), (200, 3));
     }
 
-    #[test]
-    fn a_map_turns_on_retries_that_are_inherited_as_off() {
-        let off = RetryOverride::apply_to(Some(OrOff::Off), RetrySettings::default());
-        let with = |max_attempts, base| {
-            let map = RetryOverride { max_attempts, max_backoff: Some(SECOND), ..RetryOverride::default() };
-            let settings = RetryOverride::apply_to(Some(OrOff::On(map)), base);
-            assert_eq!(settings.max_backoff, SECOND);
-            settings.max_attempts
-        };
-        assert_eq!((off.max_attempts, RetryOverride::apply_to(None, off).max_attempts), (1, 1));
-        assert_eq!((with(None, off), with(Some(1), off), with(Some(5), off)), (3, 1, 5));
-        assert_eq!(with(None, RetrySettings { max_attempts: 7, ..off }), 7);
-    }
-
     #[tokio::test(start_paused = true)]
     async fn requests_without_retries_fill_the_budget_for_hedges() {
-        let settings = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
-        let retry = Retry::new(name(), settings, upstream_events());
+        let retry = Retry::new(name(), OrOff::Off, upstream_events());
         let budget = retry.budget.clone();
         while budget.try_take() {}
         let script = Script::new((0..5).map(|_| status(503)));

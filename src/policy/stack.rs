@@ -23,8 +23,8 @@ use tokio::time::timeout_at;
 use super::cache::{RemoteCache, ResponseCache};
 use super::metrics::{CircuitBreakerView, UpstreamView, kind_of, route_events, upstream_events};
 use super::{
-    CacheEntry, CacheStore, CircuitBreaker, CircuitBreakerOverride, ConcurrencyLimit, Hedge, OverLimit,
-    PolicySettings, RateLimit, Retry, RetryOverride, RoutePolicySettings, attempt,
+    CacheEntry, CacheStore, CircuitBreaker, ConcurrencyLimit, Hedge, OverLimit, PolicySettings, RateLimit,
+    Retry, RoutePolicySettings, attempt,
 };
 use crate::model::{ToolName, UpstreamResponse};
 use crate::route::UpstreamName;
@@ -245,8 +245,8 @@ impl UpstreamPolicies {
     pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<ReplicaSharing>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let (name, events) = (upstream.name(), upstream_events());
-        let rate = |scope, settings: Option<_>| {
-            Some(RateLimit::new(scope, name.as_str(), settings?, events.clone(), sharing.as_ref()))
+        let rate = |scope, settings: Option<OrOff<_>>| {
+            Some(RateLimit::new(scope, name.as_str(), settings?.on()?, events.clone(), sharing.as_ref()))
         };
         let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
         let breaker = CircuitBreaker::new(name.clone(), None, settings.circuit_breaker, events.clone());
@@ -265,7 +265,7 @@ impl UpstreamPolicies {
             breaker,
             rate: rate(RateLimitScope::Upstream, all),
             concurrency: ConcurrencyLimit::new(
-                settings.max_in_flight,
+                settings.max_in_flight(),
                 settings.max_in_flight_per_client,
                 Duration::ZERO,
                 events.clone(),
@@ -291,7 +291,7 @@ impl UpstreamPolicies {
             kind: kind_of(&self.upstream),
             breaker: self.breaker.view(),
             in_flight,
-            in_flight_limit: self.settings.max_in_flight,
+            in_flight_limit: self.settings.max_in_flight(),
             queued,
             addresses: self.upstream.http().map(HttpUpstream::addresses).unwrap_or_default(),
             program: self.upstream.mcp().and_then(McpUpstream::program_state),
@@ -325,10 +325,9 @@ impl RoutePolicies {
                 events: events.clone(),
             })
         });
-        let breaker =
-            CircuitBreakerOverride::apply_to(settings.circuit_breaker, upstream.settings.circuit_breaker);
+        let breaker = settings.circuit_breaker.unwrap_or(upstream.settings.circuit_breaker);
         let breaker = CircuitBreaker::new(name.clone(), Some(tool.clone()), breaker, events.clone());
-        let retry = RetryOverride::apply_to(settings.retry, upstream.settings.retry);
+        let retry = settings.retry.unwrap_or(upstream.settings.retry);
         let retry = Retry { settings: retry, ..upstream.retry.clone() };
         let hedge = settings.hedge.map(|settings| Hedge {
             settings,

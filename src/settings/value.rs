@@ -368,7 +368,9 @@ impl<T: Setting> Setting for OneOrMore<T> {
 /// A setting that `off` disables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrOff<T> {
+    /// Disabled.
     Off,
+    /// Enabled with this setting.
     On(T),
 }
 

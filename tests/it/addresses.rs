@@ -6,7 +6,7 @@ use std::{
 };
 
 use glossator::{
-    policy::RetrySettings,
+    policy::{OrOff, RetrySettings},
     upstream::http::{EndpointState, HealthCheckSettings, HttpUpstream, OutlierDetectionSettings},
 };
 
@@ -25,7 +25,7 @@ async fn answering(text: &'static str) -> Scripted {
 fn both(one: SocketAddr, other: SocketAddr) -> Setup {
     let mut setup = Setup::new(one);
     setup.upstream.others = vec![format!("http://{other}").parse().unwrap()];
-    setup.policy.retry = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
+    setup.policy.retry = OrOff::Off;
     setup
 }
 
@@ -63,11 +63,11 @@ async fn a_retry_uses_another_endpoint() {
     let bad = Scripted::answering(response("503 Service Unavailable", "text/plain", "no")).await;
     let good = answering("yes").await;
     let mut setup = both(bad.address, good.address);
-    setup.policy.retry = RetrySettings {
+    setup.policy.retry = OrOff::On(RetrySettings {
         max_attempts: 2,
         initial_backoff: Duration::from_millis(1),
         ..RetrySettings::default()
-    };
+    });
     setup.upstream.outlier_detection.consecutive_failures = None;
     let proxy = setup.start().await;
     // Few enough for the retry budget, whichever endpoint the first attempts select.

@@ -289,7 +289,7 @@ async fn calls_and_passthrough_share_the_concurrency_slots() {
     .await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    setup.policy.max_in_flight = 1;
+    setup.policy.max_in_flight = Some(1);
     let proxy = setup.start().await;
     let mut client = proxy.connect().await;
     client.write("GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -326,7 +326,7 @@ async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    setup.policy.max_in_flight = 4;
+    setup.policy.max_in_flight = Some(4);
     setup.filter.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
     let proxy = setup.start().await;
     let mut slow = Vec::new();

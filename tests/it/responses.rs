@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use glossator::policy::OrOff;
+
 use crate::support::{Gate, Scripted, Setup, Step, response, route};
 
 /// Expected outcome of a response.
@@ -31,7 +33,7 @@ async fn server(first: Vec<Step>) -> Scripted {
 fn setup(upstream: &Scripted) -> Setup {
     let mut setup = Setup::new(upstream.address);
     setup.routes = vec![route("first", "GET /first"), route("second", "GET /second")];
-    setup.policy.retry.max_attempts = 1;
+    setup.policy.retry = OrOff::Off;
     setup
 }
 

@@ -3,6 +3,7 @@
 use std::{net::TcpListener, time::Duration};
 
 use glossator::config::{self, Sources};
+use glossator::policy::{CircuitBreakerSettings, OrOff};
 use http::{HeaderValue, header};
 use serde_json::json;
 
@@ -165,7 +166,7 @@ async fn a_silent_or_trickling_upstream_meets_the_deadline() {
 async fn a_call_without_a_slot_gets_retry_after() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.policy.max_in_flight = 1;
+    setup.policy.max_in_flight = Some(1);
     let proxy = setup.start().await;
     let first = proxy.call("get_thing", "");
     let second = async {
@@ -189,7 +190,7 @@ async fn a_call_that_was_never_sent_says_so() {
     let mut make = crate::support::route("make_thing", "POST /thing");
     make.timeout = Duration::from_millis(50);
     setup.routes.push(make);
-    setup.policy.max_in_flight = 1;
+    setup.policy.max_in_flight = Some(1);
     let proxy = setup.start().await;
     let first = proxy.call("get_thing", "");
     let second = async {
@@ -353,7 +354,8 @@ async fn a_transient_failure_is_retried_and_a_lasting_one_opens_the_circuit() {
     .await;
     let mut setup = Setup::new(upstream.address);
     setup.routes.push(crate::support::route("make_thing", "POST /thing"));
-    setup.policy.circuit_breaker.consecutive_failures = Some(3);
+    let settings = CircuitBreakerSettings { consecutive_failures: 3, ..CircuitBreakerSettings::default() };
+    setup.policy.circuit_breaker = OrOff::On(settings);
     let proxy = setup.start().await;
     let response = proxy.call("get_thing", "").await;
     assert_eq!((response.status, response.tool_text().as_str()), (200, "here"), "{}", response.text());
@@ -386,7 +388,7 @@ async fn closing_on_the_second() -> Scripted {
 async fn a_closed_idle_connection_is_retried_for_idempotent_requests() {
     let upstream = closing_on_the_second().await;
     let mut setup = Setup::new(upstream.address);
-    setup.policy.retry.max_attempts = 1;
+    setup.policy.retry = OrOff::Off;
     setup.routes.push(crate::support::route("make_thing", "POST /thing"));
     let proxy = setup.start().await;
     for _ in 0..5 {
@@ -407,7 +409,7 @@ async fn a_closed_idle_connection_is_retried_for_idempotent_requests() {
 async fn a_server_that_closes_a_new_connection_has_failed() {
     let upstream = Scripted::start(|_| vec![Step::Close]).await;
     let mut setup = Setup::new(upstream.address);
-    setup.policy.retry.max_attempts = 1;
+    setup.policy.retry = OrOff::Off;
     check_error(&setup.start().await.call("get_thing", "").await, 502, "closed the connection");
     assert_eq!(upstream.state().requests.len(), 1);
 }

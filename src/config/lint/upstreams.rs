@@ -110,7 +110,7 @@ pub(crate) fn warn_of_passthrough_limit(
     settings: &PassthroughSettings,
 ) {
     let file = upstreams.iter().find(|file| file.settings.name() == name);
-    let of_upstream = file.map_or(usize::MAX, |file| file.policy.max_in_flight);
+    let of_upstream = file.map_or(usize::MAX, |file| file.policy.max_in_flight());
     if settings.max_in_flight.is_some_and(|max| max > of_upstream)
         && let Some(entry) = node.entry("max_in_flight")
     {

@@ -180,8 +180,14 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         context.upstreams.files.iter().find(|upstream| *upstream.settings.name() == request.upstream)
     });
     let defaults = context.defaults;
+    let policies = upstream.map_or(defaults.policies, |file| file.policy);
     let inherited = || RouteSettings {
         limits: upstream.map_or(defaults.limits, |file| file.limits),
+        policy: RoutePolicySettings {
+            retry: Some(policies.retry),
+            circuit_breaker: Some(policies.circuit_breaker),
+            ..RoutePolicySettings::default()
+        },
         responses: defaults.responses.clone(),
         scopes: defaults.scopes.clone(),
         ..RouteSettings::default()

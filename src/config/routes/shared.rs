@@ -6,7 +6,7 @@ use crate::config::compile::RESPONSE;
 use crate::config::lint::no_effect::warn_of_forwarded_authorization;
 use crate::config::section::ReadElsewhere;
 use crate::model::ErrorFormat;
-use crate::policy::PolicyOverride;
+use crate::policy::PolicySettings;
 use crate::route::{Envelope, ErrorStatus, Scopes};
 use crate::settings::{Checked, Cursor, OpenSection, Section, Setting, ValueKind};
 use crate::translate::{SecretPattern, TranslationLimits};
@@ -74,7 +74,7 @@ pub(in crate::config) struct DefaultSettings {
     #[key(part)]
     pub(super) responses: ResponseSettings,
     #[key(part)]
-    pub(in crate::config) policies: PolicyOverride,
+    pub(in crate::config) policies: PolicySettings,
     /// Rules that every route tries after its own.
     #[key(kind = RESPONSE)]
     response: ReadElsewhere,

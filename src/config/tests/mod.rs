@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::routes::DefaultSettings;
 use super::*;
-use crate::settings::{Section as _, units};
+use crate::settings::{OrOff, Section as _, units};
 
 const MINIMAL: &str = "\
 upstreams:
@@ -196,12 +196,34 @@ fn defaults_are_those_that_the_table_names() {
             format!("`{}`", units::format_size(route.translator.limits.error_text_bytes as u64)),
         ),
         ("connect_timeout", format!("`{}`", millis(upstream.settings.http().unwrap().connect_timeout))),
-        ("max_in_flight", format!("{}, or 16 for programs", upstream.policy.max_in_flight)),
+        ("max_in_flight", format!("{}, or 16 for programs", upstream.policy.max_in_flight())),
     ];
     for (key, value) in found {
         let means = DefaultSettings::keys().get(key).unwrap().full_description();
         assert!(means.ends_with(&format!("Default {value}.")), "{key}: {means}, found {value}");
     }
+}
+
+#[test]
+fn a_map_completes_inherited_policies_and_turns_on_those_that_are_off() {
+    let loaded = loaded(
+        "defaults: { retry: { max_attempts: 7 }, circuit_breaker: off, rate_limit: { rate: 9 per second, burst: 2 } }\n\
+         upstreams:\n  a: http://127.0.0.1:1\n  b: { url: http://127.0.0.1:1, retry: off, rate_limit: 1 per second }\n\
+         routes:\n  a: { description: x, request: GET a/, retry: { max_backoff: 1s }, circuit_breaker: { open_for: 1s } }\n  \
+         b: { description: x, request: GET b/, retry: { max_backoff: 1s } }",
+    );
+    let policy = |index: usize| {
+        let policy = loaded.routes[index].policy;
+        let retry = policy.retry.and_then(OrOff::on).map(|retry| (retry.max_attempts, retry.max_backoff));
+        (retry, policy.circuit_breaker.and_then(OrOff::on).map(|breaker| breaker.consecutive_failures))
+    };
+    let second = Duration::from_secs(1);
+    assert_eq!(policy(0), (Some((7, second)), Some(10)));
+    assert_eq!(policy(1), (Some((3, second)), None));
+    let [inherited, own] = [0, 1].map(|index| loaded.upstreams[index].policy);
+    assert_eq!((inherited.retry.on().unwrap().max_attempts, own.retry), (7, OrOff::Off));
+    assert_eq!(inherited.rate_limit.and_then(OrOff::on).unwrap().burst, Some(2));
+    assert_eq!(own.rate_limit.and_then(OrOff::on).unwrap().burst, None);
 }
 
 #[test]

@@ -19,7 +19,6 @@ pub(super) fn settings(
     name: UpstreamName,
     addresses: Addresses,
     written: &mut UpstreamSection,
-    idle_connections: usize,
 ) -> Option<HttpSettings> {
     let tls = match (addresses.first.is_tls(), written.tls.take()) {
         (true, None) => {
@@ -48,7 +47,7 @@ pub(super) fn settings(
         headers: std::mem::take(&mut written.headers),
         auth: written.credentials.take(),
         // With fewer, connections would be closed after every burst and reopened for the next.
-        idle_connections,
+        idle_connections: written.policies.max_in_flight(),
         ..HttpSettings::new(name, addresses.first)
     })
 }

@@ -16,7 +16,7 @@ use self::program::{CommandLine, Directory, EnvSettings, McpServer};
 use self::tools::{Offered, PromptRules, ResourceRules};
 use super::routes::{DefaultSettings, LimitSettings};
 use crate::crypto::fingerprint;
-use crate::policy::{PolicyOverride, PolicySettings};
+use crate::policy::PolicySettings;
 use crate::route::UpstreamName;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Kind, Node, OpenSection, OrOff, ReadContext, Report, Scalar,
@@ -117,7 +117,7 @@ pub(super) struct UpstreamSection {
     #[key(range = 0..=10, shown = "0, or 2 for an MCP server")]
     max_redirects: Option<u8>,
     #[key(part)]
-    policies: PolicyOverride,
+    policies: PolicySettings,
     #[key(part)]
     limits: LimitSettings,
 }
@@ -142,22 +142,22 @@ pub(super) fn read(
         let help = "write `NAME: http://127.0.0.1:9000`";
         return report.reject(Code::WrongType.at_span(node.span), message, help);
     }
+    let mut policies = defaults.policies;
+    if node.get("command").or_else(|| node.get("cgi")).is_some() {
+        policies.max_in_flight.get_or_insert(PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS);
+    }
     let base = UpstreamSection {
         connect_timeout: defaults.connect_timeout,
+        policies,
         limits: defaults.limits,
         ..UpstreamSection::default()
     };
     let cursor = Cursor::new(context, key.span, node, "`url`", UpstreamSection::KIND);
     let written = UpstreamSection::read_over(&cursor, Some(base));
     let (name, mut written) = (name.ok()?, written.ok()?);
-    let mut base = defaults.policies.apply_to(PolicySettings::default());
-    if written.command.is_some() || written.cgi.is_some() {
-        let of_programs = PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS;
-        base.max_in_flight = defaults.policies.max_in_flight.unwrap_or(of_programs);
-    }
-    warn_of_client_limit(report, node, &written.policies, base);
-    let policy = written.policies.apply_to(base);
-    let settings = written.settings(context, node, name, &policy)?;
+    let policy = written.policies;
+    warn_of_client_limit(report, node, &policy);
+    let settings = written.settings(context, node, name)?;
     let is_mcp = matches!(settings, UpstreamSettings::Mcp(_));
     let tools = written.tools.on().filter(|_| is_mcp);
     let all = || tools.as_ref().map(|_| NameRules::default());
@@ -177,16 +177,9 @@ pub(super) fn read(
 
 /// Warns of a limit per client that is never reached. Queued requests count for it, so it may be above
 /// `max_in_flight`.
-pub(super) fn warn_of_client_limit(
-    report: &Report<'_>,
-    node: &Node,
-    written: &PolicyOverride,
-    base: PolicySettings,
-) {
-    let policy = written.apply_to(base);
-    let all = policy.max_in_flight.saturating_add(PolicySettings::MAX_QUEUED);
-    if written.max_in_flight_per_client.is_some_and(|limit| limit >= all)
-        && base.max_in_flight_per_client.is_none()
+pub(super) fn warn_of_client_limit(report: &Report<'_>, node: &Node, policy: &PolicySettings) {
+    let all = policy.max_in_flight() + PolicySettings::MAX_QUEUED;
+    if policy.max_in_flight_per_client.is_some_and(|limit| limit >= all)
         && let Some(entry) = node.entry("max_in_flight_per_client")
     {
         let message = format!(
@@ -205,12 +198,11 @@ impl UpstreamSection {
         context: ReadContext<'_>,
         node: &Node,
         name: UpstreamName,
-        policy: &PolicySettings,
     ) -> Option<UpstreamSettings> {
         /// Many MCP servers redirect `/mcp` to `/mcp/`.
         const REDIRECTS_OF_MCP: u8 = 2;
         let at = |name, addresses, written: &mut Self| {
-            http::settings(context.report, node, name, addresses, written, policy.max_in_flight).map(Box::new)
+            http::settings(context.report, node, name, addresses, written).map(Box::new)
         };
         let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
         if let Some(line) = self.command.take() {

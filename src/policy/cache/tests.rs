@@ -10,7 +10,7 @@ use tokio::{
 use super::*;
 use crate::policy::metrics::route_events;
 use crate::policy::tests::{Inside, Script, answering_after, failed, name, status, upstream_call};
-use crate::policy::{CircuitBreaker, CircuitBreakerSettings, ReplicaSharing};
+use crate::policy::{CircuitBreaker, CircuitBreakerSettings, OrOff, ReplicaSharing};
 use crate::shared_state::{MemoryStore, SharedStore};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -591,8 +591,8 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         let cache = Arc::new(ResponseCache { in_flight, ..alone(Some(settings)) });
         cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
-        let failing = CircuitBreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
-        let breaker = CircuitBreaker::new(name(), None, failing, route_events());
+        let failing = CircuitBreakerSettings { consecutive_failures: 1, open_for: 60 * SECOND };
+        let breaker = CircuitBreaker::new(name(), None, OrOff::On(failing), route_events());
         let guarded = Arc::clone(&breaker);
         let send = async move |upstream_call: UpstreamCall| {
             guarded.run(&upstream_call, std::pin::pin!(std::future::pending())).await
