@@ -10,134 +10,118 @@ use crate::settings::{
     Checked, Code, Cursor, Entry, Key, KeyTable, Kind, Node, OpenSection, Report, Section, Setting,
     SourceSpan, ValueKind, suggest,
 };
-use crate::translate::extract::{
-    Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header, Html, Json, Mcp,
-    MemberNames, Metrics, NdJson, Pairs, Regex, Text, Typing, ValueCount, Xml,
-};
+use crate::translate::extract as parsers;
+use crate::translate::extract::{Extract, Extractor, ExtractorKind, MemberNames, Typing, ValueCount};
 use crate::translate::{FieldSetting, Fields};
 
-/// Options of an extractor.
-trait ExtractorOptions: Setting {
-    /// Required option and an example, for extractors that need one.
-    const NEEDS: Option<(&'static str, &'static str)> = None;
+/// Section of an extractor: the options of its own type, and mostly `fields`.
+trait ExtractorSection: Setting {
+    /// Kinds of values that it accepts.
+    const FORM: ValueKind = Self::KIND;
+
+    /// Parses a form other than the section; `None` for the section.
+    fn read_short(_value: &Cursor<'_>) -> Option<Checked<ExtractorKind>> {
+        None
+    }
 
     fn into_kind(self) -> ExtractorKind;
 }
 
-/// Declares the section of each extractor: the options of its own type, and `fields`.
-macro_rules! options {
-    ($($written:ident: $name:tt $(($($short:tt)*))? = $options:ident => $kind:ident $(needs $needs:expr)?;)*) => {$(
+/// Declares the extractors: the key, its description, and the type that is the name of the variant, of the
+/// type of the options, and of the section that is declared here for them.
+macro_rules! extractors {
+    ($($(#[doc = $doc:tt])* $key:ident: $kind:ident $(($($short:tt)*))? $($fields:ident)? $({ $($items:tt)* })?;)*) => {
+        $(
+            #[derive(Section)]
+            #[section($($($short)*)?)]
+            pub(in crate::config) struct $kind {
+                #[key(part)]
+                options: parsers::$kind,
+                $(
+                    /// Fields of the result, each with a name and a type.
+                    $fields: ReadElsewhere<Fields>,
+                )?
+            }
+
+            impl ExtractorSection for $kind {
+                $($($items)*)?
+
+                fn into_kind(self) -> ExtractorKind {
+                    ExtractorKind::$kind(self.options.into())
+                }
+            }
+        )*
+
+        /// Section `extract`: one extractor, with the keys that apply to all extractors.
         #[derive(Section)]
-        #[section(id = $name $(, $($short)*)?)]
-        pub(in crate::config) struct $written {
-            #[key(part)]
-            options: $options,
-            /// Fields of the result, each with a name and a type.
+        #[section(id = "extract", check_keys = Self::check_keys)]
+        pub(in crate::config) struct ExtractSettings {
+            $(
+                $(#[doc = $doc])*
+                #[key(kind = $kind::FORM, with = read_as::<$kind>)]
+                $key: Option<Extractor>,
+            )*
+            /// Extractor whose text is parsed in place of the response, such as `html` for the text of a page.
+            source: Option<Extractor>,
+            /// Typed fields of the value.
             fields: ReadElsewhere<Fields>,
+            /// Type of a single value.
+            r#type: ReadElsewhere<FieldSetting>,
+            /// In a map of several extractors: whether the response is still a success if this one finds
+            /// nothing.
+            #[key(default = false)]
+            optional: bool,
         }
 
-        impl ExtractorOptions for $written {
-            $(const NEEDS: Option<(&'static str, &'static str)> = Some($needs);)?
-
-            fn into_kind(self) -> ExtractorKind {
-                ExtractorKind::$kind(self.options.into())
+        impl ExtractSettings {
+            fn extractor(self) -> Option<Extractor> {
+                [$(self.$key),*].into_iter().flatten().next()
             }
         }
-    )*};
+    };
 }
 
-options! {
-    ColumnsOptions: "columns" (bare) = Columns => Columns;
-    CsvOptions: "csv" (bare) = Csv => Csv;
-    FormOptions: "form" (bare) = WebForm => Form;
-    GrokOptions: "grok" (text = "pattern") = Grok => Grok
-        needs ("a pattern", "extract: { grok: '%{IP:client} %{GREEDYDATA:message}' }");
-    HeaderOptions: "header" = Header => Header
-        needs ("the names of headers", "extract: { header: [Location] }");
-    HtmlOptions: "html" (bare) = Html => Html;
-    JsonOptions: "json" (bare) = Json => Json;
-    McpOptions: "mcp" (bare) = Mcp => Mcp;
-    MetricsOptions: "metrics" (bare) = Metrics => Metrics;
-    NdJsonOptions: "ndjson" (bare) = NdJson => NdJson;
-    PairsOptions: "pairs" (bare) = Pairs => Pairs;
-    RegexOptions: "regex" (text = "pattern") = Regex => Regex
-        needs ("a pattern", "extract: { regex: '(?<name>…)' }");
-    XmlOptions: "xml" (bare) = Xml => Xml;
-}
-
-impl ExtractorOptions for Binary {
-    fn into_kind(self) -> ExtractorKind {
-        ExtractorKind::Binary(self)
-    }
-}
-
-impl ExtractorOptions for Text {
-    fn into_kind(self) -> ExtractorKind {
-        ExtractorKind::Text(self)
-    }
-}
-
-/// Section `extract`: one extractor, with the keys that apply to all extractors.
-#[derive(Section)]
-#[section(id = "extract", check_keys = Self::check_keys)]
-pub(in crate::config) struct ExtractSettings {
+extractors! {
     /// Binary data: an image, audio or a document.
-    #[key(kind = Binary::KIND, with = read_as::<Binary>)]
-    binary: Option<Extractor>,
+    binary: Binary(bare);
     /// Tables with aligned columns.
-    #[key(kind = ColumnsOptions::KIND, with = read_as::<ColumnsOptions>)]
-    columns: Option<Extractor>,
+    columns: Columns(bare) fields;
     /// CSV, TSV and similar formats.
-    #[key(kind = CsvOptions::KIND, with = read_as::<CsvOptions>)]
-    csv: Option<Extractor>,
+    csv: Csv(bare) fields;
     /// Form data: `name=value&name=value`, percent-encoded.
-    #[key(kind = FormOptions::KIND, with = read_as::<FormOptions>)]
-    form: Option<Extractor>,
+    form: Form(bare) fields;
     /// Named captures of grok patterns: `%{IP:client}`.
-    #[key(kind = GrokOptions::KIND, with = read_as::<GrokOptions>)]
-    grok: Option<Extractor>,
+    grok: Grok(text = "pattern") fields;
     /// Response headers; a single one as its value.
-    #[key(kind = HEADER_FORM, with = read_header)]
-    header: Option<Extractor>,
+    header: Header fields {
+        const FORM: ValueKind =
+            ValueKind::Either(&[Self::KIND, ValueKind::List(&ValueKind::Text), ValueKind::Text]);
+
+        fn read_short(value: &Cursor<'_>) -> Option<Checked<ExtractorKind>> {
+            parsers::Header::read_short(value).map(|header| header.map(ExtractorKind::Header))
+        }
+    };
     /// HTML: parts by CSS selectors, the rows of a table, or the text.
-    #[key(kind = HtmlOptions::KIND, with = read_as::<HtmlOptions>)]
-    html: Option<Extractor>,
+    html: Html(bare) fields;
     /// JSON document.
-    #[key(kind = JsonOptions::KIND, with = read_as::<JsonOptions>)]
-    json: Option<Extractor>,
+    json: Json(bare) fields;
     /// Result of an MCP server: its content blocks, and JSON in their text.
-    #[key(kind = McpOptions::KIND, with = read_as::<McpOptions>)]
-    mcp: Option<Extractor>,
+    mcp: Mcp(bare) fields;
     /// Metrics in the formats of Prometheus and OpenMetrics.
-    #[key(kind = MetricsOptions::KIND, with = read_as::<MetricsOptions>)]
-    metrics: Option<Extractor>,
+    metrics: Metrics(bare) fields;
     /// One JSON document per line.
-    #[key(kind = NdJsonOptions::KIND, with = read_as::<NdJsonOptions>)]
-    ndjson: Option<Extractor>,
+    ndjson: NdJson(bare) fields;
     /// `key: value` lines.
-    #[key(kind = PairsOptions::KIND, with = read_as::<PairsOptions>)]
-    pairs: Option<Extractor>,
+    pairs: Pairs(bare) fields;
     /// Named captures of a regular expression.
-    #[key(kind = RegexOptions::KIND, with = read_as::<RegexOptions>)]
-    regex: Option<Extractor>,
+    regex: Regex(text = "pattern") fields;
     /// The whole text of the response.
-    #[key(kind = Text::KIND, with = read_as::<Text>)]
-    text: Option<Extractor>,
+    text: Text(bare);
     /// XML document, including SOAP.
-    #[key(kind = XmlOptions::KIND, with = read_as::<XmlOptions>)]
-    xml: Option<Extractor>,
-    /// Extractor whose text is parsed in place of the response, such as `html` for the text of a page.
-    source: Option<Extractor>,
-    /// Typed fields of the value.
-    fields: ReadElsewhere<Fields>,
-    /// Type of a single value.
-    r#type: ReadElsewhere<FieldSetting>,
-    /// In a map of several extractors: whether the response is still a success if this one finds nothing.
-    #[key(default = false)]
-    optional: bool,
+    xml: Xml(bare) fields;
 }
 
-/// KeyTable of `extract` that are not extractors.
+/// Keys of `extract` that are not extractors.
 pub(super) const OTHER_KEYS: [&str; 4] = ["source", "fields", "type", "optional"];
 
 /// Names of the extractors that need no options.
@@ -148,26 +132,9 @@ const WITHOUT_OPTIONS: &[&str] =
 const ONE_EXTRACTOR: ValueKind =
     ValueKind::Either(&[ValueKind::Word(WITHOUT_OPTIONS), ExtractSettings::KIND]);
 
-/// Kinds of values that `header` accepts.
-const HEADER_FORM: ValueKind =
-    ValueKind::Either(&[HeaderOptions::KIND, ValueKind::List(&ValueKind::Text), ValueKind::Text]);
-
-fn read_as<T: ExtractorOptions>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
-    match T::NEEDS.filter(|_| matches!(value.node.kind, Kind::Null)) {
-        Some((what, example)) => {
-            let message = format!("{} needs {what}", value.name);
-            let help = format!("write `{example}`");
-            value.reject_coded(Code::MissingKey.at_span(value.node.span), message, help)
-        }
-        None => T::read(value).map(|options| Some(Extractor::whole(options.into_kind()))),
-    }
-}
-
-fn read_header(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
-    match Header::read_short(value) {
-        Some(header) => header.map(|header| Some(Extractor::whole(ExtractorKind::Header(header)))),
-        None => read_as::<HeaderOptions>(value),
-    }
+fn read_as<T: ExtractorSection>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
+    let kind = T::read_short(value).unwrap_or_else(|| T::read(value).map(T::into_kind))?;
+    Ok(Some(Extractor::whole(kind)))
 }
 
 fn names() -> impl Iterator<Item = &'static str> + Clone {
@@ -192,17 +159,6 @@ impl ExtractSettings {
             return Ok(());
         }
         Err(section.missing(format!("{} has no extractor", section.value.name), &help()))
-    }
-
-    fn extractor(self) -> Option<Extractor> {
-        let Self { binary, columns, csv, form, grok, header, html, json, mcp, .. } = self;
-        let Self { metrics, ndjson, pairs, regex, text, xml, .. } = self;
-        let all = [
-            [binary, columns, csv, form, grok],
-            [header, html, json, mcp, metrics],
-            [ndjson, pairs, regex, text, xml],
-        ];
-        all.into_iter().flatten().flatten().next()
     }
 }
 
@@ -286,7 +242,7 @@ fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
     let value = match (value.node.as_text(), value.node.as_map()) {
         (Some(name), _) if !name.is_empty() => {
             let span = value.node.span;
-            let entry = Entry::new(name, Node::new(Kind::Null, span), span);
+            let entry = Entry::new(name, Node::new(Kind::Map(Vec::new()), span), span);
             alone = Node::new(Kind::Map(vec![entry]), span);
             value.part(&alone, value.name, value.kind)
         }
