@@ -101,7 +101,7 @@ fn read_endpoint(value: &Cursor<'_>) -> Checked<Option<String>> {
 
 fn address_of(url: &str) -> Result<Address, Invalid> {
     url.parse().map_err(|error| {
-        Invalid::without_value(format!("the endpoint is {error}"), "write `http://collector:4318`")
+        Invalid::without_value(format!("the endpoint {error}"), "write `http://collector:4318`")
     })
 }
 

@@ -1,15 +1,143 @@
-//! HTTP upstreams: connection settings, and the headers of every request.
+//! HTTP upstreams: addresses, connection settings, and the headers of every request.
 
 use http::{HeaderMap, HeaderValue};
 
-use super::addresses::Addresses;
 use super::{UpstreamSection, header_name, scalar};
 use crate::route::UpstreamName;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Node, ReadContext, Report, Setting, ValueKind, read_each, secret,
+    Checked, Code, Cursor, Entry, Invalid, Kind, Node, ReadContext, Report, Setting, ValueKind, read_each,
+    secret, text_of,
 };
 use crate::tls::ClientTls;
-use crate::upstream::http::{HttpSettings, OutlierDetectionSettings};
+use crate::upstream::http::{ADDRESS_LIMIT, Address, AddressError, HttpSettings, OutlierDetectionSettings};
+
+/// Addresses of one upstream, at least one.
+pub(super) struct Addresses {
+    pub(super) first: Address,
+    pub(super) others: Vec<Address>,
+}
+
+impl Addresses {
+    /// Warns of settings that apply only to host names, or to several addresses.
+    fn warn_of_no_effect(&self, value: &Cursor<'_>) {
+        if std::iter::once(&self.first).chain(&self.others).any(|address| address.name().is_some()) {
+            return;
+        }
+        let warn = |name: &str, why: &str, help: &str| {
+            if let Some(entry) = value.sibling_entry(name) {
+                let message = format!("`{name}` has no effect: {why}");
+                value.context.report.warning(Code::SingleAddress.at_span(entry.key.span), message, help);
+            }
+        };
+        warn("dns_refresh_interval", "no address has a host name", "remove it");
+        if self.others.is_empty() {
+            let help = "write `url: [ADDRESS, ADDRESS]`, or remove it";
+            warn("outlier_detection", "there is only one address", help);
+        }
+    }
+}
+
+impl Setting for Addresses {
+    const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        addresses(value).inspect(|addresses| addresses.warn_of_no_effect(value))
+    }
+}
+
+fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
+    let Kind::List(items) = &value.node.kind else {
+        return Ok(Addresses { first: address(value)?, others: Vec::new() });
+    };
+    if items.is_empty() {
+        let help = "write at least one address";
+        return value.reject_coded(Code::EmptyValue.at_span(value.node.span), "`url` is an empty list", help);
+    }
+    if items.len() > ADDRESS_LIMIT {
+        let message =
+            format!("an upstream can have at most {ADDRESS_LIMIT} addresses, found {}", items.len());
+        let help = "use a DNS name that resolves to all of them, or a load balancer";
+        return value.reject_coded(Code::TooMany.at_span(value.node.span), message, help);
+    }
+    let mut found: Vec<Address> = Vec::new();
+    let add = |item: &Node| {
+        let address = address(&value.part(item, "an address", ValueKind::Text))?;
+        if found.contains(&address) {
+            let help = "remove one of the two";
+            return value.reject_coded(Code::DuplicateValue.at_span(item.span), "duplicate address", help);
+        }
+        if found.first().is_some_and(|first| first.is_tls() != address.is_tls()) {
+            let help = "write two upstreams, or `https://` for all";
+            let message = "some addresses are `https://` and some are not";
+            return value.reject_coded(Code::MixedSchemes.at_span(item.span), message, help);
+        }
+        found.push(address);
+        Ok(())
+    };
+    read_each::<(), ()>(items.iter().map(add))?;
+    Ok(Addresses { first: found.remove(0), others: found })
+}
+
+fn address(value: &Cursor<'_>) -> Checked<Address> {
+    let expanded = secret::expand(value.context, value.node.span, text_of(value)?)?;
+    let text = expanded.text.trim();
+    let error = match text.parse::<Address>() {
+        // The path of some services contains a key.
+        Ok(address) if expanded.external => return Ok(address.with_hidden_base()),
+        Ok(address) => return Ok(address),
+        Err(error) => error,
+    };
+    let subject = if expanded.external { "after variable expansion, the URL" } else { "the URL" };
+    let help = match error {
+        AddressError::Scheme => "write `http://HOST:PORT`".to_owned(),
+        AddressError::Socket => {
+            "write an absolute path: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`".to_owned()
+        }
+        AddressError::Credentials => {
+            "remove them, and write `credentials: { basic: { user: NAME, password: \"${NAME}\" } }`"
+                .to_owned()
+        }
+        AddressError::Query => "remove it, and write the query in the `request` of routes".to_owned(),
+        AddressError::NotAUrl => help_for(text, expanded.external),
+    };
+    let invalid = Invalid::without_value(format!("{subject} {error}"), help);
+    value.reject(invalid.with_code(Code::InvalidAddress))
+}
+
+/// Help for a text that is no URL: what was probably meant.
+fn help_for(text: &str, is_external: bool) -> String {
+    let shown = Some(text).filter(|text| !is_external && !text.contains("://"));
+    let host = text.split(['/', '?']).next().unwrap_or_default();
+    if let Some(name) = shown.and_then(variable_name) {
+        format!("write `${{{name}}}`")
+    } else if let Some(words) = shown.and_then(words_of_command) {
+        format!("write `http://HOST:PORT`; for a program, write `{{ command: [{words}] }}`")
+    } else if shown.is_some() && host.parse::<http::uri::Authority>().is_ok() {
+        format!("write `http://{text}`")
+    } else {
+        "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned()
+    }
+}
+
+/// Name of an environment variable in another notation: `$NAME`, `{{ env.NAME }}`, `$(NAME)`, `%NAME%`.
+fn variable_name(text: &str) -> Option<&str> {
+    let inside = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
+    let name = inside("{{", "}}")
+        .map(|inner| inner.trim().trim_start_matches("env."))
+        .or_else(|| inside("$(", ")"))
+        .or_else(|| inside("%", "%"))
+        .or_else(|| text.strip_prefix('$'))?;
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then_some(name)
+}
+
+/// The words of a command line, for a list in YAML; `None` if there is one word only, or one needs quotes.
+fn words_of_command(line: &str) -> Option<String> {
+    let is_plain = |word: &&str| word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./@=+".contains(&b));
+    let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "RUN").collect();
+    let is_line = line.contains(char::is_whitespace) && words.iter().all(is_plain);
+    (is_line && !words.is_empty()).then(|| words.join(", "))
+}
 
 /// Creates the settings of an upstream with these addresses from the keys of `written`; `node` is the source
 /// of `written`. Returns `None` after reporting the problems.

@@ -1,25 +1,24 @@
 //! `upstreams`: servers and programs that requests are sent to.
 //!
-//! [`UpstreamSection`] has the keys of all kinds. `addresses` and `http` are for HTTP upstreams, `program`
+//! [`UpstreamSection`] has the keys of all kinds. `http` is for HTTP upstreams, `program`
 //! for commands, CGI and MCP servers, `tools` for the lists of MCP servers. Credentials are in
 //! [`crate::upstream::http`].
 
-mod addresses;
 pub(super) mod http;
 mod program;
 pub(super) mod tools;
 
 use std::{sync::Arc, time::Duration};
 
-use self::addresses::Addresses;
+use self::http::Addresses;
 use self::program::{CommandLine, Directory, EnvSettings, McpServer};
-use self::tools::{Offered, PromptRules, ResourceRules};
+use self::tools::Offered;
 use super::routes::{DefaultSettings, LimitSettings};
 use crate::crypto::fingerprint;
 use crate::policy::PolicySettings;
 use crate::route::UpstreamName;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Environment, Kind, Node, OpenSection, OrOff, ReadContext, Report, Scalar,
+    Checked, Code, Cursor, Entry, Environment, Node, OpenSection, OrOff, ReadContext, Report, Scalar,
     Section, Setting, SourceSpan, ValueKind, text_of,
 };
 use crate::tls::ClientTls;
@@ -96,10 +95,10 @@ pub(super) struct UpstreamSection {
     tools: OrOff<ToolRules>,
     /// Prompts of an MCP server that are listed: `all`, `off`, or a map.
     #[key(shown = "all of them, unless `tools` is `off`")]
-    prompts: Option<Offered<PromptRules>>,
+    prompts: Option<Offered>,
     /// Resources of an MCP server that are listed: `all`, `off`, or a map.
     #[key(shown = "all of them, unless `tools` is `off`")]
-    resources: Option<Offered<ResourceRules>>,
+    resources: Option<Offered>,
     /// HTTP version; `auto` is HTTP/2 if TLS negotiates it, else HTTP/1.1.
     #[key(default = HttpVersion::Auto)]
     protocol: HttpVersion,
@@ -137,11 +136,6 @@ pub(super) fn read(
         let help = "choose a name, such as `weather` or `billing-v1`";
         report.error(Code::InvalidName.at_span(key.span), error, help);
     });
-    if !matches!(node.kind, Kind::Text(_) | Kind::Map(_)) {
-        let message = format!("an upstream must be a URL or a map, found {}", node.found());
-        let help = "write `NAME: http://127.0.0.1:9000`";
-        return report.reject(Code::WrongType.at_span(node.span), message, help);
-    }
     let mut policies = defaults.policies;
     if node.get("command").or_else(|| node.get("cgi")).is_some() {
         policies.max_in_flight.get_or_insert(PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS);

@@ -7,12 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::addresses::Addresses;
+use super::http::Addresses;
 use super::scalar;
 use crate::route::UpstreamName;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Expanded, FromText, Invalid, Kind, Node, ReadContext, Section,
-    Setting, SourceSpan, ValueKind, read_each, secret, source, suggest, text_of,
+    Setting, SourceSpan, ValueKind, read_each, secret, text_of,
 };
 use crate::upstream::program::Program;
 
@@ -74,15 +74,7 @@ fn word(context: ReadContext<'_>, node: &Node) -> Checked<Expanded> {
         let help = "move the template to `arguments` of the route's `request`";
         return Err(context.reject_at(Code::NotEvaluated.at_span(node.span), message, help));
     }
-    without_nul(context, node.span, secret::expand(context, node.span, &text)?)
-}
-
-fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -> Checked<Expanded> {
-    if expanded.text.contains('\0') {
-        let message = "an argument or variable of a program can't contain NUL characters";
-        return Err(context.reject_at(Code::InvalidValue.at_span(span), message, "remove it"));
-    }
-    Ok(expanded)
+    secret::expand(context, node.span, &text)
 }
 
 /// Parses the path of a CGI program.
@@ -134,33 +126,26 @@ fn find(
     name: &str,
     environment: &[(String, String)],
 ) -> Checked<PathBuf> {
-    let at = Code::ProgramNotFound.at_span(span);
-    if name.contains('/') {
-        let path = absolute(context, span, name)?;
-        let message = match std::fs::metadata(&path) {
-            Err(error) => format!("the program `{name}` {}", source::describe_io_error(&error)),
-            Ok(metadata) if !is_program(&metadata) => format!("`{name}` is not an executable file"),
-            Ok(_) => return Ok(path),
-        };
-        let help = "correct the path, or run `chmod +x`; every call fails until then";
-        context.report.warning(at, message, help);
-        return Ok(path);
+    let (paths, place) = if name.contains('/') {
+        (vec![absolute(context, span, name)?], String::new())
+    } else {
+        let path = environment.iter().find(|(known, _)| known == "PATH");
+        let path = path.map_or(PATH_DEFAULT, |(_, folders)| folders);
+        let folders = path.split(':').filter(|folder| folder.starts_with('/'));
+        (folders.map(|folder| Path::new(folder).join(name)).collect(), format!(" in {path}"))
+    };
+    if let Some(found) = paths.iter().find(|path| is_program(path)) {
+        return Ok(found.clone());
     }
-    let folders = environment.iter().find(|(known, _)| known == "PATH");
-    let folders = folders.map_or(PATH_DEFAULT, |(_, folders)| folders);
-    let found = folders.split(':').filter(|folder| folder.starts_with('/')).find_map(|folder| {
-        let path = Path::new(folder).join(name);
-        std::fs::metadata(&path).is_ok_and(|metadata| is_program(&metadata)).then_some(path)
-    });
-    if found.is_none() {
-        let help = "install it, or write its absolute path; every call fails until then";
-        context.report.warning(at, format!("program `{name}` not found in {folders}"), help);
-    }
-    Ok(found.unwrap_or_else(|| name.into()))
+    let message = format!("there is no executable file `{name}`{place}");
+    let help = "install it, correct the path, or run `chmod +x`; every call fails until then";
+    context.report.warning(Code::ProgramNotFound.at_span(span), message, help);
+    Ok(paths.into_iter().next().filter(|_| name.contains('/')).unwrap_or_else(|| name.into()))
 }
 
-fn is_program(metadata: &Metadata) -> bool {
-    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
+fn is_program(path: &Path) -> bool {
+    let is_executable = |metadata: Metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
+    std::fs::metadata(path).is_ok_and(is_executable)
 }
 
 /// Makes a path absolute, relative to the folder of the file that contains it.
@@ -215,7 +200,7 @@ impl Setting for Variables {
                 VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));
             let text = scalar(value.context, node, &format!("the variable `{}`", key.text))?;
             let expanded = secret::expand_secret(value.context, node.span, &text)?;
-            Ok((name?.0, without_nul(value.context, node.span, expanded)?))
+            Ok((name?.0, expanded))
         };
         read_each(entries.iter().map(read)).map(Self)
     }
@@ -226,8 +211,7 @@ impl FromText for VariableName {
         if secret::is_variable_name(name) {
             return Ok(Self(name.to_owned()));
         }
-        let nearest = suggest::nearest(name, ["HOME", "TZ", "LANG"]).unwrap_or("HOME");
-        let help = format!("write letters, digits and `_`: `{nearest}`");
+        let help = "write letters, digits and `_`: `HOME`";
         Err(Invalid::new(format!("`{name}` is not a variable name"), help).with_code(Code::InvalidName))
     }
 }

@@ -9,13 +9,15 @@ use crate::model::ToolName;
 use crate::pipeline::AwaitedServer;
 use crate::route::Scopes;
 use crate::settings::{
-    Checked, Code, Cursor, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
+    Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Section, Setting, ValueKind,
+    parsed_settings, read_one_of,
 };
 use crate::translate::ErrorRule;
 use crate::translate::extract::matches_wildcard;
 
 /// Selection and renaming for one list of an MCP server, by the server's names or URIs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Section)]
+#[section(check_keys = Self::check_keys)]
 pub struct NameRules {
     /// Prefix of each name; URIs are unchanged.
     #[key(default = String::new(), shown = "none")]
@@ -36,7 +38,7 @@ pub struct ToolRules {
     pub(in crate::config) names: NameRules,
     /// New names, by the server's names; they replace the whole name, without `prefix`.
     #[key(public)]
-    rename: Named<String>,
+    rename: Named<ToolName>,
     /// New descriptions, by the server's names.
     #[key(public)]
     describe: Named<String>,
@@ -84,74 +86,49 @@ struct ToolOverride {
     error_text_limit: ReadElsewhere,
 }
 
-/// The section `prompts` of an MCP server.
-#[derive(Default, Section)]
-#[section(name = "`prompts`", id = "offered_prompts", check_keys = Self::check_keys)]
-pub(super) struct PromptRules {
-    #[key(part)]
-    pub(super) names: NameRules,
-    /// Scopes that a client needs; replaces those of `defaults`.
-    // Parsed again for the route that forwards all prompts.
-    scopes: Scopes,
+parsed_settings! {
+    ToolName = Text, "write letters, digits, `_`, `-` and `.`";
 }
 
-/// The section `resources` of an MCP server.
+/// The sections `prompts` and `resources` of an MCP server.
 #[derive(Default, Section)]
-#[section(name = "`resources`", id = "offered_resources")]
-pub(super) struct ResourceRules {
+#[section(name = "a list of an MCP server", id = "offered")]
+pub(super) struct OfferedRules {
     #[key(part)]
     pub(super) names: NameRules,
     /// Scopes that a client needs; replaces those of `defaults`.
+    // Parsed again for the route that forwards all requests.
     scopes: Scopes,
 }
 
 /// Selection from a list of an MCP server: `all`, `off`, or a map.
-pub(super) struct Offered<T>(pub(super) Option<T>);
+pub(super) struct Offered(pub(super) Option<OfferedRules>);
 
-impl<T: Setting + Default> Setting for Offered<T> {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["all", "off"]), T::KIND]);
+impl Setting for Offered {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["all", "off"]), OfferedRules::KIND]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match &value.node.kind {
             Kind::Boolean(false) => Ok(Self(None)),
             Kind::Text(_) => {
                 let is_all = read_one_of(value, [("all", true), ("off", false)].into_iter())?;
-                Ok(Self(is_all.then(T::default)))
+                Ok(Self(is_all.then(OfferedRules::default)))
             }
-            _ => T::read(value).map(|rules| Self(Some(rules))),
+            _ => OfferedRules::read(value).map(|rules| Self(Some(rules))),
         }
-    }
-}
-
-/// Rejects a prefix that can't begin the name of a tool or prompt; `called` is "tool" or "prompt".
-fn check_prefix(section: &OpenSection<'_>, called: &str) -> Checked<()> {
-    let is_invalid = |node: &&Node| node.as_text().is_some_and(|text| text.parse::<ToolName>().is_err());
-    let Some(node) = section.get("prefix").filter(is_invalid) else { return Ok(()) };
-    let message = format!("`prefix` can't begin the name of a {called}, found {}", node.found());
-    let help = "write ASCII letters, digits, `_`, `-` and `.`: `git_`";
-    Err(section.reject_at(Code::InvalidName.at_span(node.span), &message, help))
-}
-
-impl PromptRules {
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        check_prefix(section, "prompt")
     }
 }
 
 impl ToolRules {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let mut checked = check_prefix(section, "tool");
+        let mut checked = Ok(());
         let renamed = section.get("rename").and_then(Node::as_map).unwrap_or_default();
-        let texts = renamed.iter().filter_map(|entry| Some((&entry.value, entry.value.as_text()?)));
-        for (index, (value, text)) in texts.clone().enumerate() {
-            let mut reject = |code: Code, message: &str, help| {
-                checked = Err(section.reject_at(code.at_span(value.span), message, help));
-            };
-            if let Err(error) = text.parse::<ToolName>() {
-                reject(Code::InvalidName, &error.to_string(), "write a valid tool name");
-            }
-            if texts.clone().take(index).any(|(_, other)| other == text) {
-                reject(Code::DuplicateValue, &format!("two tools are renamed to `{text}`"), "rename one");
+        for (index, Entry { value, .. }) in renamed.iter().enumerate() {
+            let name = value.as_text();
+            if renamed[..index].iter().any(|other| other.value.as_text() == name) {
+                let message = format!("two tools are renamed to `{}`", name.unwrap_or_default());
+                let at = Code::DuplicateValue.at_span(value.span);
+                checked = Err(section.reject_at(at, &message, "rename one"));
             }
         }
         checked
@@ -159,6 +136,15 @@ impl ToolRules {
 }
 
 impl NameRules {
+    /// Rejects a prefix that can't begin the name of a tool or prompt.
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let is_invalid = |node: &&Node| node.as_text().is_some_and(|text| text.parse::<ToolName>().is_err());
+        let Some(node) = section.get("prefix").filter(is_invalid) else { return Ok(()) };
+        let message = format!("`prefix` can't begin a name, found {}", node.found());
+        let help = "write ASCII letters, digits, `_`, `-` and `.`: `git_`";
+        Err(section.reject_at(Code::InvalidName.at_span(node.span), &message, help))
+    }
+
     /// Whether an entry is offered to clients.
     pub(in crate::config) fn offers(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| matches_wildcard(only, name))
@@ -167,7 +153,8 @@ impl NameRules {
 
     /// Name for clients, with `_` in place of characters that some clients reject.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
-        allowed(&format!("{}{name}", self.prefix))
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        self.prefix.chars().chain(name.chars()).map(|c| if allowed(c) { c } else { '_' }).collect()
     }
 
     /// Names that its entries may have, until they are known.
@@ -182,21 +169,16 @@ impl NameRules {
     }
 }
 
-fn allowed(name: &str) -> String {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    name.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
-}
-
 impl ToolRules {
     /// Name for clients, with `_` in place of characters that some clients reject.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
         let renamed = self.rename.0.iter().find(|(known, _)| known == name);
-        renamed.map_or_else(|| self.names.name_of(name), |(_, renamed)| allowed(renamed))
+        renamed.map_or_else(|| self.names.name_of(name), |(_, renamed)| renamed.to_string())
     }
 
     /// Names that its tools may have, until they are known.
     pub fn awaited(&self) -> AwaitedServer {
-        let given = self.rename.0.iter().map(|(_, renamed)| renamed.clone()).collect();
+        let given = self.rename.0.iter().map(|(_, renamed)| renamed.to_string()).collect();
         AwaitedServer { given, ..self.names.awaited() }
     }
 
@@ -207,7 +189,8 @@ impl ToolRules {
 
     /// Configured names that the server does not have.
     pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> BTreeSet<&'a str> {
-        let keys = self.rename.0.iter().chain(&self.describe.0).map(|(name, _)| name.as_str());
+        let keys = self.rename.0.iter().map(|(name, _)| name.as_str());
+        let keys = keys.chain(self.describe.0.iter().map(|(name, _)| name.as_str()));
         let keys = keys.chain(self.overrides.0.iter().map(|(name, _)| name.as_str()));
         keys.filter(|name| !names.contains(name)).chain(self.names.unknown_names(names)).collect()
     }
@@ -226,7 +209,7 @@ mod tests {
                 only: Some(list(&["get_*", "list"])),
                 except: list(&["*_secret"]),
             },
-            rename: Named(vec![("list".into(), "all".into())]),
+            rename: Named(vec![("list".into(), "all".parse().unwrap())]),
             ..ToolRules::default()
         };
         assert!(rules.names.offers("get_file") && rules.names.offers("list"));

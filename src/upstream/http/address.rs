@@ -26,23 +26,23 @@ pub struct Address {
     hidden: bool,
 }
 
-/// Reason why a string is not the address of an upstream.
+/// Reason why a string is not the address of an upstream; continues a sentence after its subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Not a URL.
-    #[error("not a URL; expected `http://HOST:PORT` or `http://HOST:PORT/BASE`")]
+    #[error("is invalid")]
     NotAUrl,
     /// Unsupported scheme.
-    #[error("only `http://`, `https://` and `unix:` addresses can be reached")]
+    #[error("does not begin with `http://`, `https://` or `unix:`")]
     Scheme,
     /// `unix:` without the absolute path of a socket.
-    #[error("names no socket; expected `unix:/PATH/TO/SOCKET` or `unix:/PATH/TO/SOCKET:/BASE`")]
+    #[error("has no path of a socket")]
     Socket,
     /// Contains a user or password.
-    #[error("has a user or password in it; send credentials with `headers`")]
+    #[error("contains a user or password")]
     Credentials,
     /// Contains a query or fragment.
-    #[error("has a query in it; queries belong to routes")]
+    #[error("contains a query or a fragment")]
     Query,
 }
 
