@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
+use super::renamed;
 use super::request::{self, METHODS, Upstreams};
-use super::response::valid_part;
 use super::schemas::{ArgumentUse, UsedArguments};
 use super::section::{ReadElsewhere, read_in_scope};
-use super::{extract, renamed};
-use crate::route::{
-    AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule, UpstreamName,
-};
-use crate::settings::{Checked, Code, Cursor, Entry, OpenSection, Report, Section, Setting, ValueKind};
+use super::upstreams::UpstreamFile;
+use crate::route::{AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule};
+use crate::settings::{Checked, Code, Cursor, Entry, Report, Section, Setting, ValueKind};
+use crate::translate::extract::Extract;
 use crate::translate::{Jq, Matcher, expressions};
 use http::uri::PathAndQuery;
 
@@ -23,16 +22,21 @@ const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]
 
 /// The section `async_operation`.
 #[derive(Section)]
-#[section(id = "async_operation", default, check_keys = Self::check_keys)]
+#[section(id = "async_operation", default)]
 struct AsyncOperationSettings {
     /// Extractor for the responses about the operation. Default: they are JSON.
     #[key(public)]
-    extract: Option<extract::CompiledExtract>,
+    extract: Option<Extract>,
     /// jq: the id of the operation in the first response. Without it, the `Location` of the first response is
     /// polled.
+    #[key(
+        requires = "status",
+        help = "write `status: GET UPSTREAM/jobs/{job}`, or remove `id` to poll the `Location`"
+    )]
     id: Option<Jq>,
     /// Polling request, with the id as the argument `job`.
-    #[key(kind = request::KIND)]
+    #[key(kind = request::KIND, requires = "id",
+        help = "write `id: .id`, a jq filter for the operation's id in the first response")]
     status: ReadElsewhere,
     /// When the operation is done: jq, or a map as in `when`.
     #[key(kind = CONDITION, with = read_condition, shown = "when the status is not 202")]
@@ -65,28 +69,6 @@ struct AsyncOperationSettings {
     task: TaskRule,
 }
 
-impl AsyncOperationSettings {
-    /// Checks that `id` and `status` are set together.
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let (at, message, help) = match (section.entry("id"), section.entry("status")) {
-            // An unknown key is probably the missing one, misspelled.
-            _ if section.has_unknown_keys => return Ok(()),
-            (Some(id), None) => (
-                id,
-                "`id` has no effect without `status`, the request that polls the operation",
-                "write `status: GET UPSTREAM/jobs/{job}`, or remove `id` to poll the `Location`",
-            ),
-            (None, Some(status)) => {
-                (status, "`status` needs `id`, the id of the operation that it polls", ID_HELP)
-            }
-            (None, None) | (Some(_), Some(_)) => return Ok(()),
-        };
-        Err(section.reject_at(Code::MissingKey.at_span(at.key.span), message, help))
-    }
-}
-
-const ID_HELP: &str = "write `id: .id`, a jq filter for the operation's id in the first response";
-
 /// Parses a jq condition on the value, or a map of conditions.
 fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     if value.node.as_text().is_some() {
@@ -101,20 +83,19 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     Ok(Some(matcher))
 }
 
-/// Parses `async_operation` of a route whose requests go to `upstream`. Returns `None` after reporting the
-/// problems.
+/// Parses `async_operation` of a route whose requests go to `upstream`; `None` if that has errors. Returns
+/// `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
     upstreams: Upstreams<'_>,
-    upstream: Option<&UpstreamName>,
+    upstream: Option<&UpstreamFile>,
     in_request: &mut UsedArguments,
     in_operation: &mut UsedArguments,
 ) -> Option<AsyncOperationRule> {
     let node = &entry.value;
-    let file = upstreams.files.iter().find(|file| Some(file.settings.name()) == upstream);
-    if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
-        let name = file.settings.name();
+    let name = upstream.map(|file| file.settings.name());
+    if let (Some(name), None) = (name, upstream.and_then(|file| file.settings.http())) {
         let message = format!("`async_operation` requires an HTTP upstream, and `{name}` has no `url`");
         let help = "remove it; a call may take up to `timeout`";
         return report.reject(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
@@ -140,29 +121,28 @@ pub(super) fn read(
     let mut read_request = |entry: &Entry| {
         let mut used = UsedArguments::default();
         let compiled = request::read(report, upstreams, entry, &mut used)?;
-        if upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
+        if name.is_some_and(|name| *name != compiled.upstream) {
             let message = format!("`{}` uses another upstream than the request of the route", entry.key.text);
             let help = "an operation is polled at the upstream that started it";
             return report.reject(Code::AsyncOperationUpstream.at_span(entry.value.span), message, help);
         }
-        for argument in &used.arguments {
-            if argument.name != AsyncOperationRule::ARGUMENT {
-                in_request.add_for(argument, None);
-            } else if !named {
-                let message = "`{job}` needs `id`, the id of the operation";
-                return report.reject(Code::UndeclaredArgument.at_span(argument.span), message, ID_HELP);
-            }
+        let id =
+            used.arguments.extract_if(.., |argument| argument.name == AsyncOperationRule::ARGUMENT).next();
+        if let Some(id) = id.filter(|_| !named) {
+            let message = "`{job}` needs `id`, the id of the operation";
+            let help = "write `id: .id`, and the polling request as `status`";
+            return report.reject(Code::UndeclaredArgument.at_span(id.span), message, help);
         }
-        in_request.answers.extend(used.answers);
+        in_request.merge(&used);
         match compiled.template {
             RequestTemplate::Http(template) => Some(template),
             // Other kinds belong to another upstream, which has been reported.
             RequestTemplate::Command(_) | RequestTemplate::Tool(_) => None,
         }
     };
-    let status = node.entry("status").map(&mut read_request);
-    let result = node.entry("result").map(&mut read_request);
-    let cancel = node.entry("cancel").map(|entry| {
+    let status = node.entry("status").and_then(&mut read_request);
+    let result = node.entry("result").and_then(&mut read_request);
+    let cancel = node.entry("cancel").and_then(|entry| {
         let method = entry.value.as_text().filter(|text| METHODS.contains(text));
         match method.and_then(|method| method.parse().ok()) {
             Some(method) => Some(CancelRule::Method(method)),
@@ -170,24 +150,24 @@ pub(super) fn read(
         }
     });
     let settings = settings?;
-    let location = match (settings.id, valid_part(status)?) {
+    let location = match (settings.id, status) {
         (Some(id), Some(status)) => OperationLocationRule::Named { id, status: Box::new(status) },
         _ => OperationLocationRule::Location,
     };
     Some(AsyncOperationRule {
         location,
-        extract: settings.extract.map(|compiled| compiled.extract),
+        extract: settings.extract,
         done: settings.done,
         failed: settings.failed,
         cancelled: settings.cancelled,
         task: settings.task,
-        result: valid_part(result)?,
-        cancel: valid_part(cancel)?,
+        result,
+        cancel,
         poll_interval: settings.poll_interval,
         progress: settings.progress,
         total: settings.total,
         message: settings.message,
         // A `Location` is resolved against the URI of the route's upstream.
-        base: file?.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()?,
+        base: upstream?.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()?,
     })
 }

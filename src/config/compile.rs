@@ -3,12 +3,12 @@
 //!
 //! [`merge`] joins the files, [`compile`] parses every part. Checks that need several parts are in `lint`.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{cell::RefCell, collections::HashMap, time::Duration};
 
 use super::import::Importer;
 use super::prompts::{self, PromptFile, PromptSettings};
 use super::renamed::renamed_variable;
-use super::request::{Upstreams, find_upstream, upstream_names};
+use super::request::{Upstreams, upstream_names};
 use super::response::RuleSettings;
 use super::route_calls::RoutesOfFile;
 use super::routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings};
@@ -126,19 +126,21 @@ pub(in crate::config) fn compile(
     let upstreams: Vec<UpstreamFile> =
         entries.iter().filter_map(|entry| upstreams::read(context, &defaults, entry)).collect();
     let names = upstream_names(entries);
+    let upstreams_of_file = Upstreams { names: &names, files: &upstreams };
     let auth = server.as_ref().ok().map(|server| server.auth.clone());
     let clients = clients::read(context, &root, auth, &defaults.scopes);
+    let body_timeout = server.as_ref().map_or(Duration::ZERO, |server| server.filter.body_timeout);
     let passthrough = file
         .entry("passthrough")
-        .and_then(|entry| read_passthrough(context, entry, &names, &upstreams, &clients));
-    let (mut passthrough, passthrough_scopes) = passthrough
+        .and_then(|entry| read_passthrough(context, entry, upstreams_of_file, &clients, body_timeout));
+    let (passthrough, passthrough_scopes) = passthrough
         .map_or_else(Default::default, |(name, settings, scopes)| (Some((name, settings)), scopes));
     let calls = RefCell::default();
     let route_context = RouteContext {
         defaults: &defaults,
         rules: &rules,
         default_response,
-        upstreams: Upstreams { names: &names, files: &upstreams },
+        upstreams: upstreams_of_file,
         calls: &calls,
     };
     let written = entries_of("routes");
@@ -172,13 +174,6 @@ pub(in crate::config) fn compile(
     clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
-    // If the upstream is not found, it has errors, and there is no configuration to return.
-    if let Some((name, settings)) = &mut passthrough
-        && let Some(file) = upstreams.iter().find(|file| file.settings.name() == name)
-    {
-        settings.timeout = file.limits.timeout;
-        settings.body_timeout = server.filter.body_timeout;
-    }
     let place = node_at("server", "listen").or_else(|| file.get("clients"));
     let place = place.map_or(root.span, |node| node.span);
     let is_behind = server.tls.is_some() || !server.filter.trusted_proxies.is_empty();
@@ -232,10 +227,7 @@ fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Opti
         return;
     }
     let read = |rules| response::read(report, rules, &mut UsedArguments::default());
-    let defaults = default_response.and_then(|entry| rules.expand(report, "`defaults.response`", entry));
-    if let Some(written) = defaults {
-        read(written);
-    }
+    rules.expand(report, "`defaults.response`", default_response).map(read);
     rules.check_unused(report, |rules| drop(read(rules)));
 }
 
@@ -298,9 +290,9 @@ pub(in crate::config) struct PassthroughSection {
 fn read_passthrough(
     context: ReadContext<'_>,
     entry: &Entry,
-    names: &[(UpstreamName, SourceSpan)],
-    upstreams: &[UpstreamFile],
+    upstreams: Upstreams<'_>,
     clients: &clients::Clients,
+    body_timeout: Duration,
 ) -> Option<(UpstreamName, PassthroughSettings, Scopes)> {
     let (report, node) = (context.report, &entry.value);
     let value = Cursor::new(context, entry.key.span, node, "`passthrough`", PassthroughSection::KIND);
@@ -308,8 +300,8 @@ fn read_passthrough(
     clients::check_passthrough_scopes(report, node, clients);
     let written = node.get("upstream").unwrap_or(node);
     let upstream = written.as_text().and_then(|name| {
-        let found = find_upstream(report, names, written.span, name)?;
-        let file = upstreams.iter().find(|file| *file.settings.name() == found);
+        let found = upstreams.find(report, written.span, name)?;
+        let file = upstreams.file(&found);
         if file.is_some_and(|file| file.settings.http().is_none()) {
             let message = format!("`passthrough` requires an HTTP upstream, and `{name}` has no `url`");
             let help = "name an upstream with `url`, or write routes for this one";
@@ -317,9 +309,10 @@ fn read_passthrough(
         }
         Some(found)
     });
-    let PassthroughSection { settings, scopes, .. } = read.ok()?;
-    let upstream = upstream?;
-    lint::upstreams::warn_of_passthrough_limit(report, node, upstreams, &upstream, &settings);
+    let (PassthroughSection { settings, scopes, .. }, upstream) = (read.ok()?, upstream?);
+    lint::upstreams::warn_of_passthrough_limit(report, node, upstreams.files, &upstream, &settings);
+    let timeout = upstreams.file(&upstream)?.limits.timeout;
+    let settings = PassthroughSettings { timeout, body_timeout, ..settings };
     Some((upstream, settings, scopes))
 }
 

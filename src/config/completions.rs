@@ -4,9 +4,8 @@
 use std::{cell::RefCell, sync::Arc};
 
 use super::request::NAMES;
-use super::route_calls;
-use super::route_calls::UncheckedRouteCall;
-use super::schemas::UsedArguments;
+use super::route_calls::{self, UncheckedRouteCall};
+use super::schemas::{self, UsedArguments};
 use super::section::{ReadElsewhere, cursor, in_scope, plain_context, read_in_scope};
 use super::upstreams::scalar;
 use crate::route::{Completion, InputSchema, RouteCompletion};
@@ -93,7 +92,8 @@ pub(super) fn read(
     let call = in_scope(&NAMES, &mut used, |scope| route_calls::read(&value.in_scope(scope)));
     let (call, unchecked) = call?;
     let before = report.errors();
-    route_calls::report_unknown(report, &used, known, "there is no argument", |name| {
+    let known = known.iter().map(String::as_str);
+    schemas::report_unknown(report, &used, known, "there is no argument", |name| {
         format!("declare it as an argument: `{name}:`")
     });
     let values = settings?.values.map(Arc::new);

@@ -139,19 +139,20 @@ pub(super) fn read(
     let messages = messages.and_then(|entry| read_in_scope(report, entry, &NAMES, &mut used));
     let Messages(parts) = messages.unwrap_or_default();
     parts.iter().for_each(|part| check_resource(report, routes, part));
-    let input_requests = input_requests::read(report, &entry.value, settings.input_timeout, &mut used);
+    let input_requests = input_requests::read(report, &entry.value, &mut used);
     let scopes = settings.scopes.unwrap_or_else(|| default_scopes.clone());
     if section.get("description").is_none() && !section.has_unknown_keys {
         let message = format!("the prompt `{}` has no `description`", entry.key.text);
         let help = "users read it to choose a prompt";
         report.warning(Code::MissingDescription.at_span(entry.key.span), message, help);
     }
-    route_calls::report_unknown(report, &used, &names, "the prompt has no argument", |name| {
+    let known = names.iter().map(String::as_str);
+    schemas::report_unknown(report, &used, known, "the prompt has no argument", |name| {
         format!("declare it under `arguments`: `{name}:`")
     });
     if let Some(input_requests) = &input_requests {
         let names: Vec<&str> = input_requests.names().collect();
-        input_requests::report_unknown_input_responses(report, "the prompt", used.answers.iter(), &names);
+        input_requests::report_unknown_input_responses(report, "the prompt", &used, &names);
         input_requests.arguments().for_each(|(name, span)| used.add(name, true, *span));
     }
     // An argument may be used by a part with errors.
@@ -169,7 +170,7 @@ pub(super) fn read(
     let mut declared = UsedArguments::default();
     arguments.iter().for_each(|argument| declared.add(&argument.name, !argument.required, entry.key.span));
     let input = schemas::input(report, None, &declared, &declared)?;
-    let input_requests = input_requests?.finish(report, &input)?;
+    let input_requests = input_requests?.finish(report, &input, settings.input_timeout)?;
     // The values of input responses are not known yet.
     if input_requests.is_empty() {
         for part in &parts {

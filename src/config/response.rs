@@ -1,10 +1,9 @@
 //! `response`: rules that translate upstream responses.
 
-use super::extract;
 use super::lint::output_schema;
 use super::rules::{ExpandedRule, RuleOrigin};
-use super::schemas::{InputResponseUse, UsedArguments};
-use super::section::{all_valid, cursor, in_scope};
+use super::schemas::UsedArguments;
+use super::section::{cursor, in_scope};
 use crate::settings::{
     Checked, Code, Cursor, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan, suggest,
 };
@@ -18,11 +17,10 @@ use crate::translate::{
 pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     /// The rule as it is written.
-    node: Node,
+    pub(super) node: Node,
     /// The `use` that inserted it.
     pub(super) origin: Option<RuleOrigin>,
     pub(super) span: SourceSpan,
-    pub(super) fields_span: Option<SourceSpan>,
 }
 
 /// Parses and compiles the rules of a `response`. Returns `None` after reporting the problems.
@@ -31,22 +29,20 @@ pub(super) fn read(
     rules: Vec<ExpandedRule>,
     used: &mut UsedArguments,
 ) -> Option<Vec<CompiledRule>> {
-    let compiled = all_valid(rules.into_iter().map(|ExpandedRule { node, span, origin }| {
-        let context = origin.as_ref().map(|origin| &origin.context);
-        let mut in_rule = UsedArguments::default();
+    let compiled = rules.into_iter().map(|ExpandedRule { node, span, origin }| {
+        let context = origin.as_ref().map(|origin| origin.context.clone());
+        used.context.clone_from(&context);
         let value = cursor(report, span, &node, "a rule", RuleSettings::KIND);
         let rule = |scope: &Scope| {
             let value = value.in_scope(scope);
             RuleSettings::read(&value).and_then(|rule| rule.compile(&value))
         };
-        let read = report.in_context(context.cloned(), || in_scope(&TEMPLATE_NAMES, &mut in_rule, rule));
-        used.all |= in_rule.all;
-        in_rule.arguments.iter().for_each(|argument| used.add_for(argument, context));
-        let answers = in_rule.answers.into_iter();
-        used.answers.extend(answers.map(|answer| InputResponseUse { context: context.cloned(), ..answer }));
-        let (rule, fields_span) = read?;
-        Some(CompiledRule { rule, node, origin, span, fields_span })
-    }))?;
+        let rule = report.in_context(context, || in_scope(&TEMPLATE_NAMES, used, rule))?;
+        Some(CompiledRule { rule, node, origin, span })
+    });
+    // All are parsed first, so that every problem is reported.
+    let compiled: Vec<_> = compiled.collect();
+    let compiled: Vec<_> = compiled.into_iter().collect::<Option<_>>()?;
     warn_unreachable(report, &compiled);
     Some(compiled)
 }
@@ -85,7 +81,7 @@ pub(super) struct RuleSettings {
     status: Option<u16>,
     /// Extractor that parses the response; chosen by the media type when absent.
     #[key(public)]
-    extract: Option<extract::CompiledExtract>,
+    extract: Option<Extract>,
     #[key(part)]
     success: SuccessRule,
     /// Charset of the response, if it declares none or a wrong one.
@@ -102,14 +98,12 @@ impl RuleSettings {
         Err(section.reject_at(at, "`structured` has no effect beside `error`", help))
     }
 
-    /// Compiles the rule; returns it with the span of its fields.
-    fn compile(self, value: &Cursor<'_>) -> Checked<(Rule, Option<SourceSpan>)> {
+    fn compile(self, value: &Cursor<'_>) -> Checked<Rule> {
         let reject = |name: &str, message: &str| {
             let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
             value.reject_coded(Code::ConflictingKeys.at_span(place), message, "remove one of the two")
         };
-        let fields_span = self.extract.as_ref().and_then(|extract| extract.fields_span);
-        let extract = self.extract.map(|extract| extract.extract);
+        let extract = self.extract;
         if extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block) {
             // A binary block has no value for a condition or a filter.
             if self.when.reads_value() {
@@ -121,7 +115,7 @@ impl RuleSettings {
                 return reject(name, &message);
             }
         }
-        let (action, fields_span) = match self.error {
+        let action = match self.error {
             Some(rule) => {
                 if self.status.and(rule.status).is_some() {
                     return reject("status", "`status` has no effect beside `error: { status: … }`");
@@ -134,16 +128,16 @@ impl RuleSettings {
                                 `when: { value: … }`; or remove it";
                     value.context.report.warning(Code::UnusedExtract.at_span(entry.key.span), message, help);
                 }
-                (RuleAction::Error(rule), None)
+                RuleAction::Error(rule)
             }
             None => {
                 if let Some(node) = value.node.get("content") {
                     check_paths(value, node, &self.success, extract.as_ref())?;
                 }
-                (RuleAction::Success(self.success), fields_span)
+                RuleAction::Success(self.success)
             }
         };
-        Ok((Rule { matcher: self.when, extract, charset: self.charset, action }, fields_span))
+        Ok(Rule { matcher: self.when, extract, charset: self.charset, action })
     }
 }
 
@@ -182,11 +176,6 @@ fn check_paths(
     checked
 }
 
-/// `None` if a present part has errors.
-pub(super) fn valid_part<T>(part: Option<Option<T>>) -> Option<Option<T>> {
-    part.map_or(Some(None), |part| part.map(Some))
-}
-
 /// Whether the first of two rules matches every response that the later one matches.
 fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
     let extract_of = |rule: &CompiledRule| rule.node.get("extract").map(Node::to_json);
@@ -208,14 +197,11 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
     let is_success = |rule: &Rule| matches!(rule.action, RuleAction::Success(_));
     let decides = |rule: &&CompiledRule| is_success(&rule.rule) || rule.rule.matcher.is_empty();
     let Some(first) = rules.iter().find(decides) else { return };
-    let RuleAction::Error(error) = &first.rule.action else { return };
-    let help = match error.status {
-        Some(status) => format!(
-            "write `when: {{ status: {status} }}` for a condition; `status` beside `error` is for REST \
-             clients"
-        ),
-        None => "write its conditions under `when`, or the rule for a success before it".to_owned(),
-    };
+    if is_success(&first.rule) {
+        return;
+    }
+    let help = "write its conditions under `when`, such as `when: { status: 404 }`, or the rule for a success \
+                before it; `status` beside `error` is for REST clients";
     let message = "every response becomes an error of a rule without `when`";
     // Named rules may be right in one route and not in another, so a `use` gets the warning.
     let context = first.origin.as_ref().map(|origin| origin.context.clone());
@@ -226,12 +212,11 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
 /// Warns of rules that an earlier rule leaves no response. Part of some named rules may be unreachable in one
 /// route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
 fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
+    fn covering<'a>(before: &'a [CompiledRule], later: &CompiledRule) -> Option<&'a CompiledRule> {
+        before.iter().find(|first| matches_all_of(first, later))
+    }
     let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.context.at);
-    let covering =
-        |index: usize, later: &CompiledRule| rules[..index].iter().find(|first| matches_all_of(first, later));
-    let mut checked_uses = Vec::new();
-    for (index, later) in rules.iter().enumerate() {
-        let Some(first) = covering(index, later) else { continue };
+    let warn = |first: &CompiledRule, later: &CompiledRule, span: SourceSpan, what: &str| {
         let line_of = |span| report.files().line_and_column(span).line;
         let place = match use_of(first) {
             Some(span) if use_of(later) != Some(span) => {
@@ -244,24 +229,26 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
             true => ("has no `when`", "move the rule without `when` to the end"),
             false => ("matches all its responses", "move it before that one, or remove it"),
         };
-        let warn = |span, rules: &str| {
-            let message = format!("unreachable {rules}: the one {place} comes first and {why}");
-            report.warning(Code::UnreachableRule.at_span(span), message, help);
-        };
-        match (use_of(first), use_of(later)) {
-            (from, to) if from == to => {
-                let context = later.origin.as_ref().map(|origin| origin.context.clone());
-                report.in_context(context, || warn(later.span, "rule"));
+        let message = format!("unreachable {what}: the one {place} comes first and {why}");
+        report.warning(Code::UnreachableRule.at_span(span), message, help);
+    };
+    let mut start = 0;
+    // The rules of one `use`, or a single rule of the route.
+    for group in rules.chunk_by(|one, next| use_of(one).is_some() && use_of(one) == use_of(next)) {
+        let (before, later) = (&rules[..start], &group[0]);
+        start += group.len();
+        if let Some(first) = covering(before, later)
+            && group.iter().all(|rule| covering(before, rule).is_some())
+        {
+            match use_of(later) {
+                Some(span) => warn(first, later, span, "rules"),
+                None => warn(first, later, later.span, "rule"),
             }
-            (_, None) => warn(later.span, "rule"),
-            (_, Some(span)) if checked_uses.contains(&span) => {}
-            (_, Some(span)) => {
-                checked_uses.push(span);
-                let before = rules.iter().position(|rule| use_of(rule) == Some(span)).unwrap_or(index);
-                let mut of_use = rules.iter().filter(|rule| use_of(rule) == Some(span));
-                if of_use.all(|rule| covering(before, rule).is_some()) {
-                    warn(span, "rules");
-                }
+        }
+        for (index, later) in group.iter().enumerate() {
+            let context = later.origin.as_ref().map(|origin| origin.context.clone());
+            if let Some(first) = covering(&group[..index], later) {
+                report.in_context(context, || warn(first, later, later.span, "rule"));
             }
         }
     }

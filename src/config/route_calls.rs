@@ -4,7 +4,6 @@
 use serde_json::Value;
 
 use super::routes::RouteFile;
-use super::schemas::UsedArguments;
 use crate::model::ToolName;
 use crate::route::{JsonTemplate, RouteCall};
 use crate::settings::{Checked, Code, Cursor, Entry, Node, Report, Setting, SourceSpan, read_each, suggest};
@@ -78,21 +77,5 @@ impl UncheckedRouteCall {
                 report.error(Code::MissingArgument.at_span(self.route_span), message, help);
             }
         }
-    }
-}
-
-/// Reports arguments that templates use and that are not in `known`.
-pub(super) fn report_unknown(
-    report: &Report<'_>,
-    used: &UsedArguments,
-    known: &[String],
-    missing: &str,
-    help: impl Fn(&str) -> String,
-) {
-    for argument in used.arguments.iter().filter(|argument| !known.contains(&argument.name)) {
-        let name = &argument.name;
-        let nearest = suggest::nearest(name, known.iter().map(String::as_str));
-        let help = nearest.map_or_else(|| help(name), |nearest| format!("did you mean `{nearest}`?"));
-        report.error(Code::UndeclaredArgument.at_span(argument.span), format!("{missing} `{name}`"), help);
     }
 }

@@ -9,7 +9,7 @@ use crate::settings::{Code, Entry, Kind, Node, Report, SourceSpan, suggest};
 use crate::translate::expressions::span_of_name;
 use crate::translate::{OutputSchema, WrapNonObjects};
 
-pub(super) use crate::translate::expressions::{ArgumentKind, ArgumentUse, InputResponseUse, UsedArguments};
+pub(super) use crate::translate::expressions::{ArgumentKind, ArgumentUse, UsedArguments};
 
 /// The input schema: the `input` of the route, or one inferred from the arguments of the request.
 pub(super) fn input(
@@ -20,7 +20,9 @@ pub(super) fn input(
 ) -> Option<InputSchema> {
     let Some(entry) = entry else {
         let names = in_request.arguments.iter().map(|argument| argument.name.as_str());
-        report_unknown(report, used, names, in_request.all, "there is no argument");
+        if !in_request.all {
+            report_unknown(report, used, names, "there is no argument", add_argument);
+        }
         return Some(InputSchema::new(&inferred(in_request, used)).expect("it is made of names and types"));
     };
     let document = written_input(report, entry, used)?;
@@ -31,12 +33,16 @@ pub(super) fn input(
     Some(input)
 }
 
+/// Whether the schema has keywords that may define or require further arguments, at the call only.
+fn is_composed(document: &Map<String, Value>) -> bool {
+    const KEYWORDS: &str =
+        "$ref allOf anyOf oneOf if patternProperties dependencies dependentRequired dependentSchemas";
+    KEYWORDS.split(' ').any(|keyword| document.contains_key(keyword))
+}
+
 /// Warns of arguments that a client may omit, although a text of the request fails without them.
 fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &UsedArguments) {
-    // These keywords may require further arguments.
-    let conditions =
-        ["$ref", "allOf", "anyOf", "oneOf", "if", "dependencies", "dependentRequired", "dependentSchemas"];
-    if conditions.iter().any(|key| document.contains_key(*key)) {
+    if is_composed(document) {
         return;
     }
     let (properties, required) = (document.get("properties"), document.get("required"));
@@ -99,14 +105,14 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
             return report.reject(Code::InputIsNoObject.at_span(node.span), message, help);
         }
     }
-    // `$ref`, `allOf` and similar keywords may define further properties; those are checked at the call only.
-    let composed = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"];
-    let open = composed.iter().any(|key| document.contains_key(*key))
+    let open = is_composed(&document)
         || document.get("additionalProperties").is_some_and(|value| value != &Value::Bool(false));
     let properties = entry.value.get("properties").and_then(Node::as_map).unwrap_or_default();
     let names = || properties.iter().map(|property| property.key.text.as_str());
     let required = document.get("required").and_then(Value::as_array);
-    report_unknown(report, used, names(), open, "`input` has no property");
+    if !open {
+        report_unknown(report, used, names(), "`input` has no property", add_argument);
+    }
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         if !open && !names().any(|known| known == name) {
             let place = entry.value.get("required").unwrap_or(&entry.value).span;
@@ -126,21 +132,25 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
     Some(document)
 }
 
-/// Reports arguments that the schema does not define.
-fn report_unknown<'a>(
+fn add_argument(_: &str) -> String {
+    "add it to the request, or to `properties` of `input`".to_owned()
+}
+
+/// Reports arguments that are used, and that are not in `known`; `help` is for a name unlike those.
+pub(super) fn report_unknown<'a>(
     report: &Report<'_>,
     used: &UsedArguments,
-    names: impl Iterator<Item = &'a str> + Clone,
-    open: bool,
+    known: impl Iterator<Item = &'a str> + Clone,
     missing: &str,
+    help: impl Fn(&str) -> String,
 ) {
-    let unknown = |argument: &&ArgumentUse| !names.clone().any(|name| name == argument.name);
-    for argument in used.arguments.iter().filter(unknown).filter(|_| !open) {
-        let help = suggest::help(&argument.name, "known arguments", names.clone())
-            .unwrap_or_else(|| "add it to the request, or to `properties` of `input`".to_owned());
-        let (at, message) =
-            (Code::UndeclaredArgument.at_span(argument.span), format!("{missing} `{}`", argument.name));
-        report.in_context(argument.context.clone(), || report.error(at, message, help));
+    for ArgumentUse { name, span, context, .. } in &used.arguments {
+        if !known.clone().any(|known| known == name) {
+            let nearest = suggest::nearest(name, known.clone());
+            let help = nearest.map_or_else(|| help(name), |nearest| format!("did you mean `{nearest}`?"));
+            let (at, message) = (Code::UndeclaredArgument.at_span(*span), format!("{missing} `{name}`"));
+            report.in_context(context.clone(), || report.error(at, message, help));
+        }
     }
 }
 
@@ -163,36 +173,24 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
         return report.reject_type(node, &format!("`{name}` must be a JSON Schema"), help);
     };
     let before = report.errors();
-    report_unreadable_by_clients(report, node);
     check(report, node);
     (report.errors() == before).then(|| Node::entries_to_json(entries))
 }
 
-fn report_unreadable_by_clients(report: &Report<'_>, node: &Node) {
-    node.as_list().unwrap_or_default().iter().for_each(|item| report_unreadable_by_clients(report, item));
-    for Entry { key, value } in node.as_map().unwrap_or_default() {
-        match (key.text.as_str(), value.as_text()) {
-            // These keywords contain values, not schemas.
-            ("const" | "enum" | "default" | "examples", _) => {}
-            // Maps with user-defined names, which may look like keywords.
-            ("properties" | "$defs" | "definitions" | "dependencies" | "dependentSchemas", _) => {
-                let members = value.as_map().unwrap_or_default();
-                members.iter().for_each(|member| report_unreadable_by_clients(report, &member.value));
-            }
-            ("patternProperties", _) => {
-                for member in value.as_map().unwrap_or_default() {
-                    check_pattern(report, member.key.span, &member.key.text);
-                    report_unreadable_by_clients(report, &member.value);
-                }
-            }
-            ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => {
-                let message = format!("`{reference}` refers to another document, which clients don't load");
-                let help = "move the schema to `$defs`, and write `$ref: \"#/$defs/NAME\"`";
-                report.error(Code::ForeignReference.at_span(value.span), message, help);
-            }
-            ("pattern", Some(pattern)) => check_pattern(report, value.span, pattern),
-            _ => report_unreadable_by_clients(report, value),
+/// Reports what clients cannot read of one keyword: other documents, and patterns of another syntax.
+pub(super) fn report_unreadable_by_clients(report: &Report<'_>, Entry { key, value }: &Entry) {
+    match (key.text.as_str(), value.as_text()) {
+        ("patternProperties", _) => {
+            let patterns = value.as_map().unwrap_or_default().iter().map(|member| &member.key);
+            patterns.for_each(|pattern| check_pattern(report, pattern.span, &pattern.text));
         }
+        ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => {
+            let message = format!("`{reference}` refers to another document, which clients don't load");
+            let help = "move the schema to `$defs`, and write `$ref: \"#/$defs/NAME\"`";
+            report.error(Code::ForeignReference.at_span(value.span), message, help);
+        }
+        ("pattern", Some(pattern)) => check_pattern(report, value.span, pattern),
+        _ => {}
     }
 }
 

@@ -99,7 +99,8 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     if let Some(help) = help.or_else(|| Some(format!("did you mean `{}`?", nearest()?))) {
         return report.error(at, message, help);
     }
-    let large: [&'static KeyTable; 8] = [
+    let large: [&'static KeyTable; 9] = [
+        FileSettings::keys(),
         ServerSettings::keys(),
         LogSettings::keys(),
         AdminSettings::keys(),
@@ -110,8 +111,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
         RuleSettings::keys(),
     ];
     // In a small section, such as that of an extractor, the help lists its own keys only.
-    let is_large =
-        std::ptr::eq(keys, FileSettings::keys()) || large.iter().any(|large| std::ptr::eq(keys, *large));
+    let is_large = large.iter().any(|large| std::ptr::eq(keys, *large));
     let elsewhere = || large.into_iter().filter(|_| is_large);
     let meant =
         |other: &'static KeyTable| Some((suggest::same_or_synonym(&key.text, other.names())?, other.section));
@@ -131,19 +131,17 @@ fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
     let is = |table: &'static KeyTable| std::ptr::eq(keys, table);
     let is_extractor = extract::is_extractor(key);
     if is(RuleSettings::keys()) {
-        return match (Matcher::keys().get(key), is_extractor) {
-            (Some(_), true) => {
-                Some(format!("write `when: {{ {key}: … }}` for a condition, `extract: {key}` for the value"))
-            }
-            (Some(_), false) => Some(format!("write `when: {{ {key}: … }}`")),
-            (None, true) => Some(format!("write `extract: {{ {key}: … }}`")),
-            (None, false) if key == "fields" => {
+        let when = Matcher::keys().get(key).map(|_| format!("`when: {{ {key}: … }}` for a condition"));
+        let extract = is_extractor.then(|| format!("`extract: {{ {key}: … }}` for the value"));
+        return match when.into_iter().chain(extract).reduce(|when, extract| format!("{when}, {extract}")) {
+            Some(words) => Some(format!("write {words}")),
+            None if key == "fields" => {
                 Some("write it beside the extractor: `extract: { json: {}, fields: … }`".to_owned())
             }
-            (None, false) if key.parse::<StatusPattern>().is_ok() => {
-                Some(format!("write a list of rules, each with `when: {{ status: {key} }}`"))
-            }
-            (None, false) => None,
+            None => key
+                .parse::<StatusPattern>()
+                .ok()
+                .map(|_| format!("write a list of rules, each with `when: {{ status: {key} }}`")),
         };
     }
     if is(RouteSettings::keys()) && is_extractor && !AMBIGUOUS.contains(&key) {
@@ -156,12 +154,6 @@ fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
 /// Whether a text has an expression or a statement of a template.
 pub(super) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
-}
-
-/// Collects parsed items if all of them are valid. All are parsed first, so that every problem is reported.
-pub(super) fn all_valid<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
-    let items: Vec<_> = items.collect();
-    items.into_iter().collect()
 }
 
 /// Declares a key that accepts what `T` accepts, and whose value another function parses.

@@ -291,6 +291,8 @@ impl Setting for Template {
 #[derive(Debug, Default)]
 pub(crate) struct UsedArguments {
     pub(crate) arguments: Vec<ArgumentUse>,
+    /// Target of problem reports about what is added, if it is configured elsewhere.
+    pub(crate) context: Option<ProblemContext>,
     /// Whether an expression uses all arguments together.
     pub(crate) all: bool,
     /// Input responses used by name.
@@ -306,7 +308,7 @@ pub(crate) struct InputResponseUse {
 }
 
 /// Use of an argument.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ArgumentUse {
     pub(crate) name: String,
     pub(crate) optional: bool,
@@ -338,7 +340,7 @@ impl UsedArguments {
         let index = known.unwrap_or(self.arguments.len());
         if known.is_none() {
             let (name, optional, kind) = (name.to_owned(), true, ArgumentKind::Text);
-            let (needed_at, context) = (None, None);
+            let (needed_at, context) = (None, self.context.clone());
             self.arguments.push(ArgumentUse { name, optional, kind, span, needed_at, context });
         }
         &mut self.arguments[index]
@@ -357,7 +359,7 @@ impl UsedArguments {
 
     fn add_input_response(&mut self, report: &Report<'_>, name: &str, span: SourceSpan) {
         let span = span_of_name(report, span, name);
-        self.answers.push(InputResponseUse { name: name.to_owned(), span, context: None });
+        self.answers.push(InputResponseUse { name: name.to_owned(), span, context: self.context.clone() });
     }
 
     /// Records the arguments and input responses that a template names.
@@ -400,15 +402,19 @@ impl UsedArguments {
         self.entry(name, span).kind = ArgumentKind::Count;
     }
 
-    /// Records an argument of a rule; the request may be configured elsewhere.
-    pub(crate) fn add_for(&mut self, argument: &ArgumentUse, context: Option<&ProblemContext>) {
-        let is_known = self.has(&argument.name);
-        let added = self.entry(&argument.name, argument.span);
-        added.optional &= argument.optional;
-        added.kind = added.kind.max(argument.kind);
-        if !is_known {
-            added.context = context.cloned();
+    /// Adds what another part of the route uses.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for argument in &other.arguments {
+            match self.find(&argument.name) {
+                Some(known) => {
+                    known.optional &= argument.optional;
+                    known.kind = known.kind.max(argument.kind);
+                }
+                None => self.arguments.push(argument.clone()),
+            }
         }
+        self.all |= other.all;
+        self.answers.extend(other.answers.iter().cloned());
     }
 
     /// Whether an argument is used, by name or as one of all.

@@ -63,13 +63,8 @@ pub(super) fn typing(
                 "remove `from`: `type` applies to each row; for the first row only, write `structured: .[0]`";
             return value.reject_coded(Code::FieldsDoNotFit.at_span(*span), message, help);
         }
-        (MemberNames::NoFields, Some((_, span))) => {
-            let message = format!("`{name}` returns one value without field names");
-            return value.reject_coded(Code::FieldsDoNotFit.at_span(*span), message, "remove `from`");
-        }
-        (MemberNames::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
-            let message = format!("`{name}` does not return an object");
-            return does_not_fit(message, "use `pairs`, `regex` or `json` for fields");
+        (MemberNames::NoFields, from) if from.is_some() || matches!(kind.kind, FieldKind::Object(_)) => {
+            return reject_fields(value, extractor, entry);
         }
         _ => {}
     }
@@ -100,12 +95,7 @@ fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entr
     let names = match kind.finds() {
         MemberNames::AnyNames => return Ok(()),
         MemberNames::Names(names) => names,
-        MemberNames::NoFields => {
-            let message = format!("`{}` returns no fields", kind.name());
-            let help =
-                "use `pairs`, `regex` or `json` for fields, or write the type of the value: `type: number`";
-            return value.reject_coded(Code::FieldsDoNotFit.at_span(entry.key.span), message, help);
-        }
+        MemberNames::NoFields => return reject_fields(value, kind, entry),
     };
     let mut checked = Ok(());
     for field in fields.list.iter().filter(|field| !names.iter().any(|name| path_is_among(&field.from, name)))
@@ -117,6 +107,12 @@ fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entr
         checked = reject_unknown(value, span, kind, &field.from, &names);
     }
     checked
+}
+
+fn reject_fields<T>(value: &Cursor<'_>, kind: &ExtractorKind, entry: &Entry) -> Checked<T> {
+    let message = format!("`{}` returns no fields", kind.name());
+    let help = "use `pairs`, `regex` or `json` for fields, or write the type of the value: `type: number`";
+    value.reject_coded(Code::FieldsDoNotFit.at_span(entry.key.span), message, help)
 }
 
 fn reject_unknown<T>(

@@ -2,16 +2,17 @@
 //! their options; this module adds their names in the file, and `fields` and `type`.
 
 mod fields;
-mod parts;
 
-use super::renamed;
+use super::renamed::{self, RENAMES};
 use super::section::ReadElsewhere;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Key, KeyTable, Kind, Node, OpenSection, Report, Section, Setting,
-    SourceSpan, ValueKind, suggest,
+    ValueKind, read_each, suggest,
 };
 use crate::translate::extract as parsers;
-use crate::translate::extract::{Extract, Extractor, ExtractorKind, MemberNames, Typing, ValueCount};
+use crate::translate::extract::{
+    Extract, ExtractPart, Extractor, ExtractorKind, MemberNames, Typing, ValueCount,
+};
 use crate::translate::{FieldSetting, Fields};
 
 /// Section of an extractor: the options of its own type, and mostly `fields`.
@@ -155,10 +156,17 @@ fn help() -> String {
 
 impl ExtractSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        if names().any(|name| section.entry(name).is_some()) {
-            return Ok(());
+        let mut found = names().filter_map(|name| section.entry(name));
+        let name = section.value.name;
+        match (found.next(), found.next()) {
+            (None, _) => Err(section.missing(format!("{name} has no extractor"), &help())),
+            // An unknown key is probably one of an extractor.
+            (Some(_), Some(second)) if !section.has_unknown_keys => {
+                let message = format!("{name} must have one extractor, found several");
+                Err(section.reject_at(Code::ConflictingKeys.at_span(second.key.span), &message, &help()))
+            }
+            _ => Ok(()),
         }
-        Err(section.missing(format!("{} has no extractor", section.value.name), &help()))
     }
 }
 
@@ -184,20 +192,7 @@ pub(super) fn help_for_misplaced(key: &str, options: &KeyTable) -> Option<String
         .then(|| format!("`{key}` belongs beside the extractor: `extract: {{ {extractor}: …, {key}: … }}`"))
 }
 
-/// Compiled `extract`, and the span of its fields.
-pub(super) struct CompiledExtract {
-    pub(super) extract: Extract,
-    pub(super) fields_span: Option<SourceSpan>,
-}
-
-/// One extractor, with the keys beside it.
-struct ParsedExtractor {
-    extractor: Extractor,
-    fields_span: Option<SourceSpan>,
-    optional: bool,
-}
-
-impl Setting for CompiledExtract {
+impl Setting for Extract {
     const KIND: ValueKind = ValueKind::Either(&[
         ValueKind::Word(WITHOUT_OPTIONS),
         ExtractSettings::KIND,
@@ -205,39 +200,77 @@ impl Setting for CompiledExtract {
     ]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        if parts::is_map_of_names(value.node) {
-            return parts::read(value);
+        if is_map_of_names(value.node) {
+            return read_parts(value);
         }
-        let ParsedExtractor { extractor, fields_span, optional } = read_one(value)?;
-        if optional {
-            let help =
-                "remove it, or name the part: `extract: { total: { header: X-Total, optional: true } }`";
-            return reject_optional(value, help);
-        }
-        Ok(Self { extract: Extract::One(Box::new(extractor)), fields_span })
+        Ok(Self::One(Box::new(read_alone(value)?)))
     }
 }
 
-/// Rejects several extractors in one `extract`. If there is an unknown key as well, only that is reported.
-fn check_single_extractor(value: &Cursor<'_>) -> Checked<()> {
-    let mut found = names().filter_map(|name| value.node.entry(name));
-    let is_known = |entry: &Entry| ExtractSettings::keys().get(&entry.key.text).is_some();
-    match found.nth(1) {
-        Some(second) if value.node.as_map().unwrap_or_default().iter().all(is_known) => {
-            let message = format!("{} must have one extractor, found several", value.name);
-            value.reject_coded(Code::ConflictingKeys.at_span(second.key.span), message, help())
+/// Whether it is a map of names: some key is not a key of `extract`, and its value looks like an extractor,
+/// possibly misspelled. Otherwise an unknown key is a misspelled extractor.
+fn is_map_of_names(node: &Node) -> bool {
+    let entries = node.as_map().unwrap_or_default();
+    let table = ExtractSettings::keys();
+    let is_key = |key: &str| table.get(key).is_some() || RENAMES.key(table.id, key).is_some();
+    entries
+        .iter()
+        .any(|entry| !is_key(&entry.key.text) && looks_like_an_extractor(&entry.value, &entry.key.text))
+}
+
+fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
+    match &node.kind {
+        Kind::Text(text) => is_extractor(text),
+        Kind::Map(entries) => {
+            let misspelt = suggest::nearest(name, names()).is_some();
+            entries.iter().any(|entry| {
+                is_extractor(&entry.key.text)
+                    || (!misspelt && suggest::nearest(&entry.key.text, names()).is_some())
+            })
         }
-        _ => Ok(()),
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => false,
     }
 }
 
-fn reject_optional<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
+fn read_parts(value: &Cursor<'_>) -> Checked<Extract> {
+    let entries = value.node.as_map().unwrap_or_default();
+    read_each(entries.iter().map(|entry| part(value, entry))).map(Extract::Parts)
+}
+
+fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
+    let name = &entry.key.text;
+    if ExtractSettings::keys().get(name).is_some() {
+        let message = format!("`{name}` can't be the name of a part: it is a key of `extract`");
+        let help = format!("rename the part: `the_{name}`");
+        return value.reject_coded(Code::ConflictingKeys.at_span(entry.key.span), message, help);
+    }
+    let label = format!("`{name}`");
+    let value = value.member(entry, &label, ONE_EXTRACTOR);
+    let (extractor, optional) = read_one(&value)?;
+    let why = match extractor.kind {
+        ExtractorKind::Mcp(_) => "reads the whole result, which may be an error",
+        _ if extractor.kind.value_count() == ValueCount::Block => "returns a block and no value",
+        _ => return Ok(ExtractPart { name: name.clone(), extractor, optional }),
+    };
+    let message = format!("`{}` can't be a part: it {why}", extractor.kind.name());
+    let help = "use it alone, in a rule of its own";
+    value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)
+}
+
+/// Parses the only extractor of a value.
+fn read_alone(value: &Cursor<'_>) -> Checked<Extractor> {
+    let (extractor, optional) = read_one(value)?;
+    if !optional {
+        return Ok(extractor);
+    }
     let place = value.node.entry("optional").map_or(value.place, |entry| entry.key.span);
     let message = "`optional` applies only to one of several named extractors";
+    let help = "remove it, or name the part: `extract: { total: { header: X-Total, optional: true } }`";
     value.reject_coded(Code::FieldsDoNotFit.at_span(place), message, help)
 }
 
-fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
+/// Parses one extractor; also returns its key `optional`.
+fn read_one(value: &Cursor<'_>) -> Checked<(Extractor, bool)> {
     let alone;
     let value = match (value.node.as_text(), value.node.as_map()) {
         (Some(name), _) if !name.is_empty() => {
@@ -249,7 +282,6 @@ fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
         (_, Some(_)) => *value,
         _ => return value.reject_kind("an extractor", Some(help())),
     };
-    check_single_extractor(&value)?;
     let mut settings = ExtractSettings::read(&value)?;
     let (source, optional) = (settings.source.take().map(Box::new), settings.optional);
     let Extractor { kind, .. } = value.checked(settings.extractor())?;
@@ -264,10 +296,8 @@ fn read_one(value: &Cursor<'_>) -> Checked<ParsedExtractor> {
         let message = "`fields` is defined twice";
         return value.reject_coded(Code::DuplicateKey.at_span(outer.key.span), message, help);
     }
-    let (named, of_one) = (inner.or(outer), value.node.entry("type"));
-    let typing = fields::typing(&value, &kind, named, of_one)?;
-    let fields_span = named.or(of_one).map(|entry| entry.key.span);
-    Ok(ParsedExtractor { extractor: Extractor { source, kind, typing }, fields_span, optional })
+    let typing = fields::typing(&value, &kind, inner.or(outer), value.node.entry("type"))?;
+    Ok((Extractor { source, kind, typing }, optional))
 }
 
 /// `source`: an extractor whose text another extractor parses.
@@ -275,25 +305,21 @@ impl Setting for Extractor {
     const KIND: ValueKind = ONE_EXTRACTOR;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let ParsedExtractor { extractor, optional, .. } = read_one(value)?;
-        if optional {
-            return reject_optional(value, "remove it");
-        }
-        let name = extractor.kind.name();
-        let found = match (&extractor.typing, extractor.kind.value_count()) {
-            (_, ValueCount::Block) => "a block",
-            (_, ValueCount::Many) => "a list",
-            (Typing::Fields(_), ValueCount::One) => "an object",
-            (Typing::Value { .. }, ValueCount::One) => return Ok(extractor),
-            (Typing::Untyped, ValueCount::One) => match (&extractor.kind, extractor.kind.finds()) {
-                (ExtractorKind::Mcp(_), _) => "a whole result",
-                (ExtractorKind::Form(_) | ExtractorKind::Pairs(_), _) | (_, MemberNames::Names(_)) => {
-                    "an object"
-                }
-                (_, MemberNames::AnyNames | MemberNames::NoFields) => return Ok(extractor),
-            },
+        let extractor = read_alone(value)?;
+        let (kind, one) = (&extractor.kind, extractor.kind.value_count() == ValueCount::One);
+        let returns_text = match &extractor.typing {
+            Typing::Fields(_) => false,
+            Typing::Value { .. } => one,
+            Typing::Untyped => {
+                let is_object =
+                    matches!(kind, ExtractorKind::Mcp(_) | ExtractorKind::Form(_) | ExtractorKind::Pairs(_));
+                one && !is_object && !matches!(kind.finds(), MemberNames::Names(_))
+            }
         };
-        let message = format!("`source` must return a string, and `{name}` returns {found}");
+        if returns_text {
+            return Ok(extractor);
+        }
+        let message = format!("`source` must return a string, and `{}` does not", kind.name());
         let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
                     `source: { json: {}, type: { type: string, from: output } }`";
         value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)

@@ -4,14 +4,13 @@ use crate::model::SchemaError;
 use crate::model::object_without_nones;
 use crate::route::InputForm;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Section, Setting, ValueKind, read_one_of,
-    text_of,
+    Checked, Code, Cursor, Entry, Kind, Named, Node, Section, Setting, ValueKind, read_one_of, text_of,
 };
 use serde_json::{Map, Value, json};
 
 /// A field of a form.
 #[derive(Section)]
-#[section(name = "a field of a form", id = "form_field", default, check_keys = Self::check_keys)]
+#[section(name = "a field of a form", id = "form_field", text = "type")]
 struct FieldSettings {
     /// Type.
     #[key(shown = "`string`")]
@@ -24,25 +23,13 @@ struct FieldSettings {
     #[key(public, kind = CHOICES, with = read_choices)]
     choices: Option<Value>,
     /// Whether several choices can be selected.
-    #[key(default = false)]
+    #[key(default = false, requires = "choices", help = "write `choices: [a, b]`")]
     multiple: bool,
     /// Initial value.
     default: Option<Value>,
     /// Whether the field may be omitted.
     #[key(default = false)]
     optional: bool,
-}
-
-impl FieldSettings {
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let multiple = section.get("multiple").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
-        if multiple && section.get("choices").is_none() {
-            let at = Code::RequiresKey.at_span(section.value.place);
-            let message = "`multiple` has no effect without `choices`";
-            return Err(section.reject_at(at, message, "write `choices: [a, b]`"));
-        }
-        Ok(())
-    }
 }
 
 /// Type of a form field, with `?` if it is optional.
@@ -101,17 +88,11 @@ struct FormField {
 
 /// Parses a field: its type, or a map.
 impl Setting for FormField {
-    const KIND: ValueKind = ValueKind::Either(&[FieldType::KIND, FieldSettings::KIND]);
+    const KIND: ValueKind = FieldSettings::KIND;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let settings = if value.node.as_map().is_some() {
-            FieldSettings::read(value)?
-        } else {
-            let name = format!("the type of {}", value.name);
-            let word = FieldType::read(&value.part(value.node, &name, FieldType::KIND))?;
-            FieldSettings { r#type: Some(word), ..FieldSettings::default() }
-        };
-        let FieldSettings { r#type, title, description, choices, multiple, default, optional } = settings;
+        let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
+            FieldSettings::read(value)?;
         let word = r#type.map(|FieldType(word)| word);
         if choices.is_some() && word.is_some_and(|word| !word.starts_with("string")) {
             let span = value.node.get("choices").map_or(value.node.span, |node| node.span);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use self::input_request::InputRequestSettings;
 use super::request::NAMES;
-use super::schemas::{InputResponseUse, UsedArguments};
+use super::schemas::UsedArguments;
 use super::section::read_in_scope;
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputSchema};
 use crate::settings::{Code, Entry, Key, Named, Node, OneOrMore, Report, SourceSpan, suggest};
@@ -25,7 +25,6 @@ pub(super) type InputRequestRounds = OneOrMore<Named<InputRequestSettings>>;
 #[derive(Default)]
 pub(super) struct ParsedInputRequests {
     rounds: Vec<Vec<ParsedInputRequest>>,
-    timeout: Option<Duration>,
 }
 
 /// Input request, with the names of the arguments that it requests if they are omitted.
@@ -35,11 +34,10 @@ type ParsedInputRequest = (InputRequestTemplate, Vec<(String, SourceSpan)>);
 pub(super) fn read(
     report: &Report<'_>,
     section: &Node,
-    timeout: Option<Duration>,
     used: &mut UsedArguments,
 ) -> Option<ParsedInputRequests> {
     let before = report.errors();
-    let mut parsed = ParsedInputRequests { timeout, ..ParsedInputRequests::default() };
+    let mut parsed = ParsedInputRequests::default();
     if let Some(entry) = section.entry("input_requests") {
         entry.value.one_or_more().iter().for_each(|round| parsed.read_round(report, round, used));
     }
@@ -101,7 +99,12 @@ impl ParsedInputRequests {
     }
 
     /// Compiles the forms for arguments from the input schema.
-    pub(super) fn finish(self, report: &Report<'_>, input: &InputSchema) -> Option<InputRequests> {
+    pub(super) fn finish(
+        self,
+        report: &Report<'_>,
+        input: &InputSchema,
+        timeout: Option<Duration>,
+    ) -> Option<InputRequests> {
         let before = report.errors();
         let complete = |(mut request, arguments): ParsedInputRequest| {
             if let InputRequestKindTemplate::Form { form, .. } = &mut request.kind
@@ -112,7 +115,7 @@ impl ParsedInputRequests {
             request
         };
         let rounds = self.rounds.into_iter().map(|round| round.into_iter().map(complete).collect()).collect();
-        let input_timeout = self.timeout.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT);
+        let input_timeout = timeout.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT);
         (report.errors() == before).then_some(InputRequests { rounds, sampled: None, input_timeout })
     }
 }
@@ -135,14 +138,10 @@ fn form_of(
         };
         let is_required = required.into_iter().flatten().any(|other| other == name.as_str());
         if is_required || property.get("default").is_some() {
-            let (why, help) = match is_required {
-                true => (
-                    format!("`input` requires `{name}`"),
-                    "remove it from `required`: it is requested if it is missing",
-                ),
-                false => (format!("`{name}` has a default"), "remove the default from `input`"),
-            };
-            let message = format!("the input request is never sent: {why}");
+            let message = format!(
+                "the input request is never sent: `input` requires `{name}`, or has a default for it"
+            );
+            let help = "remove it from `required`, and its `default`: it is requested if it is missing";
             report.error(Code::InputRequestNeverSent.at_span(*span), message, help);
         }
         wanted.insert(name.clone(), property.clone());
@@ -163,13 +162,13 @@ fn form_of(
 }
 
 /// Reports input responses in templates that no input request has.
-pub(super) fn report_unknown_input_responses<'a>(
+pub(super) fn report_unknown_input_responses(
     report: &Report<'_>,
     who: &str,
-    named: impl Iterator<Item = &'a InputResponseUse>,
+    used: &UsedArguments,
     names: &[&str],
 ) {
-    for answer in named.filter(|answer| !names.contains(&answer.name.as_str())) {
+    for answer in used.answers.iter().filter(|answer| !names.contains(&answer.name.as_str())) {
         let name = &answer.name;
         let help = match names {
             [] => Some(format!(

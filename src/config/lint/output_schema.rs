@@ -48,7 +48,7 @@ pub(crate) fn derived(
 /// for a rule of a `use`, the name there.
 fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> String {
     match &rules[index].origin {
-        Some(origin) => format!("a rule of {}", origin.outermost),
+        Some(origin) => format!("a rule of `{}`", origin.names),
         None if rules[..index].iter().any(|before| before.origin.is_some()) => {
             format!("the rule in line {}", report.files().line_and_column(rules[index].span).line)
         }
@@ -159,7 +159,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         return report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
     }
     let Some(of_rule) = schema_of(rule, extract) else { return };
-    let span = compiled.fields_span.unwrap_or(compiled.span);
+    let span = compiled.node.entry("extract").map_or(compiled.span, |entry| entry.key.span);
     let comparison = Comparison { report, span };
     let document = output.document();
     let (value_kinds, kinds) = (kinds_of(&of_rule), kinds_of(document));

@@ -4,6 +4,7 @@
 
 use std::{iter::Peekable, str::Chars};
 
+use crate::config::schemas::report_unreadable_by_clients;
 use crate::model::{InvalidParamHeader, PARAM_HEADER_KEYWORD as KEY, SchemaDialect, invalid_param_headers};
 use crate::settings::{Code, Entry, Kind, Node, Report, suggest};
 
@@ -44,6 +45,7 @@ fn check_schema(report: &Report<'_>, schema: &Node, dialect: SchemaDialect) {
         let is_known = is_one_of(KEYWORDS) || (name == "id" && dialect.has_keyword(name));
         if is_known {
             warn_of_dialect(report, entry, dialect);
+            report_unreadable_by_clients(report, entry);
         }
         if is_one_of(MAPS) {
             let members = entry.value.as_map().unwrap_or_default();

@@ -1,6 +1,10 @@
 //! Requests to commands, `RUN UPSTREAM word {argument} …`, and to MCP servers, `CALL UPSTREAM/TOOL`; or maps.
 
-use super::values::{add_argument, as_name, expression, placeholder, span_of, template, text};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::values::{add_argument, expression, placeholder, span_of, template, text};
 use super::{CompiledRequest, RequestParser};
 use crate::config::route_tests::UpstreamKind;
 use crate::config::section::is_template;
@@ -9,15 +13,12 @@ use crate::route::{
     WordTemplate,
 };
 use crate::settings::{
-    Checked, Code, Cursor, OpenSection, Setting, SourceSpan, ValueKind, read_each, suggest,
+    Checked, Code, Cursor, Node, OpenSection, Setting, SourceSpan, ValueKind, fixed_regex, read_each, suggest,
 };
-use crate::translate::expressions::Scope;
-use crate::translate::{Template, expressions};
+use crate::translate::expressions::{self, Scope};
 
 /// Word in place of the HTTP method, for commands.
 pub(super) const RUN: &str = "RUN";
-/// Keys of a request that are for commands only.
-pub(super) const KEYS: [&str; 3] = ["arguments", "leading_dash_arguments", "stdin"];
 
 /// Word in place of the HTTP method, for tools.
 pub(super) const CALL: &str = "CALL";
@@ -77,13 +78,7 @@ impl RequestParser<'_> {
         leading_dash_arguments: Vec<(String, SourceSpan)>,
     ) -> Checked<CommandTemplate> {
         let words = section.entry("arguments").map_or(Ok(Vec::new()), |entry| {
-            let value = self.value.member(entry, "`arguments`", Vec::<WordTemplate>::KIND);
-            if entry.value.as_list().is_none() {
-                let message = "`arguments` of a command must be a list";
-                let help = "write one item per word: `[--count, \"{{ args.count }}\"]`";
-                return value.checked(section.report().reject_type(&entry.value, message, help));
-            }
-            Vec::read(&value)
+            Vec::read(&self.value.member(entry, "`arguments`", Vec::<WordTemplate>::KIND))
         });
         let stdin = section.entry("stdin").map(|entry| {
             let value = self.value.member(entry, "`stdin`", RequestBodyTemplate::KIND);
@@ -114,7 +109,7 @@ impl RequestParser<'_> {
 
     /// Whether the command line of the upstream contains `--`, after which no argument is an option.
     fn is_past_options(&self, upstream: &UpstreamName) -> bool {
-        let command = self.file(upstream).and_then(|file| file.settings.command());
+        let command = self.upstreams.file(upstream).and_then(|file| file.settings.command());
         command.is_some_and(|command| command.arguments.iter().any(|word| word == "--"))
     }
 
@@ -122,9 +117,7 @@ impl RequestParser<'_> {
     pub(super) fn call_line(&self, target: &str) -> Checked<CompiledRequest> {
         let value = &self.value;
         let (name, tool) = target.split_once('/').unwrap_or(("", target));
-        let is_upstream =
-            name.is_empty() && self.names().count() > 1 && self.names().any(|name| name == tool);
-        if tool.is_empty() || tool.contains(char::is_whitespace) || is_upstream {
+        if tool.is_empty() || tool.contains(char::is_whitespace) {
             let message = format!("`CALL` needs the name of a tool, found {}", value.node.found());
             return value.reject_coded(Code::InvalidRequest.at_span(value.node.span), message, CALL_HELP);
         }
@@ -135,19 +128,11 @@ impl RequestParser<'_> {
     }
 
     /// Parses the map form for an MCP server.
-    pub(super) fn tool(&self, section: &OpenSection<'_>) -> Checked<ToolTemplate> {
-        let tool =
-            match section.get("tool").map(|node| (node.span, node.as_text().unwrap_or_default().trim())) {
-                Some((span, "")) => {
-                    let help = "write the server's name for the tool";
-                    Err(section.reject_at(Code::EmptyValue.at_span(span), "`tool` is empty", help))
-                }
-                Some((_, text)) => Ok(text),
-                None => {
-                    let message = format!("{} has no `tool`", self.value.name);
-                    Err(section.missing(message, "write `tool: NAME`, with the server's name for the tool"))
-                }
-            };
+    pub(super) fn tool(&self, section: &OpenSection<'_>, tool: Option<&str>) -> Checked<ToolTemplate> {
+        let tool = tool.map(str::trim).filter(|tool| !tool.is_empty()).ok_or_else(|| {
+            let message = format!("{} has no `tool`", self.value.name);
+            section.missing(message, "write `tool: NAME`, with the server's name for the tool")
+        });
         let Some(entry) = section.entry("arguments") else {
             Scope::from_cursor(&self.value).used.borrow_mut().all = true;
             return tool.map(ToolTemplate::new);
@@ -165,12 +150,9 @@ impl RequestParser<'_> {
 
 /// Rejects a word with parts that only the map form supports.
 fn check_is_plain(value: &Cursor<'_>, word: &str) -> Checked<()> {
-    let place = Code::InvalidRequest.at_span(span_of(value, word));
-    if is_template(word) {
-        return value.reject_coded(place, "a one-line request can't contain templates", MAP_HELP);
-    }
-    if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
-        let message = format!("quotes (`{quote}`) have no meaning here: words are separated by spaces");
+    if is_template(word) || word.contains(['"', '\'']) {
+        let message = "a one-line request can't contain templates or quotes: spaces separate its words";
+        let place = Code::InvalidRequest.at_span(span_of(value, word));
         return value.reject_coded(place, message, MAP_HELP);
     }
     Ok(())
@@ -178,33 +160,15 @@ fn check_is_plain(value: &Cursor<'_>, word: &str) -> Checked<()> {
 
 /// Parses a word of a line, in which `{name}` is an argument.
 fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
-    let place = Code::InvalidRequest.at_span(span_of(value, word));
-    let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
-    // The next brace must be `{`, with a name and `}` after it.
-    while let Some((before, behind)) = rest.split_once(['{', '}']) {
-        let found = behind.split_once('}').filter(|_| !rest[before.len()..].starts_with('}'));
-        let Some((name, after)) = found.and_then(|(name, after)| Some((as_name(name)?, after))) else {
-            let message = format!("`{word}` has braces without an argument name");
-            return value.reject_coded(place, message, HELP);
-        };
-        parts.push(before);
-        names.push(name);
-        rest = after;
+    static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\{([A-Za-z0-9_]+)\}"));
+    if ARGUMENT.replace_all(word, "").contains(['{', '}']) {
+        let message = format!("`{word}` has braces without an argument name");
+        let place = Code::InvalidRequest.at_span(span_of(value, word));
+        return value.reject_coded(place, message, HELP);
     }
-    names.iter().for_each(|name| add_argument(value, name, false));
-    Ok(match names[..] {
-        [] => WordTemplate::Fixed(word.to_owned()),
-        [name] => argument((parts[0], name, rest)),
-        _ => {
-            let inserted = parts.iter().zip(&names);
-            let source: String =
-                inserted.map(|(before, name)| format!("{before}{{{{ args.{name} }}}}")).collect();
-            let template = Template::compile(&(source + rest))
-                .or_else(|error| value.reject_coded(place, format!("invalid word: {error}"), MAP_HELP))?;
-            let needs = names.into_iter().map(str::to_owned).collect();
-            WordTemplate::Text { template, needs }
-        }
-    })
+    let template = ARGUMENT.replace_all(word, "{{ args.$1 }}");
+    let node = Node::from_text(&template, value.node.span);
+    WordTemplate::read(&value.part(&node, value.name, WordTemplate::KIND))
 }
 
 /// Word in a list: a template.
@@ -212,9 +176,10 @@ impl Setting for WordTemplate {
     const KIND: ValueKind = ValueKind::Scalar;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        if let Some(parts @ (_, name, _)) = value.node.as_text().and_then(around_argument) {
+        if let Some((before, name, after)) = value.node.as_text().and_then(around_argument) {
             add_argument(value, name, false);
-            return Ok(argument(parts));
+            let [before, name, after] = [before, name, after].map(str::to_owned);
+            return Ok(Self::Argument { before, name, after });
         }
         let template = template(value)?;
         if !is_template(template.source()) {
@@ -224,11 +189,6 @@ impl Setting for WordTemplate {
         let needs = arguments.into_iter().filter(|(_, optional)| !optional).map(|(name, _)| name).collect();
         Ok(Self::Text { template, needs })
     }
-}
-
-/// Word with an argument, and the text before and after it.
-fn argument((before, name, after): (&str, &str, &str)) -> WordTemplate {
-    WordTemplate::Argument { before: before.to_owned(), name: name.to_owned(), after: after.to_owned() }
 }
 
 /// Name of the only argument of a template, with the text before and after it.

@@ -100,6 +100,24 @@ pub(super) struct Upstreams<'a> {
     pub(super) files: &'a [UpstreamFile],
 }
 
+impl<'a> Upstreams<'a> {
+    /// Finds the upstream with a name, or reports an unknown one with a suggestion.
+    pub(super) fn find(self, report: &Report<'_>, span: SourceSpan, name: &str) -> Option<UpstreamName> {
+        let names = || self.names.iter().map(|(name, _)| name);
+        if let Some(known) = names().find(|known| known.as_str() == name) {
+            return Some(known.clone());
+        }
+        let known = suggest::help(name, "known upstreams", names().map(UpstreamName::as_str));
+        let help = known.unwrap_or_else(|| "add it: `upstreams: { NAME: http://HOST:PORT }`".to_owned());
+        report.reject(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help)
+    }
+
+    /// Upstream with this name, if it has no errors.
+    pub(super) fn file(self, name: &UpstreamName) -> Option<&'a UpstreamFile> {
+        self.files.iter().find(|file| file.settings.name() == name)
+    }
+}
+
 /// Parser of a request.
 struct RequestParser<'a> {
     value: Cursor<'a>,
@@ -148,13 +166,7 @@ impl RequestParser<'_> {
             let help = format!("write `GET {word}/path`; `RUN {word} word` if the upstream is a command");
             return value.reject_coded(Code::InvalidRequest.at_span(place), message, help);
         }
-        let method = method_of(value, place, word);
-        // The rest of a line after `run` or `call` is no path.
-        if is_other_word(word)
-            && let Err(reported) = method
-        {
-            return Err(reported);
-        }
+        let method = method_of(value, place, word)?;
         if target.contains("://") {
             return value.reject_coded(invalid, format!("{name} must name an upstream, not a URL"), HELP);
         }
@@ -165,7 +177,7 @@ impl RequestParser<'_> {
             self.check_kind(value.node.span, upstream, UpstreamKind::Http)?;
         }
         let Target(path, path_query) = self::target(value, if path.is_empty() { "/" } else { path })?;
-        let template = HttpTemplate { path_query, ..HttpTemplate::new(method?, path) };
+        let template = HttpTemplate { path_query, ..HttpTemplate::new(method, path) };
         Ok(CompiledRequest { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
@@ -183,19 +195,23 @@ impl RequestParser<'_> {
         let kind = match upstream.as_ref().ok().and_then(|upstream| self.kind_of(upstream)) {
             Some(kind) => kind,
             None if has("tool") => UpstreamKind::McpServer,
-            None if !has("path") && command::KEYS.into_iter().any(has) => UpstreamKind::Program,
+            None if !has("path") && ["arguments", "leading_dash_arguments", "stdin"].into_iter().any(has) => {
+                UpstreamKind::Program
+            }
             None => UpstreamKind::Http,
         };
-        for Entry { key, .. } in self.value.node.as_map().unwrap_or_default() {
-            let Some(is) = reason_against(&key.text, kind) else { continue };
-            let whose = upstream.as_ref().map(|upstream| format!(": the upstream `{upstream}` {is}"));
+        let (does, own) = use_of(kind);
+        let is_unused = |name: &str| RequestSettings::keys().get(name).is_some() && !own.contains(&name);
+        let entries = self.value.node.as_map().unwrap_or_default();
+        for Entry { key, .. } in entries.iter().filter(|entry| is_unused(&entry.key.text)) {
+            let whose = upstream.as_ref().map(|upstream| format!(": the upstream `{upstream}` {does}"));
             let message = format!("`{}` has no effect{}", key.text, whose.unwrap_or_default());
             report.error(Code::WrongUpstreamKind.at_span(key.span), message, "remove it");
         }
         let settings = settings?;
         let template = match kind {
             UpstreamKind::Http => RequestTemplate::Http(self.http(&section, settings)?),
-            UpstreamKind::McpServer => RequestTemplate::Tool(self.tool(&section)?),
+            UpstreamKind::McpServer => RequestTemplate::Tool(self.tool(&section, settings.tool.as_deref())?),
             UpstreamKind::Program => {
                 let upstream = upstream.as_ref().ok();
                 RequestTemplate::Command(self.command(&section, upstream, settings.leading_dash_arguments)?)
@@ -225,30 +241,19 @@ impl RequestParser<'_> {
     /// Rejects a request to an upstream of another kind. An upstream with errors has no kind.
     fn check_kind(&self, place: SourceSpan, upstream: &UpstreamName, wanted: UpstreamKind) -> Checked<()> {
         let Some(kind) = self.kind_of(upstream).filter(|kind| *kind != wanted) else { return Ok(()) };
-        let (message, help) = match (wanted, kind) {
-            (UpstreamKind::Http, UpstreamKind::McpServer) => (
-                format!("the upstream `{upstream}` is an MCP server, which has no method and path"),
-                format!("write `CALL {upstream}/TOOL`"),
-            ),
-            (UpstreamKind::Http, _) => (
-                format!("the upstream `{upstream}` is a command, which has no method and path"),
-                format!("write `RUN {upstream} word {{argument}}`"),
-            ),
-            (UpstreamKind::McpServer, _) => (
-                format!("`CALL` requires an MCP server, and the upstream `{upstream}` is not one"),
-                format!("write `GET {upstream}/path`, or `mcp` in place of `url` at the upstream"),
-            ),
-            (UpstreamKind::Program, _) => (
-                format!("`RUN` requires a command, and the upstream `{upstream}` is not one"),
-                format!("write `GET {upstream}/path`"),
-            ),
+        let help = match kind {
+            UpstreamKind::Http => format!("write `GET {upstream}/path`"),
+            UpstreamKind::McpServer => format!("write `CALL {upstream}/TOOL`"),
+            UpstreamKind::Program => format!("write `RUN {upstream} word {{argument}}`"),
         };
+        let (name, does) = (self.value.name, use_of(kind).0);
+        let message = format!("{name} does not fit the upstream `{upstream}`, which {does}");
         self.value.reject_coded(Code::WrongUpstreamKind.at_span(place), message, help)
     }
 
     /// Kind of an upstream; `None` if it has errors.
     fn kind_of(&self, upstream: &UpstreamName) -> Option<UpstreamKind> {
-        Some(match self.file(upstream)?.settings {
+        Some(match self.upstreams.file(upstream)?.settings {
             UpstreamSettings::Command(_) => UpstreamKind::Program,
             UpstreamSettings::Mcp(_) => UpstreamKind::McpServer,
             UpstreamSettings::Http(_) | UpstreamSettings::Cgi(_) => UpstreamKind::Http,
@@ -280,55 +285,30 @@ impl RequestParser<'_> {
     }
 
     fn upstream(&self, span: SourceSpan, name: &str) -> Checked<UpstreamName> {
-        let report = self.value.context.report;
-        self.value.checked(find_upstream(report, self.upstreams.names, span, name))
+        self.value.checked(self.upstreams.find(self.value.context.report, span, name))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
         self.upstreams.names.iter().map(|(name, _)| name.as_str())
     }
-
-    /// Upstream with this name, if it has no errors.
-    fn file(&self, name: &UpstreamName) -> Option<&UpstreamFile> {
-        self.upstreams.files.iter().find(|file| file.settings.name() == name)
-    }
 }
 
-/// Why a key of a request does not apply to an upstream of this kind.
-fn reason_against(key: &str, kind: UpstreamKind) -> Option<&'static str> {
-    let is_of_http = ["method", "path", "query", "headers", "body"].contains(&key);
-    match (kind, key) {
-        (UpstreamKind::Http, "tool") => Some("is not an MCP server"),
-        (UpstreamKind::Http, _) => command::KEYS.contains(&key).then_some("is not a command"),
-        (UpstreamKind::McpServer, "leading_dash_arguments" | "stdin") => Some("is an MCP server"),
-        (UpstreamKind::McpServer, _) => is_of_http.then_some("is an MCP server"),
-        (UpstreamKind::Program, _) => (is_of_http || key == "tool").then_some("is a command"),
+/// What an upstream of this kind does, in messages, and the keys of a request that apply to it.
+fn use_of(kind: UpstreamKind) -> (&'static str, &'static [&'static str]) {
+    match kind {
+        UpstreamKind::Http => {
+            ("takes HTTP requests", &["upstream", "method", "path", "query", "headers", "body"])
+        }
+        UpstreamKind::McpServer => ("is an MCP server", &["upstream", "tool", "arguments"]),
+        UpstreamKind::Program => {
+            ("is a command", &["upstream", "arguments", "leading_dash_arguments", "stdin"])
+        }
     }
 }
 
 /// Names of the upstreams of a file, including those with errors.
 pub(super) fn upstream_names(entries: &[Entry]) -> Vec<(UpstreamName, SourceSpan)> {
     entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect()
-}
-
-/// Finds the upstream with a name, or reports an unknown one with a suggestion.
-pub(super) fn find_upstream(
-    report: &Report<'_>,
-    upstreams: &[(UpstreamName, SourceSpan)],
-    span: SourceSpan,
-    name: &str,
-) -> Option<UpstreamName> {
-    if let Some((known, _)) = upstreams.iter().find(|(known, _)| known.as_str() == name) {
-        return Some(known.clone());
-    }
-    let known = suggest::help(name, "known upstreams", upstreams.iter().map(|(name, _)| name.as_str()));
-    let help = known.unwrap_or_else(|| "add it: `upstreams: { NAME: http://HOST:PORT }`".to_owned());
-    report.reject(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help)
-}
-
-/// Whether it is the word for a command or a tool, in capitals or not.
-fn is_other_word(text: &str) -> bool {
-    [command::RUN, command::CALL].iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
 impl Setting for Method {
@@ -342,18 +322,14 @@ impl Setting for Method {
 fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method> {
     let at = Code::InvalidMethod.at_span(span);
     let not_a_method = format!("`{text}` is not an HTTP method");
-    if is_other_word(text) {
-        let help = match text.eq_ignore_ascii_case(command::RUN) {
-            true => "for a command, write `request: RUN UPSTREAM word {argument}` in one line",
-            false => "for an MCP tool, write `request: CALL UPSTREAM/TOOL` in one line",
-        };
+    if [command::RUN, command::CALL].contains(&text.to_ascii_uppercase().as_str()) {
+        let help = "for a command, write `request: RUN UPSTREAM word {argument}` in one line; for an MCP tool, \
+                    write `request: CALL UPSTREAM/TOOL`";
         return value.reject_coded(at, not_a_method, help);
     }
-    let unknown = Some(text).filter(|text| !METHODS.contains(text));
-    let usual = unknown.and_then(|text| suggest::nearest(text, METHODS));
-    if let Some(usual) = usual.filter(|usual| usual.eq_ignore_ascii_case(text)) {
-        // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section
-        // 9.1).
+    // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section 9.1).
+    if let Some(usual) = METHODS.into_iter().find(|usual| *usual != text && usual.eq_ignore_ascii_case(text))
+    {
         let message = format!("the HTTP method must be in capitals, found `{text}`");
         return value.reject_coded(at, message, format!("write `{usual}`"));
     }
@@ -365,7 +341,7 @@ fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method
         let message = "`CONNECT` is not supported: a tool can't use a tunnel";
         return value.reject_coded(at, message, "use another method");
     }
-    if let Some(usual) = usual {
+    if let Some(usual) = suggest::nearest(text, METHODS).filter(|usual| *usual != text) {
         let message = format!("the method `{text}` looks like a misspelled `{usual}`; it is sent unchanged");
         let help = format!("write `{usual}` if that was meant");
         value.context.report.warning(Code::UnusualMethod.at_span(span), message, help);

@@ -41,9 +41,7 @@ impl Setting for Target {
 
 /// Parses the path and query that are a part of a value.
 pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
-    if VARIABLE.is_match(text) {
-        return reject_variable(value, "the path and query of a request");
-    }
+    check_variables(value, value.node)?;
     let (path, query) = text.split_once('?').unwrap_or((text, ""));
     let help = match template_argument(path) {
         Some(name) => format!("in a path, write `{{{name}}}`"),
@@ -78,11 +76,8 @@ impl Setting for ValueTemplate {
     const KIND: ValueKind = ValueKind::Scalar;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let written = value.node.as_text();
-        if written.is_some_and(|text| VARIABLE.is_match(text)) {
-            return reject_variable(value, "query parameters and form fields");
-        }
-        let Some((name, is_omitted)) = written.and_then(placeholder) else {
+        check_variables(value, value.node)?;
+        let Some((name, is_omitted)) = value.node.as_text().and_then(placeholder) else {
             return text(value).map(Self::Text);
         };
         add_argument(value, name, is_omitted);
@@ -104,8 +99,8 @@ impl Setting for HeaderTemplates {
             let label = format!("the header `{}`", entry.key.text);
             let value = value.member(entry, &label, ValueKind::Scalar);
             let text = value.node.as_text();
-            if text.is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
-                return reject_variable(&value, "request headers");
+            if text.is_some_and(|text| text.starts_with("file:")) {
+                return reject_variable(&value, value.node.span);
             }
             let template = match text.and_then(placeholder) {
                 // The header of an absent argument is always omitted.
@@ -148,19 +143,19 @@ impl Setting for RequestBodyTemplate {
     }
 }
 
-/// Rejects variables in the strings of a body.
+/// Rejects references to variables in the strings of a value.
 fn check_variables(value: &Cursor<'_>, node: &Node) -> Checked<()> {
     if node.as_text().is_some_and(|text| VARIABLE.is_match(text)) {
-        return reject_variable(&value.part(node, value.name, value.kind), "request bodies");
+        return reject_variable(value, node.span);
     }
     read_each(node.children().map(|child| check_variables(value, child)))
 }
 
 /// Rejects a reference to a variable or file, which would be sent literally.
-fn reject_variable<T>(value: &Cursor<'_>, place: &str) -> Checked<T> {
-    let message = format!("`${{VARIABLE}}` and `file:` are not expanded in {place}");
+fn reject_variable<T>(value: &Cursor<'_>, span: SourceSpan) -> Checked<T> {
+    let message = "`${VARIABLE}` and `file:` are not expanded in requests";
     let help = "write a secret under `headers` or `credentials` of the upstream, where both are expanded";
-    value.reject_coded(Code::NotEvaluated.at_span(value.node.span), message, help)
+    value.reject_coded(Code::NotEvaluated.at_span(span), message, help)
 }
 
 /// JSON in which every text is a template.

@@ -15,7 +15,7 @@ use super::compile::RESPONSE;
 use super::input_requests::InputRequestRounds;
 use super::lint::{no_effect, templates};
 use super::request::Upstreams;
-use super::response::{self, valid_part};
+use super::response;
 use super::route_calls::UncheckedRouteCall;
 use super::route_tests::{self, Example, Position, UpstreamKind};
 use super::rules::RuleSets;
@@ -176,9 +176,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             None
         }
     };
-    let upstream = request.as_ref().and_then(|request| {
-        context.upstreams.files.iter().find(|upstream| *upstream.settings.name() == request.upstream)
-    });
+    let upstream = request.as_ref().and_then(|request| context.upstreams.file(&request.upstream));
     let defaults = context.defaults;
     let policies = upstream.map_or(defaults.policies, |file| file.policy);
     let inherited = || RouteSettings {
@@ -199,42 +197,37 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     }
     // Arguments that are used before and after the call, besides the request and the rules.
     let mut elsewhere = UsedArguments::default();
-    let operation = section.entry("async_operation").map(|entry| {
-        let upstream = request.as_ref().map(|request| &request.upstream);
+    let operation = section.entry("async_operation").and_then(|entry| {
         async_operation::read(report, entry, context.upstreams, upstream, &mut in_request, &mut elsewhere)
     });
-    let input_requests = input_requests::read(report, &entry.value, settings.input_timeout, &mut elsewhere);
+    let input_requests = input_requests::read(report, &entry.value, &mut elsewhere);
     for (name, _) in input_requests.iter().flat_map(input_requests::ParsedInputRequests::arguments) {
         in_request.make_optional(name);
     }
     let (sent, sends_all) = (in_request.arguments.len(), in_request.all);
-    let resource: Option<Option<ResourceDefinition>> =
-        section.entry("resource").map(|entry| read_in_scope(report, entry, &[], &mut in_request));
-    let rest = section.entry("rest").map(|entry| read_in_scope(report, entry, &[], &mut in_request));
+    let before_uris = report.errors();
+    let resource: Option<ResourceDefinition> =
+        section.entry("resource").and_then(|entry| read_in_scope(report, entry, &[], &mut in_request));
+    let rest = section.entry("rest").and_then(|entry| read_in_scope(report, entry, &[], &mut in_request));
+    let request_is_good = request.is_some() && report.errors() == before_uris;
     let mut in_rules = UsedArguments::default();
     let (rules, own_count) =
         responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules).unzip();
     let own_count = own_count.unwrap_or_default();
     let argument_error = section
         .entry("argument_error")
-        .map(|written| responses::argument_error(report, context, written, &mut in_rules));
-    let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
+        .and_then(|written| responses::argument_error(report, context, written, &mut in_rules));
     if request_is_good && !sends_all && rules.is_some() {
         let unused = in_request.arguments[sent..].iter().filter(|argument| !in_rules.names(&argument.name));
         no_effect::warn_of_unused_arguments(report, unused);
     }
     let log = responses::notifications(&section, &mut elsewhere);
-    let mut used =
-        UsedArguments { all: in_request.all || in_rules.all || elsewhere.all, ..UsedArguments::default() };
-    for argument in in_request.arguments.iter().chain(&elsewhere.arguments) {
-        used.add(&argument.name, true, argument.span);
-    }
-    in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
+    let mut used = UsedArguments::default();
+    [&in_request, &elsewhere, &in_rules].into_iter().for_each(|part| used.merge(part));
     let samples = rules.as_deref().and_then(responses::sampled);
     if let Some(input_requests) = &input_requests {
         let names: Vec<&str> = input_requests.names().chain(samples.map(|_| SAMPLE)).collect();
-        let named = [&in_request, &elsewhere, &in_rules].into_iter().flat_map(|used| &used.answers);
-        input_requests::report_unknown_input_responses(report, "the route", named, &names);
+        input_requests::report_unknown_input_responses(report, "the route", &used, &names);
     }
     let any = UsedArguments { all: true, ..UsedArguments::default() };
     let input = match (request_is_good && rules.is_some(), section.entry("input")) {
@@ -263,15 +256,12 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let tests = tests.unwrap_or_default();
     let RouteSettings { title, description, annotations, idempotent, policy, limits, responses, .. } =
         settings;
-    let is_tool = settings.tool.unwrap_or_else(|| resource.is_none());
+    let is_tool = settings.tool.unwrap_or_else(|| section.entry("resource").is_none());
     // Without rules, the server's own output schema applies.
     let is_described_by_server = calls_a_tool && section.entry("response").is_none();
     // For a `CALL`, the description comes from the server.
     if section.entry("description").is_none() && !section.has_unknown_keys && !calls_a_tool {
-        let help = match is_tool {
-            true => "write one: models choose a tool by its description",
-            false => "write one: users and models choose a resource by its description",
-        };
+        let help = "write one: models choose a tool or a resource by its description";
         let message = format!("the route `{}` has no `description`", entry.key.text);
         report.warning(Code::MissingDescription.at_span(entry.key.span), message, help);
     }
@@ -286,9 +276,9 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         return None;
     }
     let input = input?;
-    let mut input_requests = input_requests?.finish(report, &input)?;
+    let mut input_requests = input_requests?.finish(report, &input, settings.input_timeout)?;
     input_requests.sampled = samples;
-    if let (Some(Some(operation)), Some(entry)) = (&operation, section.entry("async_operation")) {
+    if let (Some(operation), Some(entry)) = (&operation, section.entry("async_operation")) {
         input_requests_of_task(report, entry, operation, &input_requests)?;
     }
     if let Some(request) = section.get("request") {
@@ -318,7 +308,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         let help = "write two routes, or remove the input requests";
         report.error(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
     }
-    if let Some(Some(resource)) = &resource {
+    if let Some(resource) = &resource {
         resource::check(resource, &section, &input, &request.template, idempotent);
     }
     let (template, timeout) = (&request.template, limits.timeout);
@@ -339,7 +329,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let rule_origins =
         rules.iter().map(|rule| rule.origin.as_ref().map(|origin| origin.names.clone())).collect();
     let description = description.map(|text| text.trim_end().to_owned());
-    let resource = resource.flatten().map(|read| {
+    let resource = resource.map(|read| {
         let (name, title, description) = (entry.key.text.clone(), title.clone(), description.clone());
         ResourceDefinition { name, title, description, ..read }.into()
     });
@@ -364,13 +354,13 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         resource,
         scopes: settings.scopes,
         input_requests,
-        rest: rest.flatten(),
+        rest,
         upstream: request.upstream,
         request: request.template,
-        async_operation: valid_part(operation)?.map(Box::new),
+        async_operation: operation.map(Box::new),
         log: log?,
         propagates_trace_context: settings.propagate_trace_context.unwrap_or(true),
-        argument_error: valid_part(argument_error)?
+        argument_error: argument_error
             .map(|rule| translator(vec![rule], OnNoMatch::Text, None, false).into()),
         translator: translator(
             rules.into_iter().map(|compiled| compiled.rule).collect(),

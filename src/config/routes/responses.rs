@@ -22,16 +22,16 @@ pub(super) fn rules(
 ) -> Option<(Vec<CompiledRule>, usize)> {
     let report = section.report();
     let user = format!("the route `{name}`");
-    let own = section.entry("response").map(|entry| context.rules.expand(report, &user, entry));
-    let own = own.map_or_else(|| Some(Vec::new()), |rules| response::read(report, rules?, used));
+    let own = context.rules.expand(report, &user, section.entry("response"));
+    let own = own.and_then(|rules| response::read(report, rules, used));
     if let (Some(entry), None) = (section.entry("default_rules"), context.default_response) {
         let message = "`default_rules` has no effect: `defaults` has no `response`";
         let help = "remove it, or write `response` under `defaults`";
         report.warning(Code::RequiresKey.at_span(entry.key.span), message, help);
     }
     let defaults = context.default_response.filter(|_| settings.default_rules != Some(false));
-    let defaults = defaults.map(|entry| context.rules.expand_defaults(report, &user, entry));
-    let defaults = defaults.map_or_else(|| Some(Vec::new()), |rules| response::read(report, rules?, used));
+    let defaults = context.rules.expand_defaults(report, &user, defaults);
+    let defaults = defaults.and_then(|rules| response::read(report, rules, used));
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
     let rules = response::with_defaults(own, defaults);
@@ -49,7 +49,7 @@ pub(super) fn argument_error(
     let place = written.key.span;
     let rule = Node::new(Kind::Map(vec![Entry::new("error", written.value.clone(), place)]), place);
     let response = Entry::new("response", rule, place);
-    let rules = context.rules.expand(report, "`argument_error`", &response)?;
+    let rules = context.rules.expand(report, "`argument_error`", Some(&response))?;
     response::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
 

@@ -4,25 +4,26 @@
 //! span. In named rules, `$(name)` is a parameter. `$(` is not part of the syntax of jq, templates or
 //! `${VARIABLE}`, and a pattern `$(name)` could never match, because no text follows the end of a line in the
 //! same line. `$$(name)` is the escape for a literal `$(name)`. Substituted text is not expanded again.
-//! `expand` replaces a `use`, `parameters` substitutes the parameters.
+//! `parameters` substitutes the parameters.
 //!
 //! Presets are named rules in `presets.yaml`, next to this file. Names in the configuration take precedence,
 //! so that a preset of a later version does not replace an operator's rules of the same name.
 
-mod expand;
 mod parameters;
 
 use std::cell::Cell;
 
-use self::expand::Expansion;
-use self::parameters::{NODE_LIMIT, Parameter, Substitution, TEXT_LIMIT_BYTES, parameter_uses};
+use self::parameters::{NODE_LIMIT, Substitution, TEXT_LIMIT_BYTES, parameter_uses};
 use super::compile::RESPONSE;
 use super::section::{ReadElsewhere, cursor};
 use crate::settings::{
-    Budget, Checked, Code, Entry, Key, Named, Node, OpenSection, ProblemContext, Report, Section, Setting,
-    SourceSpan, suggest,
+    Budget, Checked, Code, Entry, Key, Kind, Named, Node, OpenSection, ProblemContext, Report, Section,
+    Setting, SourceSpan, suggest,
 };
 use crate::translate::expressions;
+
+/// Maximum nesting depth of `use`.
+const DEPTH_LIMIT: usize = 16;
 
 /// The presets, as a file with named rules.
 pub(super) const PRESETS: &str = include_str!("presets.yaml");
@@ -37,7 +38,8 @@ pub(super) struct RuleSets<'n> {
 struct RuleSet<'n> {
     name: &'n Key,
     preset: bool,
-    parameters: Vec<Parameter<'n>>,
+    /// Its parameters with their defaults; one with the value null is required.
+    parameters: &'n [Entry],
     /// The rules; `None` if they have errors, which have been reported.
     response: Option<&'n Node>,
     used: Cell<bool>,
@@ -92,8 +94,6 @@ pub(super) struct ExpandedRule {
 pub(super) struct RuleOrigin {
     /// Names of the nested rules, the innermost last.
     pub(super) names: String,
-    /// The outermost of them in a sentence: "the preset `soap`".
-    pub(super) outermost: String,
     /// Context for problems in the rule, with the span of the outermost `use`.
     pub(super) context: ProblemContext,
 }
@@ -111,16 +111,17 @@ impl<'n> RuleSets<'n> {
         }
     }
 
-    /// Expands every `use` in a `response`. Returns `None` after reporting the problems.
+    /// Expands every `use` in a `response`; without one, there are no rules. Returns `None` after reporting the problems.
     ///
     /// `user` is the owner of the `response` in messages: "the route `get_report`".
     pub(super) fn expand(
         &self,
         report: &Report<'_>,
         user: &str,
-        response: &Entry,
+        response: Option<&Entry>,
     ) -> Option<Vec<ExpandedRule>> {
-        Expansion::new(self, report, user).expand(response.key.span, &response.value)
+        let Some(Entry { key, value }) = response else { return Some(Vec::new()) };
+        Expansion::new(self, report, user).expand(key.span, value)
     }
 
     /// Expands the rules of `defaults.response` for a route.
@@ -128,17 +129,15 @@ impl<'n> RuleSets<'n> {
         &self,
         report: &Report<'_>,
         route: &str,
-        response: &Entry,
+        response: Option<&Entry>,
     ) -> Option<Vec<ExpandedRule>> {
+        let Some(response) = response else { return Some(Vec::new()) };
         let span = response.key.span;
         let text = format!("in `defaults.response`, tried for {route}");
         let user = format!("`defaults.response` for {route}");
         let mut expansion = Expansion::new(self, report, &user);
-        expansion.origin = Some(RuleOrigin {
-            names: "defaults".to_owned(),
-            outermost: "`defaults.response`".to_owned(),
-            context: ProblemContext { text, at: span },
-        });
+        expansion.origin =
+            Some(RuleOrigin { names: "defaults".to_owned(), context: ProblemContext { text, at: span } });
         expansion.expand(span, &response.value)
     }
 
@@ -151,7 +150,7 @@ impl<'n> RuleSets<'n> {
             let message = format!("no route uses the rules `{name}`");
             let help = "remove them, or add a `use` to the `response` of a route";
             report.warning(Code::UnusedRules.at_span(span), message, help);
-            if set.parameters.iter().any(|parameter| parameter.default.is_none()) {
+            if set.parameters.iter().any(|parameter| matches!(parameter.value.kind, Kind::Null)) {
                 continue;
             }
             let user = format!("the rules `{name}`");
@@ -166,12 +165,118 @@ impl<'n> RuleSets<'n> {
     }
 }
 
+/// Expansion in progress.
+struct Expansion<'e> {
+    sets: &'e RuleSets<'e>,
+    report: &'e Report<'e>,
+    /// Owner of the `response`, for messages.
+    user: &'e str,
+    /// Indices of the rules that are being expanded, the outermost first.
+    chain: Vec<usize>,
+    /// Origin of the rules that are being expanded.
+    origin: Option<RuleOrigin>,
+    rules: Vec<ExpandedRule>,
+}
+
+impl<'e> Expansion<'e> {
+    fn new(sets: &'e RuleSets<'_>, report: &'e Report<'_>, user: &'e str) -> Self {
+        Self { sets, report, user, chain: Vec::new(), origin: None, rules: Vec::new() }
+    }
+
+    /// Expands the `response` at `place`. Returns `None` after reporting the problems.
+    fn expand(mut self, place: SourceSpan, response: &Node) -> Option<Vec<ExpandedRule>> {
+        self.add_rules(place, response).then_some(self.rules)
+    }
+
+    /// Adds the rules of one `response`. Returns `false` after reporting the problems.
+    fn add_rules(&mut self, place: SourceSpan, response: &Node) -> bool {
+        let Some(items) = response.as_list() else {
+            let span = if self.chain.is_empty() { place } else { response.span };
+            return self.add_item(span, response);
+        };
+        // All items are checked, so that all problems are reported in one run.
+        items.iter().fold(true, |good, item| self.add_item(first_key(item), item) & good)
+    }
+
+    fn add_item(&mut self, span: SourceSpan, item: &Node) -> bool {
+        if item.get("use").is_some() {
+            return self.add_use(item).is_some();
+        }
+        let is_name = |name: &&str| self.sets.sets.iter().any(|set| set.name.text == *name);
+        if let Some(name) = item.as_text().filter(is_name) {
+            let message = format!("expected a rule, found the name `{name}`");
+            let help = format!("write `{{ use: {name} }}`");
+            self.report.error(Code::WrongType.at_span(item.span), message, help);
+            return false;
+        }
+        self.rules.push(ExpandedRule { node: item.clone(), span, origin: self.origin.clone() });
+        true
+    }
+
+    fn add_use(&mut self, item: &Node) -> Option<()> {
+        let (report, sets) = (self.report, &self.sets.sets);
+        // An unknown key beside `use` does not prevent the check of the rest.
+        let read = UseSettings::read(&cursor(report, first_key(item), item, "a use", UseSettings::KIND));
+        let node = item.get("use")?;
+        let name = node.as_text()?;
+        let given = item.get("with").and_then(Node::as_map);
+        let Some((index, set)) = sets.iter().enumerate().find(|(_, set)| set.name.text == name) else {
+            let help = suggest::help(name, "known rules", sets.iter().map(|set| set.name.text.as_str()));
+            let message = format!("unknown rules `{name}`");
+            return report.reject(Code::UnknownRules.at_span(node.span), message, help);
+        };
+        set.used.set(true);
+        if self.chain.contains(&index) {
+            let cycle = self.chain.iter().chain([&index]);
+            let names: Vec<_> = cycle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
+            let message = format!("circular `use`: {}", names.join(" > "));
+            let help = "remove one `use` of the cycle";
+            return report.reject(Code::RecursiveRules.at_span(node.span), message, help);
+        }
+        if self.chain.len() == DEPTH_LIMIT {
+            let message = format!("named rules are nested more than {DEPTH_LIMIT} levels deep");
+            let help = "replace the innermost `use` by its rules";
+            return report.reject(Code::RulesTooDeep.at_span(node.span), message, help);
+        }
+        let arguments = set.checked_arguments(report, node.span, given.unwrap_or_default());
+        let (response, arguments) = (set.response?, arguments?);
+        let origin = self.origin_of(set, node.span);
+        let context = origin.context.clone();
+        let before = self.origin.replace(origin);
+        self.chain.push(index);
+        let good = report.in_context(Some(context), || {
+            let substitution = Substitution { report, budget: &self.sets.budget, arguments };
+            let substituted = substitution.substitute(response)?;
+            self.add_rules(response.span, &substituted).then_some(())
+        });
+        self.chain.pop();
+        self.origin = before;
+        good.filter(|()| read.is_ok())
+    }
+
+    /// Origin of the rules of `set`, inserted by a `use` at `span`.
+    fn origin_of(&self, set: &RuleSet<'_>, span: SourceSpan) -> RuleOrigin {
+        let name = &set.name.text;
+        let names =
+            self.origin.as_ref().map_or_else(|| name.clone(), |origin| format!("{} > {name}", origin.names));
+        match &self.origin {
+            Some(origin) if !self.chain.is_empty() => RuleOrigin { names, ..origin.clone() },
+            Some(_) | None => {
+                let kind = if set.preset { "preset" } else { "rules" };
+                let text = format!("in the {kind} `{name}`, used by {}", self.user);
+                RuleOrigin { names, context: ProblemContext { text, at: span } }
+            }
+        }
+    }
+}
+
 impl<'n> RuleSet<'n> {
     /// Value of each parameter: the argument, or its default.
     fn arguments<'a>(&'a self, given: &'a [Entry]) -> Vec<(&'a str, &'a Node)> {
-        let value_of = |parameter: &Parameter<'n>| {
-            let given = given.iter().find(|entry| entry.key.text == parameter.name);
-            Some((parameter.name, given.map(|entry| &entry.value).or(parameter.default)?))
+        let value_of = |Entry { key, value }: &'a Entry| {
+            let given = given.iter().find(|entry| entry.key.text == key.text).map(|entry| &entry.value);
+            let default = Some(value).filter(|value| !matches!(value.kind, Kind::Null));
+            Some((key.text.as_str(), given.or(default)?))
         };
         self.parameters.iter().filter_map(value_of).collect()
     }
@@ -184,7 +289,7 @@ impl<'n> RuleSet<'n> {
         given: &'a [Entry],
     ) -> Option<Vec<(&'a str, &'a Node)>> {
         let before = report.errors();
-        let names = || self.parameters.iter().map(|parameter| parameter.name);
+        let names = || self.parameters.iter().map(|parameter| parameter.key.text.as_str());
         let name = &self.name.text;
         for entry in given.iter().filter(|entry| !names().any(|known| known == entry.key.text)) {
             let message = format!("the rules `{name}` have no parameter `{}`", entry.key.text);
@@ -209,7 +314,7 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
     let mut set = RuleSet {
         name: &entry.key,
         preset,
-        parameters: Vec::new(),
+        parameters: &[],
         response: Some(&entry.value),
         used: Cell::default(),
     };
@@ -218,13 +323,14 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
         let before = report.errors();
         let value = cursor(report, entry.key.span, &entry.value, "named rules", RuleSetSettings::KIND);
         let read = RuleSetSettings::read(&value);
-        set.parameters = parameters::declared(report, declared);
+        parameters::check_names(report, declared);
+        set.parameters = declared;
         set.response = entry.value.get("response").filter(|_| read.is_ok() && report.errors() == before);
     }
     let Some(response) = set.response else { return set };
     let mut found = Vec::new();
     parameter_uses(response, &mut found);
-    let names = || set.parameters.iter().map(|parameter| parameter.name);
+    let names = || set.parameters.iter().map(|parameter| parameter.key.text.as_str());
     for (name, span) in found.iter().filter(|(name, _)| !names().any(|known| known == *name)) {
         let help = suggest::help(name, "known parameters", names()).unwrap_or_else(|| {
             format!("declare it under `parameters`, or write `$$({name})` for a literal `$({name})`")

@@ -11,22 +11,15 @@ pub(super) const NODE_LIMIT: usize = 2_000_000;
 /// Maximum number of bytes of text that all `use` insert together.
 pub(super) const TEXT_LIMIT_BYTES: usize = 64 << 20;
 
-/// Parameter of named rules.
-pub(super) struct Parameter<'n> {
-    pub(super) name: &'n str,
-    /// `None` if the parameter is required.
-    pub(super) default: Option<&'n Node>,
-}
-
-/// Parses the parameters that rules declare.
-pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Parameter<'n>> {
-    for entry in entries.iter().filter(|entry| !PARAMETER_NAME.is_match(&entry.key.text)) {
-        let message = format!("`{}` is not a parameter name", entry.key.text);
-        let help = "write letters, digits and `_`, beginning with a letter";
-        report.error(Code::InvalidName.at_span(entry.key.span), message, help);
+/// Checks the names of the parameters that rules declare.
+pub(super) fn check_names(report: &Report<'_>, declared: &[Entry]) {
+    for Key { text, span } in declared.iter().map(|parameter| &parameter.key) {
+        if !PARAMETER_NAME.is_match(text) {
+            let help = "write letters, digits and `_`, beginning with a letter";
+            let message = format!("`{text}` is not a parameter name");
+            report.error(Code::InvalidName.at_span(*span), message, help);
+        }
     }
-    let default = |node: &'n Node| (!matches!(node.kind, Kind::Null)).then_some(node);
-    entries.iter().map(|entry| Parameter { name: &entry.key.text, default: default(&entry.value) }).collect()
 }
 
 /// Collects the parameters that a value uses, with their spans.
@@ -89,32 +82,30 @@ impl Substitution<'_> {
     }
 
     fn substitute_in_text(&self, span: SourceSpan, text: &str) -> Option<String> {
-        let (mut out, mut from) = (String::new(), 0);
-        for found in PARAMETER_USE.captures_iter(text) {
-            let Some((whole, name)) = found.get(0).zip(found.name("name")) else { continue };
-            out.push_str(&text[from..whole.start()]);
-            from = whole.end();
-            if found.name("escape").is_some() {
-                out.push_str(&whole.as_str()[1..]);
-                continue;
-            }
-            let Some(argument) = self.argument(name.as_str()) else {
-                out.push_str(whole.as_str());
-                continue;
+        self.spend(0, text.len(), span)?;
+        let mut is_valid = true;
+        let substituted = PARAMETER_USE.replace_all(text, |found: &Captures<'_>| {
+            let inserted = match self.argument(&found["name"]) {
+                _ if found.name("escape").is_some() => Some(found[0][1..].to_owned()),
+                None => Some(found[0].to_owned()),
+                Some(argument) => self.insertable(&found["name"], argument),
             };
-            let Some(scalar) = argument.scalar() else {
-                let (name, found) = (name.as_str(), argument.found());
-                let message =
-                    format!("the parameter `{name}` is used inside a string, so it can't be {found}");
-                let help = "write a string or a number; a list or a map can only replace a whole value";
-                return self.report.reject(Code::WrongType.at_span(argument.span), message, help);
-            };
-            self.spend(0, scalar.len(), span)?;
-            out.push_str(&scalar);
-        }
-        self.spend(0, text.len() - from, span)?;
-        out.push_str(&text[from..]);
-        Some(out)
+            // After a problem, nothing more is inserted, so that the text stays within the limit.
+            let inserted = inserted.filter(|text| is_valid && self.spend(0, text.len(), span).is_some());
+            is_valid &= inserted.is_some();
+            inserted.unwrap_or_default()
+        });
+        is_valid.then(|| substituted.into_owned())
+    }
+
+    /// Argument of a parameter inside a string, or `None` after reporting that it is no scalar.
+    fn insertable(&self, name: &str, argument: &Node) -> Option<String> {
+        argument.scalar().or_else(|| {
+            let found = argument.found();
+            let message = format!("the parameter `{name}` is used inside a string, so it can't be {found}");
+            let help = "write a string or a number; a list or a map can only replace a whole value";
+            self.report.reject(Code::WrongType.at_span(argument.span), message, help)
+        })
     }
 
     fn argument(&self, name: &str) -> Option<&Node> {

@@ -212,16 +212,14 @@ pub(super) fn token_file(path: PathBuf, upstream: &UpstreamName) -> Arc<TokenCac
 
 fn read_token(path: &Path) -> Result<IssuedToken, CredentialError> {
     let shown = path.to_string_lossy();
-    let invalid = |found| CredentialError::File(format!("the file `{shown}` {found}"));
+    let invalid = |found: &str| CredentialError::File(format!("the file `{shown}` {found}"));
     // Anything but a regular file might never end.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(invalid("is not a file"));
     }
-    let bytes = secret::bytes_of(&shown).map_err(|invalid| CredentialError::File(invalid.message))?;
-    let text = str::from_utf8(&bytes).ok().filter(|text| text.len() <= FILE_LIMIT_BYTES);
-    let token = text.and_then(|text| BearerToken::new(text.trim()));
-    let is_none =
-        "has no token: it is empty, longer than 16 KiB, or contains white space or invalid characters";
+    let bytes = source::read_file(path, FILE_LIMIT_BYTES as u64).map_err(|error| invalid(&error))?;
+    let token = str::from_utf8(&bytes).ok().and_then(|text| BearerToken::new(text.trim()));
+    let is_none = "has no token: it is empty, or contains white space or invalid characters";
     Ok(IssuedToken { token: token.ok_or_else(|| invalid(is_none))?, lifetime: FILE_LIFETIME })
 }
 
