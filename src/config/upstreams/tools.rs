@@ -92,7 +92,7 @@ parsed_settings! {
 
 /// The sections `prompts` and `resources` of an MCP server.
 #[derive(Default, Section)]
-#[section(name = "a list of an MCP server", id = "offered")]
+#[section(name = "`prompts` or `resources`", id = "offered")]
 pub(super) struct OfferedRules {
     #[key(part)]
     pub(super) names: NameRules,
