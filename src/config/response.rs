@@ -200,8 +200,8 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
     if is_success(&first.rule) {
         return;
     }
-    let help = "write its conditions under `when`, such as `when: { status: 404 }`, or the rule for a success \
-                before it; `status` beside `error` is for REST clients";
+    let help = "write its conditions under `when`, such as `when: { status: 404 }`, or the rule for a \
+                success before it; `status` beside `error` is for REST clients";
     let message = "every response becomes an error of a rule without `when`";
     // Named rules may be right in one route and not in another, so a `use` gets the warning.
     let context = first.origin.as_ref().map(|origin| origin.context.clone());

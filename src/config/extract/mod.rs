@@ -31,7 +31,10 @@ trait ExtractorSection: Setting {
 /// Declares the extractors: the key, its description, and the type that is the name of the variant, of the
 /// type of the options, and of the section that is declared here for them.
 macro_rules! extractors {
-    ($($(#[doc = $doc:tt])* $key:ident: $kind:ident $(($($short:tt)*))? $($fields:ident)? $({ $($items:tt)* })?;)*) => {
+    ($(
+        $(#[doc = $doc:tt])*
+        $key:ident: $kind:ident $(($($short:tt)*))? $($fields:ident)? $({ $($items:tt)* })?;
+    )*) => {
         $(
             #[derive(Section)]
             #[section($($($short)*)?)]
@@ -62,7 +65,8 @@ macro_rules! extractors {
                 #[key(kind = $kind::FORM, with = read_as::<$kind>)]
                 $key: Option<Extractor>,
             )*
-            /// Extractor whose text is parsed in place of the response, such as `html` for the text of a page.
+            /// Extractor whose text is parsed in place of the response, such as `html` for the text of a
+            /// page.
             source: Option<Extractor>,
             /// Typed fields of the value.
             fields: ReadElsewhere<Fields>,

@@ -323,11 +323,12 @@ fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method
     let at = Code::InvalidMethod.at_span(span);
     let not_a_method = format!("`{text}` is not an HTTP method");
     if [command::RUN, command::CALL].contains(&text.to_ascii_uppercase().as_str()) {
-        let help = "for a command, write `request: RUN UPSTREAM word {argument}` in one line; for an MCP tool, \
-                    write `request: CALL UPSTREAM/TOOL`";
+        let help = "for a command, write `request: RUN UPSTREAM word {argument}` in one line; for an MCP \
+                    tool, write `request: CALL UPSTREAM/TOOL`";
         return value.reject_coded(at, not_a_method, help);
     }
-    // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section 9.1).
+    // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section
+    // 9.1).
     if let Some(usual) = METHODS.into_iter().find(|usual| *usual != text && usual.eq_ignore_ascii_case(text))
     {
         let message = format!("the HTTP method must be in capitals, found `{text}`");

@@ -111,7 +111,8 @@ impl<'n> RuleSets<'n> {
         }
     }
 
-    /// Expands every `use` in a `response`; without one, there are no rules. Returns `None` after reporting the problems.
+    /// Expands every `use` in a `response`; without one, there are no rules. Returns `None` after reporting
+    /// the problems.
     ///
     /// `user` is the owner of the `response` in messages: "the route `get_report`".
     pub(super) fn expand(

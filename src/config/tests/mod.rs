@@ -207,10 +207,17 @@ fn defaults_are_those_that_the_table_names() {
 #[test]
 fn a_map_completes_inherited_policies_and_turns_on_those_that_are_off() {
     let loaded = loaded(
-        "defaults: { retry: { max_attempts: 7 }, circuit_breaker: off, rate_limit: { rate: 9 per second, burst: 2 } }\n\
-         upstreams:\n  a: http://127.0.0.1:1\n  b: { url: http://127.0.0.1:1, retry: off, rate_limit: 1 per second }\n\
-         routes:\n  a: { description: x, request: GET a/, retry: { max_backoff: 1s }, circuit_breaker: { open_for: 1s } }\n  \
-         b: { description: x, request: GET b/, retry: { max_backoff: 1s } }",
+        "defaults:
+  retry: { max_attempts: 7 }
+  circuit_breaker: off
+  rate_limit: { rate: 9 per second, burst: 2 }
+upstreams:
+  a: http://127.0.0.1:1
+  b: { url: http://127.0.0.1:1, retry: off, rate_limit: 1 per second }
+routes:
+  a:
+    { description: x, request: GET a/, retry: { max_backoff: 1s }, circuit_breaker: { open_for: 1s } }
+  b: { description: x, request: GET b/, retry: { max_backoff: 1s } }",
     );
     let policy = |index: usize| {
         let policy = loaded.routes[index].policy;
