@@ -136,8 +136,11 @@ impl ToolRules {
 }
 
 impl NameRules {
-    /// Rejects a prefix that can't begin the name of a tool or prompt.
+    /// Rejects a prefix that can't begin the name of a tool or prompt. Names of resources are free text.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        if section.value.key.is_some_and(|key| key.name == "resources") {
+            return Ok(());
+        }
         let is_invalid = |node: &&Node| node.as_text().is_some_and(|text| text.parse::<ToolName>().is_err());
         let Some(node) = section.get("prefix").filter(is_invalid) else { return Ok(()) };
         let message = format!("`prefix` can't begin a name, found {}", node.found());

@@ -421,7 +421,7 @@ fn check_lists_tools_without_an_output_schema_and_the_reason() {
     let out = succeeds(&["check", "--config", file.path()]);
     let lines: Vec<&str> = out.lines().skip(1).collect();
     let expected = [
-        "no output schema: `f`, because a rule of the preset `odata` changes the value with `structured`",
+        "no output schema: `f`, because a rule of `odata` changes the value with `structured`",
         "no output schema: `a`, `b`, because no rule defines the shape of a success",
         "no output schema: `c`, because rule 1 changes the value with `structured`",
         "no output schema: `g`, because the rule in line 14 has an extractor without `fields`",
