@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::{BearerToken, Credential, CredentialError};
 use crate::route::UpstreamName;
-use crate::settings::secret::{self, Hidden};
+use crate::settings::{secret::Hidden, source};
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::SharedTask;
 
