@@ -11,95 +11,70 @@ use ring::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde_json::{Map, Value};
+use settings_derive::Word;
 
 use super::AuthError;
-use crate::settings::suggest::quoted_list;
-use crate::settings::{Checked, Code, Cursor, Invalid, Setting, ValueKind, text_of};
+use crate::settings::Word as _;
 
 /// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with
 /// a public key are rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Word)]
 pub enum Algorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.
+    #[word("RS256")]
     Rs256,
     /// The same with SHA-384.
+    #[word("RS384")]
     Rs384,
     /// The same with SHA-512.
+    #[word("RS512")]
     Rs512,
     /// RSA with PSS and SHA-256.
+    #[word("PS256")]
     Ps256,
     /// The same with SHA-384.
+    #[word("PS384")]
     Ps384,
     /// The same with SHA-512.
+    #[word("PS512")]
     Ps512,
     /// ECDSA on P-256 with SHA-256.
+    #[word("ES256")]
     Es256,
     /// ECDSA on P-384 with SHA-384.
+    #[word("ES384")]
     Es384,
     /// Ed25519.
+    #[word("EdDSA")]
     EdDsa,
 }
 
 /// Verification of a signature with a key.
 enum Verification {
     Rsa(&'static RsaParameters),
-    /// With the public key of a curve, by the name of the curve in a JWK.
-    Curve(&'static str, &'static dyn VerificationAlgorithm),
+    Curve(&'static dyn VerificationAlgorithm),
 }
 
-/// Every algorithm with its name in tokens (RFC 7518, section 3.1; RFC 8037), in the order of [`Algorithm`].
-static ALGORITHMS: [(Algorithm, &str, Verification); 9] = [
-    (Algorithm::Rs256, "RS256", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
-    (Algorithm::Rs384, "RS384", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
-    (Algorithm::Rs512, "RS512", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512)),
-    (Algorithm::Ps256, "PS256", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA256)),
-    (Algorithm::Ps384, "PS384", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA384)),
-    (Algorithm::Ps512, "PS512", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA512)),
-    (Algorithm::Es256, "ES256", Verification::Curve("P-256", &signature::ECDSA_P256_SHA256_FIXED)),
-    (Algorithm::Es384, "ES384", Verification::Curve("P-384", &signature::ECDSA_P384_SHA384_FIXED)),
-    (Algorithm::EdDsa, "EdDSA", Verification::Curve("Ed25519", &signature::ED25519)),
+/// The kind of key that each algorithm needs, and its verification, in the order of [`Algorithm`]. The kind is
+/// `RSA`, or the name of the curve in a JWK.
+static VERIFICATIONS: [(&str, Verification); 9] = [
+    ("RSA", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
+    ("RSA", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
+    ("RSA", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512)),
+    ("RSA", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA256)),
+    ("RSA", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA384)),
+    ("RSA", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA512)),
+    ("P-256", Verification::Curve(&signature::ECDSA_P256_SHA256_FIXED)),
+    ("P-384", Verification::Curve(&signature::ECDSA_P384_SHA384_FIXED)),
+    ("Ed25519", Verification::Curve(&signature::ED25519)),
 ];
 
 impl Algorithm {
-    /// The name in tokens.
-    pub fn as_str(self) -> &'static str {
-        ALGORITHMS[self as usize].1
-    }
-
-    /// The algorithm with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
+    /// The algorithm with this name in a token or a key.
+    fn from_name(name: &str) -> Option<Self> {
         // `Ed25519` is `EdDSA` with the one curve that is supported here (RFC 9864, section 2.2).
         let name = if name == "Ed25519" { "EdDSA" } else { name };
-        ALGORITHMS.iter().find(|(_, known, _)| *known == name).map(|(algorithm, ..)| *algorithm)
-    }
-}
-
-impl Setting for Algorithm {
-    const KIND: ValueKind =
-        ValueKind::Word(&["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let text = text_of(value)?.trim();
-        if let Some(found) = Self::from_name(text) {
-            return Ok(found);
-        }
-        let known = quoted_list(ALGORITHMS.iter().map(|(_, name, _)| *name));
-        let help = match text.to_ascii_lowercase().as_str() {
-            "none" => format!("an unsigned token proves nothing; write one of {known}"),
-            shared if shared.starts_with("hs") => {
-                format!("a symmetric key that verifies tokens can also sign them; write one of {known}")
-            }
-            _ => format!("write one of {known}"),
-        };
-        let message = match value.is_external() {
-            true => "after variable expansion, the signing algorithm is not accepted".to_owned(),
-            false => format!("the signing algorithm `{text}` is not accepted"),
-        };
-        value.reject(Invalid::without_value(message, help).with_code(Code::UnknownWord))
-    }
-
-    fn shown(&self, _kind: ValueKind) -> Option<String> {
-        Some(format!("`{}`", self.as_str()))
+        Self::WORDS.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm)
     }
 }
 
@@ -165,17 +140,12 @@ pub struct Jwks(Vec<Jwk>);
 struct Jwk {
     id: Option<String>,
     algorithm: Option<Algorithm>,
-    material: Material,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-enum Material {
-    Rsa {
-        modulus: Vec<u8>,
-        exponent: Vec<u8>,
-    },
-    /// The name of a curve, and a public key: for ECDSA, an uncompressed point.
-    Curve(&'static str, Vec<u8>),
+    /// `RSA`, or the name of a curve.
+    kind: &'static str,
+    /// The modulus of an RSA key, or a public key of the curve: for ECDSA, an uncompressed point.
+    key: Vec<u8>,
+    /// The exponent of an RSA key; empty for a curve.
+    exponent: Vec<u8>,
 }
 
 const NOT_JSON: &str = "it is not a JSON object with a list `keys`";
@@ -246,7 +216,7 @@ impl Jwk {
             let (x, y) = (bytes("x")?, bytes("y")?);
             (x.len() == length && y.len() == length).then(|| [&[4][..], &x, &y].concat())
         };
-        let material = match (text("kty")?, text("crv")) {
+        let (kind, key, exponent) = match (text("kty")?, text("crv")) {
             ("RSA", _) => {
                 let number =
                     |name| Some(bytes(name)?.into_iter().skip_while(|byte| *byte == 0).collect::<Vec<u8>>());
@@ -255,39 +225,35 @@ impl Jwk {
                 if !(256..=1024).contains(&modulus.len()) || !(1..=8).contains(&exponent.len()) {
                     return None;
                 }
-                Material::Rsa { modulus, exponent }
+                ("RSA", modulus, exponent)
             }
-            ("EC", Some("P-256")) => Material::Curve("P-256", point(32)?),
-            ("EC", Some("P-384")) => Material::Curve("P-384", point(48)?),
-            ("OKP", Some("Ed25519")) => Material::Curve("Ed25519", bytes("x").filter(|x| x.len() == 32)?),
+            ("EC", Some("P-256")) => ("P-256", point(32)?, Vec::new()),
+            ("EC", Some("P-384")) => ("P-384", point(48)?, Vec::new()),
+            ("OKP", Some("Ed25519")) => ("Ed25519", bytes("x").filter(|x| x.len() == 32)?, Vec::new()),
             _ => return None,
         };
-        let id = text("kid").map(str::to_owned);
-        let key = Self { id, algorithm, material };
+        let key = Self { id: text("kid").map(str::to_owned), algorithm, kind, key, exponent };
         // A key that contradicts its own `alg` is ignored.
         algorithm.is_none_or(|algorithm| key.can_verify(algorithm)).then_some(key)
     }
 
     /// Whether the key can verify a signature of this algorithm. The key decides, whatever the token names.
     fn can_verify(&self, algorithm: Algorithm) -> bool {
-        let is_its_kind = match (&self.material, &ALGORITHMS[algorithm as usize].2) {
-            (Material::Rsa { .. }, Verification::Rsa(_)) => true,
-            (Material::Curve(own, _), Verification::Curve(curve, _)) => own == curve,
-            _ => false,
-        };
-        is_its_kind && self.algorithm.is_none_or(|own| own == algorithm)
+        VERIFICATIONS[algorithm as usize].0 == self.kind && self.algorithm.is_none_or(|own| own == algorithm)
     }
 
+    /// Whether it verifies the signature of a token whose algorithm it [can](Self::can_verify) verify.
     fn verify(&self, token: &Jws<'_>) -> bool {
-        let (message, signature) = (token.message, token.signature.as_slice());
-        let verified = match (&self.material, &ALGORITHMS[token.algorithm as usize].2) {
-            (Material::Rsa { modulus, exponent }, Verification::Rsa(parameters)) => {
-                RsaPublicKeyComponents { n: modulus, e: exponent }.verify(parameters, message, signature)
+        let Self { key, exponent, .. } = self;
+        let verified = match &VERIFICATIONS[token.algorithm as usize].1 {
+            Verification::Rsa(parameters) => RsaPublicKeyComponents { n: key, e: exponent }.verify(
+                parameters,
+                token.message,
+                &token.signature,
+            ),
+            Verification::Curve(algorithm) => {
+                UnparsedPublicKey::new(*algorithm, key).verify(token.message, &token.signature)
             }
-            (Material::Curve(_, key), Verification::Curve(_, algorithm)) => {
-                UnparsedPublicKey::new(*algorithm, key).verify(message, signature)
-            }
-            _ => return false,
         };
         verified.is_ok()
     }
@@ -333,7 +299,7 @@ mod tests {
         }
         check_rejected(&token(&json!({}), "{}"), "not accepted");
         check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not accepted");
-        assert!(ALGORITHMS.iter().all(|(one, ..)| Algorithm::from_name(one.as_str()) == Some(*one)));
+        assert_eq!(Algorithm::from_name("ES256"), Some(Algorithm::Es256));
         assert_eq!(Algorithm::from_name("Ed25519"), Some(Algorithm::EdDsa));
     }
 
@@ -378,7 +344,7 @@ mod tests {
     fn a_key_is_for_its_own_kind_of_signature() {
         let mut token = Jws::parse(TOKEN).unwrap();
         let keys = read(json!([key()])).unwrap();
-        for algorithm in ALGORITHMS.iter().map(|(algorithm, ..)| *algorithm) {
+        for (_, algorithm) in Algorithm::WORDS.iter().copied() {
             token.algorithm = algorithm;
             assert_eq!(keys.has_key_for(&token), algorithm == Algorithm::Es256);
         }
