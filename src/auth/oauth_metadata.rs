@@ -1,5 +1,7 @@
 //! Protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 
+use std::collections::HashSet;
+
 use http::{HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 
@@ -7,9 +9,7 @@ use settings_derive::Section;
 
 use super::{Access, AuthError, TokenSettings};
 use crate::route::Scopes;
-use crate::settings::{
-    Checked, Code, Cursor, Invalid, Node, OneOrMore, OpenSection, Section as _, Setting, ValueKind, text_of,
-};
+use crate::settings::{Checked, Code, Cursor, Invalid, OneOrMore, OpenSection, Setting, ValueKind, text_of};
 use crate::upstream::Client;
 use crate::upstream::http::Address;
 
@@ -18,8 +18,7 @@ pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
 /// The section `auth` of `server`: accepted tokens, and the authorization servers that issue them.
 #[derive(Debug, Clone, PartialEq, Section)]
-#[section(name = "`auth` of `server`", id = "server_auth", process, variables, masked)]
-#[section(check = Self::complete, check_keys = Self::check_keys)]
+#[section(name = "`auth` of `server`", id = "server_auth", process, variables, masked, check = Self::complete)]
 pub struct ResourceServer {
     /// Public URL of this server, and the default audience of tokens: `https://tools.example.com/mcp`. MCP
     /// clients find the authorization servers through it.
@@ -39,45 +38,31 @@ pub struct ResourceServer {
 }
 
 impl ResourceServer {
-    /// Uses `resource` as the audience of tokens without `audience`.
-    fn complete(mut self, _section: &OpenSection<'_>) -> Checked<Self> {
-        for token in self.jwt.0.iter_mut().filter(|token| token.audiences.0.is_empty()) {
-            token.audiences = OneOrMore(self.resource.iter().map(|url| url.as_str().to_owned()).collect());
-        }
-        Ok(self)
-    }
-
-    /// Checks that each issuer occurs once, and that its tokens have an audience.
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let tokens = section.entry("jwt").map_or(&[][..], |entry| entry.value.one_or_more());
-        let mut checked = Ok(());
-        let mut reject = |at, message, help| checked = Err(section.reject_at(at, message, help));
-        for (index, token) in tokens.iter().enumerate() {
-            let issuer = |node: &Node| node.get("issuer").and_then(Node::as_text).map(str::to_owned);
-            if issuer(token).is_some() && tokens[..index].iter().any(|other| issuer(other) == issuer(token)) {
-                let help = "combine the audiences of this issuer in one entry";
-                reject(Code::DuplicateValue.at_span(token.span), "duplicate issuer", help);
-            }
-            // An unknown key is probably meant to be the missing one.
-            let is_known = token.as_map().is_some_and(|entries| {
-                entries.iter().all(|entry| TokenSettings::keys().get(&entry.key.text).is_some())
-            });
-            let says_nothing = match token.get("audience").map(Node::one_or_more) {
-                None => section.entry("resource").is_none(),
-                Some(audiences) => {
-                    audiences.is_empty() || audiences.iter().any(|node| node.as_text() == Some(""))
-                }
-            };
-            if says_nothing && is_known {
-                let help = "write `audience`, or `resource` beside `jwt`: tokens for other servers must not be accepted";
-                reject(Code::MissingKey.at_span(token.span), "`jwt` has no audience", help);
-            }
-        }
-        if tokens.is_empty() {
+    /// Uses `resource` as the audience of tokens without `audience`. Checks that each token then has one, and
+    /// that each issuer occurs once.
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        let written = section.entry("jwt").map_or(&[][..], |entry| entry.value.one_or_more());
+        if written.is_empty() {
             let help = "write `jwt: { issuer: https://login.example.com, jwks: https://login.example.com/jwks.json }`";
-            checked = Err(section.missing("`auth` accepts no tokens".to_owned(), help));
+            return Err(section.missing("`auth` accepts no tokens".to_owned(), help));
         }
-        checked
+        let (mut issuers, mut checked) = (HashSet::new(), Ok(()));
+        for (token, node) in self.jwt.0.iter_mut().zip(written) {
+            if !issuers.insert(token.issuer.clone()) {
+                let help = "combine the audiences of this issuer in one entry";
+                let at = Code::DuplicateValue.at_span(node.span);
+                checked = Err(section.reject_at(at, "duplicate issuer", help));
+            }
+            if token.audiences.0.is_empty() {
+                token.audiences.0.extend(self.resource.iter().map(|url| url.as_str().to_owned()));
+            }
+            if token.audiences.0.is_empty() || token.audiences.0.iter().any(String::is_empty) {
+                let help = "write `audience`, or `resource` beside `jwt`: tokens for other servers must not be accepted";
+                let at = Code::MissingKey.at_span(node.span);
+                checked = Err(section.reject_at(at, "`jwt` has no audience", help));
+            }
+        }
+        checked.map(|()| self)
     }
 }
 
