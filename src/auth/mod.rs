@@ -3,21 +3,19 @@
 //! - [`AccessSettings`]: the configured clients and issuers.
 //! - [`Access`]: identifies a client by its credential ([`PresentedCredential`]), or rejects it
 //!   ([`AuthError`]).
-//! - `api_key`: API keys, stored as hashes.
-//! - `certificate`: client certificates that TLS has verified.
+//! - `client_credentials`: API keys, stored as hashes, and client certificates that TLS has verified.
 //! - `jwt`: access tokens; `jws` verifies their signature with the keys in the `jwks` of the issuer.
 //! - [`ResourceServer`]: protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 //!
 //! Credentials never occur in an error, the log or `Debug`.
 
-mod api_key;
-mod certificate;
+mod client_credentials;
 mod jwks;
 mod jws;
 mod jwt;
 mod oauth_metadata;
 
-use std::{collections::HashMap, fmt, sync::Arc, time::SystemTime};
+use std::{fmt, sync::Arc, time::SystemTime};
 
 use settings_derive::Section;
 
@@ -27,10 +25,8 @@ use crate::telemetry::RequestId;
 use crate::tls::{ClientCertificate, ServerTls};
 use crate::upstream::Client;
 
-use api_key::ApiKeys;
-pub use api_key::{ApiKey, KeyHash, random_api_key};
-pub use certificate::CertificateName;
-use certificate::Certificates;
+use client_credentials::ConfiguredClients;
+pub use client_credentials::{ApiKey, CertificateName, KeyHash, random_api_key};
 pub use jwks::KeySource;
 use jws::Jws;
 pub use jws::{Algorithm, Jwks};
@@ -135,8 +131,7 @@ const SECRET_LIMIT_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Access {
     settings: AccessSettings,
-    keys: ApiKeys,
-    certificates: Certificates,
+    clients: ConfiguredClients,
     tls: Option<ServerTls>,
     issuers: Vec<Issuer>,
 }
@@ -144,17 +139,10 @@ pub struct Access {
 impl Access {
     /// Creates the access rules from settings; `tls` has the CAs that verify client certificates.
     pub fn new(settings: AccessSettings, tls: Option<ServerTls>) -> Self {
-        let (mut keys, mut certificates) = (ApiKeys::default(), Certificates::default());
-        let mut subjects = HashMap::new();
-        for known in &settings.clients {
-            let client = known.client();
-            keys.add(known, &client);
-            certificates.add(known, &client);
-            subjects.extend(known.jwt_subjects.iter().map(|subject| (subject.clone(), Arc::clone(&client))));
-        }
+        let clients = ConfiguredClients::new(&settings.clients);
         let tokens = settings.server.iter().flat_map(|server| &server.jwt.0);
-        let issuers = tokens.map(|token| Issuer::new(token.clone(), subjects.clone())).collect();
-        Self { settings, keys, certificates, tls, issuers }
+        let issuers = tokens.map(|token| Issuer::new(token.clone(), clients.subjects.clone())).collect();
+        Self { settings, clients, tls, issuers }
     }
 
     /// Whether one with these settings would identify clients in the same way.
@@ -182,14 +170,16 @@ impl Access {
             {
                 return Err(AuthError::Invalid("the certificate is not signed by a trusted CA"));
             }
-            PresentedCredential::Certificate(certificate) => return self.certificates.find(certificate, now),
+            PresentedCredential::Certificate(certificate) => {
+                return self.clients.by_certificate(certificate, now);
+            }
             PresentedCredential::Secret(secret) => secret,
         };
         let is_in_range = (1..=SECRET_LIMIT_BYTES).contains(&secret.len());
         if !is_in_range || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(AuthError::Invalid("the key or token is too long, or has invalid characters"));
         }
-        let found = self.keys.find(secret, now);
+        let found = self.clients.by_key(secret, now);
         // Three parts with dots between them.
         let looks_like_jwt = secret.bytes().filter(|byte| *byte == b'.').count() == 2;
         if found.is_ok() || self.issuers.is_empty() || !looks_like_jwt {

@@ -1,0 +1,337 @@
+//! Credentials of the configured clients, and the clients that they identify:
+//!
+//! - API keys, configured by their hashes: a configuration file that others read reveals no key.
+//! - Client certificates (mTLS), by subject, alternative name or fingerprint.
+//! - Subjects of tokens.
+
+use std::{cell::RefCell, collections::HashMap, fmt, iter::once, sync::Arc, time::SystemTime};
+
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use settings_derive::Section;
+
+use super::{AuthError, ClientSettings, IdentifiedClient};
+use crate::crypto::{Digest, parse_digest, random_key, sha256};
+use crate::settings::{
+    Checked, Code, Cursor, FromText, Invalid, OpenSection, Setting, SourceSpan, ValueKind, text_of,
+};
+use crate::tls::ClientCertificate;
+use crate::upstream::Client;
+
+/// SHA-256 hash of an API key. Keys are long and random, so the hash cannot be reversed and no slow hash is
+/// needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyHash(Digest);
+
+const PREFIX: &str = "sha256:";
+
+/// Prefix of generated keys, by which people and secret scanners recognize them.
+const KEY_PREFIX: &str = "glk_";
+
+/// Generates an unpredictable key: 256 random bits. Only its client may know it.
+pub fn random_api_key() -> String {
+    format!("{KEY_PREFIX}{}", random_key())
+}
+
+impl KeyHash {
+    /// The hash of a key, or of any bytes.
+    pub fn from_key(key: impl AsRef<[u8]>) -> Self {
+        Self(sha256(key.as_ref()))
+    }
+
+    /// Parses a hash, as `glossator key` prints it.
+    pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
+        let Some(digits) = text.strip_prefix(PREFIX) else {
+            let message = format!("expected `{PREFIX}` and 64 hexadecimal digits");
+            let help = "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the \
+                        key itself does not belong in the file";
+            return Err(Invalid::without_value(message, help));
+        };
+        parse_digest(digits).map(Self).ok_or_else(|| {
+            let found = digits.chars().count();
+            let message =
+                format!("expected 64 hexadecimal digits after `{PREFIX}`, found {found} characters");
+            Invalid::without_value(message, "copy the whole hash, as `glossator key` prints it")
+        })
+    }
+}
+
+/// The hash of an API key, with its expiry.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(name = "a key of a client", id = "client_key", text = "hash", variables, check = Self::check)]
+pub struct ApiKey {
+    /// The hash of the key: `sha256:…`.
+    // The key itself may be here by mistake.
+    #[key(file, example = "hash: sha256:…", masked)]
+    pub hash: KeyHash,
+    /// When the key expires: `2027-01-31`, or `2027-01-31T12:00:00Z`.
+    #[key(shown = "never")]
+    pub expires: Option<SystemTime>,
+}
+
+impl ApiKey {
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        if self.expires.is_some_and(|end| end <= SystemTime::now()) {
+            section.value.warn(Code::ExpiredKey, "the key has expired".to_owned(), "remove it");
+        }
+        Ok(self)
+    }
+}
+
+/// The hashes of one configuration, with their places, to find duplicates.
+type KnownHashes = RefCell<HashMap<KeyHash, SourceSpan>>;
+
+impl Setting for KeyHash {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let hash = Self::from_text(text_of(value)?.trim()).or_else(|invalid| value.reject(invalid))?;
+        let report = value.context.report;
+        match report.cache::<KnownHashes>().borrow_mut().insert(hash, value.node.span) {
+            None => Ok(hash),
+            Some(other) => {
+                let message = format!("duplicate key hash; also at {}", report.file_and_line(other));
+                value.reject(
+                    Invalid::without_value(message, "use different keys for each client")
+                        .with_code(Code::DuplicateValue),
+                )
+            }
+        }
+    }
+}
+
+/// Reads a date, or a date and a time.
+impl Setting for SystemTime {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?;
+        let at_midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+        let end = text.parse::<Timestamp>().ok().or_else(|| text.parse().ok().and_then(at_midnight));
+        if let Some(end) = end {
+            return Ok(end.into());
+        }
+        let help = "write `2027-01-31` for midnight UTC, or `2027-01-31T12:00:00Z`";
+        value.reject(Invalid::new(format!("expected a date, found {}", value.node.found()), help))
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+/// A name in a certificate that identifies a client. `client_ca` decides who may issue it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CertificateName {
+    /// The common name of the subject, if it has one.
+    CommonName(String),
+    /// A host name among the subject alternative names.
+    Dns(String),
+    /// A URI among the subject alternative names, such as a SPIFFE id.
+    Uri(String),
+    /// The fingerprint of exactly this certificate.
+    Fingerprint(KeyHash),
+}
+
+impl FromText for CertificateName {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        if let Ok(hash) = KeyHash::from_text(&text.replace(':', "").replacen("sha256", "sha256:", 1)) {
+            return Ok(Self::Fingerprint(hash));
+        }
+        let (kind, name) = text.split_once(':').unwrap_or_default();
+        match (kind, name.trim()) {
+            ("cn", name) if !name.is_empty() => Ok(Self::CommonName(name.to_owned())),
+            ("dns", name) if !name.is_empty() => Ok(Self::Dns(name.to_ascii_lowercase())),
+            ("uri", name) if !name.is_empty() => Ok(Self::Uri(name.to_owned())),
+            _ => {
+                let help = "write `dns:reports.example.com`, as the certificate has it";
+                Err(Invalid::new("expected `cn:NAME`, `dns:NAME`, `uri:URI` or `sha256:…`", help))
+            }
+        }
+    }
+}
+
+/// The configured clients, by their credentials.
+///
+/// The duration of a comparison of hashes reveals nothing useful. Nobody can choose the hash of a key, nor
+/// find a key of 256 random bits by a part of its hash.
+#[derive(Debug, Default)]
+pub(super) struct ConfiguredClients {
+    keys: HashMap<KeyHash, (Arc<Client>, Option<SystemTime>)>,
+    certificates: HashMap<CertificateName, Arc<Client>>,
+    /// By the subject in their tokens.
+    pub(super) subjects: HashMap<String, Arc<Client>>,
+}
+
+impl ConfiguredClients {
+    pub(super) fn new(settings: &[ClientSettings]) -> Self {
+        let mut clients = Self::default();
+        for settings in settings {
+            let client = &settings.client();
+            for key in &settings.api_key_hashes.0 {
+                clients.keys.insert(key.hash, (Arc::clone(client), key.expires));
+            }
+            for name in &settings.certificates {
+                clients.certificates.insert(name.clone(), Arc::clone(client));
+            }
+            for subject in &settings.jwt_subjects {
+                clients.subjects.insert(subject.clone(), Arc::clone(client));
+            }
+        }
+        clients
+    }
+
+    /// Identifies the client of a key.
+    pub(super) fn by_key(&self, key: &str, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
+        match self.keys.get(&KeyHash::from_key(key)) {
+            Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),
+            Some((client, until)) => Ok(IdentifiedClient { client: Arc::clone(client), until: *until }),
+            None => Err(AuthError::Invalid("the key is unknown")),
+        }
+    }
+
+    /// Identifies the client of a certificate; none if two clients match, which is a mistake in the
+    /// configuration. A connection can outlive the certificate that was presented at its start.
+    pub(super) fn by_certificate(
+        &self,
+        certificate: &ClientCertificate,
+        now: SystemTime,
+    ) -> Result<IdentifiedClient, AuthError> {
+        let ClientCertificate { der, common_name, dns_names, uris, until, .. } = certificate;
+        if until.is_some_and(|until| until < now) {
+            return Err(AuthError::Invalid("the certificate has expired"));
+        }
+        let names = once(CertificateName::Fingerprint(KeyHash::from_key(der)))
+            .chain(common_name.clone().map(CertificateName::CommonName))
+            .chain(dns_names.iter().cloned().map(CertificateName::Dns))
+            .chain(uris.iter().cloned().map(CertificateName::Uri));
+        let mut found = names.filter_map(|name| self.certificates.get(&name));
+        let client = found.next().ok_or(AuthError::Missing)?;
+        if found.any(|other| other != client) {
+            return Err(AuthError::Invalid("the certificate matches two clients"));
+        }
+        Ok(IdentifiedClient { client: Arc::clone(client), until: *until })
+    }
+}
+
+impl ClientSettings {
+    /// The client, independent of its credential.
+    pub(super) fn client(&self) -> Arc<Client> {
+        Arc::new(Client::new(&format!("client {}", self.name), &self.name, self.scopes.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{route::Scopes, settings::value::OneOrMore};
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written() {
+        let hash = KeyHash::from_key("abc");
+        let written = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash.to_string(), written);
+        assert_eq!(KeyHash::from_text(written), Ok(hash));
+        assert_eq!(KeyHash::from_text(&written.to_uppercase().replace("SHA256", "sha256")), Ok(hash));
+        for wrong in [
+            "",
+            "abc",
+            "sha256:",
+            "sha256:ba78",
+            "md5:ba78",
+            &written.replace('b', "x"),
+            &format!("{written}0"),
+        ] {
+            assert!(KeyHash::from_text(wrong).is_err(), "{wrong}");
+        }
+        assert!(KeyHash::from_text("sha256:ä").unwrap_err().message.ends_with("found 1 characters"));
+    }
+
+    #[test]
+    fn a_key_is_its_clients_until_its_end() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        let until = now + Duration::from_secs(1);
+        let (old, new) = (random_api_key(), random_api_key());
+        assert_ne!(old, new);
+        let settings = ClientSettings {
+            name: "reports".to_owned(),
+            scopes: Scopes::from_client(["read"]),
+            api_key_hashes: OneOrMore(vec![
+                ApiKey { hash: KeyHash::from_key(&old), expires: Some(until) },
+                ApiKey { hash: KeyHash::from_key(&new), expires: None },
+            ]),
+            certificates: Vec::new(),
+            jwt_subjects: Vec::new(),
+        };
+        let clients = ConfiguredClients::new(&[settings]);
+        let find = |key: &str, now| clients.by_key(key, now).map(|found| found.client.name.clone());
+        assert_eq!(find(&old, now).unwrap(), "reports");
+        assert_eq!(find(&old, until).unwrap_err(), AuthError::Invalid("the key has expired"));
+        assert_eq!(find(&new, until).unwrap(), "reports");
+        let hash = KeyHash::from_key(&new).to_string();
+        for wrong in ["x", &hash, &new[1..]] {
+            assert_eq!(find(wrong, now).unwrap_err(), AuthError::Invalid("the key is unknown"));
+        }
+        assert!(!format!("{clients:?}").contains(&new[4..]));
+    }
+
+    fn client(name: &str, certificates: &[&str]) -> ClientSettings {
+        ClientSettings {
+            name: name.to_owned(),
+            scopes: Scopes::default(),
+            api_key_hashes: OneOrMore(Vec::new()),
+            certificates: certificates.iter().map(|name| CertificateName::from_text(name).unwrap()).collect(),
+            jwt_subjects: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_known_by_any_of_its_names() {
+        let hash = KeyHash::from_key(b"der").to_string();
+        let all = [
+            client("one", &["cn:backup", "dns:Backup.test"]),
+            client("two", &["uri:spiffe://test/two", &hash]),
+        ];
+        let clients = ConfiguredClients::new(&all);
+        let end = SystemTime::now();
+        let find = |common_name: Option<&str>, dns: &[&str], uris: &[&str], der: &[u8]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let shown = ClientCertificate {
+                der: der.to_vec(),
+                common_name: common_name.map(str::to_owned),
+                dns_names: owned(dns),
+                uris: owned(uris),
+                until: Some(end),
+                ..ClientCertificate::default()
+            };
+            clients.by_certificate(&shown, end).map(|found| found.client.name.clone())
+        };
+        assert_eq!(find(Some("backup"), &[], &[], b"").unwrap(), "one");
+        assert_eq!(find(None, &["x.test", "backup.test"], &[], b"").unwrap(), "one");
+        assert_eq!(find(None, &[], &["spiffe://test/two"], b"").unwrap(), "two");
+        assert_eq!(find(None, &[], &[], b"der").unwrap(), "two");
+        assert_eq!(find(Some("Backup"), &["backup"], &["cn:backup"], b"x"), Err(AuthError::Missing));
+        assert!(matches!(find(Some("backup"), &[], &[], b"der"), Err(AuthError::Invalid(_))));
+        let mut shown = ClientCertificate { der: b"der".to_vec(), ..ClientCertificate::default() };
+        assert!(clients.by_certificate(&shown, end).is_ok());
+        shown.until = Some(end);
+        let after = clients.by_certificate(&shown, end + Duration::from_secs(1));
+        assert!(matches!(after, Err(AuthError::Invalid("the certificate has expired"))));
+    }
+
+    #[test]
+    fn a_name_has_its_kind_as_prefix() {
+        for wrong in ["", "backup", "cn:", "CN=backup", "email:x@test", "sha256:12"] {
+            assert!(CertificateName::from_text(wrong).is_err(), "{wrong}");
+        }
+        let pairs = ["AB"; 32].join(":");
+        let fingerprint = CertificateName::from_text(&format!("sha256:{pairs}"));
+        assert!(matches!(fingerprint, Ok(CertificateName::Fingerprint(_))));
+        let name = CertificateName::CommonName("a:b".to_owned());
+        assert_eq!(CertificateName::from_text("cn:a:b"), Ok(name));
+    }
+}
