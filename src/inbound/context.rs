@@ -52,7 +52,7 @@ pub struct UnauthenticatedRequest {
 }
 
 /// Context of a request that the filter has admitted.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RequestContext {
     pub(super) request: UnauthenticatedRequest,
     pub(super) identity: AuthenticatedClient,

@@ -256,8 +256,9 @@ impl Filter {
     /// # Errors
     ///
     /// [`Rejection`] if the request has no valid host, or several.
-    pub fn admit_probe(&self, head: &Parts) -> Result<(), Rejection> {
-        host_origin::request_host(head).inspect_err(|_| self.rejected.add("host")).map(drop)
+    pub fn admit_probe(&self, head: &Parts) -> Result<CrossOriginPage, Rejection> {
+        host_origin::request_host(head).inspect_err(|_| self.rejected.add("host"))?;
+        Ok(CrossOriginPage::default())
     }
 
     /// Registers the metrics of the filter.

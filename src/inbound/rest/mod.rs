@@ -23,7 +23,7 @@ mod openapi;
 mod passthrough;
 mod response;
 
-use std::{collections::HashMap, pin::pin, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Instant};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -35,7 +35,7 @@ use super::{
     CrossOriginPage, Filter, LoggedRequest, MCP_PATHS, ProtectedPort, Rejection, RequestContext,
     SHUTTING_DOWN, UnauthenticatedRequest, cut_off_by_shutdown,
 };
-use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within};
+use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, media_type, values_within};
 use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot};
 use crate::policy;
 use crate::route::{EndpointMatch, Route, Scopes};
@@ -104,13 +104,11 @@ impl RestApi {
         };
         let snapshot = self.gateway.complete_snapshot(is_complete).await;
         let target = self.find(&snapshot, &head);
-        if matches!(target, Target::Health) {
-            return match self.filter.admit_probe(&head) {
-                Ok(()) => response::value(StatusCode::OK, &json!({ "status": "ok" })),
-                Err(rejection) => rejected(unauthenticated.logged(&head), &rejection),
-            };
-        }
-        let page = match self.filter.admit(&mut head, &mut unauthenticated) {
+        let admitted = match target {
+            Target::Health => self.filter.admit_probe(&head),
+            _ => self.filter.admit(&mut head, &mut unauthenticated),
+        };
+        let page = match admitted {
             Ok(page) => page,
             Err(rejection) => return rejected(unauthenticated.logged(&head), &rejection),
         };
@@ -125,6 +123,7 @@ impl RestApi {
                 let response = page.options(&head.headers, METHODS);
                 return page.allow_read(response);
             }
+            Target::Health => return response::value(StatusCode::OK, &json!({ "status": "ok" })),
             Target::Tool { .. } if page.has_link => Err(ProtectedPort::Clients.foreign_page()),
             // Clients that request it have no token yet.
             Target::Metadata(metadata) => {
@@ -149,10 +148,8 @@ impl RestApi {
             ending.unless_overdue(pin!(respond)).await
         };
         let responded = responded.unwrap_or_else(|| {
-            let may_have_effect = match called {
-                Some(route) => route.may_have_effect(),
-                None => is_passed && !head.method.is_safe(),
-            };
+            let passed_effect = is_passed && !head.method.is_safe();
+            let may_have_effect = called.map_or(passed_effect, |route| route.may_have_effect());
             Err(Rejection::for_shutdown(cut_off_by_shutdown(may_have_effect)))
         });
         let response =
@@ -316,23 +313,14 @@ fn arguments(
         check_media_type(&parts.headers)?;
         object(body)?
     };
+    let in_path = in_path.into_iter().map(|(name, value)| ("path", name, vec![value]));
     let in_query = query(parts.uri.query().unwrap_or_default())?;
     let in_query = in_query.into_iter().map(|(name, values)| ("query", name, values));
-    let in_path = in_path.into_iter().map(|(name, value)| ("path", name, vec![value]));
-    let mut of_path = Vec::new();
     for (place, name, values) in in_path.chain(in_query) {
         let value = route.input.coerce_texts(&name, values);
         if arguments.insert(name.clone(), value).is_some() {
-            let places = match (place, of_path.contains(&name)) {
-                ("query", true) => "path and in the query",
-                ("query", false) => "body and in the query",
-                _ => "path and in the body",
-            };
-            let text = format!("argument `{name}` is present more than once: in the {places}");
+            let text = format!("argument `{name}` is present more than once: in the {place} and elsewhere");
             return Err(Rejection::new(StatusCode::BAD_REQUEST, "argument present more than once", text));
-        }
-        if place == "path" {
-            of_path.push(name);
         }
     }
     Ok(arguments)
@@ -342,14 +330,12 @@ fn arguments(
 /// preflight request.
 fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
-    let text = String::from_utf8_lossy(value.as_bytes());
-    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = media_type(value).unwrap_or_default();
     if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
         return Ok(());
     }
-    let found: String = essence.chars().take(100).collect();
     let text = format!(
-        "expected a body of type `application/json`, found `{found}`; \
+        "expected a body of type `application/json`, found `{essence}`; \
          send the header `Content-Type: application/json`"
     );
     Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text))
@@ -371,21 +357,16 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     }
 }
 
-/// The names of a query in order of appearance, each with all its values.
-fn query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
+/// The names of a query, each with all its values.
+fn query(query: &str) -> Result<BTreeMap<String, Vec<String>>, Rejection> {
     // The parser would replace what is not UTF-8.
     if percent_decode_str(query).decode_utf8().is_err() {
         let text = "the query is not UTF-8";
         return Err(Rejection::new(StatusCode::BAD_REQUEST, "query is not UTF-8", text));
     }
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    let mut indexes = HashMap::new();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let index = *indexes.entry(name.clone()).or_insert(found.len());
-        if index == found.len() {
-            found.push((name.into_owned(), Vec::new()));
-        }
-        found[index].1.push(value.into_owned());
+        found.entry(name.into_owned()).or_default().push(value.into_owned());
     }
     Ok(found)
 }
@@ -424,7 +405,7 @@ mod tests {
         let found = query("a=1&b=x+y%26z&a=2&&c").unwrap();
         let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
         let expected = [("a", strings(&["1", "2"])), ("b", strings(&["x y&z"])), ("c", strings(&[""]))];
-        assert_eq!(found, expected.map(|(name, values)| (name.to_owned(), values)));
+        assert_eq!(found, BTreeMap::from(expected.map(|(name, values)| (name.to_owned(), values))));
         assert_eq!(query("a=%ff").unwrap_err().reason, "query is not UTF-8");
     }
 

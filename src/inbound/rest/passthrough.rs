@@ -12,7 +12,6 @@
 
 use std::{
     borrow::Cow,
-    net::IpAddr,
     task::{Context, Poll},
     time::Instant,
 };
@@ -32,9 +31,9 @@ use crate::inbound::filter::{FORWARDED_FOR, check_transfer_encoding};
 use crate::inbound::{Authenticator, Rejection, RequestContext, StreamedPassthrough, UnauthenticatedRequest};
 use crate::policy::Passthrough;
 use crate::route::{TraceContext, UpstreamName, leads_out};
-use crate::telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_label};
+use crate::telemetry::{ErrorChain, Span, SpanKind, Untrusted, method_label};
 use crate::upstream::http::remove_hop_by_hop;
-use crate::upstream::{ClientIdentity, Failure, UpstreamError};
+use crate::upstream::{Failure, FailureStage, UpstreamError};
 use crate::wire::{MapPoll, PolledFrame};
 
 const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
@@ -47,15 +46,12 @@ pub(super) async fn forward(
     mut parts: Parts,
     body: Body,
 ) -> Response<Body> {
-    let (client, request_id) = (context.client(), &context.request.request_id);
     let mut line = PassthroughLog {
         started: Instant::now(),
-        request_id: request_id.clone(),
+        context: context.clone(),
         upstream: upstream.name().clone(),
         method: method_label(&parts.method),
         path: Untrusted(parts.uri.path()).to_string(),
-        client_address: context.request.address,
-        client: client.clone(),
         status: None,
         rejected_by: None,
         bytes: 0,
@@ -66,7 +62,7 @@ pub(super) async fn forward(
     let span = context.request.span.child(SpanKind::Client, "passthrough");
     add_trace_context(&span, &mut parts, upstream);
     let body = body.map_err(Into::into).boxed_unsync();
-    let response = match upstream.stream(Request::from_parts(parts, body), client).await {
+    let response = match upstream.stream(Request::from_parts(parts, body), context.client()).await {
         Ok(upstream_response) => {
             let mut response = upstream_response.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
@@ -87,7 +83,7 @@ pub(super) async fn forward(
             line.rejected_by = error.properties().rejected_by;
             if line.rejected_by.is_none() {
                 warn!(
-                    %request_id, upstream = %upstream.name(), error = %ErrorChain(&error),
+                    request_id = %context.request.request_id, upstream = %upstream.name(), error = %ErrorChain(&error),
                     "passthrough failed"
                 );
             }
@@ -111,12 +107,10 @@ pub(super) async fn forward(
 /// The log line of a proxied request, written when the body of its response has ended or is dropped.
 struct PassthroughLog {
     started: Instant,
-    request_id: RequestId,
+    context: RequestContext,
     upstream: UpstreamName,
     method: &'static str,
     path: String,
-    client_address: Option<IpAddr>,
-    client: ClientIdentity,
     /// Status of the response; `None` if the client disconnected or the server ended before.
     status: Option<StatusCode>,
     /// The limit of ours that rejected it.
@@ -127,6 +121,7 @@ struct PassthroughLog {
 
 impl Drop for PassthroughLog {
     fn drop(&mut self) {
+        let (request, client) = (&self.context.request, self.context.client());
         info!(
             method = self.method,
             path = %self.path,
@@ -135,9 +130,9 @@ impl Drop for PassthroughLog {
             duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             rejected_by = self.rejected_by,
             upstream = %self.upstream,
-            request_id = %self.request_id,
-            client = self.client.address_in_log(self.client_address).map(tracing::field::display),
-            client_name = self.client.name_in_log().map(tracing::field::display),
+            request_id = %request.request_id,
+            client = client.address_in_log(request.address).map(tracing::field::display),
+            client_name = client.name_in_log().map(tracing::field::display),
             "passthrough"
         );
     }
@@ -212,32 +207,27 @@ fn joined_values(headers: &HeaderMap, name: &HeaderName) -> String {
     values.join(", ")
 }
 
-const BAD_GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
-const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
-const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
-
 /// Status and text for an upstream request that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
-    match error.failure {
-        Failure::Connect(_) | Failure::NotStarted(_) => (BAD_GATEWAY, "the upstream can't be reached"),
-        Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_) => {
+    use FailureStage::{Malformed, NoResponse, NotReached, Rejected, TooLong, Unread, Unsendable};
+    let properties = error.properties();
+    match (&error.failure, properties.stage) {
+        (Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_), _) => {
             (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time")
         }
-        Failure::CutOff(_) => (BAD_GATEWAY, "the upstream closed the connection before it responded"),
-        Failure::NotHttp(_)
-        | Failure::NotCgi(_)
-        | Failure::NotMcp(_)
-        | Failure::HeadTooLong
-        | Failure::TooLong(_) => (BAD_GATEWAY, "the upstream's response can't be parsed"),
-        // Passthrough buffers nothing and calls no MCP server, so the last two do not occur.
-        Failure::Busy(_) | Failure::CircuitOpen { .. } | Failure::BufferFull(_) | Failure::Restarting(_) => {
-            (BUSY, "the upstream is busy")
+        (Failure::SlowUpload(_), _) => (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly"),
+        (Failure::ClientBusy(_) | Failure::RateLimited { .. }, _) => {
+            (StatusCode::TOO_MANY_REQUESTS, "too many requests to the upstream")
         }
-        Failure::SlowUpload(_) => (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly"),
-        Failure::ClientBusy(_) => (TOO_MANY, "too many of your requests to the upstream are in flight"),
-        Failure::Credential(_) => (BAD_GATEWAY, "no credential is available for the upstream"),
-        Failure::RateLimited { .. } => (TOO_MANY, "the rate limit of the upstream is exceeded"),
-        Failure::RateLimitUnavailable => (BUSY, "the rate limit of the upstream can't be checked right now"),
-        Failure::Unsendable(_) => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
+        (_, Rejected | Unread) if properties.retry_after.is_some() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
+        }
+        (_, Rejected | Unread) => (StatusCode::BAD_GATEWAY, "no credential is available for the upstream"),
+        (_, NotReached) => (StatusCode::BAD_GATEWAY, "the upstream can't be reached"),
+        (_, NoResponse) => {
+            (StatusCode::BAD_GATEWAY, "the upstream closed the connection before it responded")
+        }
+        (_, Malformed | TooLong) => (StatusCode::BAD_GATEWAY, "the upstream's response can't be parsed"),
+        (_, Unsendable) => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
     }
 }
