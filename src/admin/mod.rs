@@ -266,7 +266,7 @@ async fn admit(
 impl Api {
     fn check_access(&self, head: &mut Parts, access: PathAccess) -> Result<(), Problem> {
         if access == PathAccess::Probe {
-            return Ok(self.filter.admit_probe(head)?);
+            return Ok(self.filter.admit_probe(head).map(drop)?);
         }
         let mut unauthenticated = UnauthenticatedRequest::take(head, ApiKind::Rest);
         if self.filter.admit(head, &mut unauthenticated)?.has_link && access != PathAccess::Page {

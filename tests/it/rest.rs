@@ -328,7 +328,7 @@ async fn openapi_describes_every_operation_and_its_errors() {
     for status in ["400", "500"] {
         assert_eq!(
             write["responses"][status]["content"]["application/json"]["schema"],
-            json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
+            json!({ "$ref": "#/components/schemas/Error" })
         );
     }
     check_error(&proxy.send("POST /openapi.json", &[], "").await, 405, "use GET, HEAD");

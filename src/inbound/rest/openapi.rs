@@ -71,26 +71,25 @@ struct RouteSchemas<'a> {
 
 impl<'a> RouteSchemas<'a> {
     fn new(route: &'a Route, schemas: &mut Value) -> Self {
-        let mut definition = route.definition.to_json(SHAPES);
         let name = route.definition.name.as_str();
         let mut add = |kind: &str, schema: Value| {
             let key = format!("{name}.{kind}");
-            let placed = rebase_references(&schema, &format!("#/components/schemas/{key}"));
-            schemas[&key] = placed;
+            schemas[&key] = rebase_references(&schema, &format!("#/components/schemas/{key}"));
             reference(&key)
         };
         add("input", Value::Object(Map::clone(route.input.document())));
-        let output = definition.remove("outputSchema").map(|schema| add("output", schema));
-        let (success, failure) = match route.envelope {
-            Envelope::Mcp => {
-                (result_schema(output), json!({ "anyOf": [reference("ToolError"), reference("Error")] }))
+        let output = route.definition.to_json(SHAPES).remove("outputSchema");
+        let output = output.map(|schema| add("output", schema));
+        let (success, failure) = match (route.envelope, output) {
+            (Envelope::Mcp, None) => (reference("ToolResult"), "Failure"),
+            (Envelope::Mcp, Some(output)) => {
+                let own = json!({ "properties": { "structuredContent": output }, "required": ["structuredContent"] });
+                (json!({ "allOf": [reference("ToolResult"), own] }), "Failure")
             }
-            // Without an output schema, any value is possible. The schema of an error is inline: it is short,
-            // and readable without a reference.
-            Envelope::Plain => {
-                (output.unwrap_or_else(|| json!({})), plain_error_schema(route, schemas["Error"].clone()))
-            }
+            // Without an output schema, any value is possible.
+            (Envelope::Plain, output) => (output.unwrap_or_else(|| json!({})), "Error"),
         };
+        let failure = reference(failure);
         Self { route, success, failure }
     }
 
@@ -196,37 +195,6 @@ impl<'a> RouteSchemas<'a> {
 
 fn reference(key: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{key}") })
-}
-
-/// Schema of an error in the plain envelope, with the members that the route's rules add.
-fn plain_error_schema(route: &Route, mut schema: Value) -> Value {
-    for rule in &route.translator.rules {
-        let RuleAction::Error(error) = &rule.action else { continue };
-        if error.code.is_some() {
-            schema["properties"]["code"] =
-                json!({ "description": "The error code of the service, if it has one." });
-        }
-        if error.structured.is_some() {
-            schema["properties"]["details"] = json!({ "type": "object" });
-        }
-    }
-    schema
-}
-
-/// Schema of a success in the MCP envelope; `output` is the schema of its structured content.
-fn result_schema(output: Option<Value>) -> Value {
-    let mut required = vec!["content", "isError"];
-    required.extend(output.as_ref().map(|_| "structuredContent"));
-    json!({
-        "type": "object",
-        "properties": {
-            "content": { "type": "array", "minItems": 1, "items": reference("Content") },
-            "structuredContent": output.unwrap_or_else(|| json!({})),
-            "isError": { "const": false },
-            "_meta": { "type": "object" }
-        },
-        "required": required
-    })
 }
 
 /// The argument names in a path, in order.
