@@ -154,7 +154,7 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
     let request = match cgi_api::request(&request, tokio::io::stdin()) {
         Ok(request) => request,
         Err(error) => {
-            write_response(&cgi_api::error_response(error.status(), &error.to_string()));
+            write_response(&cgi_api::error_response(error.status, &error.to_string()));
             screen.error_line(&error.to_string());
             return Ok(());
         }

@@ -12,7 +12,6 @@
 //! only used where there is no `Host`. `REMOTE_USER` is ignored.
 
 use std::{
-    borrow::Cow,
     ffi::{OsStr, OsString},
     io,
     net::{IpAddr, SocketAddr},
@@ -23,37 +22,17 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream::try_unfold};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, response,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, response,
 };
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{Connection, ShutdownSignal, UnauthenticatedRequest};
+use super::{Connection, Rejection, ShutdownSignal, UnauthenticatedRequest};
 use crate::upstream::http::remove_hop_by_hop;
 
-/// Why the variables are not a CGI request. The text may reach the client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CgiRequestError {
-    /// A variable that every CGI web server sets is missing.
-    #[error("variable `{0}` is not set: this program is started by a web server that speaks CGI")]
-    Missing(&'static str),
-    /// A method, path or header that HTTP does not allow.
-    #[error("the request's {0} can't be read")]
-    Unreadable(Cow<'static, str>),
-}
-
-impl CgiRequestError {
-    /// The HTTP status of the response.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Missing(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unreadable(_) => StatusCode::BAD_REQUEST,
-        }
-    }
-}
-
 const METHOD: &str = "REQUEST_METHOD";
+const NO_REQUEST: &str = "no CGI request";
 /// Prefix of the variables of client headers; the name follows in capitals.
 const HEADER: &str = "HTTP_";
 
@@ -73,17 +52,20 @@ pub fn is_request_variable(name: &OsStr) -> bool {
 ///
 /// # Errors
 ///
-/// [`CgiRequestError`], which has the status of the response.
+/// [`Rejection`] if the variables are not a CGI request.
 pub fn request(
     variables: &[(OsString, OsString)],
     input: impl AsyncRead + Unpin + Send + 'static,
-) -> Result<Request<Body>, CgiRequestError> {
+) -> Result<Request<Body>, Rejection> {
     let variables = Variables(variables);
-    let method = variables.get(METHOD).ok_or(CgiRequestError::Missing(METHOD))?;
+    let method = variables.get(METHOD).ok_or_else(|| {
+        let text =
+            "variable `REQUEST_METHOD` is not set: this program is started by a web server that speaks CGI";
+        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, NO_REQUEST, text)
+    })?;
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::from_bytes(method).map_err(|_| unreadable("method"))?;
     *request.uri_mut() = variables.uri()?;
-    *request.version_mut() = variables.version();
     variables.add_headers(request.headers_mut())?;
     *request.body_mut() = match variables.length(request.headers())? {
         Some(0) => Body::empty(),
@@ -126,8 +108,9 @@ fn body_stream(
     })
 }
 
-fn unreadable(what: impl Into<Cow<'static, str>>) -> CgiRequestError {
-    CgiRequestError::Unreadable(what.into())
+/// Rejects a method, path or header that HTTP does not allow.
+fn unreadable(what: &str) -> Rejection {
+    Rejection::new(StatusCode::BAD_REQUEST, NO_REQUEST, format!("the request's {what} can't be read"))
 }
 
 struct Variables<'a>(&'a [(OsString, OsString)]);
@@ -145,21 +128,12 @@ impl Variables<'_> {
 
     /// The path below the program, and the query. The web server has decoded the path, but not the query
     /// (sections 4.1.5 and 4.1.7).
-    fn uri(&self) -> Result<Uri, CgiRequestError> {
-        /// Characters that a path must encode (RFC 3986, section 3.3).
-        const PATH: &AsciiSet = &QUERY
-            .add(b'%')
-            .add(b'?')
-            .add(b'[')
-            .add(b'\\')
-            .add(b']')
-            .add(b'^')
-            .add(b'`')
-            .add(b'{')
-            .add(b'|')
-            .add(b'}');
+    fn uri(&self) -> Result<Uri, Rejection> {
         /// Characters that a query must encode, and that some clients do not.
         const QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
+        /// Characters that a path must encode as well (RFC 3986, section 3.3).
+        const OF_PATH: &AsciiSet = &QUERY.add(b'%').add(b'?').add(b'[').add(b'\\').add(b']').add(b'^');
+        const PATH: &AsciiSet = &OF_PATH.add(b'`').add(b'{').add(b'|').add(b'}');
         let path = self.get("PATH_INFO").unwrap_or(b"/");
         if !path.starts_with(b"/") {
             return Err(unreadable("path"));
@@ -172,16 +146,7 @@ impl Variables<'_> {
         target.parse().map_err(|_| unreadable("path and query"))
     }
 
-    fn version(&self) -> Version {
-        match self.get("SERVER_PROTOCOL") {
-            Some(b"HTTP/1.0") => Version::HTTP_10,
-            Some(b"HTTP/2" | b"HTTP/2.0") => Version::HTTP_2,
-            Some(b"HTTP/3" | b"HTTP/3.0") => Version::HTTP_3,
-            _ => Version::HTTP_11,
-        }
-    }
-
-    fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), CgiRequestError> {
+    fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), Rejection> {
         for (name, value) in self.0 {
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
             // The first two have variables of their own. `Proxy` is not an HTTP header: other programs read
@@ -209,7 +174,7 @@ impl Variables<'_> {
 
     /// Length of the body; `None` if it ends with the input. Without a length there is no body, unless the
     /// client sent it in chunks: Apache passes it on like that.
-    fn length(&self, headers: &HeaderMap) -> Result<Option<u64>, CgiRequestError> {
+    fn length(&self, headers: &HeaderMap) -> Result<Option<u64>, Rejection> {
         let Some(length) = self.get("CONTENT_LENGTH") else {
             return Ok((!headers.contains_key(header::TRANSFER_ENCODING)).then_some(0));
         };
@@ -236,8 +201,8 @@ impl Variables<'_> {
     }
 }
 
-fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, CgiRequestError> {
-    HeaderValue::from_bytes(bytes).map_err(|_| unreadable(format!("header `{name}`")))
+fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, Rejection> {
+    HeaderValue::from_bytes(bytes).map_err(|_| unreadable(&format!("header `{name}`")))
 }
 
 /// Writes the response headers, with the empty line after them.
@@ -295,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    fn decoded(variables: &[(&str, &str)]) -> Result<http::request::Parts, CgiRequestError> {
+    fn decoded(variables: &[(&str, &str)]) -> Result<http::request::Parts, Rejection> {
         let variables: Vec<(OsString, OsString)> =
             variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         request(&variables, tokio::io::empty()).map(|request| request.into_parts().0)
@@ -364,13 +329,13 @@ mod tests {
 
     #[test]
     fn the_error_names_the_missing_variable() {
-        assert_eq!(decoded(&[]).unwrap_err().status(), 500);
+        assert_eq!(decoded(&[]).unwrap_err().status, 500);
         for (name, value) in
             [(METHOD, "GET IT"), ("CONTENT_LENGTH", "-1"), ("CONTENT_LENGTH", "1e3"), ("HTTP_ORIGIN", "a\nb")]
         {
             let mut variables = vec![(METHOD, "POST")];
             variables.insert(0, (name, value));
-            assert_eq!(decoded(&variables).unwrap_err().status(), 400, "{name}={value}");
+            assert_eq!(decoded(&variables).unwrap_err().status, 400, "{name}={value}");
         }
     }
 
