@@ -54,8 +54,7 @@ use std::{
 };
 
 use axum::{body::Body, response::IntoResponse};
-use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
+use http::{Method, Request, Response, StatusCode, request::Parts};
 use settings_derive::Section;
 use tokio::time::sleep;
 
@@ -76,7 +75,7 @@ use super::{
 };
 use crate::crypto::SecretKey;
 use crate::pipeline::{ApiKind, Gateway};
-use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Setting};
+use crate::settings::{Checked, Cursor, Setting};
 use crate::telemetry::Meters;
 use crate::tls::ClientTls;
 
@@ -131,7 +130,6 @@ impl McpEndpoint {
     /// event to resume from, or no session, by which it could also cancel the call.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let body = RequestBody::Unread(body);
         let mut unauthenticated = UnauthenticatedRequest::take(&mut head, ApiKind::Mcp);
         let page = match self.filter.admit(&mut head, &mut unauthenticated) {
             Ok(page) => page,
@@ -164,23 +162,16 @@ impl McpEndpoint {
         &self,
         head: &mut Parts,
         unauthenticated: &UnauthenticatedRequest,
-        mut body: RequestBody,
-    ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
+        mut body: Body,
+    ) -> Result<(AuthenticatedClient, Body), Rejection> {
         let mut forwarded = None;
         let replicas = &self.dispatcher.open_requests.replicas;
-        if let Some(identity) = replicas.forwarded_identity(head, SystemTime::now()) {
-            let whole = Box::pin(self.read(&head.headers, body)).await?;
-            forwarded = identity.sender_of(head, &whole);
-            body = RequestBody::Whole(whole);
+        if let Some(sender_of) = replicas.forwarded_identity(head, SystemTime::now()) {
+            let whole = Box::pin(self.filter.read(&head.headers, body)).await?;
+            forwarded = sender_of(head, &whole);
+            body = Body::from(whole);
         }
         Ok((self.filter.authenticator.identify(head, unauthenticated, forwarded).await?, body))
-    }
-
-    async fn read(&self, headers: &HeaderMap, body: RequestBody) -> Result<Bytes, Rejection> {
-        match body {
-            RequestBody::Whole(body) => Ok(body),
-            RequestBody::Unread(body) => self.filter.read(headers, body).await,
-        }
     }
 
     /// Responds to a request without a message: `GET` or `DELETE` of a session up to 2025-11-25.
@@ -259,9 +250,9 @@ impl McpEndpoint {
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
-    async fn post(&self, message: MessageContext, body: RequestBody) -> Response<Body> {
+    async fn post(&self, message: MessageContext, body: Body) -> Response<Body> {
         let headers = message.headers();
-        let received = async { Ok((response::form(headers)?, self.read(headers, body).await?)) };
+        let received = async { Ok((response::form(headers)?, self.filter.read(headers, body).await?)) };
         let (form, body) = match received.await {
             Ok(received) => received,
             Err(rejection) => return response::rejected(message.logged(), &rejection),
@@ -296,12 +287,6 @@ impl McpEndpoint {
     }
 }
 
-/// The body of a request. It has been read already if another replica forwarded the request.
-enum RequestBody {
-    Unread(Body),
-    Whole(Bytes),
-}
-
 fn into_http_response(response: Option<RpcResponse>, form: ResponseForm) -> Response<Body> {
     let accepted = || StatusCode::ACCEPTED.into_response();
     response.map_or_else(accepted, |response| response.into_response(form))
@@ -309,7 +294,7 @@ fn into_http_response(response: Option<RpcResponse>, form: ResponseForm) -> Resp
 
 /// Settings of the MCP API.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
-#[section(id = "server", process, default, check = Self::check)]
+#[section(id = "server", process, default)]
 pub struct McpApiSettings {
     /// Description of the server for MCP clients, and its lists.
     #[key(name = "mcp", default = McpServerSettings::default(), restart)]
@@ -320,7 +305,11 @@ pub struct McpApiSettings {
     /// URL at which other replicas reach this one, such as `http://10.0.0.7:8080`, to forward input responses
     /// and resumed streams. With `https://`, the certificate must be issued by a CA of the system. Needs
     /// `secret_key`.
-    #[key(restart)]
+    #[key(
+        requires = "secret_key",
+        help = "write `secret_key`, the same on every replica; create one with `openssl rand -base64 32`",
+        restart
+    )]
     pub advertise_url: Option<ReplicaUrl>,
     /// TLS settings for reaching other replicas.
     #[key(skip)]
@@ -366,24 +355,7 @@ pub struct McpServerSettings {
 fn read_name(value: &Cursor<'_>) -> Checked<String> {
     let name = String::read(value)?;
     if name.trim().is_empty() {
-        let help = "write a name for this server, or remove it";
-        return value.reject(Invalid::without_value("`name` is empty", help).with_code(Code::EmptyValue));
+        return value.reject_empty("write a name for this server, or remove it");
     }
     Ok(name)
-}
-
-impl McpApiSettings {
-    /// Requires a secret key for an advertised URL, which is of use only with a key that replicas share.
-    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        if let (Some(url), None) = (section.entry("advertise_url"), &self.secret_key) {
-            let help =
-                "write `secret_key`, the same on every replica; create one with `openssl rand -base64 32`";
-            return Err(section.reject_at(
-                Code::RequiresKey.at_span(url.value.span),
-                "`advertise_url` means nothing without `secret_key`",
-                help,
-            ));
-        }
-        Ok(self)
-    }
 }

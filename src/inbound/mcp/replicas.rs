@@ -189,37 +189,39 @@ impl Replicas {
         Some(headers)
     }
 
-    /// The client that another replica names as the sender of a forwarded request. `None` if there is none,
-    /// if it is not from a replica, or if it has expired. No client can forge it: it is encrypted. This is
-    /// checked before the body is read.
-    pub(super) fn forwarded_identity(&self, head: &Parts, now: SystemTime) -> Option<ForwardedIdentity> {
+    /// The client that another replica names as the sender of a forwarded request, by the body of the request:
+    /// `None` for another body than the one that it has signed. `None` in place of that if no client is named,
+    /// if it is not named by a replica, or if the name has expired, which is known before the body is read. No
+    /// client can forge it: it is encrypted.
+    pub(super) fn forwarded_identity(
+        &self,
+        head: &Parts,
+        now: SystemTime,
+    ) -> Option<impl FnOnce(&Parts, &[u8]) -> Option<ClientIdentity> + use<>> {
         head.headers.get(FORWARDED)?;
         let token = head.headers.get(IDENTITY)?.to_str().ok()?;
         let content = self.cipher.open(Purpose::ClientIdentity, token, now).ok()?;
-        let (request, id, name, scopes): (String, String, String, Vec<String>) =
+        let (signed, id, name, scopes): (String, String, String, Vec<String>) =
             serde_json::from_slice(&content).ok()?;
-        let client = Client::new(&id, &name, Scopes::from_client(scopes.iter().map(String::as_str)));
-        Some(ForwardedIdentity { request, client: ClientIdentity::Client(Arc::new(client)) })
+        Some(move |head: &Parts, body: &[u8]| {
+            let target = head.uri.path_and_query()?.as_str();
+            let scopes = Scopes::from_client(scopes.iter().map(String::as_str));
+            let client = || ClientIdentity::Client(Arc::new(Client::new(&id, &name, scopes)));
+            (signed == digest(&head.method, target, &head.headers, body)).then(client)
+        })
     }
 }
 
-/// The response of another replica; failures are logged.
+/// The response of another replica; a failure is logged.
 async fn within_timeout<T, E: Into<BoxError>>(
     peer: &str,
     request: impl Future<Output = Result<T, E>>,
 ) -> Option<T> {
-    match timeout(REQUEST_TIMEOUT, request).await {
-        Ok(Ok(response)) => Some(response),
-        Ok(Err(error)) => {
-            let error: BoxError = error.into();
-            warn!(peer, error = %ErrorChain(&*error), "forwarding to another replica failed");
-            None
-        }
-        Err(_) => {
-            warn!(peer, after = ?REQUEST_TIMEOUT, "another replica did not respond in time");
-            None
-        }
-    }
+    let response = timeout(REQUEST_TIMEOUT, request).await.map_err(BoxError::from);
+    let failed = |error: &BoxError| {
+        warn!(peer, error = %ErrorChain(&**error), "forwarding to another replica failed");
+    };
+    response.and_then(|response| response.map_err(Into::into)).inspect_err(failed).ok()
 }
 
 /// Header with the signed identity.
@@ -248,21 +250,6 @@ fn sign_identity(
     let content = serde_json::json!([request, client.id, client.name, scopes]).to_string();
     let token = cipher.issue(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + SIGNATURE_TTL);
     HeaderValue::from_str(&token).ok()
-}
-
-/// The client that another replica has named as the sender of a request, of which only the digest is known
-/// yet.
-pub(super) struct ForwardedIdentity {
-    request: String,
-    client: ClientIdentity,
-}
-
-impl ForwardedIdentity {
-    /// The client of this request; `None` if the identity was signed for another one.
-    pub(super) fn sender_of(self, head: &Parts, body: &[u8]) -> Option<ClientIdentity> {
-        let target = head.uri.path_and_query()?.as_str();
-        (self.request == digest(&head.method, target, &head.headers, body)).then_some(self.client)
-    }
 }
 
 /// A digest of a request.
@@ -424,7 +411,7 @@ mod signed_identity_tests {
         let check = |mut head: Parts, body: &[u8], cipher: &TokenCipher, now| {
             head.headers.insert(FORWARDED, HeaderValue::from_static("1"));
             head.headers.insert(IDENTITY, token.clone());
-            replicas(cipher).forwarded_identity(&head, now)?.sender_of(&head, body)
+            replicas(cipher).forwarded_identity(&head, now)?(&head, body)
         };
         let found = check(sent.clone(), BODY, &cipher, now).unwrap();
         assert_eq!(found.owner(), Some("client a"));
