@@ -176,12 +176,13 @@ impl Subscription {
         let has_changed = |change: &ChangeEvent| received == change || *received == ChangeEvent::Missed;
         let lists =
             lists.into_iter().filter(|(change, is_wanted, _)| is_wanted.is_some() && has_changed(change));
-        let uris = match received {
-            ChangeEvent::Resource(uri) if self.of.has(uri) => vec![Arc::clone(uri)],
-            ChangeEvent::Missed => self.of.all(),
-            _ => Vec::new(),
+        let uris = match &self.of {
+            Resources::Watched(watched) => watched.keys().cloned().collect(),
+            Resources::Session(stream) => stream.resources(),
         };
-        let updated = uris.into_iter().map(|uri| ("notifications/resources/updated", Some(uri)));
+        let is_updated = |uri: &Arc<str>| has_changed(&ChangeEvent::Resource(Arc::clone(uri)));
+        let updated = uris.into_iter().filter(is_updated);
+        let updated = updated.map(|uri| ("notifications/resources/updated", Some(uri)));
         lists.map(|(_, _, method)| (method, None)).chain(updated).collect()
     }
 }
@@ -190,22 +191,6 @@ impl Subscription {
 /// any time.
 fn may_read(gateway: &Gateway, client: &ClientIdentity, uri: &str) -> bool {
     gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| client.may(needed))
-}
-
-impl Resources {
-    fn has(&self, uri: &str) -> bool {
-        match self {
-            Self::Watched(watched) => watched.contains_key(uri),
-            Self::Session(stream) => stream.wants(uri),
-        }
-    }
-
-    fn all(&self) -> Vec<Arc<str>> {
-        match self {
-            Self::Watched(watched) => watched.keys().cloned().collect(),
-            Self::Session(stream) => stream.all(),
-        }
-    }
 }
 
 /// The limits of the open streams of this process, and of each client.
