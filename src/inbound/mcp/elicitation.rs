@@ -350,19 +350,16 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
             }
         }
         InputRequestKind::Sample(_) => {
-            let text_of = |block: &Value| match block["type"].as_str() {
-                Some("text") => block["text"].as_str().map(str::to_owned),
-                _ => None,
+            let blocks = match result.remove("content").unwrap_or_default() {
+                Value::Array(blocks) => blocks,
+                block => vec![block],
             };
-            let text = match result.get("content") {
-                Some(Value::Array(blocks)) => {
-                    let texts: Vec<String> = blocks.iter().filter_map(text_of).collect();
-                    (!texts.is_empty()).then(|| texts.join("\n"))
-                }
-                Some(block) => text_of(block),
-                None => None,
-            };
-            let text = text.ok_or_else(|| wrong("has no text"))?;
+            let texts = blocks.iter().filter(|block| block["type"] == "text");
+            let texts: Vec<&str> = texts.filter_map(|block| block["text"].as_str()).collect();
+            if texts.is_empty() {
+                return Err(wrong("has no text"));
+            }
+            let text = texts.join("\n");
             let member = |name: &str| result.get(name).and_then(Value::as_str);
             let (model, stop_reason) = (member("model").unwrap_or_default(), member("stopReason"));
             Ok(InputAnswer::Accepted(json!({ "text": text, "model": model, "stop_reason": stop_reason })))

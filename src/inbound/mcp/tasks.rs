@@ -31,7 +31,8 @@ pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// its result instead.
 const LIMIT_BYTES: usize = 2048;
 
-const TASK_NOT_FOUND: &str = "unknown task: it was not created here, or its TTL has expired";
+const TASK_NOT_FOUND: &str =
+    "unknown task: it was not created here, its TTL has expired, or its tool has changed since then";
 
 const TOO_LONG: &str = "The task is completed, but its result could not be stored: it is too long, or too \
                         many results are stored.";
@@ -292,21 +293,15 @@ impl TaskRequest {
         check_support(rpc)?;
         let id = rpc.request.param("taskId").required_text("params.taskId")?.into_owned();
         rpc.message.check_name(&id)?;
+        let unknown = || ErrorKind::PARAMS.error(TASK_NOT_FOUND);
         let content = rpc.dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());
-        let content = content.map_err(|_| ErrorKind::PARAMS.error(TASK_NOT_FOUND))?;
-        let task: Option<Task> = serde_json::from_slice(&content).ok();
-        // For other clients it is an unknown task.
-        if task.as_ref().is_some_and(|task| task.owner.as_deref() != rpc.message.owner()) {
-            return Err(ErrorKind::PARAMS.error(TASK_NOT_FOUND));
-        }
+        let task: Task = serde_json::from_slice(&content.map_err(|_| unknown())?).map_err(|_| unknown())?;
         let snapshot = rpc.dispatcher.gateway.snapshot();
-        let found = task.and_then(|task| {
-            let route = snapshot.table.by_tool(&task.tool).filter(|route| route.async_operation.is_some());
-            Some((route?.clone(), task))
-        });
-        let (route, task) = found.ok_or_else(|| {
-            ErrorKind::PARAMS.error("unknown task: its tool has changed since it was created")
-        })?;
+        // For other clients it is an unknown task.
+        let is_own = task.owner.as_deref() == rpc.message.owner();
+        let route =
+            snapshot.table.by_tool(&task.tool).filter(|route| is_own && route.async_operation.is_some());
+        let route = route.ok_or_else(unknown)?.clone();
         rpc.may(&route.scopes)?;
         Ok(Self { task: Task { id, ..task }, route, snapshot })
     }
