@@ -81,7 +81,8 @@ pub(super) struct KeySet {
     /// Requests the JWKS; `None` if the keys come from a document.
     server: Option<Box<JwksFetcher>>,
     cached: ArcSwapOption<CachedJwks>,
-    refresh: Mutex<RefreshState>,
+    /// The last refresh, and when it began.
+    refresh: Mutex<Option<(SharedTask<()>, Instant)>>,
 }
 
 /// Function that requests a JWKS, with the context of the call that causes it.
@@ -94,13 +95,6 @@ pub(super) struct CachedJwks {
     /// The version: a different JWKS has another number.
     pub(super) number: u64,
     received_at: Instant,
-}
-
-#[derive(Default)]
-struct RefreshState {
-    /// The last refresh.
-    in_flight: Option<SharedTask<()>>,
-    last_attempt: Option<Instant>,
 }
 
 impl KeySet {
@@ -161,29 +155,23 @@ impl KeySet {
     /// waits for it. Its log lines have the request id of the first request that caused it.
     fn fetch(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
-        let mut state = self.refresh.lock();
-        if let Some(in_flight) = state.in_flight.as_ref().filter(|in_flight| in_flight.is_running()) {
-            return Some(in_flight.clone());
+        let mut last = self.refresh.lock();
+        match &*last {
+            Some((refresh, _)) if refresh.is_running() => return Some(refresh.clone()),
+            Some((_, began)) if began.elapsed() < REFRESH_BACKOFF => return None,
+            Some(_) | None => {}
         }
-        if state.last_attempt.is_some_and(|last_attempt| last_attempt.elapsed() < REFRESH_BACKOFF) {
-            return None;
-        }
-        state.last_attempt = Some(Instant::now());
         let context = CallContext::new(request_id_of(), Span::default());
         let (shared, fetching) = (Arc::clone(self), server(context.clone()));
-        let in_flight = SharedTask::spawn(async move {
-            match timeout(REFRESH_TIMEOUT, fetching).await {
-                Ok(Ok(keys)) => shared.store(keys, &context),
-                Ok(Err(error)) => {
-                    warn!(request_id = context.request_id(), %error, "JWKS refresh failed")
-                }
-                Err(_) => {
-                    warn!(request_id = context.request_id(), after = ?REFRESH_TIMEOUT, "JWKS refresh timed out")
-                }
+        let refresh = SharedTask::spawn(async move {
+            let timed_out = |_| Err(format!("no response within {REFRESH_TIMEOUT:?}"));
+            match timeout(REFRESH_TIMEOUT, fetching).await.unwrap_or_else(timed_out) {
+                Ok(keys) => shared.store(keys, &context),
+                Err(error) => warn!(request_id = context.request_id(), %error, "JWKS refresh failed"),
             }
         });
-        state.in_flight = Some(in_flight.clone());
-        Some(in_flight)
+        *last = Some((refresh.clone(), Instant::now()));
+        Some(refresh)
     }
 
     fn store(&self, keys: Jwks, context: &CallContext) {

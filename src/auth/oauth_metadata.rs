@@ -122,21 +122,14 @@ impl ResourceUrl {
 }
 
 impl AuthError {
-    /// The HTTP status of the response.
-    pub fn status(&self) -> StatusCode {
+    /// The HTTP status of the response, and the error code (RFC 6750, section 3.1), which a client without a
+    /// credential does not get.
+    pub fn status_and_code(&self) -> (StatusCode, Option<&'static str>) {
         match self {
-            Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
-            Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    /// The error code (RFC 6750, section 3.1); `None` for a client without a credential.
-    fn code(&self) -> Option<&'static str> {
-        match self {
-            Self::Missing | Self::KeysUnavailable => None,
-            Self::Invalid(_) => Some("invalid_token"),
-            Self::Malformed(_) => Some("invalid_request"),
+            Self::Missing => (StatusCode::UNAUTHORIZED, None),
+            Self::Invalid(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
+            Self::Malformed(_) => (StatusCode::BAD_REQUEST, Some("invalid_request")),
+            Self::KeysUnavailable => (StatusCode::SERVICE_UNAVAILABLE, None),
         }
     }
 }
@@ -144,7 +137,7 @@ impl AuthError {
 impl Access {
     /// The `WWW-Authenticate` challenge for a client that is not authenticated.
     pub fn challenge(&self, denied: &AuthError) -> HeaderValue {
-        let why = denied.code().map(|code| (code, denied.to_string()));
+        let why = denied.status_and_code().1.map(|code| (code, denied.to_string()));
         self.challenge_with(&self.settings.scopes, why)
     }
 

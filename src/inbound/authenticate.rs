@@ -223,7 +223,7 @@ fn remove_credentials(headers: &mut HeaderMap) {
 }
 
 fn rejection(denied: &AuthError, access: &Access) -> Rejection {
-    let new = |reason| Rejection::new(denied.status(), reason, denied.to_string());
+    let new = |reason| Rejection::new(denied.status_and_code().0, reason, denied.to_string());
     let challenge =
         |reason| new(reason).with_header(header::WWW_AUTHENTICATE, Some(access.challenge(denied)));
     match denied {
@@ -270,7 +270,7 @@ mod tests {
         let found = match &credential {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
             Ok(PresentedCredential::Secret(text)) => Ok(Some(&**text)),
-            Err(denied) => Err(denied.status()),
+            Err(denied) => Err(denied.status_and_code().0),
         };
         assert_eq!(found, expected, "{pairs:?}");
     }
