@@ -12,7 +12,7 @@
 //!
 //! Methods:
 //!
-//! - `server_info` (initialize, discover, lists), `tools`, `prompts`, `resources`, `tasks`.
+//! - `server_info` (initialize, discover, lists), `tools`, `prompts_and_resources`, `tasks`.
 //! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a
 //!   task.
 //!
@@ -30,10 +30,9 @@ mod client_channel;
 mod context;
 mod elicitation;
 mod message;
-mod prompts;
+mod prompts_and_resources;
 mod protocol;
 mod replicas;
-mod resources;
 mod response;
 mod resumable;
 mod revision;

@@ -13,6 +13,7 @@ use tracing::debug;
 
 use super::client_channel::{ClientResult, OpenRequests};
 use super::message::{self, ClientMessage, RejectedMessage};
+use super::prompts_and_resources::{complete, get_prompt, read_resource, subscribe, unsubscribe, uri_of};
 use super::resumable::ResumableStreams;
 use super::rpc_error::ErrorCounts;
 use super::session_subscriptions::SessionSubscriptions;
@@ -21,8 +22,7 @@ use super::subscriptions::OpenStreams;
 use super::task_elicitation::ElicitingTasks;
 use super::{
     ErrorKind, McpApiSettings, MessageContext, Outbox, Replicas, Revision, RpcContext, RpcError, RpcId,
-    RpcRequest, RpcResponse, RpcResult, ServerInfo, prompts, resources, server_info, subscriptions, tasks,
-    tools, truncated,
+    RpcRequest, RpcResponse, RpcResult, ServerInfo, server_info, subscriptions, tasks, tools, truncated,
 };
 use crate::crypto::TokenCipher;
 use crate::inbound::{Authenticator, cut_off_by_shutdown};
@@ -106,17 +106,17 @@ const METHODS: [MethodRow; 18] = [
     MethodRow("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
     MethodRow("tools/call", ALL, None, |rpc| Box::pin(tools::call(rpc))),
     MethodRow("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
-    MethodRow("prompts/get", ALL, PROMPTS, |rpc| Box::pin(prompts::get(rpc))),
-    MethodRow("completion/complete", ALL, Some(Snapshot::completes), |rpc| Box::pin(prompts::complete(rpc))),
+    MethodRow("prompts/get", ALL, PROMPTS, |rpc| Box::pin(get_prompt(rpc))),
+    MethodRow("completion/complete", ALL, Some(Snapshot::completes), |rpc| Box::pin(complete(rpc))),
     MethodRow("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
     MethodRow("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
     MethodRow("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
     MethodRow("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
     MethodRow("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
     MethodRow("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
-    MethodRow("resources/read", ALL, RESOURCES, |rpc| Box::pin(resources::read(rpc))),
-    MethodRow("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(resources::subscribe(rpc))),
-    MethodRow("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(resources::unsubscribe(rpc))),
+    MethodRow("resources/read", ALL, RESOURCES, |rpc| Box::pin(read_resource(rpc))),
+    MethodRow("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(subscribe(rpc))),
+    MethodRow("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(unsubscribe(rpc))),
 ];
 
 impl MethodRow {
@@ -323,7 +323,7 @@ impl RpcContext<'_> {
             }
             // Resources that are not of a route are proxied, and only read.
             "resources/read" => {
-                let found = resources::uri_of(self).ok().and_then(|uri| snapshot.table.by_uri(&uri));
+                let found = uri_of(self).ok().and_then(|uri| snapshot.table.by_uri(&uri));
                 found.is_some_and(|(route, _)| route.may_have_effect())
             }
             // A prompt and a task may call any route.

@@ -1,23 +1,28 @@
-//! `prompts/get`, and `completion/complete`: values for an argument of a prompt or of a resource template.
-//! Prompts of MCP upstreams are forwarded.
+//! Prompts and resources: `prompts/get`, `resources/read`, `resources/subscribe`, `resources/unsubscribe`, and
+//! `completion/complete`, which returns values for an argument of a prompt or of a resource template. Those of
+//! MCP upstreams are forwarded.
+
+use std::collections::BTreeMap;
 
 use rmcp::model::{ArgumentInfo, Reference};
-use serde::Serialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 
 use super::elicitation::RequestElicitor;
 use super::response::raw_json;
+use super::tools::CallSubscriber;
 use super::{ErrorKind, RpcContext, RpcError, RpcRequest, RpcResult, truncated};
+use crate::inbound::without_nulls;
 use crate::model::{Arguments, kind_of, write_block};
 use crate::pipeline::{
-    FetchError, PromptError, ProxiedEntry, ProxiedKind, Snapshot, TypedArgument, elicit_first,
+    CacheScope, Call, FetchError, PromptError, ProxiedEntry, ProxiedKind, REQUEST_ID_META, Snapshot,
+    TypedArgument, WatchError, elicit_first,
 };
 use crate::prompt::Prompt;
 use crate::route::{McpMethod, Suggestions};
 use crate::settings::Word as _;
 
 /// `prompts/get`.
-pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
+pub(super) async fn get_prompt(rpc: &RpcContext<'_>) -> RpcResult {
     let name = rpc.request.name()?;
     let arguments = rpc.request.arguments()?;
     rpc.check_name(&name)?;
@@ -33,8 +38,8 @@ pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
                 rpc.may(&prompt.route.scopes)?;
                 // The upstream checks which arguments are required.
                 if let Some((name, value)) = arguments.iter().find(|(_, value)| !value.is_string()) {
-                    let name: String = name.chars().take(100).collect();
-                    let sentence = format!("argument `{name}` must be a string, found {}", kind_of(value));
+                    let (name, found) = (truncated(name), kind_of(value));
+                    let sentence = format!("argument `{name}` must be a string, found {found}");
                     return Err(ErrorKind::PROMPT.error(sentence));
                 }
                 forward(rpc, &snapshot, prompt, McpMethod::GetPrompt, arguments).await
@@ -80,27 +85,16 @@ async fn messages(
     prompt: &Prompt,
     arguments: &Arguments,
 ) -> RpcResult {
-    #[derive(Serialize)]
-    struct PromptResult<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        description: Option<&'a str>,
-        messages: Vec<PromptMessage>,
-    }
-    #[derive(Serialize)]
-    struct PromptMessage {
-        role: &'static str,
-        content: Box<RawValue>,
-    }
     let call = rpc.call(Map::new());
     let messages = snapshot.prompt(prompt, arguments, &call).await?;
     let messages = messages.into_iter().map(|mut message| {
         rpc.revision.adapt_content(&mut message.content);
         let mut block = Vec::new();
         write_block(&message.content, &mut block);
-        PromptMessage { role: message.role.word(), content: raw_json(block) }
+        json!({ "role": message.role.word(), "content": raw_json(block) })
     });
-    let description = prompt.description.as_deref();
-    Ok(rpc.result(&PromptResult { description, messages: messages.collect() }))
+    let messages: Vec<Value> = messages.collect();
+    Ok(rpc.result(&without_nulls(json!({ "description": prompt.description, "messages": messages }))))
 }
 
 /// `params.context.arguments`: the arguments that are already filled in (since 2025-06-18).
@@ -187,4 +181,81 @@ async fn suggestions(
 fn completion(suggestions: &Suggestions) -> Value {
     let (total, has_more) = (suggestions.total, suggestions.has_more());
     json!({ "completion": { "values": suggestions.values, "total": total, "hasMore": has_more } })
+}
+
+pub(super) fn uri_of(rpc: &RpcContext<'_>) -> Result<String, RpcError> {
+    Ok(rpc.request.param("uri").required_text("params.uri")?.into_owned())
+}
+
+/// `resources/read`.
+pub(super) async fn read_resource(rpc: &RpcContext<'_>) -> RpcResult {
+    let uri = uri_of(rpc)?;
+    rpc.check_name(&uri)?;
+    let is_complete =
+        |snapshot: &Snapshot| !snapshot.awaited.resources || snapshot.scopes_of_uri(&uri).is_some();
+    let snapshot = rpc.dispatcher.gateway.complete_snapshot(is_complete).await;
+    if let Some(needed) = snapshot.scopes_of_uri(&uri) {
+        rpc.may(needed)?;
+    }
+    if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
+        let to = (McpMethod::ReadResource, uri.as_str());
+        let members = Box::pin(snapshot.forward(resource, to, rpc.call(Map::new()))).await;
+        let members = members.map_err(|error| read_error(rpc, &uri, &error))?;
+        return Ok(rpc.forwarded(members, Some(resource)));
+    }
+    let subscriber = CallSubscriber::new(rpc)?;
+    let call = Call { subscriber: Some(&subscriber), ..rpc.call(Map::new()) };
+    // Dropped with the connection, which cancels the upstream request.
+    let read = snapshot.read(&uri, call).await.map_err(|error| read_error(rpc, &uri, &error))?;
+    let scope = match read.freshness.scope {
+        CacheScope::Public => rpc.cache_scope(),
+        CacheScope::Private => "private",
+    };
+    let members = BTreeMap::from([("contents", &read.contents)]);
+    Ok(rpc.result(&rpc.with_hints(members, Some((read.freshness.ttl, scope)))))
+}
+
+fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &FetchError) -> RpcError {
+    let (kind, data) = match error {
+        FetchError::Unknown | FetchError::Missing(_) => (ErrorKind::NO_RESOURCE, json!({ "uri": uri })),
+        FetchError::Arguments(_) => (ErrorKind::RESOURCE_ARGUMENTS, json!({ "uri": uri })),
+        FetchError::Failed(_) => {
+            let request_id = rpc.message.context.request.request_id.as_str();
+            (ErrorKind::RESOURCE_FAILED, json!({ "uri": uri, REQUEST_ID_META: request_id }))
+        }
+    };
+    kind.error(error.to_string()).with_data(data)
+}
+
+/// `resources/subscribe`, of legacy revisions.
+pub(super) async fn subscribe(rpc: &RpcContext<'_>) -> RpcResult {
+    let (session, uri) = subscription(rpc)?;
+    if let Some(needed) = rpc.dispatcher.gateway.snapshot().scopes_of_uri(&uri) {
+        rpc.may(needed)?;
+    }
+    rpc.dispatcher.subscribe(session, &uri).await.map_err(|error| match error {
+        WatchError::Unknown => {
+            ErrorKind::NO_RESOURCE.error(error.to_string()).with_data(json!({ "uri": uri }))
+        }
+        WatchError::Unwatched | WatchError::TooLong | WatchError::TooMany | WatchError::Enough => {
+            ErrorKind::PARAMS.error(error.to_string())
+        }
+    })?;
+    Ok(rpc.result(&json!({})))
+}
+
+/// `resources/unsubscribe`. It is no error if there was no subscription.
+pub(super) async fn unsubscribe(rpc: &RpcContext<'_>) -> RpcResult {
+    let (session, uri) = subscription(rpc)?;
+    rpc.dispatcher.unsubscribe(session, &uri).await;
+    Ok(rpc.result(&json!({})))
+}
+
+fn subscription<'a>(rpc: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
+    let uri = uri_of(rpc)?;
+    let session = rpc.message.session.as_ref().filter(|session| session.content.is_ok());
+    let text = "a subscription needs a session, and this request names none that exists: send the \
+                `Mcp-Session-Id` that `initialize` returned";
+    let session = session.ok_or_else(|| ErrorKind::PARAMS.error(text))?;
+    Ok((&session.id, uri))
 }
