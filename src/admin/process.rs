@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Api, Playground, Problem, require_json, seconds, without_null};
-use crate::inbound::accept::{MediaRange, media_ranges};
+use crate::inbound::{MediaRange, media_ranges};
 use crate::pipeline::Gateway;
 use crate::policy;
 use crate::shared_state::SharedStore;

@@ -24,7 +24,7 @@ use serde_json::{Map, Value, value::RawValue};
 use tokio::time::sleep;
 
 use super::{ErrorKind, LoggedRequest, Mailbox, Rejection, Revision, RpcError, RpcId, SESSION_ID};
-use crate::inbound::accept::{accepts, media_ranges};
+use crate::inbound::{accepts, media_ranges};
 use crate::model::{ToolResult, media_type, write_result_fields};
 
 /// A JSON-RPC response, with its HTTP status and headers.

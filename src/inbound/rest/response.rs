@@ -7,8 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::inbound::Rejection;
-use crate::inbound::accept::media_ranges;
+use crate::inbound::{Rejection, media_ranges};
 use crate::model::{
     ErrorType, Structured, StructuredContentSupport, ToolOutcome, ToolResult, write_escaped, write_result,
 };
