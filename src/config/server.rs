@@ -8,11 +8,14 @@ use std::{
 
 use crate::auth::ResourceServer;
 use crate::crypto::SecretKey;
-use crate::inbound::filter::{FilterSettings, read_hosts};
+use crate::inbound::HostPattern;
+use crate::inbound::filter::FilterSettings;
 use crate::inbound::mcp::McpApiSettings;
 use crate::policy::CacheStore;
 use crate::settings::suggest::quoted;
-use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, Section, Setting, ValueKind};
+use crate::settings::{
+    Checked, Code, Cursor, FromText, Invalid, OpenSection, Section, Setting, ValueKind,
+};
 use crate::tls::{ClientTls, ClientTlsOptions, ServerTls};
 use crate::upstream::UpstreamBuffer;
 
@@ -163,12 +166,8 @@ pub struct AdminSettings {
     #[key(skip)]
     pub is_named: bool,
     /// Accepted values of `Host`; `*` accepts all.
-    #[key(
-        with = read_hosts,
-        shown = "loopback names and the listen address, or all if that is every address",
-        restart
-    )]
-    pub allowed_hosts: Vec<String>,
+    #[key(shown = "loopback names and the listen address, or all if that is every address", restart)]
+    pub allowed_hosts: Vec<HostPattern>,
     /// Upstreams that must be reachable for readiness, by name; `*` for all.
     #[key(shown = "none", restart)]
     pub readiness_upstreams: Vec<String>,
@@ -191,7 +190,7 @@ impl AdminSettings {
         if section.entry("allowed_hosts").is_none() {
             self.allowed_hosts = match self.listen {
                 // A metrics scraper may use any host name.
-                Some(listen) if listen.ip().is_unspecified() => vec!["*".to_owned()],
+                Some(listen) if listen.ip().is_unspecified() => vec![HostPattern::Any],
                 Some(listen) => hosts_of(listen),
                 None => Vec::new(),
             };
@@ -208,13 +207,14 @@ impl AdminSettings {
 }
 
 /// Loopback names, and the address that is listened on.
-fn hosts_of(listen: SocketAddr) -> Vec<String> {
+fn hosts_of(listen: SocketAddr) -> Vec<HostPattern> {
     let mut hosts = FilterSettings::default().allowed_hosts;
     if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
-        hosts.push(match listen {
+        let host = match listen {
             SocketAddr::V4(address) => address.ip().to_string(),
             SocketAddr::V6(address) => format!("[{}]", address.ip()),
-        });
+        };
+        hosts.extend(HostPattern::from_text(&host));
     }
     hosts
 }

@@ -24,10 +24,10 @@ use ipnet::IpNet;
 use settings_derive::Section;
 use tokio::time::timeout;
 
-use super::host_origin::HostAndOriginRules;
-use super::{Authenticator, Rejection, UnauthenticatedRequest, host_origin};
+use super::host_origin::{self, HostPattern, OriginPattern};
+use super::{Authenticator, Rejection, UnauthenticatedRequest};
 use crate::pipeline::ApiKind;
-use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 use crate::telemetry::{LabelCounter, Meters, RequestId};
 
 /// Settings of the filter. By default only loopback hosts are allowed.
@@ -35,22 +35,16 @@ use crate::telemetry::{LabelCounter, Meters, RequestId};
 #[section(id = "server", process, default)]
 pub struct FilterSettings {
     /// Accepted values of `Host`, such as `tools.example.com`; `*` accepts all.
-    #[key(
-        with = read_hosts,
-        default = LOOPBACK.map(str::to_owned).to_vec(),
-        shown = "loopback names and the listen address",
-        live
-    )]
-    pub allowed_hosts: Vec<String>,
+    #[key(default = HostPattern::loopback(), shown = "loopback names and the listen address", live)]
+    pub allowed_hosts: Vec<HostPattern>,
     /// Browser origins that may call (CORS): `https://app.example.com`, with its port. `http://localhost`
     /// matches every port; `*` allows all.
     #[key(
-        with = read_origins,
         shown = "none; pages of other machines are rejected, and pages of this machine can't read the \
                  responses",
         live
     )]
-    pub allowed_origins: Vec<String>,
+    pub allowed_origins: Vec<OriginPattern>,
     /// Largest request body.
     #[key(name = "body_limit", size = 1..=1 << 30, default = 4 << 20, live)]
     pub body_limit_bytes: usize,
@@ -96,9 +90,6 @@ impl ProtectedPort {
     }
 }
 
-/// The hosts of loopback in URLs.
-pub(super) const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-
 /// Whether a header is one that proxies set (client address, original URL). From anybody but a trusted proxy
 /// it would deceive the upstream.
 fn is_set_by_proxies(name: &str) -> bool {
@@ -135,47 +126,7 @@ impl Setting for IpNet {
     }
 }
 
-/// Pattern of allowed hosts: a host, or `*`.
-struct HostPattern(String);
-
-impl FromText for HostPattern {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        let (expected, help) = match text {
-            text if text == "*" || is_authority(text) => return Ok(Self(text.to_owned())),
-            text if text.contains("://") => ("a host", "leave out what stands before `//`, and the path"),
-            _ => ("a host such as `tools.example.com` or `[::1]:8080`", "or `*` for all"),
-        };
-        Err(unexpected(expected, text, help))
-    }
-}
-
-/// Pattern of allowed origins: an origin, `null`, or `*`.
-struct OriginPattern(String);
-
-impl FromText for OriginPattern {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        let is_origin = |(scheme, host): (&str, &str)| !scheme.is_empty() && is_authority(host);
-        if matches!(text, "*" | "null") || text.split_once("://").is_some_and(is_origin) {
-            return Ok(Self(text.to_owned()));
-        }
-        let help = "write scheme and host, without a path; `*` for all";
-        Err(unexpected("an origin such as `https://app.example.com`", text, help))
-    }
-}
-
-pub(crate) fn read_hosts(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    Ok(Vec::<HostPattern>::read(value)?.into_iter().map(|HostPattern(host)| host).collect())
-}
-
-fn read_origins(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    Ok(Vec::<OriginPattern>::read(value)?.into_iter().map(|OriginPattern(origin)| origin).collect())
-}
-
-fn is_authority(text: &str) -> bool {
-    text.parse::<http::uri::Authority>().is_ok_and(|found| !found.as_str().contains('@'))
-}
-
-fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
+pub(super) fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
     // The text before an `@` may be a password.
     let found = if text.contains('@') { "a value with an `@`".to_owned() } else { format!("`{text}`") };
     Invalid::new(format!("expected {expected}, found {found}"), help)
@@ -188,7 +139,7 @@ const BODY_REASONS: [&str; 5] =
 /// The request filter. Clones share its settings and counts.
 #[derive(Debug, Clone)]
 pub struct Filter {
-    rules: Arc<ArcSwap<HostAndOriginRules>>,
+    settings: Arc<ArcSwap<FilterSettings>>,
     /// Counts rejections by reason.
     rejected: LabelCounter,
     /// Counts the bytes of request bodies that are being read or processed.
@@ -198,13 +149,13 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Creates a filter. An allowed host or origin that can't be parsed matches nothing.
+    /// Creates a filter.
     pub fn new(settings: &FilterSettings) -> Self {
         let rejected = LabelCounter::default();
         rejected.expect(["host", "origin"]);
         rejected.expect(BODY_REASONS);
         Self {
-            rules: Arc::new(ArcSwap::from_pointee(HostAndOriginRules::new(settings))),
+            settings: Arc::new(ArcSwap::from_pointee(settings.clone())),
             rejected,
             buffer: Arc::default(),
             authenticator: Authenticator::default(),
@@ -213,7 +164,7 @@ impl Filter {
 
     /// Replaces the settings.
     pub fn replace(&self, settings: &FilterSettings) {
-        self.rules.store(Arc::new(HostAndOriginRules::new(settings)));
+        self.settings.store(Arc::new(settings.clone()));
     }
 
     /// Admits a request, removes the headers that only trusted proxies may set, and determines the client's
@@ -227,12 +178,12 @@ impl Filter {
         head: &mut Parts,
         unauthenticated: &mut UnauthenticatedRequest,
     ) -> Result<CrossOriginPage, Rejection> {
-        let rules = self.rules.load();
-        let host = rules.check_host(head).inspect_err(|_| self.rejected.add("host"))?;
-        let page = rules.check_origin(&head.headers, host.as_ref());
+        let settings = self.settings.load();
+        let host = settings.check_host(head).inspect_err(|_| self.rejected.add("host"))?;
+        let page = settings.check_origin(&head.headers, host.as_ref());
         let page = page.inspect_err(|_| self.rejected.add("origin"))?;
         let peer = unauthenticated.connection.peer;
-        let trusted = &rules.settings.trusted_proxies;
+        let trusted = &settings.trusted_proxies;
         let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), trusted));
         let is_removed = |name: &&HeaderName| {
             let name = name.as_str();
@@ -247,7 +198,7 @@ impl Filter {
 
     /// Whether the host of a request is an address or allowed by its name, and not only by `*`.
     pub fn knows_host(&self, head: &Parts) -> bool {
-        self.rules.load().check_host(head).is_ok_and(|host| host.is_some())
+        self.settings.load().check_host(head).is_ok_and(|host| host.is_some())
     }
 
     /// Admits a health probe with any host name, as probes use the address of a machine; but HTTP/1.1
@@ -380,10 +331,9 @@ impl Filter {
     }
 
     async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Rejection> {
-        let rules = self.rules.load_full();
         let FilterSettings {
             body_limit_bytes: limit_bytes, request_buffer_limit_bytes, body_timeout, ..
-        } = rules.settings;
+        } = **self.settings.load();
         let announced =
             headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
@@ -487,6 +437,15 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::settings::FromText;
+
+    fn hosts(texts: &[&str]) -> Vec<HostPattern> {
+        texts.iter().map(|text| HostPattern::from_text(text).unwrap()).collect()
+    }
+
+    fn origins(texts: &[&str]) -> Vec<OriginPattern> {
+        texts.iter().map(|text| OriginPattern::from_text(text).unwrap()).collect()
+    }
     use crate::upstream::ClientIdentity;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -528,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_page_of_any_host_is_not_our_own() {
-        let settings = FilterSettings { allowed_hosts: vec!["*".into()], ..FilterSettings::default() };
+        let settings = FilterSettings { allowed_hosts: hosts(&["*"]), ..FilterSettings::default() };
         check(&settings, "evil.example.com", None, true);
         check(&settings, "evil.example.com:8080", Some("http://evil.example.com:8080"), false);
         check(&settings, "127.0.0.1.evil.example.com", Some("http://127.0.0.1.evil.example.com"), false);
@@ -543,8 +502,8 @@ mod tests {
     #[test]
     fn hosts_and_origins_can_be_allowed_by_name_or_altogether() {
         let settings = FilterSettings {
-            allowed_hosts: vec!["tools.example.com:443".into()],
-            allowed_origins: vec!["https://app.example.com".into()],
+            allowed_hosts: hosts(&["tools.example.com:443"]),
+            allowed_origins: origins(&["https://app.example.com"]),
             ..FilterSettings::default()
         };
         check(&settings, "tools.example.com:443", Some("https://app.example.com"), true);
@@ -554,14 +513,14 @@ mod tests {
         check(&settings, "tools.example.com:443", Some("https://tools.example.com:443"), true);
         check(&settings, "tools.example.com:80", None, false);
         let by_port = FilterSettings {
-            allowed_origins: vec!["https://app.example.com:443".into(), "http://localhost".into()],
+            allowed_origins: origins(&["https://app.example.com:443", "http://localhost"]),
             ..FilterSettings::default()
         };
         check(&by_port, "localhost", Some("https://app.example.com"), true);
         check(&by_port, "localhost", Some("http://localhost:3000"), true);
         let open = FilterSettings {
-            allowed_hosts: vec!["*".into()],
-            allowed_origins: vec!["*".into()],
+            allowed_hosts: hosts(&["*"]),
+            allowed_origins: origins(&["*"]),
             ..FilterSettings::default()
         };
         check(&open, "anything", Some("null"), true);

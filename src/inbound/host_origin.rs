@@ -1,27 +1,86 @@
 //! Checks of `Host`, `Origin` and Fetch Metadata against the allowed hosts and origins.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 
-use super::filter::{FilterSettings, LOOPBACK};
+use super::filter::{FilterSettings, unexpected};
 use super::{CrossOriginPage, ProtectedPort, Rejection};
+use crate::settings::{FromText, Invalid};
 
 /// Header with the relation of a page to the target of its request. Browsers send it with or without an
 /// `Origin` (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The compiled settings of a request filter.
-#[derive(Debug)]
-pub(super) struct HostAndOriginRules {
-    pub(super) settings: FilterSettings,
-    /// The hosts that are allowed by name.
-    hosts: Vec<HostAndPort>,
-    allows_any_host: bool,
-    /// Origins of pages that may read responses.
-    origins: Vec<OriginRule>,
-    /// Loopback origins. They are admitted without CORS headers: no DNS name pointed at us can have one.
-    tolerated: Vec<OriginRule>,
+/// The hosts of loopback in URLs.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// Loopback origins. Without allowed origins they are admitted, but without CORS headers: no DNS name pointed
+/// at us can have one.
+static LOOPBACK_ORIGINS: LazyLock<Vec<OriginPattern>> = LazyLock::new(|| {
+    LOOPBACK.iter().filter_map(|host| OriginPattern::parse(&format!("http://{host}"))).collect()
+});
+
+/// Pattern of allowed hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostPattern {
+    /// `*`.
+    Any,
+    /// A host. Without a port, it matches every port.
+    Host(HostAndPort),
+}
+
+/// Pattern of allowed origins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OriginPattern {
+    /// `*`.
+    Any,
+    /// `null`.
+    Null,
+    /// An origin.
+    Origin {
+        /// The scheme in lower case.
+        scheme: String,
+        /// The host and port.
+        host: HostAndPort,
+    },
+}
+
+impl HostPattern {
+    /// The hosts of loopback.
+    pub(super) fn loopback() -> Vec<Self> {
+        LOOPBACK.iter().filter_map(|host| HostAndPort::parse(host)).map(Self::Host).collect()
+    }
+}
+
+impl FromText for HostPattern {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let (expected, help) = match HostAndPort::parse(text) {
+            Some(host) => return Ok(Self::Host(host)),
+            None if text == "*" => return Ok(Self::Any),
+            None if text.contains("://") => ("a host", "leave out what stands before `//`, and the path"),
+            None => ("a host such as `tools.example.com` or `[::1]:8080`", "or `*` for all"),
+        };
+        Err(unexpected(expected, text, help))
+    }
+}
+
+impl OriginPattern {
+    /// Parses an origin, `null` or `*`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "*" => Some(Self::Any),
+            "null" => Some(Self::Null),
+            _ => parse_origin(text).map(|(scheme, host)| Self::Origin { scheme, host }),
+        }
+    }
+}
+
+impl FromText for OriginPattern {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let help = "write scheme and host, without a path; `*` for all";
+        Self::parse(text).ok_or_else(|| unexpected("an origin such as `https://app.example.com`", text, help))
+    }
 }
 
 /// A header's value for an error: in backticks, at most 100 characters, visible ASCII only.
@@ -32,16 +91,9 @@ fn quoted(value: Option<&[u8]>) -> String {
     format!("`{}`", bytes.iter().take(100).map(visible).collect::<String>())
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum OriginRule {
-    Any,
-    Null,
-    Origin { scheme: String, host: HostAndPort },
-}
-
 /// A host in lower case (IPv6 in brackets), and its port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HostAndPort {
+pub struct HostAndPort {
     host: String,
     port: Option<u16>,
 }
@@ -63,43 +115,26 @@ impl HostAndPort {
     }
 }
 
-impl HostAndOriginRules {
-    pub(super) fn new(settings: &FilterSettings) -> Self {
-        let hosts = settings.allowed_hosts.iter().map(|host| host.trim());
-        let origin = |text: &String| match text.trim() {
-            "*" => Some(OriginRule::Any),
-            "null" => Some(OriginRule::Null),
-            text => parse_origin(text).map(|(scheme, host)| OriginRule::Origin { scheme, host }),
-        };
-        let tolerated = match settings.allowed_origins.is_empty() && settings.port == ProtectedPort::Clients {
-            true => LOOPBACK.iter().filter_map(|host| origin(&format!("http://{host}"))).collect(),
-            false => Vec::new(),
-        };
-        Self {
-            allows_any_host: hosts.clone().any(|host| host == "*"),
-            hosts: hosts.filter(|host| *host != "*").filter_map(HostAndPort::parse).collect(),
-            origins: settings.allowed_origins.iter().filter_map(origin).collect(),
-            tolerated,
-            settings: settings.clone(),
-        }
-    }
-
+impl FilterSettings {
     /// Checks `Host`. Returns the host if it is allowed by name or is an address, and `None` if only `*`
     /// allows it. In the latter case no page counts as our own: DNS rebinding may have pointed its name at
     /// this address.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
         let (host, written) = request_host(head)?;
-        // Without a port, every port matches.
         let is_named = |found: &HostAndPort| {
-            let mut same = self.hosts.iter().filter(|named| named.host == found.host);
-            same.any(|named| named.port.is_none() || named.port == found.port)
+            self.allowed_hosts.iter().any(|pattern| match pattern {
+                HostPattern::Any => false,
+                HostPattern::Host(named) => {
+                    named.host == found.host && (named.port.is_none() || named.port == found.port)
+                }
+            })
         };
         if host.as_ref().is_some_and(is_named) {
             Ok(host)
-        } else if self.allows_any_host {
+        } else if self.allowed_hosts.contains(&HostPattern::Any) {
             Ok(host.filter(HostAndPort::needs_no_dns))
         } else {
-            let section = match self.settings.port {
+            let section = match self.port {
                 ProtectedPort::Clients => "server",
                 ProtectedPort::Admin => "admin",
             };
@@ -125,10 +160,10 @@ impl HostAndOriginRules {
                     matches!(scheme.as_str(), "http" | "https") && Some(at) == host
                 })
             };
-            if matches_any(&self.origins, text, origin.as_ref()) {
+            if matches_any(&self.allowed_origins, text, origin.as_ref()) {
                 page.reader = Some(value.clone());
-            } else if !ours() && !matches_any(&self.tolerated, text, origin.as_ref()) {
-                let text = match self.settings.port {
+            } else if !ours() && !self.tolerates(text, origin.as_ref()) {
+                let text = match self.port {
                     ProtectedPort::Clients => {
                         let found = quoted(Some(value.as_bytes()));
                         format!("origin {found} is not allowed here; allow it with `server.allowed_origins`")
@@ -156,16 +191,23 @@ impl HostAndOriginRules {
         // The origin ends before the path, query or fragment: after `https:`, ``, and the authority.
         let end = referrer.match_indices(['/', '?', '#']).nth(2).map_or(referrer.len(), |(end, _)| end);
         let origin = parse_origin(&referrer[..end]);
-        if matches_any(&self.origins, referrer, origin.as_ref())
-            || matches_any(&self.tolerated, referrer, origin.as_ref())
+        if matches_any(&self.allowed_origins, referrer, origin.as_ref())
+            || self.tolerates(referrer, origin.as_ref())
         {
             Ok(CrossOriginPage::default())
         } else if is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document") {
             // A person follows a link, for example to a page of `passthrough`.
             Ok(CrossOriginPage { reader: None, has_link: true })
         } else {
-            Err(self.settings.port.foreign_page())
+            Err(self.port.foreign_page())
         }
+    }
+
+    /// Whether an origin is one of loopback, and these are admitted.
+    fn tolerates(&self, text: &str, origin: Option<&(String, HostAndPort)>) -> bool {
+        self.allowed_origins.is_empty()
+            && self.port == ProtectedPort::Clients
+            && matches_any(&LOOPBACK_ORIGINS, text, origin)
     }
 }
 
@@ -191,11 +233,11 @@ pub(super) fn request_host(head: &Parts) -> Result<(Option<HostAndPort>, Option<
     Ok((host, written))
 }
 
-fn matches_any(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort)>) -> bool {
-    rules.iter().any(|rule| match rule {
-        OriginRule::Any => true,
-        OriginRule::Null => text == "null",
-        OriginRule::Origin { scheme, host } => {
+fn matches_any(patterns: &[OriginPattern], text: &str, origin: Option<&(String, HostAndPort)>) -> bool {
+    patterns.iter().any(|pattern| match pattern {
+        OriginPattern::Any => true,
+        OriginPattern::Null => text == "null",
+        OriginPattern::Origin { scheme, host } => {
             origin.is_some_and(|(found, at)| found == scheme && is_origin(scheme, host, at))
         }
     })
@@ -216,6 +258,6 @@ fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
 
 /// Parses `scheme://host[:port]` with nothing after it.
 fn parse_origin(text: &str) -> Option<(String, HostAndPort)> {
-    let (scheme, rest) = text.split_once("://")?;
+    let (scheme, rest) = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty())?;
     Some((scheme.to_ascii_lowercase(), HostAndPort::parse(rest)?))
 }

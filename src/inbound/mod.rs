@@ -24,6 +24,7 @@ use self::filter::{CrossOriginPage, Filter, ProtectedPort};
 
 pub use context::{Connection, Shutdown, ShutdownSignal, UnauthenticatedRequest};
 pub use filter::parse_network;
+pub use host_origin::{HostPattern, OriginPattern};
 
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];

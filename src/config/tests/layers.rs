@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::config::server::ServerSettings;
 use crate::config::*;
-use crate::settings::Section;
+use crate::inbound::HostPattern;
 use crate::settings::layers::variable;
+use crate::settings::{FromText, Section};
 use crate::telemetry::log::{LogFormat, LogLevel};
 
 /// Loads a configuration with these process settings and one route.
@@ -38,7 +39,8 @@ fn a_later_layer_wins() {
         (settings.server.mcp.server.page_size, settings.server.mcp.server.name.as_str()),
         (7, "glossator")
     );
-    assert_eq!(settings.server.filter.allowed_hosts, ["a.test", "b.test:80"]);
+    let hosts = ["a.test", "b.test:80"].map(|host| HostPattern::from_text(host).unwrap());
+    assert_eq!(settings.server.filter.allowed_hosts, hosts);
     assert_eq!((settings.log.level, settings.log.format), (LogLevel::Warn, LogFormat::Json));
 }
 

@@ -6,6 +6,7 @@ use axum::body::Body;
 use glossator::{
     config::ListenerSettings,
     inbound::{
+        OriginPattern,
         filter::{Filter, FilterSettings},
         mcp::McpApiSettings,
         rest::RestApi,
@@ -237,7 +238,10 @@ async fn foreign_hosts_are_rejected_before_the_body_is_read() {
 #[tokio::test]
 async fn only_allowed_origins_get_cors_headers() {
     let origin = "http://localhost:6274";
-    let named = FilterSettings { allowed_origins: vec![origin.to_owned()], ..FilterSettings::default() };
+    let named = FilterSettings {
+        allowed_origins: OriginPattern::parse(origin).into_iter().collect(),
+        ..FilterSettings::default()
+    };
     for (filter, reads) in [(named, true), (FilterSettings::default(), false)] {
         let endpoint = Endpoint::with(McpApiSettings::default(), filter);
         let response = endpoint.send(Post::handshake("ping", json!({})).header("origin", origin)).await;
