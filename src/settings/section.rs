@@ -255,11 +255,6 @@ impl<'a> Cursor<'a> {
         self.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
     }
 
-    /// Whether it comes from outside the file, so that messages do not contain it.
-    pub(crate) fn is_external(&self) -> bool {
-        self.expanded || self.context.report.files().origin(self.node.span) == Origin::Variable
-    }
-
     /// Converts the result of a parser that reports its problems and returns `None`.
     pub(crate) fn checked<T>(&self, read: Option<T>) -> Checked<T> {
         debug_assert!(read.is_some() || self.context.report.errors() > 0, "nothing has been reported");

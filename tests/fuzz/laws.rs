@@ -214,6 +214,6 @@ pub(crate) fn cgi_request(data: &[u8]) {
         Ok(request) => {
             assert!(request.headers().keys().all(|name| name != "connection" && name != "transfer-encoding"))
         }
-        Err(error) => assert!(error.status().is_client_error() || error.status().is_server_error()),
+        Err(error) => assert!(error.status.is_client_error() || error.status.is_server_error()),
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rmcp::model::{ErrorCode, ErrorData};
+use rmcp::model::ErrorData;
 use serde_json::{Value, json, value::RawValue};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -30,7 +30,7 @@ pub(super) struct Outbox(pub(super) Option<mpsc::Sender<Bytes>>);
 pub(super) type Mailbox = mpsc::Receiver<Bytes>;
 
 /// Why a client sent no input response.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum ClientRequestError {
     /// The client can't receive requests.
     #[error("the client can't receive requests on this connection")]
@@ -42,13 +42,8 @@ pub(super) enum ClientRequestError {
     #[error("no response came within {0:?}")]
     Timeout(Duration),
     /// The client responded with a JSON-RPC error.
-    #[error("the client responded with an error: {message} ({})", code.0)]
-    ClientError {
-        /// The code.
-        code: ErrorCode,
-        /// The message.
-        message: String,
-    },
+    #[error("the client responded with an error: {} ({})", .0.message, .0.code.0)]
+    ClientError(ErrorData),
 }
 
 impl Outbox {
@@ -127,10 +122,7 @@ impl OpenRequests {
             mpsc::error::TrySendError::Closed(_) => ClientRequestError::NoChannel,
         })?;
         match timeout(timeout_after, result).await {
-            Ok(Ok(Ok(result))) => Ok(result),
-            Ok(Ok(Err(ErrorData { code, message, .. }))) => {
-                Err(ClientRequestError::ClientError { code, message: message.into_owned() })
-            }
+            Ok(Ok(result)) => result.map_err(ClientRequestError::ClientError),
             Ok(Err(_)) => Err(ClientRequestError::NoChannel),
             Err(_) => {
                 let unanswered = ClientRequestError::Timeout(timeout_after);
@@ -204,7 +196,7 @@ mod tests {
         );
         assert_eq!(
             result.unwrap_err(),
-            ClientRequestError::ClientError { code: ErrorCode::INVALID_REQUEST, message: "no".to_owned() }
+            ClientRequestError::ClientError(ErrorData::invalid_request("no", None))
         );
 
         assert_eq!(

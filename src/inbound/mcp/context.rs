@@ -15,9 +15,8 @@ use rmcp::model::JsonObject;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::response::write_tool_result;
+use super::response::{CacheHints, write_tool_result};
 use super::sessions::NamedSession;
-use super::tasks::milliseconds;
 use super::{
     ErrorKind, LoggedRequest, MessageDispatcher, Outbox, RequestContext, Revision, RpcError, RpcRequest,
     RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, truncated,
@@ -237,26 +236,6 @@ impl RpcContext<'_> {
         if self.message.owner().is_some() { "private" } else { "public" }
     }
 
-    /// Members of a result with cache hints: the TTL and the scope. Before 2026-07-28 there are none.
-    pub(super) fn with_hints<T: Serialize>(
-        &self,
-        members: T,
-        hints: Option<(Duration, &'static str)>,
-    ) -> impl Serialize + use<T> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct WithHints<T: Serialize> {
-            #[serde(flatten)]
-            members: T,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            ttl_ms: Option<u64>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            cache_scope: Option<&'static str>,
-        }
-        let (ttl, cache_scope) = hints.filter(|_| !self.revision.has_handshake()).unzip();
-        WithHints { members, ttl_ms: ttl.map(milliseconds), cache_scope }
-    }
-
     /// `_meta` of every result.
     pub(super) fn meta(&self) -> &Map<String, Value> {
         let ServerInfo { meta, no_meta, .. } = &self.dispatcher.server_info;
@@ -265,17 +244,28 @@ impl RpcContext<'_> {
 
     /// The result of the request.
     pub(super) fn result(&self, members: &impl Serialize) -> RpcResponse {
-        RpcResponse::result(self.request.id, self.revision.result_type(), members, self.meta())
+        self.result_with(members, None, self.meta())
     }
 
     /// The result of the request, with a `resultType` other than the usual one.
     pub(super) fn result_of_type(&self, result_type: &str, members: &impl Serialize) -> RpcResponse {
-        RpcResponse::result(self.request.id, Some(result_type), members, self.meta())
+        RpcResponse::result(self.request.id, Some(result_type), members, None, self.meta())
     }
 
-    /// The result of the request, with this `_meta`.
-    pub(super) fn result_with(&self, members: &impl Serialize, meta: &Map<String, Value>) -> RpcResponse {
-        RpcResponse::result(self.request.id, self.revision.result_type(), members, meta)
+    /// The result of the request, with cache hints (the TTL and the scope), which legacy revisions have not.
+    pub(super) fn cacheable(&self, members: &impl Serialize, hints: CacheHints) -> RpcResponse {
+        self.result_with(members, Some(hints), self.meta())
+    }
+
+    /// The result of the request, with these cache hints and this `_meta`.
+    pub(super) fn result_with(
+        &self,
+        members: &impl Serialize,
+        hints: Option<CacheHints>,
+        meta: &Map<String, Value>,
+    ) -> RpcResponse {
+        let hints = hints.filter(|_| !self.revision.has_handshake());
+        RpcResponse::result(self.request.id, self.revision.result_type(), members, hints, meta)
     }
 
     /// The result of a call. The upstream's JSON is copied into the response, not rebuilt.
@@ -303,7 +293,7 @@ impl RpcContext<'_> {
         meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
         meta.extend(self.meta().clone());
         members.retain(|name, _| !CONNECTION_MEMBERS.contains(&name.as_str()));
-        self.result_with(&self.with_hints(members, hints), &meta)
+        self.result_with(&members, hints, &meta)
     }
 
     /// A call with these arguments on behalf of the request.

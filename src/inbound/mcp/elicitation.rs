@@ -39,7 +39,6 @@ struct RequestState {
     subject: String,
     input_responses: Map<String, Value>,
     /// The names of the input requests that were sent with it: only responses to these are accepted.
-    #[serde(default)]
     requested: Vec<String>,
 }
 
@@ -122,7 +121,7 @@ async fn send_input_requests(
                 .and_then(|result| parse_response(&input_request, result))
                 .and_then(|response| input_request.take(response))
                 .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
-            Err(ClientRequestError::ClientError { .. }) if input_request.optional => Value::Null,
+            Err(ClientRequestError::ClientError(_)) if input_request.optional => Value::Null,
             Err(unanswered) => {
                 return Err(format!("the input request `{}` failed: {unanswered}", input_request.name));
             }

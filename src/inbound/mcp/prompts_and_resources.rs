@@ -212,7 +212,7 @@ pub(super) async fn read_resource(rpc: &RpcContext<'_>) -> RpcResult {
         CacheScope::Private => "private",
     };
     let members = BTreeMap::from([("contents", &read.contents)]);
-    Ok(rpc.result(&rpc.with_hints(members, Some((read.freshness.ttl, scope)))))
+    Ok(rpc.cacheable(&members, (read.freshness.ttl, scope)))
 }
 
 fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &FetchError) -> RpcError {

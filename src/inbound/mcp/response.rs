@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::time::sleep;
 
+use super::tasks::milliseconds;
 use super::{ErrorKind, LoggedRequest, Mailbox, Rejection, Revision, RpcError, RpcId, SESSION_ID};
 use crate::inbound::{accepts, media_ranges};
 use crate::model::{ToolResult, media_type, write_result_fields};
@@ -39,6 +40,9 @@ pub(super) struct RpcResponse {
     pub(super) challenge: Option<HeaderValue>,
 }
 
+/// The time for which a client may cache a result, and the scope of its cache.
+pub(super) type CacheHints = (Duration, &'static str);
+
 /// The response to a request, or a step towards it.
 pub(super) type RpcResult<T = RpcResponse> = Result<T, RpcError>;
 
@@ -48,18 +52,25 @@ impl RpcResponse {
         id: RpcId<'_>,
         result_type: Option<&str>,
         members: &impl Serialize,
+        hints: Option<CacheHints>,
         meta: &Map<String, Value>,
     ) -> Self {
         #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
         struct Members<'a, T: Serialize> {
-            #[serde(rename = "resultType", skip_serializing_if = "Option::is_none")]
+            #[serde(skip_serializing_if = "Option::is_none")]
             result_type: Option<&'a str>,
             #[serde(flatten)]
             members: &'a T,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            ttl_ms: Option<u64>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            cache_scope: Option<&'static str>,
             #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
             meta: &'a Map<String, Value>,
         }
-        let result = Members { result_type, members, meta };
+        let (ttl, cache_scope) = hints.unzip();
+        let result = Members { result_type, members, ttl_ms: ttl.map(milliseconds), cache_scope, meta };
         Self::new(Some(id.as_json()), "result", &result)
     }
 
@@ -312,7 +323,7 @@ mod stream_tests {
     fn response() -> Option<RpcResponse> {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let Ok(ClientMessage::Request(request)) = message(body) else { unreachable!() };
-        Some(RpcResponse::result(request.id, None, &json!({}), &Map::new()))
+        Some(RpcResponse::result(request.id, None, &json!({}), None, &Map::new()))
     }
 
     #[tokio::test]

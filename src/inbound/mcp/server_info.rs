@@ -49,7 +49,7 @@ pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
     // Anything but an object counts as none: no client depends on it.
     let capabilities = rpc.request.param("capabilities").object_or_empty();
     let session = Session::new(negotiated, capabilities, rpc.message.client());
-    let session = Session { declared: Some(declared_lists(&snapshot, rpc)), ..session };
+    let session = Session { declared: declared_lists(&snapshot, rpc), ..session };
     let id = session.encrypt(&rpc.dispatcher.cipher, SystemTime::now());
     Ok(RpcResponse { session: Some(id), ..rpc.result(&result) })
 }
@@ -67,7 +67,7 @@ pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
         "capabilities": capabilities,
         "instructions": settings.instructions,
     }));
-    Ok(rpc.result(&rpc.with_hints(result, Some((settings.list_ttl, rpc.cache_scope())))))
+    Ok(rpc.cacheable(&result, (settings.list_ttl, rpc.cache_scope())))
 }
 
 /// The lists that a client is offered: those with entries, or that may have some later.
@@ -131,5 +131,5 @@ pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     let entries = BTreeMap::from([(list.name, entries)]);
     let members = ListResult { entries, next_cursor: page.next_cursor };
     let ttl = if is_complete { settings.list_ttl } else { Duration::ZERO };
-    Ok(rpc.result(&rpc.with_hints(members, Some((ttl, rpc.cache_scope())))))
+    Ok(rpc.cacheable(&members, (ttl, rpc.cache_scope())))
 }

@@ -39,14 +39,11 @@ pub(super) struct Session {
     pub(super) revision: String,
     pub(super) capabilities: Map<String, Value>,
     /// The client that owns it, if clients have identities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
     /// The client's address when the session began, if clients have no identities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<String>,
-    /// The lists that the response to `initialize` declared; `None` in an id of an earlier version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) declared: Option<DeclaredLists>,
+    /// The lists that the response to `initialize` declared.
+    pub(super) declared: DeclaredLists,
 }
 
 /// The lists that a server declares besides that of the tools. A session gets notifications of changes of
@@ -57,6 +54,8 @@ pub(super) struct DeclaredLists {
     /// The lists of resources and of resource templates.
     pub(super) resources: bool,
 }
+
+const ALL_LISTS: DeclaredLists = DeclaredLists { prompts: true, resources: true };
 
 impl Session {
     /// A session of this client, which has declared these capabilities.
@@ -76,7 +75,7 @@ impl Session {
             ClientIdentity::Only | ClientIdentity::Client(_) | ClientIdentity::Unknown => None,
         };
         let (revision, owner) = (revision.as_str().to_owned(), client.owner().map(str::to_owned));
-        Self { revision, capabilities, owner, address, declared: None }
+        Self { revision, capabilities, owner, address, declared: ALL_LISTS }
     }
 
     /// Encrypts the session into its id.
@@ -107,8 +106,7 @@ impl NamedSession {
 
     /// The lists that were declared in it; all for an id of unknown origin.
     pub(super) fn declared_lists(&self) -> DeclaredLists {
-        let declared = self.content.as_ref().ok().and_then(|session| session.declared);
-        declared.unwrap_or(DeclaredLists { prompts: true, resources: true })
+        self.content.as_ref().map_or(ALL_LISTS, |session| session.declared)
     }
 }
 

@@ -210,7 +210,6 @@ struct Task {
     arguments: Map<String, Value>,
     location: TaskLocation,
     /// The client that owns it, if clients have identities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     /// Milliseconds since 1970.
     created: i64,
