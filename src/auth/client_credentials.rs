@@ -100,18 +100,12 @@ impl Setting for KeyHash {
 }
 
 /// Reads a date, or a date and a time.
-impl Setting for SystemTime {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let text = text_of(value)?;
+impl FromText for SystemTime {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
         let at_midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
         let end = text.parse::<Timestamp>().ok().or_else(|| text.parse().ok().and_then(at_midnight));
-        if let Some(end) = end {
-            return Ok(end.into());
-        }
         let help = "write `2027-01-31` for midnight UTC, or `2027-01-31T12:00:00Z`";
-        value.reject(Invalid::new(format!("expected a date, found {}", value.node.found()), help))
+        end.map(Into::into).ok_or_else(|| Invalid::new(format!("expected a date, found `{text}`"), help))
     }
 }
 

@@ -146,15 +146,10 @@ impl Access {
     ///
     /// The scopes of the token are included: a client that requests a token with the missing scopes only
     /// would lose them (MCP 2025-11-25, Authorization, "Runtime Insufficient Scope Errors").
-    pub fn challenge_for(
-        &self,
-        needed: &Scopes,
-        client: Option<&Client>,
-        known: impl FnOnce() -> Scopes,
-    ) -> HeaderValue {
+    pub fn challenge_for(&self, needed: &Scopes, client: Option<&Client>, known: &Scopes) -> HeaderValue {
         let scopes = match (client, self.resource()) {
             (Some(client), Some(_)) => {
-                let all = known().union(&self.settings.scopes);
+                let all = known.union(&self.settings.scopes);
                 // Authorization servers do not know the scopes that the configuration grants.
                 let configured = self.settings.clients.iter().find(|known| *known.client() == *client);
                 let configured = configured.map(|known| known.scopes.clone()).unwrap_or_default();
@@ -246,7 +241,7 @@ mod tests {
         let invalid = access.challenge(&AuthError::Invalid("the key `x` has \"expired\""));
         let why = "error=\"invalid_token\", error_description=\"the key x has ?expired?\"";
         assert_eq!(invalid, format!("Bearer {why}, scope=\"use\", {place}"));
-        let needed = access.challenge_for(&scopes("b a"), None, Scopes::default);
+        let needed = access.challenge_for(&scopes("b a"), None, &Scopes::default());
         assert!(needed.to_str().unwrap().starts_with("Bearer error=\"insufficient_scope\""));
         assert!(needed.to_str().unwrap().contains("scope=\"a b\""));
     }
@@ -263,7 +258,7 @@ mod tests {
         };
         let of_robot = Client::new(&robot.client().id, "robot", scopes("by_file read openid"));
         access.settings.clients = vec![robot];
-        let known = || scopes("read write by_file");
+        let known = &scopes("read write by_file");
         let challenge_scopes = |access: &Access, client: Option<&Client>| {
             let challenge = access.challenge_for(&scopes("write"), client, known);
             let (_, rest) = challenge.to_str().unwrap().split_once("scope=\"").unwrap();

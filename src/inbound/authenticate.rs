@@ -12,7 +12,7 @@ use std::{
 };
 
 use axum::body::Body;
-use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
 use tracing::info;
@@ -43,8 +43,6 @@ pub(super) struct AuthenticatedClient {
     pub(super) client: ClientIdentity,
     /// `None` if another replica has authenticated the client.
     credential: Option<PresentedCredential>,
-    /// The rules that identified it, if clients are configured.
-    access: Option<Arc<Access>>,
 }
 
 /// Why an open stream is closed, if its credential is still valid: it is now another client's, or grants
@@ -88,7 +86,7 @@ impl Authenticator {
             }
         };
         remove_credentials(&mut head.headers);
-        Ok(AuthenticatedClient { client, credential, access: Some(access) })
+        Ok(AuthenticatedClient { client, credential })
     }
 
     /// Whether clients are configured and this request has no credential.
@@ -103,6 +101,15 @@ impl Authenticator {
             return None;
         }
         self.access()?.metadata_at(path, &needed())
+    }
+
+    /// Rejects a client without the needed scopes, with a challenge; `all` has all scopes of the configuration.
+    pub(super) fn missing_scope(&self, client: &ClientIdentity, needed: &Scopes, all: &Scopes) -> Rejection {
+        let client = client.client().map(|client| &**client);
+        let challenge = self.access().map(|access| access.challenge_for(needed, client, all));
+        let text = format!("permission denied; required scope: `{needed}`");
+        let rejection = Rejection::new(StatusCode::FORBIDDEN, "scope is missing", text);
+        rejection.with_header(header::WWW_AUTHENTICATE, challenge)
     }
 
     /// Completes when the client's stream must close; the reason is logged.
@@ -159,21 +166,14 @@ impl Authenticator {
 impl AuthenticatedClient {
     /// The local process that uses our stdio: it has all rights.
     pub(super) fn local() -> Self {
-        Self { client: ClientIdentity::Only, credential: Some(PresentedCredential::Nothing), access: None }
+        Self { client: ClientIdentity::Only, credential: Some(PresentedCredential::Nothing) }
     }
 
     /// Identity by the address of the request, without configured clients. An unknown address has no rights.
     fn from_address(unauthenticated: &UnauthenticatedRequest) -> Self {
         let client = unauthenticated.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
         let credential = Some(credential_of_connection(&unauthenticated.connection));
-        Self { client, credential, access: None }
-    }
-
-    /// The `WWW-Authenticate` challenge for a request without the needed scopes; `all` has all scopes of the
-    /// configuration.
-    pub(super) fn challenge_for(&self, needed: &Scopes, all: impl FnOnce() -> Scopes) -> Option<HeaderValue> {
-        let client = self.client.client().map(|client| &**client);
-        Some(self.access.as_ref()?.challenge_for(needed, client, all))
+        Self { client, credential }
     }
 }
 
@@ -250,7 +250,6 @@ pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + '
 
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
 
     use super::*;
 

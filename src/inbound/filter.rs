@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use super::host_origin::{self, HostPattern, OriginPattern};
 use super::{Authenticator, Rejection, UnauthenticatedRequest};
 use crate::pipeline::ApiKind;
-use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
+use crate::settings::{FromText, Invalid};
 use crate::telemetry::{LabelCounter, Meters, RequestId};
 
 /// Settings of the filter. By default only loopback hosts are allowed.
@@ -111,18 +111,14 @@ fn is_always_removed(name: &str) -> bool {
     name == "proxy" || (name.contains('_') && is_set_by_proxies(&name.replace('_', "-")))
 }
 
-impl Setting for IpNet {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let text = text_of(value)?;
-        let help = match (parse_network(text), text) {
-            (Some(network), _) => return Ok(network),
-            (None, "*") => "write `0.0.0.0/0` and `::/0` if all connections come from your proxies",
-            (None, _) => "write the address that the proxy connects from",
-        };
+impl FromText for IpNet {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
         let expected = "an address such as `10.0.0.7`, or a network such as `10.0.0.0/8`";
-        value.reject(unexpected(expected, text, help))
+        let help = match text {
+            "*" => "write `0.0.0.0/0` and `::/0` if all connections come from your proxies",
+            _ => "write the address that the proxy connects from",
+        };
+        parse_network(text).ok_or_else(|| unexpected(expected, text, help))
     }
 }
 
@@ -131,10 +127,6 @@ pub(super) fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
     let found = if text.contains('@') { "a value with an `@`".to_owned() } else { format!("`{text}`") };
     Invalid::new(format!("expected {expected}, found {found}"), help)
 }
-
-/// The reasons for rejected bodies, in the log and in metrics.
-const BODY_REASONS: [&str; 5] =
-    ["body_too_long", "body_slow", "request_buffer_full", "transfer_encoding", "body_cut_off"];
 
 /// The request filter. Clones share its settings and counts.
 #[derive(Debug, Clone)]
@@ -151,9 +143,8 @@ pub struct Filter {
 impl Filter {
     /// Creates a filter.
     pub fn new(settings: &FilterSettings) -> Self {
-        let rejected = LabelCounter::default();
-        rejected.expect(["host", "origin"]);
-        rejected.expect(BODY_REASONS);
+        let rejected = LabelCounter::new(["host", "origin", "body_too_long", "body_slow", "body_cut_off"]);
+        rejected.expect(["request_buffer_full", "transfer_encoding"]);
         Self {
             settings: Arc::new(ArcSwap::from_pointee(settings.clone())),
             rejected,
@@ -437,7 +428,6 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::settings::FromText;
 
     fn hosts(texts: &[&str]) -> Vec<HostPattern> {
         texts.iter().map(|text| HostPattern::from_text(text).unwrap()).collect()

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, value::RawValue};
 use super::response::{CacheHints, write_tool_result};
 use super::sessions::NamedSession;
 use super::{
-    ErrorKind, LoggedRequest, MessageDispatcher, Outbox, RequestContext, Revision, RpcError, RpcRequest,
-    RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, truncated,
+    ErrorKind, LoggedRequest, MessageDispatcher, Outbox, Rejection, RequestContext, Revision, RpcError,
+    RpcRequest, RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, truncated,
 };
 use crate::model::{
     PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header, is_exact_in_header,
@@ -222,12 +222,13 @@ impl RpcContext<'_> {
     ///
     /// An error with the `WWW-Authenticate` challenge when they do not.
     pub(super) fn may(&self, needed: &Scopes) -> Result<(), RpcError> {
-        if needed.is_empty() || self.message.client().may(needed) {
+        let client = self.message.client();
+        if client.may(needed) {
             return Ok(());
         }
-        let known = || self.dispatcher.gateway.snapshot().lists.needed_scopes.clone();
-        let challenge = self.message.context.identity.challenge_for(needed, known).map(Box::new);
-        let text = format!("permission denied; required scope: `{needed}`");
+        let all = &self.dispatcher.gateway.snapshot().lists.needed_scopes;
+        let Rejection { text, header, .. } = self.dispatcher.authenticator.missing_scope(client, needed, all);
+        let challenge = header.map(|header| Box::new(header.1));
         Err(RpcError { challenge, ..ErrorKind::FORBIDDEN.error(text) })
     }
 

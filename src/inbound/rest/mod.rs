@@ -38,7 +38,7 @@ use super::{
 use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, media_type, values_within};
 use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot};
 use crate::policy;
-use crate::route::{EndpointMatch, Route, Scopes};
+use crate::route::{EndpointMatch, Route};
 use crate::telemetry::method_label;
 use crate::upstream::ClientIdentity;
 
@@ -174,9 +174,12 @@ impl RestApi {
                 self.call(snapshot, route, in_path, context, head, body).await?
             }
             Target::Passthrough(upstream) => {
-                check_scopes(snapshot, context, &snapshot.passthrough_scopes)?;
-                passthrough::check(head)?;
                 let authenticator = &self.filter.authenticator;
+                let needed = &snapshot.passthrough_scopes;
+                if !client.may(needed) {
+                    return Err(authenticator.missing_scope(client, needed, &snapshot.lists.needed_scopes));
+                }
+                passthrough::check(head)?;
                 Box::pin(passthrough::forward(upstream, authenticator, context, head.clone(), body)).await
             }
             Target::Manifest => response::manifest(&head.headers, snapshot, client, mount),
@@ -216,7 +219,11 @@ impl RestApi {
         head: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Rejection> {
-        check_scopes(snapshot, context, &route.scopes)?;
+        let client = context.client();
+        if !client.may(&route.scopes) {
+            let all = &snapshot.lists.needed_scopes;
+            return Err(self.filter.authenticator.missing_scope(client, &route.scopes, all));
+        }
         // The body is counted until the response, as the arguments are parsed from it.
         let body = self.filter.read(&head.headers, body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
@@ -226,7 +233,7 @@ impl RestApi {
             span.rename(|| format!("{} {path}", method_label(&head.method)));
             span.text("http.route", path);
         }
-        let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.client().clone());
+        let call = Call::new(arguments, &head.headers, request_id.clone(), *api, client.clone());
         let call = Call { address: *address, span: span.clone(), ..call };
         Ok(response::result(&snapshot.call(route, call, &mut NoElicitor).await, route, &head.headers))
     }
@@ -278,16 +285,6 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     let mut response = response::value(rejection.status, &body);
     rejection.add_header(response.headers_mut());
     response
-}
-
-fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) -> Result<(), Rejection> {
-    if context.client().may(needed) {
-        return Ok(());
-    }
-    let text = format!("permission denied; required scope: `{needed}`");
-    let challenge = context.identity.challenge_for(needed, || snapshot.lists.needed_scopes.clone());
-    let rejection = Rejection::new(StatusCode::FORBIDDEN, "scope is missing", text);
-    Err(rejection.with_header(header::WWW_AUTHENTICATE, challenge))
 }
 
 /// The path of the endpoint that was called, with the names of arguments, such as `/users/{id}`.
