@@ -29,6 +29,10 @@ pub use host_origin::{HostPattern, OriginPattern};
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 
+/// The text for a client whose request is not served because of a shutdown.
+const SHUTTING_DOWN: &str =
+    "the server is shutting down and did not serve this request; retry in a few seconds";
+
 /// The text for a client whose request was cut off by a shutdown.
 fn cut_off_by_shutdown(may_have_effect: bool) -> &'static str {
     match may_have_effect {
@@ -36,15 +40,9 @@ fn cut_off_by_shutdown(may_have_effect: bool) -> &'static str {
             "the server is shutting down and did not finish this request in time. It may have taken effect: \
              check before you retry"
         }
-        false => {
-            "the server is shutting down and did not finish this request in time; retry in a few seconds"
-        }
+        false => SHUTTING_DOWN,
     }
 }
-
-/// The text for a client whose request is not served because of a shutdown.
-const SHUTTING_DOWN: &str = "the server is shutting down and does not serve this request; retry in a few \
-                             seconds";
 
 /// A JSON object without the members that are `null`.
 fn without_nulls(mut object: Value) -> Value {

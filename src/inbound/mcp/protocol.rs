@@ -13,16 +13,18 @@ use tracing::debug;
 
 use super::client_channel::{ClientResult, OpenRequests};
 use super::message::{self, ClientMessage, RejectedMessage};
-use super::prompts_and_resources::{complete, get_prompt, read_resource, subscribe, unsubscribe, uri_of};
 use super::resumable::ResumableStreams;
 use super::rpc_error::ErrorCounts;
+use super::server_features::{
+    call_tool, complete, get_prompt, read_resource, subscribe, unsubscribe, uri_of,
+};
 use super::session_subscriptions::SessionSubscriptions;
 use super::sessions::{InFlightRequests, Sessions, UnknownSessions};
 use super::subscriptions::OpenStreams;
 use super::task_elicitation::ElicitingTasks;
 use super::{
     ErrorKind, McpApiSettings, MessageContext, Outbox, Replicas, Revision, RpcContext, RpcError, RpcId,
-    RpcRequest, RpcResponse, RpcResult, ServerInfo, server_info, subscriptions, tasks, tools, truncated,
+    RpcRequest, RpcResponse, RpcResult, ServerInfo, server_info, subscriptions, tasks, truncated,
 };
 use crate::crypto::TokenCipher;
 use crate::inbound::{Authenticator, cut_off_by_shutdown};
@@ -104,7 +106,7 @@ const METHODS: [MethodRow; 18] = [
     MethodRow("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
     MethodRow("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
     MethodRow("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
-    MethodRow("tools/call", ALL, None, |rpc| Box::pin(tools::call(rpc))),
+    MethodRow("tools/call", ALL, None, |rpc| Box::pin(call_tool(rpc))),
     MethodRow("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
     MethodRow("prompts/get", ALL, PROMPTS, |rpc| Box::pin(get_prompt(rpc))),
     MethodRow("completion/complete", ALL, Some(Snapshot::completes), |rpc| Box::pin(complete(rpc))),
