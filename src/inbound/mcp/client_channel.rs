@@ -185,7 +185,7 @@ mod tests {
         let (result, outbox) = request.await.unwrap();
         assert_eq!(result.unwrap(), r#"{"roots": [ ]}"#);
 
-        let client_error = ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
+        let client_error = ErrorData::invalid_request("no", None);
         let nothing = json!({});
         let (result, ()) = tokio::join!(
             open_requests.send_request(&outbox, None, "roots/list", &nothing, TEST_TIMEOUT),

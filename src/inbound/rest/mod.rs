@@ -290,10 +290,8 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
 /// The path of the endpoint that was called, with the names of arguments, such as `/users/{id}`.
 fn endpoint_of(route: &Route, parts: &Parts) -> String {
     let path = parts.uri.path();
-    let method = get_for_head(&parts.method);
-    let mut endpoints = route.endpoints().filter(|endpoint| endpoint.method == *method);
-    let own = endpoints.find(|endpoint| endpoint.path == path || !path.starts_with("/tools/"));
-    own.map_or_else(|| format!("/tools/{}", route.definition.name), |endpoint| endpoint.path.clone())
+    let own = route.rest.as_ref().filter(|_| !path.starts_with("/tools/"));
+    own.map_or_else(|| path.to_owned(), |endpoint| endpoint.path.clone())
 }
 
 /// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and
