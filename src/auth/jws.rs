@@ -55,8 +55,8 @@ enum Verification {
     Curve(&'static dyn VerificationAlgorithm),
 }
 
-/// The kind of key that each algorithm needs, and its verification, in the order of [`Algorithm`]. The kind is
-/// `RSA`, or the name of the curve in a JWK.
+/// The kind of key that each algorithm needs (`RSA`, or the name of a curve), and its verification, in the
+/// order of [`Algorithm`].
 static VERIFICATIONS: [(&str, Verification); 9] = [
     ("RSA", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
     ("RSA", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),

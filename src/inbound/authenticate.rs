@@ -103,7 +103,8 @@ impl Authenticator {
         self.access()?.metadata_at(path, &needed())
     }
 
-    /// Rejects a client without the needed scopes, with a challenge; `all` has all scopes of the configuration.
+    /// Rejects a client without the needed scopes. `all` has all scopes of the configuration, for the
+    /// challenge.
     pub(super) fn missing_scope(&self, client: &ClientIdentity, needed: &Scopes, all: &Scopes) -> Rejection {
         let client = client.client().map(|client| &**client);
         let challenge = self.access().map(|access| access.challenge_for(needed, client, all));

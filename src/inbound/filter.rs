@@ -75,18 +75,22 @@ pub enum ProtectedPort {
 }
 
 impl ProtectedPort {
-    pub(super) const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own \
-                                           page, name the host in `admin.allowed_hosts`";
+    /// Why pages of other origins are rejected, and what allows a page.
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Self::Clients => {
+                "pages of other origins may not call this server; allow them with `server.allowed_origins`"
+            }
+            Self::Admin => {
+                "pages of other origins may not use this port; if this is its own page, name the host in \
+                 `admin.allowed_hosts`"
+            }
+        }
+    }
 
     /// Rejects a page of another origin that sends no `Origin`, as for an image.
     pub fn foreign_page(self) -> Rejection {
-        let text = match self {
-            Self::Clients => {
-                "web pages of other origins may not call this server; allow them with `server.allowed_origins`"
-            }
-            Self::Admin => Self::FOREIGN_PAGE,
-        };
-        Rejection::new(StatusCode::FORBIDDEN, "pages of other origins are not allowed", text)
+        Rejection::new(StatusCode::FORBIDDEN, "pages of other origins are not allowed", self.advice())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checks of `Host`, `Origin` and Fetch Metadata against the allowed hosts and origins.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 
@@ -163,14 +163,8 @@ impl FilterSettings {
             if matches_any(&self.allowed_origins, text, origin.as_ref()) {
                 page.reader = Some(value.clone());
             } else if !ours() && !self.tolerates(text, origin.as_ref()) {
-                let text = match self.port {
-                    ProtectedPort::Clients => {
-                        let found = quoted(Some(value.as_bytes()));
-                        format!("origin {found} is not allowed here; allow it with `server.allowed_origins`")
-                            .into()
-                    }
-                    ProtectedPort::Admin => Cow::Borrowed(ProtectedPort::FOREIGN_PAGE),
-                };
+                let (found, advice) = (quoted(Some(value.as_bytes())), self.port.advice());
+                let text = format!("origin {found} is not allowed here: {advice}");
                 return Err(Rejection::new(StatusCode::FORBIDDEN, "origin is not allowed", text));
             }
         }
