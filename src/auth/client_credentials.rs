@@ -40,17 +40,11 @@ impl KeyHash {
 
     /// Parses a hash, as `glossator key` prints it.
     pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
-        let Some(digits) = text.strip_prefix(PREFIX) else {
+        text.strip_prefix(PREFIX).and_then(parse_digest).map(Self).ok_or_else(|| {
             let message = format!("expected `{PREFIX}` and 64 hexadecimal digits");
-            let help = "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the \
-                        key itself does not belong in the file";
-            return Err(Invalid::without_value(message, help));
-        };
-        parse_digest(digits).map(Self).ok_or_else(|| {
-            let found = digits.chars().count();
-            let message =
-                format!("expected 64 hexadecimal digits after `{PREFIX}`, found {found} characters");
-            Invalid::without_value(message, "copy the whole hash, as `glossator key` prints it")
+            let help = "copy the whole hash: `glossator key` makes a key and its hash, and `glossator key \
+                        --stdin` hashes one; the key itself does not belong in the file";
+            Invalid::without_value(message, help)
         })
     }
 }
@@ -242,7 +236,7 @@ mod tests {
         ] {
             assert!(KeyHash::from_text(wrong).is_err(), "{wrong}");
         }
-        assert!(KeyHash::from_text("sha256:ä").unwrap_err().message.ends_with("found 1 characters"));
+        assert!(KeyHash::from_text("sha256:ä").is_err());
     }
 
     #[test]

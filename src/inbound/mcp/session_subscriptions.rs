@@ -89,18 +89,9 @@ impl SessionSubscriptions {
     ///
     /// [`WatchError`] if the resource can't be watched, or a limit is reached.
     pub(super) fn add(&self, gateway: &Gateway, session: &str, uri: &str) -> Result<(), WatchError> {
+        // Before there is an entry for the session.
         gateway.can_watch(uri)?;
-        let mut sessions = self.0.lock();
-        let session = sessions.session(session);
-        if session.resources.contains_key(uri) {
-            return Ok(());
-        }
-        if !session.admits(uri) {
-            return Err(if session.is_over_limit { WatchError::TooMany } else { WatchError::Enough });
-        }
-        let watching = if session.has_stream() { Some(gateway.watch(uri)?) } else { None };
-        session.resources.insert(uri.into(), WatchedResource { watching, is_known: false });
-        Ok(())
+        self.0.lock().session(session).add(gateway, uri, false)
     }
 
     /// Marks a subscription that is in the shared state.
@@ -120,14 +111,7 @@ impl SessionSubscriptions {
         found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
             // A URI that is unknown here may belong to another configuration.
-            if found.resources.contains_key(uri.as_str())
-                || !found.admits(uri)
-                || gateway.can_watch(uri).is_err()
-            {
-                continue;
-            }
-            let watching = if found.has_stream() { gateway.watch(uri).ok() } else { None };
-            found.resources.insert(uri.as_str().into(), WatchedResource { watching, is_known: true });
+            let _ = found.add(gateway, uri, true);
         }
     }
 
@@ -201,11 +185,22 @@ impl SubscribedSession {
         !self.streams.is_empty()
     }
 
-    fn admits(&self, uri: &str) -> bool {
+    /// Adds a subscription; `is_known` if it is in the shared state.
+    fn add(&mut self, gateway: &Gateway, uri: &str, is_known: bool) -> Result<(), WatchError> {
+        gateway.can_watch(uri)?;
+        if self.resources.contains_key(uri) {
+            return Ok(());
+        }
         let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
-        let has_space =
-            self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES;
-        has_space && !self.is_over_limit
+        if self.is_over_limit {
+            return Err(WatchError::TooMany);
+        }
+        if self.resources.len() >= SUBSCRIPTION_LIMIT || bytes + uri.len() > SUBSCRIBED_LIMIT_BYTES {
+            return Err(WatchError::Enough);
+        }
+        let watching = if self.has_stream() { Some(gateway.watch(uri)?) } else { None };
+        self.resources.insert(uri.into(), WatchedResource { watching, is_known });
+        Ok(())
     }
 }
 
