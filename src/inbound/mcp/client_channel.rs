@@ -114,7 +114,14 @@ impl OpenRequests {
     ) -> Result<Box<RawValue>, ClientRequestError> {
         let sender = outbox.0.as_ref().ok_or(ClientRequestError::NoChannel)?;
         let id = self.replicas.issue_id();
-        let result = self.open(&id, owner).ok_or(ClientRequestError::TooManyOpen)?;
+        let (response, result) = oneshot::channel();
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.len() >= OPEN_REQUESTS_LIMIT {
+                return Err(ClientRequestError::TooManyOpen);
+            }
+            waiting.insert(id.clone(), (owner.map(Box::from), response));
+        }
         let _withdrawal = OnDrop::new(|| drop(self.waiting.lock().remove(&id)));
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         sender.try_send(message.to_string().into()).map_err(|error| match error {
@@ -132,17 +139,6 @@ impl OpenRequests {
                 Err(unanswered)
             }
         }
-    }
-
-    /// Opens a request to a client, under an unpredictable id. `None` if too many are open.
-    fn open(&self, id: &str, owner: Option<&str>) -> Option<oneshot::Receiver<ClientResult>> {
-        let (sender, result) = oneshot::channel();
-        let mut waiting = self.waiting.lock();
-        if waiting.len() >= OPEN_REQUESTS_LIMIT {
-            return None;
-        }
-        waiting.insert(id.to_owned(), (owner.map(Box::from), sender));
-        Some(result)
     }
 
     /// Passes a response to the call that waits for it. Returns whether one does, of this client.

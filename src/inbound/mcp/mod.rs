@@ -335,9 +335,6 @@ pub struct McpServerSettings {
     /// Display name of the server for MCP clients.
     #[key(restart)]
     pub title: Option<String>,
-    /// The version beside the name.
-    #[key(skip = env!("CARGO_PKG_VERSION").to_owned())]
-    pub version: String,
     /// Instructions for MCP clients on using the tools together.
     #[key(restart)]
     pub instructions: Option<String>,

@@ -26,7 +26,7 @@ pub(super) struct ServerInfo {
 
 impl ServerInfo {
     pub(super) fn new(settings: McpServerSettings) -> Self {
-        let mut server = Implementation::new(settings.name.clone(), settings.version.clone());
+        let mut server = Implementation::new(settings.name.clone(), env!("CARGO_PKG_VERSION"));
         server.title = settings.title.clone();
         let info = serde_json::to_value(&server).expect("a name and a version have string keys only");
         let meta = Map::from_iter([("io.modelcontextprotocol/serverInfo".to_owned(), info)]);
