@@ -7,7 +7,7 @@
 //!   message.
 //! - `revision`: protocol revisions and all their differences; `rpc_error`: the table of errors.
 //! - `protocol`: dispatch of a message to its method.
-//! - `response`: results, errors and event streams; `client_channel`: what a client gets before its result.
+//! - `response`: results, errors and event streams, and what a client gets before its result.
 //! - `resumable`: streams that a client can resume.
 //!
 //! Methods:
@@ -26,7 +26,6 @@
 //! the response. The SDK (`rmcp`) provides model types for small messages; its service owns every value, so
 //! it serves as the reference client in `tests/it/mcp/sdk.rs`.
 
-mod client_channel;
 mod context;
 mod elicitation;
 mod message;
@@ -57,12 +56,13 @@ use settings_derive::Section;
 use tokio::time::sleep;
 
 // Some of these are for the modules of this folder only.
-use self::client_channel::{ClientRequestError, Mailbox, Outbox};
 use self::context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
 use self::message::{RpcId, RpcRequest};
 use self::protocol::MessageDispatcher;
 use self::replicas::Replicas;
-use self::response::{PendingResponse, ResponseForm, RpcResponse, RpcResult};
+use self::response::{
+    ClientRequestError, Mailbox, Outbox, PendingResponse, ResponseForm, RpcResponse, RpcResult,
+};
 use self::revision::Revision;
 use self::rpc_error::{ErrorKind, RpcError, truncated};
 use self::server_info::ServerInfo;

@@ -11,8 +11,8 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{json, value::RawValue};
 use tracing::debug;
 
-use super::client_channel::{ClientResult, OpenRequests};
 use super::message::{self, ClientMessage, RejectedMessage};
+use super::response::{ClientResult, OpenRequests};
 use super::resumable::ResumableStreams;
 use super::rpc_error::ErrorCounts;
 use super::server_features::{

@@ -269,7 +269,7 @@ mod tests {
         crypto::SecretKey,
         inbound::{
             filter::{Filter, FilterSettings},
-            mcp::{McpApiSettings, McpEndpoint, client_channel::Outbox},
+            mcp::{McpApiSettings, McpEndpoint, response::Outbox},
             rest::RestApi,
         },
         pipeline::{Gateway, Snapshot, SnapshotParts},

@@ -1,13 +1,18 @@
-//! JSON-RPC responses, as JSON or as server-sent events (SSE).
+//! Messages to clients: JSON-RPC responses, as JSON or as server-sent events (SSE), and what precedes them.
 //!
 //! - [`RpcResponse`]: a JSON-RPC response.
 //! - [`ResponseForm`]: the representation that an HTTP client accepts.
 //! - [`event_stream`]: a stream of messages that ends with the result.
+//! - [`Outbox`]: queue of messages that are sent before the result.
+//! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their
+//!   own.
 
 use std::{
+    collections::HashMap,
     convert::Infallible,
     future::{Future, ready},
     pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,14 +24,20 @@ use futures_util::{
     stream::{once, unfold},
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use parking_lot::Mutex;
+use rmcp::model::ErrorData;
 use serde::Serialize;
-use serde_json::{Map, Value, value::RawValue};
-use tokio::time::sleep;
+use serde_json::{Map, Value, json, value::RawValue};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep, timeout},
+};
 
 use super::tasks::milliseconds;
-use super::{ErrorKind, LoggedRequest, Mailbox, Rejection, Revision, RpcError, RpcId, SESSION_ID};
+use super::{ErrorKind, LoggedRequest, Rejection, Replicas, Revision, RpcError, RpcId, SESSION_ID};
 use crate::inbound::{accepts, media_ranges};
 use crate::model::{ToolResult, media_type, write_result_fields};
+use crate::upstream::OnDrop;
 
 /// A JSON-RPC response, with its HTTP status and headers.
 #[derive(Debug, Default)]
@@ -263,6 +274,139 @@ pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
     event
 }
 
+/// Limit of the messages that wait for a client to read them.
+const OUTBOX_LIMIT: usize = 64;
+
+/// Queue of messages to a client before the result of its request. Clones are the same queue. `None` where
+/// the client accepts nothing but the result.
+#[derive(Debug, Clone)]
+pub(super) struct Outbox(pub(super) Option<mpsc::Sender<Bytes>>);
+
+/// Receiving end of an [`Outbox`], from which a transport sends messages in order.
+pub(super) type Mailbox = mpsc::Receiver<Bytes>;
+
+/// Why a client sent no input response.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(super) enum ClientRequestError {
+    /// The client can't receive requests.
+    #[error("the client can't receive requests on this connection")]
+    NoChannel,
+    /// The client does not read, or too many requests are open.
+    #[error("too many requests to the client are open")]
+    TooManyOpen,
+    /// No response came in time.
+    #[error("no response came within {0:?}")]
+    Timeout(Duration),
+    /// The client responded with a JSON-RPC error.
+    #[error("the client responded with an error: {} ({})", .0.message, .0.code.0)]
+    ClientError(ErrorData),
+}
+
+impl Outbox {
+    /// Creates a queue for a client that reads a stream, and its receiver.
+    pub(super) fn new() -> (Self, Mailbox) {
+        let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
+        (Self(Some(sender)), mailbox)
+    }
+
+    /// Sends a notification. It is lost when there is no stream, or the client reads too slowly: no result
+    /// depends on it.
+    pub(super) fn notify(&self, method: &str, params: &Value) {
+        if let Some(sender) = &self.0 {
+            // Full or closed.
+            let _ = sender.try_send(notification(method, params));
+        }
+    }
+
+    /// Sends a notification as soon as the queue has capacity.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientRequestError::NoChannel`] if the client does not read any more, or accepts no stream.
+    pub(super) async fn send(&self, method: &str, params: &Value) -> Result<(), ClientRequestError> {
+        let sender = self.0.as_ref().ok_or(ClientRequestError::NoChannel)?;
+        sender.send(notification(method, params)).await.map_err(|_| ClientRequestError::NoChannel)
+    }
+}
+
+fn notification(method: &str, params: &Value) -> Bytes {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string().into()
+}
+
+/// Limit of our open requests to clients.
+const OPEN_REQUESTS_LIMIT: usize = 10_000;
+
+/// A client's result or error.
+pub(super) type ClientResult = Result<Box<RawValue>, ErrorData>;
+
+/// Our open requests to clients, in this process.
+#[derive(Debug)]
+pub(super) struct OpenRequests {
+    /// The other replicas. They can decrypt the ids.
+    pub(super) replicas: Arc<Replicas>,
+    /// By id: the client whose response is accepted, if clients have identities, and the request that waits.
+    waiting: Mutex<HashMap<String, WaitingRequest>>,
+}
+
+type WaitingRequest = (Option<Box<str>>, oneshot::Sender<ClientResult>);
+
+impl OpenRequests {
+    pub(super) fn new(replicas: Arc<Replicas>) -> Self {
+        Self { replicas, waiting: Mutex::default() }
+    }
+
+    /// Sends a request to a client, and waits for the response of its `owner` (revisions up to 2025-11-25).
+    ///
+    /// # Errors
+    ///
+    /// [`ClientRequestError`] if there is no result.
+    pub(super) async fn send_request(
+        &self,
+        outbox: &Outbox,
+        owner: Option<&str>,
+        method: &str,
+        params: &Value,
+        timeout_after: Duration,
+    ) -> Result<Box<RawValue>, ClientRequestError> {
+        let sender = outbox.0.as_ref().ok_or(ClientRequestError::NoChannel)?;
+        let id = self.replicas.issue_id();
+        let (response, result) = oneshot::channel();
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.len() >= OPEN_REQUESTS_LIMIT {
+                return Err(ClientRequestError::TooManyOpen);
+            }
+            waiting.insert(id.clone(), (owner.map(Box::from), response));
+        }
+        let _withdrawal = OnDrop::new(|| drop(self.waiting.lock().remove(&id)));
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        sender.try_send(message.to_string().into()).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => ClientRequestError::TooManyOpen,
+            mpsc::error::TrySendError::Closed(_) => ClientRequestError::NoChannel,
+        })?;
+        match timeout(timeout_after, result).await {
+            Ok(Ok(result)) => result.map_err(ClientRequestError::ClientError),
+            Ok(Err(_)) => Err(ClientRequestError::NoChannel),
+            Err(_) => {
+                let unanswered = ClientRequestError::Timeout(timeout_after);
+                // The client need not show a form any more (2025-11-25, Lifecycle, "Timeouts").
+                let params = json!({ "requestId": id, "reason": unanswered.to_string() });
+                outbox.notify("notifications/cancelled", &params);
+                Err(unanswered)
+            }
+        }
+    }
+
+    /// Passes a response to the call that waits for it. Returns whether one does, of this client.
+    pub(super) fn complete(&self, id: &str, owner: Option<&str>, result: ClientResult) -> bool {
+        let mut waiting = self.waiting.lock();
+        if waiting.get(id).is_none_or(|(expected, _)| expected.as_deref() != owner) {
+            return false;
+        }
+        waiting.remove(id).is_some_and(|(_, sender)| sender.send(result).is_ok())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
@@ -310,9 +454,8 @@ mod tests {
 #[cfg(test)]
 mod stream_tests {
     use http_body_util::BodyExt;
-    use serde_json::json;
 
-    use super::{super::client_channel::Outbox, *};
+    use super::*;
     use crate::inbound::mcp::message::{ClientMessage, message};
 
     async fn text_of(response: Response<Body>) -> String {
@@ -362,5 +505,73 @@ mod stream_tests {
             }),
         );
         assert_eq!(text_of(response).await.matches(": keep-alive\n\n").count(), 2);
+    }
+}
+
+#[cfg(test)]
+mod client_request_tests {
+    use super::*;
+    use crate::crypto::TokenCipher;
+
+    const TEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_to_the_client_is_sent_and_its_response_awaited() {
+        let replicas = Replicas::new(TokenCipher::random(), None, None);
+        let open_requests = Arc::new(OpenRequests::new(Arc::new(replicas)));
+        let (outbox, mut mailbox) = Outbox::new();
+        let all = Arc::clone(&open_requests);
+        let request = tokio::spawn(async move {
+            let result = all.send_request(&outbox, None, "roots/list", &json!({}), TEST_TIMEOUT).await;
+            (result.map(|result| result.get().to_owned()), outbox)
+        });
+        let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+        assert_eq!(sent["method"], "roots/list");
+        let id = sent["id"].as_str().unwrap();
+        assert!(!open_requests.complete("another", None, Ok(RawValue::NULL.to_owned())));
+        assert!(open_requests.complete(
+            id,
+            None,
+            serde_json::from_str(r#"{"roots": [ ]}"#).map_err(|_| unreachable!())
+        ));
+        assert!(!open_requests.complete(id, None, Ok(RawValue::NULL.to_owned())), "one answer to a question");
+        let (result, outbox) = request.await.unwrap();
+        assert_eq!(result.unwrap(), r#"{"roots": [ ]}"#);
+
+        let client_error = ErrorData::invalid_request("no", None);
+        let nothing = json!({});
+        let (result, ()) = tokio::join!(
+            open_requests.send_request(&outbox, None, "roots/list", &nothing, TEST_TIMEOUT),
+            async {
+                let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+                open_requests.complete(sent["id"].as_str().unwrap(), None, Err(client_error));
+            }
+        );
+        assert_eq!(
+            result.unwrap_err(),
+            ClientRequestError::ClientError(ErrorData::invalid_request("no", None))
+        );
+
+        assert_eq!(
+            open_requests
+                .send_request(&outbox, None, "roots/list", &json!({}), TEST_TIMEOUT)
+                .await
+                .unwrap_err(),
+            ClientRequestError::Timeout(TEST_TIMEOUT)
+        );
+        let [sent, cancelled]: [Value; 2] = [mailbox.recv().await, mailbox.recv().await]
+            .map(|sent| serde_json::from_slice(&sent.unwrap()).unwrap());
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(cancelled["params"]["requestId"], sent["id"]);
+        drop(mailbox);
+        assert_eq!(
+            open_requests.send_request(&outbox, None, "x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
+            ClientRequestError::NoChannel
+        );
+        let closed = Outbox(None);
+        assert_eq!(
+            open_requests.send_request(&closed, None, "x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
+            ClientRequestError::NoChannel
+        );
     }
 }

@@ -308,7 +308,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::{crypto::TokenCipher, inbound::mcp::client_channel::Outbox};
+    use crate::{crypto::TokenCipher, inbound::mcp::Outbox};
 
     fn resumables(max_stream_duration: Option<Duration>) -> Arc<ResumableStreams> {
         let settings = ResumeSettings { max_stream_duration, ..ResumeSettings::default() };

@@ -104,17 +104,16 @@ impl<'a> RouteSchemas<'a> {
         let property = |name: &str| properties.and_then(|properties| properties.get(name));
         let parameter = |name: &str, place: &str, required: bool| {
             let schema = property(name).map_or_else(|| json!({}), |schema| rebase_references(schema, &base));
-            let mut parameter = json!({ "name": name, "in": place, "required": required });
-            if schema["description"].is_string() {
-                parameter["description"] = schema["description"].clone();
-            }
             // An object is written as JSON; every other type in OpenAPI's default style.
-            if schema["type"] == "object" {
-                parameter["content"] = json!({ JSON: { "schema": schema } });
-            } else {
-                parameter["schema"] = schema;
-            }
-            parameter
+            let is_object = schema["type"] == "object";
+            without_nulls(json!({
+                "name": name,
+                "in": place,
+                "required": required,
+                "description": schema["description"],
+                "content": is_object.then(|| json!({ JSON: { "schema": schema } })),
+                "schema": (!is_object).then_some(&schema),
+            }))
         };
         let required = required(input);
         let mut parameters: Vec<Value> = in_path.iter().map(|name| parameter(name, "path", true)).collect();
