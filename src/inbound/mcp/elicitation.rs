@@ -6,6 +6,7 @@
 
 use std::{
     future::ready,
+    mem::take,
     time::{Duration, SystemTime},
 };
 
@@ -154,11 +155,9 @@ fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<Req
         |why: &str| ErrorKind::PARAMS.error(format!("`params.requestState`: {why}; call again without it"));
     let content = rpc.dispatcher.cipher.open(Purpose::State, token, SystemTime::now());
     let content = content.map_err(|error| invalid(&error.to_string()))?;
-    let state: RequestState =
-        serde_json::from_slice(&content).map_err(|_| invalid("it was not issued here"))?;
-    Some(state)
-        .filter(|state| state.subject == subject)
-        .ok_or_else(|| invalid("it was issued for another request"))
+    let state: Option<RequestState> = serde_json::from_slice(&content).ok();
+    let state = state.filter(|state| state.subject == subject);
+    state.ok_or_else(|| invalid("it was issued for another request"))
 }
 
 /// One round of input requests: matches responses to them, and records what is missing.
@@ -168,7 +167,7 @@ pub(super) struct ElicitationRound<'a> {
     /// All input responses, of this request and of earlier ones.
     pub(super) input_responses: Map<String, Value>,
     /// The input responses of this request, until they are matched.
-    responses: Option<Map<String, Value>>,
+    responses: Map<String, Value>,
     /// The open input requests; none if no input is missing, as far as is known. An error if an input
     /// response is invalid ([`ErrorKind::PARAMS`]), or if the client lacks a capability.
     pub(super) outcome: Result<Vec<InputRequest>, RpcError>,
@@ -182,8 +181,7 @@ impl ElicitationRound<'_> {
         input_responses: Map<String, Value>,
         responses: Map<String, Value>,
     ) -> Self {
-        let (responses, outcome) = (Some(responses), Ok(Vec::new()));
-        Self { capabilities, input_responses, responses, outcome, legacy_client: None }
+        Self { capabilities, input_responses, responses, outcome: Ok(Vec::new()), legacy_client: None }
     }
 
     fn accept(&mut self, input_requests: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
@@ -191,7 +189,7 @@ impl ElicitationRound<'_> {
         const PENDING: &str = "input from the client is needed first";
         // The responses belong to input requests that were sent earlier; further ones need another request of
         // the client.
-        let mut responses = self.responses.take().unwrap_or_default();
+        let mut responses = take(&mut self.responses);
         let (mut accepted, mut open) = (Map::new(), Vec::new());
         for input_request in input_requests {
             let Some(response) = responses.remove(&input_request.name) else {
