@@ -20,7 +20,6 @@ async fn legacy_revisions_are_negotiated() {
     let server = McpServerSettings {
         name: "weather".into(),
         title: Some("Weather".into()),
-        version: "7".into(),
         instructions: Some("Ask for a city.".into()),
         ..McpServerSettings::default()
     };
@@ -31,7 +30,7 @@ async fn legacy_revisions_are_negotiated() {
         let expected = json!({
             "protocolVersion": version,
             "capabilities": { "logging": {}, "tools": { "listChanged": true } },
-            "serverInfo": { "name": "weather", "title": "Weather", "version": "7" },
+            "serverInfo": { "name": "weather", "title": "Weather", "version": env!("CARGO_PKG_VERSION") },
             "instructions": "Ask for a city.",
         });
         assert_eq!(result, expected);

@@ -19,7 +19,6 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 async fn discovery_lists_versions_capabilities_and_their_ttl() {
     let server = McpServerSettings {
         name: "weather".into(),
-        version: "7".into(),
         instructions: Some("Ask for a city.".into()),
         list_ttl: Duration::from_millis(1500),
         ..McpServerSettings::default()
@@ -35,7 +34,7 @@ async fn discovery_lists_versions_capabilities_and_their_ttl() {
         "instructions": "Ask for a city.",
         "ttlMs": 1500,
         "cacheScope": "public",
-        "_meta": { SERVER_INFO: { "name": "weather", "version": "7" } },
+        "_meta": { SERVER_INFO: { "name": "weather", "version": env!("CARGO_PKG_VERSION") } },
     });
     assert_eq!(result, expected);
 }
