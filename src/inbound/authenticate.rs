@@ -96,11 +96,9 @@ impl Authenticator {
     }
 
     /// OAuth metadata at a path, by which clients find the authorization server.
-    pub fn metadata_at(&self, path: &str, needed: impl FnOnce() -> Scopes) -> Option<Value> {
-        if !path.starts_with(METADATA_PATH) {
-            return None;
-        }
-        self.access()?.metadata_at(path, &needed())
+    pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
+        let access = path.starts_with(METADATA_PATH).then(|| self.access())?;
+        access?.metadata_at(path, needed)
     }
 
     /// Rejects a client without the needed scopes. `all` has all scopes of the configuration, for the

@@ -39,8 +39,10 @@ pub(super) struct Session {
     pub(super) revision: String,
     pub(super) capabilities: Map<String, Value>,
     /// The client that owns it, if clients have identities.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
     /// The client's address when the session began, if clients have no identities.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<String>,
     /// The lists that the response to `initialize` declared.
     pub(super) declared: DeclaredLists,

@@ -241,7 +241,7 @@ impl RestApi {
     fn find<'a>(&self, snapshot: &'a Snapshot, head: &Parts) -> Target<'a> {
         let (method, path) = (&head.method, head.uri.path());
         let reading = method == Method::GET || method == Method::HEAD;
-        let metadata = self.filter.authenticator.metadata_at(path, || snapshot.lists.needed_scopes.clone());
+        let metadata = self.filter.authenticator.metadata_at(path, &snapshot.lists.needed_scopes);
         let own = metadata.map(Target::Metadata).or_else(|| match path {
             TOOLS => Some(Target::Manifest),
             OPENAPI => Some(Target::OpenApi),
