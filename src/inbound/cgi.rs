@@ -18,12 +18,10 @@ use std::{
     sync::Arc,
 };
 
-use axum::body::Body;
+use axum::{body::Body, response::IntoResponse};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream::try_unfold};
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, response,
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, response};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -229,12 +227,10 @@ pub fn write_headers(mut response: response::Parts, has_body: bool) -> Vec<u8> {
 /// A complete response for an error that occurred before there was a request to handle.
 pub fn error_response(status: StatusCode, message: &str) -> Vec<u8> {
     let body = json!({ "error": message }).to_string();
-    let mut response = Response::new(());
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
-    [write_headers(response.into_parts().0, true), body.into_bytes()].concat()
+    let length = body.len().to_string();
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CONTENT_LENGTH, &*length)];
+    let (head, _) = (status, headers).into_response().into_parts();
+    [write_headers(head, true), body.into_bytes()].concat()
 }
 
 /// `content-type` as people and scripts in front of us write it: `Content-Type`.

@@ -289,13 +289,7 @@ fn read(resumable: Arc<ResumableStream>, next: u64, expiry: Option<Instant>) -> 
         reader = log.readers;
     });
     let stream = Arc::clone(&resumable);
-    let leaving = OnDrop::new(move || {
-        stream.log.send_if_modified(|log| {
-            let was_last = log.readers == reader;
-            log.is_read &= !was_last;
-            was_last
-        });
-    });
+    let leaving = OnDrop::new(move || stream.log.send_modify(|log| log.is_read &= log.readers != reader));
     let events = unfold((resumable, leaving, next), move |(resumable, leaving, next)| async move {
         let (event, next) = resumable.event(reader, next, expiry).await?;
         Some((Ok::<_, Infallible>(event), (resumable, leaving, next)))
