@@ -303,7 +303,7 @@ async fn openapi_describes_every_operation_and_its_errors() {
     for item in document["paths"].as_object().unwrap().values() {
         for operation in item.as_object().unwrap().values() {
             ids.push(operation["operationId"].as_str().unwrap().to_owned());
-            for status in ["200", "4XX", "5XX"] {
+            for status in ["200", "400", "500"] {
                 let schema = &operation["responses"][status]["content"]["application/json"]["schema"];
                 assert!(schema.is_object(), "{status} of {operation}");
             }
@@ -325,10 +325,10 @@ async fn openapi_describes_every_operation_and_its_errors() {
     assert_eq!(write["parameters"].as_array().unwrap().len(), 1);
     let body = &document["components"]["schemas"]["functions.Add.body"];
     assert_eq!((&body["required"], &body["properties"]["city"]), (&json!(["day"]), &Value::Null));
-    for status in ["4XX", "5XX"] {
+    for status in ["400", "500"] {
         assert_eq!(
             write["responses"][status]["content"]["application/json"]["schema"],
-            json!({ "$ref": "#/components/schemas/Error" })
+            json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
         );
     }
     check_error(&proxy.send("POST /openapi.json", &[], "").await, 405, "use GET, HEAD");

@@ -65,16 +65,20 @@ impl<'a> RouteSchemas<'a> {
         add("input", Value::Object(Map::clone(route.input.document())));
         let output = route.definition.to_json(SHAPES).remove("outputSchema");
         let output = output.map(|schema| add("output", schema));
-        let (success, failure) = match (route.envelope, output) {
-            (Envelope::Mcp, None) => (reference("ToolResult"), "Failure"),
+        let success = match (route.envelope, output) {
+            (Envelope::Mcp, None) => reference("ToolResult"),
             (Envelope::Mcp, Some(output)) => {
                 let own = json!({ "properties": { "structuredContent": output }, "required": ["structuredContent"] });
-                (json!({ "allOf": [reference("ToolResult"), own] }), "Failure")
+                json!({ "allOf": [reference("ToolResult"), own] })
             }
             // Without an output schema, any value is possible.
-            (Envelope::Plain, output) => (output.unwrap_or_else(|| json!({})), "Error"),
+            (Envelope::Plain, output) => output.unwrap_or_else(|| json!({})),
         };
-        let failure = reference(failure);
+        let failure = match route.envelope {
+            Envelope::Mcp => reference("Failure"),
+            // Inline: it is short, and readable without a reference.
+            Envelope::Plain => schemas["Error"].clone(),
+        };
         Self { route, success, failure }
     }
 
@@ -159,7 +163,9 @@ impl<'a> RouteSchemas<'a> {
         };
         json!({
             "200": response("The result of the tool.", &success),
+            "400": response(REJECTED, &self.failure),
             "4XX": response(REJECTED, &self.failure),
+            "500": response(FAILED, &self.failure),
             "5XX": response(FAILED, &self.failure),
         })
     }
