@@ -13,9 +13,7 @@ use crate::inbound::filter::FilterSettings;
 use crate::inbound::mcp::McpApiSettings;
 use crate::policy::CacheStore;
 use crate::settings::suggest::quoted;
-use crate::settings::{
-    Checked, Code, Cursor, FromText, Invalid, OpenSection, Section, Setting, ValueKind,
-};
+use crate::settings::{Checked, Code, Cursor, FromText, Invalid, OpenSection, Section, Setting, ValueKind};
 use crate::tls::{ClientTls, ClientTlsOptions, ServerTls};
 use crate::upstream::UpstreamBuffer;
 

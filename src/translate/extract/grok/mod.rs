@@ -8,8 +8,7 @@ use settings_derive::Section;
 use super::records::Records;
 use super::regex::{Capture, CapturePattern, CapturePatterns, Regex, SearchScope};
 use crate::settings::{Checked, Code, Cursor, Named, suggest, text_of};
-use crate::translate::convert::Booleans;
-use crate::translate::fields::{FieldKind, FieldType, NumberForm};
+use crate::translate::fields::{Enumeration, FieldKind, FieldType, NumberForm};
 use crate::translate::pattern::Pattern;
 
 /// Options of the `grok` extractor, which becomes a [`Regex`].
@@ -177,7 +176,10 @@ impl<'p> Expansion<'p> {
             None | Some("string") => None,
             Some("int" | "integer" | "long") => Some(FieldKind::Integer(NumberForm::default())),
             Some("float" | "number" | "double") => Some(FieldKind::Number(NumberForm::default())),
-            Some("boolean" | "bool") => Some(FieldKind::Boolean(Booleans::default())),
+            Some("boolean" | "bool") => {
+                let words = Enumeration::from_booleans(&["true".to_owned()], &["false".to_owned()]);
+                Some(FieldKind::Boolean(words.into()))
+            }
             Some(other) => {
                 let message = format!("`{other}` is not a type of capture");
                 let known = ["int", "float", "boolean", "string"];
