@@ -99,7 +99,7 @@ impl Setting for HeaderTemplates {
             let label = format!("the header `{}`", entry.key.text);
             let value = value.member(entry, &label, ValueKind::Scalar);
             let text = value.node.as_text();
-            if text.is_some_and(|text| text.starts_with("file:")) {
+            if text.is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
                 return reject_variable(&value, value.node.span);
             }
             let template = match text.and_then(placeholder) {
