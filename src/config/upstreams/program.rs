@@ -74,7 +74,16 @@ fn word(context: ReadContext<'_>, node: &Node) -> Checked<Expanded> {
         let help = "move the template to `arguments` of the route's `request`";
         return Err(context.reject_at(Code::NotEvaluated.at_span(node.span), message, help));
     }
-    secret::expand(context, node.span, &text)
+    without_nul(context, node.span, secret::expand(context, node.span, &text)?)
+}
+
+/// Rejects NUL, which ends a string of a program: each start would fail.
+fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -> Checked<Expanded> {
+    if expanded.text.contains('\0') {
+        let message = "an argument or variable of a program can't contain NUL characters";
+        return Err(context.reject_at(Code::InvalidValue.at_span(span), message, "remove it"));
+    }
+    Ok(expanded)
 }
 
 /// Parses the path of a CGI program.
@@ -200,7 +209,7 @@ impl Setting for Variables {
                 VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));
             let text = scalar(value.context, node, &format!("the variable `{}`", key.text))?;
             let expanded = secret::expand_secret(value.context, node.span, &text)?;
-            Ok((name?.0, expanded))
+            Ok((name?.0, without_nul(value.context, node.span, expanded)?))
         };
         read_each(entries.iter().map(read)).map(Self)
     }
