@@ -234,6 +234,16 @@ routes:
 }
 
 #[test]
+fn a_high_limit_of_an_upstream_removes_the_limit_per_client_of_the_defaults() {
+    let loaded = loaded(
+        "defaults: { max_in_flight_per_client: 4 }
+upstreams: { a: { url: http://127.0.0.1:1, max_in_flight_per_client: 100000 } }
+routes: { a: { description: x, request: GET a/ } }",
+    );
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+}
+
+#[test]
 fn secrets_are_allowed_only_in_headers() {
     let text = "upstreams: { a: { url: \"http://127.0.0.1:${PORT}\", headers: { Authorization: \"Bearer ${TOKEN}\" } } }\n\
         routes: { t: { description: x, request: GET a/ } }";

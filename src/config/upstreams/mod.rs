@@ -150,7 +150,10 @@ pub(super) fn read(
     let written = UpstreamSection::read_over(&cursor, Some(base));
     let (name, mut written) = (name.ok()?, written.ok()?);
     let policy = written.policies;
-    warn_of_client_limit(report, node, &policy);
+    // With a limit in `defaults`, a high one of the upstream removes it.
+    if defaults.policies.max_in_flight_per_client.is_none() {
+        warn_of_client_limit(report, node, &policy);
+    }
     let settings = written.settings(context, node, name)?;
     let is_mcp = matches!(settings, UpstreamSettings::Mcp(_));
     let tools = written.tools.on().filter(|_| is_mcp);
