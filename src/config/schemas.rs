@@ -33,16 +33,16 @@ pub(super) fn input(
     Some(input)
 }
 
-/// Whether the schema has keywords that may define or require further arguments, at the call only.
+/// Whether the schema has keywords whose subschemas may define or require further arguments. Only the
+/// validation of a call applies them.
 fn is_composed(document: &Map<String, Value>) -> bool {
-    const KEYWORDS: &str =
-        "$ref allOf anyOf oneOf if patternProperties dependencies dependentRequired dependentSchemas";
+    const KEYWORDS: &str = "$ref allOf anyOf oneOf if patternProperties dependencies dependentSchemas";
     KEYWORDS.split(' ').any(|keyword| document.contains_key(keyword))
 }
 
 /// Warns of arguments that a client may omit, although a text of the request fails without them.
 fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &UsedArguments) {
-    if is_composed(document) {
+    if is_composed(document) || document.contains_key("dependentRequired") {
         return;
     }
     let (properties, required) = (document.get("properties"), document.get("required"));
