@@ -124,9 +124,10 @@ impl ToolRules {
         let mut checked = Ok(());
         let renamed = section.get("rename").and_then(Node::as_map).unwrap_or_default();
         for (index, Entry { value, .. }) in renamed.iter().enumerate() {
-            let name = value.as_text();
-            if renamed[..index].iter().any(|other| other.value.as_text() == name) {
-                let message = format!("two tools are renamed to `{}`", name.unwrap_or_default());
+            // Other values than strings have been reported.
+            let Some(name) = value.as_text() else { continue };
+            if renamed[..index].iter().any(|other| other.value.as_text() == Some(name)) {
+                let message = format!("two tools are renamed to `{name}`");
                 let at = Code::DuplicateValue.at_span(value.span);
                 checked = Err(section.reject_at(at, &message, "rename one"));
             }
