@@ -117,7 +117,9 @@ impl RequestParser<'_> {
     pub(super) fn call_line(&self, target: &str) -> Checked<CompiledRequest> {
         let value = &self.value;
         let (name, tool) = target.split_once('/').unwrap_or(("", target));
-        if tool.is_empty() || tool.contains(char::is_whitespace) {
+        let is_upstream =
+            name.is_empty() && self.names().count() > 1 && self.names().any(|name| name == tool);
+        if tool.is_empty() || tool.contains(char::is_whitespace) || is_upstream {
             let message = format!("`CALL` needs the name of a tool, found {}", value.node.found());
             return value.reject_coded(Code::InvalidRequest.at_span(value.node.span), message, CALL_HELP);
         }
