@@ -212,11 +212,12 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
 /// Warns of rules that an earlier rule leaves no response. Part of some named rules may be unreachable in one
 /// route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
 fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
-    fn covering<'a>(before: &'a [CompiledRule], later: &CompiledRule) -> Option<&'a CompiledRule> {
-        before.iter().find(|first| matches_all_of(first, later))
-    }
     let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.context.at);
-    let warn = |first: &CompiledRule, later: &CompiledRule, span: SourceSpan, what: &str| {
+    for (index, later) in rules.iter().enumerate() {
+        let before = &rules[..index];
+        let covering = |later: &CompiledRule| before.iter().find(|first| matches_all_of(first, later));
+        let Some(first) = covering(later) else { continue };
+        let other_use = use_of(later).filter(|span| use_of(first) != Some(*span));
         let line_of = |span| report.files().line_and_column(span).line;
         let place = match use_of(first) {
             Some(span) if use_of(later) != Some(span) => {
@@ -229,27 +230,19 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
             true => ("has no `when`", "move the rule without `when` to the end"),
             false => ("matches all its responses", "move it before that one, or remove it"),
         };
-        let message = format!("unreachable {what}: the one {place} comes first and {why}");
-        report.warning(Code::UnreachableRule.at_span(span), message, help);
-    };
-    let mut start = 0;
-    // The rules of one `use`, or a single rule of the route.
-    for group in rules.chunk_by(|one, next| use_of(one).is_some() && use_of(one) == use_of(next)) {
-        let (before, later) = (&rules[..start], &group[0]);
-        start += group.len();
-        if let Some(first) = covering(before, later)
-            && group.iter().all(|rule| covering(before, rule).is_some())
-        {
-            match use_of(later) {
-                Some(span) => warn(first, later, span, "rules"),
-                None => warn(first, later, later.span, "rule"),
+        let warn = |span, rules: &str| {
+            let message = format!("unreachable {rules}: the one {place} comes first and {why}");
+            report.warning(Code::UnreachableRule.at_span(span), message, help);
+        };
+        if let Some(span) = other_use {
+            let is_of_use = |rule: &&CompiledRule| use_of(rule) == Some(span);
+            let is_first = !before.iter().any(|rule| is_of_use(&rule));
+            if is_first && rules.iter().filter(is_of_use).all(|rule| covering(rule).is_some()) {
+                warn(span, "rules");
             }
-        }
-        for (index, later) in group.iter().enumerate() {
+        } else {
             let context = later.origin.as_ref().map(|origin| origin.context.clone());
-            if let Some(first) = covering(&group[..index], later) {
-                report.in_context(context, || warn(first, later, later.span, "rule"));
-            }
+            report.in_context(context, || warn(later.span, "rule"));
         }
     }
 }
