@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::config::extract::is_extractor;
 use crate::config::response::CompiledRule;
 use crate::model::own_types;
 use crate::settings::{Code, CodedSpan, Entry, Node, OpenSection, Report, SourceSpan, suggest};
@@ -150,6 +151,17 @@ pub(crate) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
     warn_of_min_items(report, node, rules);
 }
 
+/// Entry of a rule that defines the shape of its value: `fields` or `type` of its extractor, or `extract`.
+fn place_of_shape(rule: &Node) -> Option<&Entry> {
+    fn typing(node: &Node) -> Option<&Entry> {
+        node.entry("fields").or_else(|| node.entry("type"))
+    }
+    let extract = rule.entry("extract")?;
+    let mut extractors = extract.value.as_map().unwrap_or_default().iter();
+    let inner = || extractors.find(|entry| is_extractor(&entry.key.text)).and_then(|one| typing(&one.value));
+    typing(&extract.value).or_else(inner).or(Some(extract))
+}
+
 fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &CompiledRule) {
     let RuleAction::Success(rule) = &compiled.rule.action else { return };
     let extract = compiled.rule.extract.as_ref();
@@ -159,7 +171,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         return report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
     }
     let Some(of_rule) = schema_of(rule, extract) else { return };
-    let span = compiled.node.entry("extract").map_or(compiled.span, |entry| entry.key.span);
+    let span = place_of_shape(&compiled.node).map_or(compiled.span, |entry| entry.key.span);
     let comparison = Comparison { report, span };
     let document = output.document();
     let (value_kinds, kinds) = (kinds_of(&of_rule), kinds_of(document));
