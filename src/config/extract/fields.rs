@@ -64,7 +64,7 @@ pub(super) fn typing(
             return value.reject_coded(Code::FieldsDoNotFit.at_span(*span), message, help);
         }
         (MemberNames::NoFields, from) if from.is_some() || matches!(kind.kind, FieldKind::Object(_)) => {
-            return reject_fields(value, extractor, entry);
+            return reject_fields(value, extractor, from.as_ref().map_or(entry.key.span, |(_, span)| *span));
         }
         _ => {}
     }
@@ -95,7 +95,7 @@ fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entr
     let names = match kind.finds() {
         MemberNames::AnyNames => return Ok(()),
         MemberNames::Names(names) => names,
-        MemberNames::NoFields => return reject_fields(value, kind, entry),
+        MemberNames::NoFields => return reject_fields(value, kind, entry.key.span),
     };
     let mut checked = Ok(());
     for field in fields.list.iter().filter(|field| !names.iter().any(|name| path_is_among(&field.from, name)))
@@ -109,10 +109,10 @@ fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entr
     checked
 }
 
-fn reject_fields<T>(value: &Cursor<'_>, kind: &ExtractorKind, entry: &Entry) -> Checked<T> {
+fn reject_fields<T>(value: &Cursor<'_>, kind: &ExtractorKind, span: SourceSpan) -> Checked<T> {
     let message = format!("`{}` returns no fields", kind.name());
     let help = "use `pairs`, `regex` or `json` for fields, or write the type of the value: `type: number`";
-    value.reject_coded(Code::FieldsDoNotFit.at_span(entry.key.span), message, help)
+    value.reject_coded(Code::FieldsDoNotFit.at_span(span), message, help)
 }
 
 fn reject_unknown<T>(
