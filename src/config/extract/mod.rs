@@ -310,20 +310,21 @@ impl Setting for Extractor {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let extractor = read_alone(value)?;
-        let (kind, one) = (&extractor.kind, extractor.kind.value_count() == ValueCount::One);
-        let returns_text = match &extractor.typing {
-            Typing::Fields(_) => false,
-            Typing::Value { .. } => one,
-            Typing::Untyped => {
-                let is_object =
-                    matches!(kind, ExtractorKind::Mcp(_) | ExtractorKind::Form(_) | ExtractorKind::Pairs(_));
-                one && !is_object && !matches!(kind.finds(), MemberNames::Names(_))
+        let kind = &extractor.kind;
+        let found = match (&extractor.typing, kind.value_count(), kind.finds()) {
+            (_, ValueCount::Block, _) => "a block",
+            (_, ValueCount::Many, _) => "a list",
+            (Typing::Value { .. }, ValueCount::One, _) => return Ok(extractor),
+            (Typing::Untyped, ..) if matches!(kind, ExtractorKind::Mcp(_)) => "a whole result",
+            (Typing::Fields(_), ..) | (Typing::Untyped, _, MemberNames::Names(_)) => "an object",
+            (Typing::Untyped, ..) if matches!(kind, ExtractorKind::Form(_) | ExtractorKind::Pairs(_)) => {
+                "an object"
+            }
+            (Typing::Untyped, ValueCount::One, MemberNames::AnyNames | MemberNames::NoFields) => {
+                return Ok(extractor);
             }
         };
-        if returns_text {
-            return Ok(extractor);
-        }
-        let message = format!("`source` must return a string, and `{}` does not", kind.name());
+        let message = format!("`source` must return a string, and `{}` returns {found}", kind.name());
         let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
                     `source: { json: {}, type: { type: string, from: output } }`";
         value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)
