@@ -138,10 +138,10 @@ fn form_of(
         };
         let is_required = required.into_iter().flatten().any(|other| other == name.as_str());
         if is_required || property.get("default").is_some() {
-            let message = format!(
-                "the input request is never sent: `input` requires `{name}`, or has a default for it"
-            );
-            let help = "remove it from `required`, and its `default`: it is requested if it is missing";
+            let (why, key) =
+                if is_required { ("requires", "required") } else { ("has a default for", "default") };
+            let message = format!("the input request is never sent: `input` {why} `{name}`");
+            let help = format!("remove it from `{key}`");
             report.error(Code::InputRequestNeverSent.at_span(*span), message, help);
         }
         wanted.insert(name.clone(), property.clone());
