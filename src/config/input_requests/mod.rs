@@ -27,7 +27,7 @@ pub(super) struct ParsedInputRequests {
     rounds: Vec<Vec<ParsedInputRequest>>,
 }
 
-/// Input request, with the names of the arguments that it requests if they are omitted.
+/// Input request, with the names of the arguments that it requests if the call omits them.
 type ParsedInputRequest = (InputRequestTemplate, Vec<(String, SourceSpan)>);
 
 /// Parses `input_requests` and `confirm` of a route or a prompt. Returns `None` after reporting the problems.
@@ -58,12 +58,12 @@ pub(super) fn read(
 }
 
 impl ParsedInputRequests {
-    /// Names of the responses.
+    /// Names of the input requests, by which templates use the responses.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.rounds.iter().flatten().map(|(request, _)| request.name.as_str())
     }
 
-    /// Arguments that are requested if they are omitted.
+    /// Arguments that input requests provide if the call omits them.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, SourceSpan)> {
         self.rounds.iter().flatten().flat_map(|(_, arguments)| arguments)
     }
@@ -138,10 +138,11 @@ fn form_of(
         };
         let is_required = required.into_iter().flatten().any(|other| other == name.as_str());
         if is_required || property.get("default").is_some() {
-            let (why, key) =
-                if is_required { ("requires", "required") } else { ("has a default for", "default") };
+            let (why, help) = match is_required {
+                true => ("requires", "remove it from `required`: it is requested if it is missing"),
+                false => ("has a default for", "remove its `default`: it is requested if it is missing"),
+            };
             let message = format!("the input request is never sent: `input` {why} `{name}`");
-            let help = format!("remove it from `{key}`");
             report.error(Code::InputRequestNeverSent.at_span(*span), message, help);
         }
         wanted.insert(name.clone(), property.clone());
