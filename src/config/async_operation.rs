@@ -83,8 +83,8 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     Ok(Some(matcher))
 }
 
-/// Parses `async_operation` of a route whose requests go to `upstream`; `None` if that has errors. Returns
-/// `None` after reporting the problems.
+/// Parses `async_operation` of a route. `upstream` is that of its request, or `None` if either has errors.
+/// Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,

@@ -210,7 +210,8 @@ fn section<T: Section>(context: ReadContext<'_>, file: &OpenSection<'_>) -> Chec
     read_section(context, file.entry(keys.id), file.value.place, keys.section)
 }
 
-/// All `scopes` that clients need, not those that they have.
+/// Values of all keys `scopes` except those of `clients`: the scopes that calls require, not those that a
+/// client has.
 fn all_scopes<'n>(root: &'n Node, named: &[&'n [Entry]], upstreams: &'n [Entry]) -> Vec<&'n Node> {
     let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name)?.get("scopes"));
     let written = named.iter().copied().flatten().filter_map(|entry| entry.value.get("scopes"));
@@ -222,7 +223,7 @@ fn all_scopes<'n>(root: &'n Node, named: &[&'n [Entry]], upstreams: &'n [Entry])
 
 /// Parses rules that no route uses, so that their problems are reported as well.
 fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Option<&Entry>) {
-    // They may be used by a part with errors.
+    // Rules that seem unused may belong to a route with errors.
     if report.errors() > 0 {
         return;
     }

@@ -33,7 +33,7 @@ pub(super) struct CompletionSettings {
     values: Option<Jq>,
 }
 
-/// Parses `completions` of a route. The route calls that they make are added to `calls`.
+/// Parses `completions` of a route, and adds the route calls of the completions to `calls`.
 pub(super) fn read_all(
     section: &OpenSection<'_>,
     input: &InputSchema,
@@ -64,8 +64,8 @@ pub(super) fn read_all(
     completions
 }
 
-/// Parses the completion of the argument `own`; its templates may use the arguments `known`. Also returns the
-/// route call that it makes. Returns `None` after reporting the problems.
+/// Parses the completion of the argument `own`, and the route call that provides its values, if one does. The
+/// templates of the completion may use the arguments `known`. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,

@@ -109,9 +109,9 @@ pub enum ConfigSource {
     Path(PathBuf),
     /// Contents of one file.
     Text {
-        /// Name in problems.
+        /// Name of the file in problem reports.
         name: String,
-        /// Contents.
+        /// Contents of the file, in YAML.
         text: String,
     },
 }
@@ -131,7 +131,7 @@ pub struct Loaded {
     pub telemetry: Box<TelemetrySettings>,
     /// Store for the state that replicas share.
     pub shared: Option<StoreSettings>,
-    /// Upstreams.
+    /// Upstreams, in the order of the files.
     pub upstreams: Vec<UpstreamFile>,
     /// Passthrough upstream for unmatched paths, and its settings.
     pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
@@ -147,7 +147,7 @@ pub struct Loaded {
     pub certificates: Vec<CertificateExpiry>,
     /// Importer that creates routes from the tools that MCP servers list.
     pub importer: Importer,
-    /// Warnings.
+    /// Problems that do not prevent the start.
     pub warnings: Vec<Problem>,
 }
 

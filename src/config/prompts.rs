@@ -23,7 +23,7 @@ use crate::translate::{AnnotationsTemplate, LinkTemplate, MessageRole, Template}
 pub struct PromptFile {
     /// The compiled prompt.
     pub prompt: Arc<Prompt>,
-    /// Position of its name.
+    /// Position of the prompt's name in the file.
     pub position: Position,
 }
 
@@ -97,7 +97,7 @@ struct BlockSettings {
     annotations: Option<AnnotationsTemplate>,
 }
 
-/// Part of a message, its span and that of its URI, and the route call that it makes.
+/// Part of a message, with the spans of the part and of its URI, and the route call whose result is inserted.
 struct ParsedPart {
     template: PartTemplate,
     span: SourceSpan,

@@ -16,9 +16,9 @@ use crate::translate::{
 /// Compiled rule, with the spans for later checks.
 pub(super) struct CompiledRule {
     pub(super) rule: Rule,
-    /// The rule as it is written.
+    /// Source of the rule, after the expansion of named rules.
     pub(super) node: Node,
-    /// The `use` that inserted it.
+    /// Origin of a rule that a `use` or `defaults.response` inserted.
     pub(super) origin: Option<RuleOrigin>,
     pub(super) span: SourceSpan,
 }
@@ -40,7 +40,7 @@ pub(super) fn read(
         let rule = report.in_context(context, || in_scope(&TEMPLATE_NAMES, used, rule))?;
         Some(CompiledRule { rule, node, origin, span })
     });
-    // All are parsed first, so that every problem is reported.
+    // All rules are parsed before the first error is returned, so that every problem is reported.
     let compiled: Vec<_> = compiled.collect();
     let compiled: Vec<_> = compiled.into_iter().collect::<Option<_>>()?;
     warn_unreachable(report, &compiled);

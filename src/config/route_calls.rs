@@ -8,7 +8,7 @@ use crate::model::ToolName;
 use crate::route::{JsonTemplate, RouteCall};
 use crate::settings::{Checked, Code, Cursor, Entry, Node, Report, Setting, SourceSpan, read_each, suggest};
 
-/// Parsed call, which is checked against all routes once they are parsed.
+/// Parsed call of a route. It is checked against the called route once all routes are parsed.
 #[derive(Debug, Clone)]
 pub(super) struct UncheckedRouteCall {
     route: String,
@@ -45,7 +45,7 @@ pub(super) fn read(value: &Cursor<'_>) -> Checked<(RouteCall, UncheckedRouteCall
 }
 
 impl UncheckedRouteCall {
-    /// The called route, if it has no errors.
+    /// The called route; `None` if that route has errors.
     pub(super) fn route<'a>(&self, routes: RoutesOfFile<'a>) -> Option<&'a RouteFile> {
         routes.parsed.iter().find(|file| file.route.definition.name.as_str() == self.route)
     }

@@ -136,7 +136,8 @@ fn add_argument(_: &str) -> String {
     "add it to the request, or to `properties` of `input`".to_owned()
 }
 
-/// Reports arguments that are used, and that are not in `known`; `help` is for a name unlike those.
+/// Reports used arguments that are not in `known`. The help is a similar known name, or else the result
+/// of `help`.
 pub(super) fn report_unknown<'a>(
     report: &Report<'_>,
     used: &UsedArguments,

@@ -59,8 +59,8 @@ pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) 
     }
 }
 
-/// Parses a value whose templates may use `names`, and records the arguments and input responses that it
-/// uses.
+/// Parses a value whose templates may use `names`, and adds the arguments and input responses that the
+/// templates use to `used`.
 pub(super) fn in_scope<T>(
     names: &[&'static str],
     used: &mut UsedArguments,

@@ -38,7 +38,7 @@ pub(super) struct CircuitBreaker {
     upstream: UpstreamName,
     /// Route, if it is the circuit breaker of one.
     route: Option<ToolName>,
-    /// If it is off, it stays closed.
+    /// Limits; with `Off`, the circuit breaker stays closed.
     settings: OrOff<CircuitBreakerSettings>,
     state: Mutex<State>,
     events: LabelCounter,

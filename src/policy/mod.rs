@@ -45,8 +45,8 @@ pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
 pub use retry::{RetrySettings, jitter};
 pub use stack::{CallResponse, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
 
-/// Policy settings of an upstream, and their defaults. The timeout is not among them: it comes with each
-/// [`UpstreamCall`](crate::upstream::UpstreamCall).
+/// Policy settings of an upstream; those of `defaults` are the base for all upstreams. The timeout is not a
+/// policy: it comes with each [`UpstreamCall`](crate::upstream::UpstreamCall).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(default)]
 pub struct PolicySettings {

@@ -291,7 +291,7 @@ impl Setting for Template {
 #[derive(Debug, Default)]
 pub(crate) struct UsedArguments {
     pub(crate) arguments: Vec<ArgumentUse>,
-    /// Target of problem reports about what is added, if it is configured elsewhere.
+    /// Context of problem reports about the uses that are added next, if a `use` inserted the rule.
     pub(crate) context: Option<ProblemContext>,
     /// Whether an expression uses all arguments together.
     pub(crate) all: bool,
@@ -316,7 +316,7 @@ pub(crate) struct ArgumentUse {
     pub(crate) span: SourceSpan,
     /// Position in a text of the request that fails without the argument.
     pub(crate) needed_at: Option<SourceSpan>,
-    /// Target of the problem report, if the request is configured elsewhere.
+    /// Context of a problem report about this use, if a `use` inserted the rule.
     pub(crate) context: Option<ProblemContext>,
 }
 

@@ -15,12 +15,13 @@ use crate::translate::extract::{
 };
 use crate::translate::{FieldSetting, Fields};
 
-/// Section of an extractor: the options of its own type, and mostly `fields`.
+/// Section of one extractor in the file. It has the options of the extractor and, if that returns fields, the
+/// key `fields`.
 trait ExtractorSection: Setting {
-    /// Kinds of values that it accepts.
+    /// Kinds of values that the key of the extractor accepts.
     const FORM: ValueKind = Self::KIND;
 
-    /// Parses a form other than the section; `None` for the section.
+    /// Parses a value in a short form. Returns `None` if the value is a section.
     fn read_short(_value: &Cursor<'_>) -> Option<Checked<ExtractorKind>> {
         None
     }
@@ -28,8 +29,11 @@ trait ExtractorSection: Setting {
     fn into_kind(self) -> ExtractorKind;
 }
 
-/// Declares the extractors: the key, its description, and the type that is the name of the variant, of the
-/// type of the options, and of the section that is declared here for them.
+/// Declares the extractors, one `key: Type(short form) fields { items }` each, with a description of the key.
+///
+/// `Type` is the name of the options in [`parsers`], of the variant of [`ExtractorKind`], and of the section
+/// that this macro declares. The short form is an option of `#[section]`; `fields` adds that key to the
+/// section; the items are those of [`ExtractorSection`] that differ from the defaults.
 macro_rules! extractors {
     ($(
         $(#[doc = $doc:tt])*
@@ -146,7 +150,7 @@ fn names() -> impl Iterator<Item = &'static str> + Clone {
     ExtractSettings::keys().names().filter(|name| !OTHER_KEYS.contains(name))
 }
 
-/// Whether it is the name of an extractor.
+/// Whether a string is the name of an extractor.
 pub(super) fn is_extractor(name: &str) -> bool {
     names().any(|known| known == name)
 }
@@ -211,8 +215,9 @@ impl Setting for Extract {
     }
 }
 
-/// Whether it is a map of names: some key is not a key of `extract`, and its value looks like an extractor,
-/// possibly misspelled. Otherwise an unknown key is a misspelled extractor.
+/// Whether a value of `extract` is a map of named extractors: some key is no key of `extract`, and the value
+/// of that key looks like an extractor, possibly misspelled. In any other map, an unknown key is a misspelled
+/// extractor.
 fn is_map_of_names(node: &Node) -> bool {
     let entries = node.as_map().unwrap_or_default();
     let table = ExtractSettings::keys();

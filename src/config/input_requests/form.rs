@@ -147,7 +147,8 @@ pub(super) fn read_schema(value: &Cursor<'_>) -> Checked<Option<InputForm>> {
     compile(value, &document, "").map(Some)
 }
 
-/// Compiles a form. `generated` is the part of JSON Pointers to its schema that the file does not have.
+/// Compiles a form. `generated` is the beginning of JSON Pointers into its schema; no node of the file
+/// corresponds to it.
 fn compile(value: &Cursor<'_>, document: &Map<String, Value>, generated: &str) -> Checked<InputForm> {
     let help = "clients display strings, numbers, booleans and choices: write `fields: { name: string }`, or \
                 `{ choices: [ … ] }`";

@@ -45,8 +45,8 @@ pub(crate) fn derived(
     OutputSchema::new(joined, wrap).map_err(|error| error.to_string())
 }
 
-/// A rule in a sentence: its number, as long as the route's own rules are the first; its line below a `use`;
-/// for a rule of a `use`, the name there.
+/// Name of a rule in messages: the named rules that it comes from; its line, if a `use` precedes it; or its
+/// number.
 fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> String {
     match &rules[index].origin {
         Some(origin) => format!("a rule of `{}`", origin.names),
@@ -61,7 +61,7 @@ fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> St
 ///
 /// # Errors
 ///
-/// The reason if it is unknown.
+/// The reason, as the end of a sentence about the rule, if the schema is unknown.
 fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<Schema, String> {
     if rule.structured.is_some() {
         return Err("changes the value with `structured`".to_owned());

@@ -86,7 +86,7 @@ pub(crate) fn warn_of_unused(
     routes: &[RouteFile],
     passthrough: Option<&UpstreamName>,
 ) {
-    // It may be used by a part with errors.
+    // An upstream that seems unused may belong to a route with errors.
     if report.errors() > 0 {
         return;
     }

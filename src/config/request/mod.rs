@@ -112,7 +112,7 @@ impl<'a> Upstreams<'a> {
         report.reject(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help)
     }
 
-    /// Upstream with this name, if it has no errors.
+    /// Upstream with a name; `None` if the upstream has errors.
     pub(super) fn file(self, name: &UpstreamName) -> Option<&'a UpstreamFile> {
         self.files.iter().find(|file| file.settings.name() == name)
     }
@@ -251,7 +251,7 @@ impl RequestParser<'_> {
         self.value.reject_coded(Code::WrongUpstreamKind.at_span(place), message, help)
     }
 
-    /// Kind of an upstream; `None` if it has errors.
+    /// Kind of an upstream; `None` if the upstream has errors.
     fn kind_of(&self, upstream: &UpstreamName) -> Option<UpstreamKind> {
         Some(match self.upstreams.file(upstream)?.settings {
             UpstreamSettings::Command(_) => UpstreamKind::Program,
@@ -293,7 +293,7 @@ impl RequestParser<'_> {
     }
 }
 
-/// What an upstream of this kind does, in messages, and the keys of a request that apply to it.
+/// Predicate of a sentence about an upstream of a kind, and the keys of requests to upstreams of this kind.
 fn use_of(kind: UpstreamKind) -> (&'static str, &'static [&'static str]) {
     match kind {
         UpstreamKind::Http => {

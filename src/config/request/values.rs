@@ -71,7 +71,7 @@ pub(super) fn parameters(values: Named<OneOrMore<ValueTemplate>>) -> Vec<(String
     values.0.into_iter().flat_map(named).collect()
 }
 
-/// Parses a template, or an argument alone, whose parameter or header is omitted if it may be.
+/// Parses a template, or an argument alone. For the latter, the whole parameter or header can be omitted.
 impl Setting for ValueTemplate {
     const KIND: ValueKind = ValueKind::Scalar;
 
@@ -198,7 +198,8 @@ pub(super) fn read_json(value: &Cursor<'_>) -> Checked<Option<JsonTemplate>> {
     JsonTemplate::read(&value.part(value.node, &name, JsonTemplate::KIND)).map(Some)
 }
 
-/// Parses a template of a text that is not omitted: without an argument that it inserts, it fails.
+/// Parses a template whose text is always sent. The request fails without the arguments that the template
+/// inserts.
 pub(super) fn text(value: &Cursor<'_>) -> Checked<Template> {
     let template = template(value)?;
     for (name, optional) in expressions::arguments_of(&template).unwrap_or_default() {
@@ -271,7 +272,7 @@ pub(super) fn expression(text: &str) -> Option<&str> {
     text.trim().strip_prefix("{{")?.strip_suffix("}}").map(str::trim)
 }
 
-/// The text, if it can be the name of an argument.
+/// Returns a string unchanged if it can be the name of an argument.
 pub(in crate::config) fn as_name(text: &str) -> Option<&str> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
     (!text.is_empty() && text.chars().all(is_valid)).then_some(text)

@@ -41,15 +41,15 @@ pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};
 pub struct RouteFile {
     /// The compiled route.
     pub route: Arc<Route>,
-    /// Policies of the route, in addition to those of its upstream.
+    /// Policies of the route, with retries and circuit breaker inherited from its upstream.
     pub policy: RoutePolicySettings,
-    /// Examples.
+    /// Examples, which `glossator test` runs.
     pub tests: Vec<Example>,
-    /// Position of its name.
+    /// Position of the route's name in the file.
     pub position: Position,
     /// Names of the named rules from which each rule of the route comes.
     pub rule_origins: Vec<Option<String>>,
-    /// Reason if its tool has no output schema.
+    /// Reason for the absence of an output schema, if the route is a tool without one.
     pub no_output_schema: Option<String>,
     pub(super) name_span: SourceSpan,
     pub(super) rest_span: Option<SourceSpan>,
@@ -71,7 +71,7 @@ pub(super) struct RouteContext<'a> {
     /// `defaults.response`.
     pub(super) default_response: Option<&'a Entry>,
     pub(super) upstreams: Upstreams<'a>,
-    /// Calls of other routes, which are checked against all routes once they are parsed.
+    /// Calls of other routes. They are checked against the called routes once all routes are parsed.
     pub(super) calls: &'a RefCell<Vec<UncheckedRouteCall>>,
 }
 

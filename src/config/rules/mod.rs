@@ -38,7 +38,7 @@ pub(super) struct RuleSets<'n> {
 struct RuleSet<'n> {
     name: &'n Key,
     preset: bool,
-    /// Its parameters with their defaults; one with the value null is required.
+    /// Declared parameters, each with its default; a parameter whose value is null is required.
     parameters: &'n [Entry],
     /// The rules; `None` if they have errors, which have been reported.
     response: Option<&'n Node>,
@@ -83,13 +83,13 @@ impl RuleSetSettings {
 /// One rule of a `response`, after the expansion of every `use`.
 pub(super) struct ExpandedRule {
     pub(super) node: Node,
-    /// Span of its first key.
+    /// Span of the rule's first key.
     pub(super) span: SourceSpan,
-    /// The `use` that inserted it.
+    /// Origin of a rule that a `use` or `defaults.response` inserted.
     pub(super) origin: Option<RuleOrigin>,
 }
 
-/// Origin of a rule that a `use` inserted.
+/// Origin of a rule that a `use` or `defaults.response` inserted.
 #[derive(Debug, Clone)]
 pub(super) struct RuleOrigin {
     /// Names of the nested rules, the innermost last.

@@ -98,7 +98,7 @@ impl Substitution<'_> {
         is_valid.then(|| substituted.into_owned())
     }
 
-    /// Argument of a parameter inside a string, or `None` after reporting that it is no scalar.
+    /// Text of an argument that is inserted into a string. Returns `None` after reporting a list or a map.
     fn insertable(&self, name: &str, argument: &Node) -> Option<String> {
         argument.scalar().or_else(|| {
             let found = argument.found();

@@ -1,8 +1,7 @@
 //! `upstreams`: servers and programs that requests are sent to.
 //!
-//! [`UpstreamSection`] has the keys of all kinds. `http` is for HTTP upstreams, `program`
-//! for commands, CGI and MCP servers, `tools` for the lists of MCP servers. Credentials are in
-//! [`crate::upstream::http`].
+//! [`UpstreamSection`] has the keys of all kinds. `http` is for HTTP upstreams, `program` for commands, CGI
+//! and MCP servers, `tools` for the lists of MCP servers. Credentials are in [`crate::upstream::http`].
 
 pub(super) mod http;
 mod program;
@@ -37,21 +36,21 @@ pub use tools::{NameRules, ToolRules};
 pub struct UpstreamFile {
     /// Kind and connection settings.
     pub settings: UpstreamSettings,
-    /// Policies.
+    /// Policies of the upstream, with those inherited from `defaults`.
     pub policy: PolicySettings,
     /// Fingerprint of the upstream's configuration, which is the same on every replica with the same
     /// configuration.
     pub identity: Arc<str>,
     /// Pattern of the secrets in these settings, which no error may contain; `None` if there are none.
-    /// Compiled once and shared by its routes.
+    /// Compiled once, and shared by the routes of the upstream.
     pub(super) secrets: Option<SecretPattern>,
-    /// Selection and names of its tools; for MCP servers only.
+    /// MCP servers: selection and names of the tools that are listed.
     pub tools: Option<ToolRules>,
-    /// Selection and names of its prompts; for MCP servers only.
+    /// MCP servers: selection and names of the prompts that are listed.
     pub prompts: Option<NameRules>,
-    /// Selection and names of its resources; for MCP servers only.
+    /// MCP servers: selection and names of the resources that are listed.
     pub resources: Option<NameRules>,
-    /// Limits that its routes inherit.
+    /// Limits that the routes of the upstream inherit.
     pub(super) limits: LimitSettings,
 }
 
@@ -172,8 +171,8 @@ pub(super) fn read(
     })
 }
 
-/// Warns of a limit per client that is never reached. Queued requests count for it, so it may be above
-/// `max_in_flight`.
+/// Warns of a limit per client that is never reached. The limit includes queued requests, so a value above
+/// `max_in_flight` may have an effect.
 pub(super) fn warn_of_client_limit(report: &Report<'_>, node: &Node, policy: &PolicySettings) {
     let all = policy.max_in_flight() + PolicySettings::MAX_QUEUED;
     if policy.max_in_flight_per_client.is_some_and(|limit| limit >= all)
