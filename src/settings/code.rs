@@ -140,12 +140,6 @@ codes! {
     /// indentation, or keys of an earlier version, which `glossator migrate` renames. Fix the reported ones
     /// and check again.
     MoreProblems = 14,
-    /// The layers of settings could not be merged.
-    ///
-    /// The process settings come from the file, from variables such as `GLOSSATOR__SERVER__LISTEN`, and from
-    /// flags. No input is known that can't be merged. Start with the file alone, and add the variables and
-    /// flags one by one. Report the one that causes this as a bug.
-    UnmergedSettings = 15,
 
     // G01xx: keys and values.
 

@@ -1,7 +1,8 @@
 //! Layers of process settings: environment variables override the file, and flags override both.
 //!
-//! The crate `config` merges the layers. It merges paths, not values, and the path then identifies the value.
-//! So one parser handles all layers, and each problem names the file and line, the variable or the flag.
+//! The crate `config` decides for each path of a setting which layer has its value. The values themselves
+//! remain nodes with spans. So one parser handles all layers, and each problem names the file and line, the
+//! variable or the flag.
 
 use std::collections::HashMap;
 
@@ -85,43 +86,34 @@ pub(crate) fn merge(
     let settings: Vec<_> = tables.iter().flat_map(|table| settings_of(table, table.id)).collect();
     report_unknown_variables(report, environment, &settings, external, renamed);
     let Kind::Map(entries) = &mut root.kind else { return root };
-    // A section that is not a map is reported by its parser.
-    let (mut sections, mut rest) = (Vec::new(), Vec::new());
-    for mut entry in std::mem::take(entries) {
-        let table = tables.iter().find(|table| table.id == entry.key.text);
-        // Expand the short form of a section to a map, so that the other layers can add keys.
+    let table_of = |entry: &Entry| tables.iter().find(|table| table.id == entry.key.text);
+    // Expand the short form of a section to a map, so that the other layers can add keys.
+    for entry in entries.iter_mut() {
         if let (Some(ShortForm::Text(key)), Kind::Text(_)) =
-            (table.map(|table| table.short_form), &entry.value.kind)
+            (table_of(entry).map(|table| table.short_form), &entry.value.kind)
         {
             let inside = Entry::new(key, entry.value.clone(), entry.key.span);
             entry.value = Node::new(Kind::Map(vec![inside]), entry.value.span);
         }
-        let is_process = table.is_some() && entry.value.as_map().is_some();
-        if is_process { sections.push(entry) } else { rest.push(entry) }
     }
-    let mut outside = HashMap::new();
+    let mut external_entries = HashMap::new();
     for (name, span) in &external.0 {
         if let Some((path, kind)) = settings.iter().find(|(path, _)| path == name || variable(path) == *name)
         {
             let node = node_of(report.files().text(*span), *kind, *span);
             let key = path.rsplit('.').next().unwrap_or_default();
             // A flag overrides the variable of the same setting.
-            outside.insert(path.as_str(), Entry::new(key, node, *span));
+            external_entries.insert(path.clone(), Entry::new(key, node, *span));
         }
     }
-    match merged(&sections, &outside) {
-        Ok(config) => {
-            let found = entries_of(&config.cache, &sections, &outside, root.span);
-            // A section that is not a map in the file is kept, so that its parser reports it.
-            let is_new = |entry: &Entry| !rest.iter().any(|known| known.key.text == entry.key.text);
-            let new: Vec<_> = found.into_iter().filter(is_new).collect();
-            rest.extend(new);
-        }
-        Err(error) => {
-            report.add(Problem::without_span(Code::UnmergedSettings, "settings", error.to_string(), None))
-        }
-    }
-    *entries = rest;
+    let is_mergeable =
+        |entry: &mut Entry| table_of(entry).is_some() && matches!(entry.value.kind, Kind::Map(_));
+    let sections: Vec<Entry> = entries.extract_if(.., is_mergeable).collect();
+    let config = merged(&sections, &external_entries).expect("each path consists of names of keys");
+    let mut merged = entries_of(&config.cache, &sections, &external_entries, root.span);
+    // A section that is not a map in the file remains, so that its parser reports it.
+    merged.retain(|entry| !entries.iter().any(|known| known.key.text == entry.key.text));
+    entries.extend(merged);
     root
 }
 
@@ -154,16 +146,15 @@ fn report_unknown_variables(
     }
 }
 
-/// Merges the sections of the file with the settings from outside, by path. A value from outside has its path
+/// Merges the sections of the file with the entries from outside, by path. A value from outside has its path
 /// as its origin.
-fn merged(sections: &[Entry], outside: &HashMap<&str, Entry>) -> Result<Config, ConfigError> {
+fn merged(sections: &[Entry], external: &HashMap<String, Entry>) -> Result<Config, ConfigError> {
     let mut layers = Config::builder();
     for section in sections {
         layers = layers.set_default(&section.key.text, layer_of(&section.value))?;
     }
-    for path in outside.keys() {
-        let origin = (*path).to_owned();
-        layers = layers.set_override(path, Value::new(Some(&origin), Merged::Nil))?;
+    for path in external.keys() {
+        layers = layers.set_override(path, Value::new(Some(path), Merged::Nil))?;
     }
     layers.build()
 }
@@ -172,30 +163,31 @@ fn merged(sections: &[Entry], outside: &HashMap<&str, Entry>) -> Result<Config, 
 /// value is replaced as a whole.
 fn layer_of(node: &Node) -> Value {
     let member = |entry: &Entry| (entry.key.text.clone(), layer_of(&entry.value));
-    let table = non_empty_map(node).map(|entries| Merged::Table(entries.iter().map(member).collect()));
+    let table = node.as_map().map(|entries| Merged::Table(entries.iter().map(member).collect()));
     Value::new(None, table.unwrap_or(Merged::Nil))
-}
-
-fn non_empty_map(node: &Node) -> Option<&[Entry]> {
-    node.as_map().filter(|entries| !entries.is_empty())
 }
 
 /// Converts a merged table to entries in the order of the file; entries from other layers come last.
 /// `file` is the same map in the file, and `span` the place of a map that the file does not have.
-fn entries_of(table: &Value, file: &[Entry], outside: &HashMap<&str, Entry>, span: SourceSpan) -> Vec<Entry> {
+fn entries_of(
+    table: &Value,
+    file: &[Entry],
+    external: &HashMap<String, Entry>,
+    span: SourceSpan,
+) -> Vec<Entry> {
     let Merged::Table(members) = &table.kind else { return Vec::new() };
     let entry = |(name, value): (&String, &Value)| {
         let own = file.iter().find(|entry| entry.key.text == *name);
-        if let Some(origin) = value.origin() {
-            return outside.get(origin).cloned();
+        match (value.origin(), &value.kind) {
+            (Some(path), _) => external.get(path).cloned(),
+            (None, Merged::Table(_)) => {
+                let (key, span) = own.map_or((span, span), |own| (own.key.span, own.value.span));
+                let own = own.and_then(|own| own.value.as_map()).unwrap_or_default();
+                let inside = entries_of(value, own, external, span);
+                Some(Entry::new(name, Node::new(Kind::Map(inside), span), key))
+            }
+            (None, _) => own.cloned(),
         }
-        if !matches!(value.kind, Merged::Table(_)) {
-            return own.cloned();
-        }
-        let own = own.and_then(|own| Some((own, non_empty_map(&own.value)?)));
-        let (key, span) = own.map_or((span, span), |(own, _)| (own.key.span, own.value.span));
-        let inside = entries_of(value, own.map_or(&[], |(_, entries)| entries), outside, span);
-        Some(Entry::new(name, Node::new(Kind::Map(inside), span), key))
     };
     let mut entries: Vec<Entry> = members.iter().filter_map(entry).collect();
     entries.sort_by_key(|entry| (entry.key.span.file, entry.key.span.start));
