@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::compile::FileSettings;
 use crate::settings::layers::variable;
-use crate::settings::{Code, KeySpec, KeyTable, Node, Report, Setting, SourceSpan, ValueKind, tree};
+use crate::settings::{Code, KeySpec, KeyTable, Node, Report, Setting, ValueKind, tree};
 
 /// All renames.
 #[derive(Debug)]
@@ -116,7 +116,9 @@ impl Renames {
         let name = &key.text;
         match self.key(section, name) {
             Some(Replacement::Key(now)) => {
-                report_renamed(report, key.span, &format!("`{name}` in {title}"), now);
+                let at = Code::RenamedKey.at_span(key.span);
+                let message = format!("`{name}` in {title} was renamed to `{now}`");
+                report.error(at, message, move_to(now).unwrap_or_else(|| rename_to(now)));
             }
             Some(Replacement::Removed(help)) => {
                 let message = format!("`{name}` in {title} was removed");
@@ -132,13 +134,22 @@ impl Renames {
 pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
     let Some(was) = node.scalar() else { return false };
     let Some(now) = RENAMES.word(section, key, &was) else { return false };
-    report_renamed(report, node.span, &format!("`{was}` of `{key}`"), now);
+    let message = format!("`{was}` of `{key}` was renamed to `{now}`");
+    report.error(Code::RenamedKey.at_span(node.span), message, rename_to(now));
     true
 }
 
-fn report_renamed(report: &Report<'_>, span: SourceSpan, old: &str, now: &str) {
-    let help = format!("write `{now}`, or run `glossator migrate`");
-    report.error(Code::RenamedKey.at_span(span), format!("{old} was renamed to `{now}`"), help);
+fn rename_to(now: &str) -> String {
+    format!("write `{now}`, or run `glossator migrate`")
+}
+
+/// Help for a key that is now in a nested section; `None` if `path` has no section. `glossator migrate` does
+/// not move keys.
+pub(super) fn move_to(path: &str) -> Option<String> {
+    let (section, key) = path.split_once('.')?;
+    Some(format!(
+        "write `{section}: {{ {key}: … }}` in its place, or `{key}: …` in the `{section}` that is there already"
+    ))
 }
 
 /// Message and help for the old name of an environment variable.

@@ -158,7 +158,8 @@ codes! {
     /// A key, word or environment variable has another name now.
     ///
     /// Old names are not accepted beside the new ones. `glossator migrate FILE` rewrites a file or folder in
-    /// place and keeps the comments; `--diff` shows the changes first.
+    /// place and keeps the comments; `--diff` shows the changes first. Move a key that is now in a nested
+    /// section by hand.
     RenamedKey = 102,
     /// A required key is missing.
     ///

@@ -100,8 +100,10 @@ fn a_key_that_is_now_in_another_section_is_reported() {
     check_remarks(
         "server:\n  # The one.\n  tls_certificate: |\n    a\n  listen: :80 # here\n  tls_key: file:/k\n",
         &[
-            "3:3: server: `tls_certificate` is now `tls.certificate`: move it by hand",
-            "6:3: server: `tls_key` is now `tls.key`: move it by hand",
+            "3:3: server: `tls_certificate` is now `tls.certificate`: write `tls: { certificate: … }` in its \
+             place, or `certificate: …` in the `tls` that is there already",
+            "6:3: server: `tls_key` is now `tls.key`: write `tls: { key: … }` in its place, or `key: …` in the \
+             `tls` that is there already",
         ],
     );
     check("server: { tls_key: k, bind: :80 }\n", "server: { tls_key: k, listen: :80 }\n");
