@@ -302,7 +302,10 @@ impl<T: Setting> Setting for Named<T> {
 fn help_for_list(node: &Node) -> Option<String> {
     let first = node.as_list()?.first()?.as_map()?;
     let name = first.iter().find(|entry| entry.key.text == "name").and_then(|entry| entry.value.as_text());
-    Some(format!("write the name in place of the `-`: `{}: {{ … }}`", name.unwrap_or("NAME")))
+    Some(match (name, first) {
+        (None, [only]) => format!("remove the `-`: `{}: …`", only.key.text),
+        _ => format!("write the name in place of the `-`: `{}: {{ … }}`", name.unwrap_or("NAME")),
+    })
 }
 
 impl<T: Setting> Setting for Vec<T> {
