@@ -68,7 +68,7 @@ pub fn process_variables() -> impl Iterator<Item = (OsString, OsString)> {
 pub(crate) struct Expanded {
     /// The expanded string; must not be shown if `external` is set.
     pub(crate) text: String,
-    /// Whether part of it comes from a variable or another file.
+    /// Whether a part of the string comes from a variable or another file.
     pub(crate) external: bool,
 }
 
@@ -163,23 +163,20 @@ fn secret_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checke
 
 /// Reads a file without the line break at its end, which editors add.
 fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
-    let reject = |message: String, help: &str| {
-        Err(context.reject_at(Code::UnreadableFile.at_span(span), message, help))
-    };
+    let at = Code::UnreadableFile.at_span(span);
     if !Path::new(path).is_absolute() {
         let help = "write an absolute path: `file:/run/secrets/token`";
-        return reject(format!("`{path}` is not an absolute path"), help);
+        return Err(context.reject_at(at, format!("`{path}` is not an absolute path"), help));
     }
-    let text = source::read_file(Path::new(path), SECRET_LIMIT_BYTES)
-        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "is not UTF-8 text".to_owned()));
-    let value = text
-        .as_ref()
-        .map(|text| text.strip_suffix('\n').map_or(&**text, |text| text.strip_suffix('\r').unwrap_or(text)));
-    match value {
-        Ok("") => reject(format!("the file `{path}` is empty"), ONLY_THE_VALUE),
-        Ok(value) => Ok(value.to_owned()),
-        Err(why) => reject(format!("the file `{path}` {why}"), ONLY_THE_VALUE),
-    }
+    let value = source::read_file(Path::new(path), SECRET_LIMIT_BYTES).and_then(|bytes| {
+        let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8 text".to_owned())?;
+        let value = text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(&text);
+        if value.is_empty() { Err("is empty".to_owned()) } else { Ok(value.to_owned()) }
+    });
+    value.map_err(|why| {
+        let help = "create the file with only the value in it, or correct the path";
+        context.reject_at(at, format!("the file `{path}` {why}"), help)
+    })
 }
 
 /// Value that `Debug` does not show, such as a secret or a function.
@@ -191,8 +188,6 @@ impl<T> fmt::Debug for Hidden<T> {
         formatter.write_str("…")
     }
 }
-
-const ONLY_THE_VALUE: &str = "correct the path, or write only the value into the file";
 
 /// Words that name a credential, alone or as part of a name.
 const NAMES_OF_CREDENTIALS: &str =
