@@ -266,7 +266,7 @@ impl ListedServer<'_> {
         let read = file::parsed(self.trees.files, |report| routes::read(report, self.context, entry));
         read.map_err(|problems| {
             let error = problems.as_slice().iter().find(|problem| problem.is_error());
-            error.map_or_else(String::new, |problem| problem.message.clone())
+            error.map_or_else(|| "it is invalid".to_owned(), |problem| problem.message.clone())
         })
     }
 

@@ -222,7 +222,7 @@ impl Migration<'_> {
     fn rewrite(&self, text: &str, forms: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
         let (files, trees) = self.read(text)?;
         let mut excluded = HashSet::new();
-        let (walk, expected, edits) = loop {
+        let (replaced, remarks, expected, edits) = loop {
             let mut walk = Walk::new(self, text, &excluded);
             let mut trees = trees.clone();
             for (tree, form) in trees.iter_mut().zip(forms) {
@@ -242,11 +242,10 @@ impl Migration<'_> {
                 }
             }
             if ambiguous.is_empty() {
-                break ((walk.replaced, walk.remarks), trees, edits);
+                break (walk.replaced, walk.remarks, trees, edits);
             }
             excluded.extend(ambiguous);
         };
-        let (replaced, remarks) = walk;
         let rewritten = with_edits(text, edits.into_values().collect());
         // In JSON, the order of keys does not matter.
         let is_expected =
