@@ -39,11 +39,11 @@ pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Opti
     Some(root)
 }
 
-/// Result of a parser of these files.
+/// Runs a parser on these files, and returns its result.
 ///
 /// # Errors
 ///
-/// The problems, if it reports an error.
+/// All problems, if the parser reports an error.
 pub(super) fn parsed<T>(files: &Files, read: impl FnOnce(&Report<'_>) -> Option<T>) -> Result<T, Problems> {
     let report = Report::new(files);
     match read(&report) {
@@ -55,7 +55,7 @@ pub(super) fn parsed<T>(files: &Files, read: impl FnOnce(&Report<'_>) -> Option<
 /// Names of all declared keys.
 struct DeclaredNames {
     all: BTreeSet<&'static str>,
-    /// Those whose values are masked.
+    /// Keys whose values are masked.
     masked: Vec<&'static str>,
 }
 
@@ -78,8 +78,9 @@ struct Secrets {
 }
 
 impl Secrets {
-    /// Marks the secrets in a value of one of these kinds; of a value of no known kind, those whose names
-    /// sound like a credential. `masks_unknown_keys` is that of an outer section.
+    /// Marks the secrets in a value of one of these kinds. Without `kinds`, no declaration knows the value,
+    /// and values are marked whose names sound like a credential. `masks_unknown_keys` is the property of an
+    /// outer section.
     fn mark(&mut self, node: &mut Node, kinds: &[ValueKind], masks_unknown_keys: bool) {
         let kinds = Kinds::new(kinds);
         let masks_unknown_keys =
@@ -155,6 +156,7 @@ impl Secrets {
     }
 }
 
+/// Visits each scalar of a value.
 fn for_each_scalar(node: &mut Node, visit: &mut impl FnMut(&mut Node)) {
     match &mut node.kind {
         Kind::Map(entries) => entries.iter_mut().for_each(|entry| for_each_scalar(&mut entry.value, visit)),
@@ -188,7 +190,7 @@ struct Kinds {
     accepts_scalars: bool,
     /// Whether any string is valid.
     accepts_text: bool,
-    /// Whether it is a JSON Schema, whose names are those of arguments and fields.
+    /// Whether the value is a JSON Schema, whose names are those of arguments and fields.
     is_schema: bool,
 }
 

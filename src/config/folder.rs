@@ -90,7 +90,7 @@ fn unreadable(path: &Path, message: &str, help: &str) -> Box<Problem> {
     Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
 }
 
-/// Whether it is a YAML file that is not hidden; mounted secrets and editors create hidden files.
+/// Whether a path names a YAML file that is not hidden; mounted secrets and editors create hidden files.
 fn is_config_file(path: &Path) -> bool {
     let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
     !hidden

@@ -475,7 +475,7 @@ fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option
     spliced(text, end..end, with_line_ends_of(text, lines))
 }
 
-/// Replaces a range of a text; `None` for the ends of an alias and its value, which are no range.
+/// Replaces a range of a text. `None` if the end is before the start: the value of an alias may be above it.
 fn spliced(text: &str, range: Range<usize>, new: String) -> Option<String> {
     text.get(range.clone())?;
     Some([&text[..range.start], &new, &text[range.end..]].concat())

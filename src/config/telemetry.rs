@@ -114,7 +114,7 @@ impl TelemetrySettings {
             return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
         }
         let context = section.value.context;
-        let variables = OtelVariables(context);
+        let variables = OtelVariables { context };
         self.trusted_cas = variables.trusted_cas();
         let before = context.report.errors();
         (self.traces, self.metrics) = (self.traces_export(&variables), self.metrics_export(&variables));
@@ -162,7 +162,7 @@ impl TelemetrySettings {
         variables.check_protocol();
         let reject = |message: String, help: &str| {
             let help = Some(help.to_owned());
-            variables.0.report.add(Problem::without_span(Code::InvalidAddress, setting, message, help));
+            variables.context.report.add(Problem::without_span(Code::InvalidAddress, setting, message, help));
         };
         let wrong = |invalid: Invalid| reject(invalid.message, &invalid.help.unwrap_or_default());
         let address = address_of(&url).map_err(wrong).ok()?;
@@ -185,13 +185,15 @@ impl TelemetrySettings {
 }
 
 /// Reads the standard `OTEL_*` variables.
-struct OtelVariables<'a>(ReadContext<'a>);
+struct OtelVariables<'a> {
+    context: ReadContext<'a>,
+}
 
 impl<'a> OtelVariables<'a> {
     /// Value of a variable. An empty one counts as unset (OpenTelemetry, "Environment Variable
     /// Specification").
     fn get(&self, name: &str) -> Option<&'a str> {
-        self.0.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
+        self.context.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
 
     /// Warns of a value that is ignored; `what` is the value in quotes, or words if it may be a secret.
@@ -199,7 +201,7 @@ impl<'a> OtelVariables<'a> {
         let (message, help) = (format!("{what} is ignored: {why}"), Some(help.to_owned()));
         let mut problem = Problem::without_span(Code::UnsupportedVariable, name, message, help);
         problem.severity = Severity::Warning;
-        self.0.report.add(problem);
+        self.context.report.add(problem);
     }
 
     fn is_off(&self) -> bool {
@@ -295,7 +297,7 @@ impl<'a> OtelVariables<'a> {
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let path = self.get(name)?;
         if Path::new(path).is_absolute() {
-            self.0.report.add_named_file(Path::new(path));
+            self.context.report.add_named_file(Path::new(path));
         }
         let warn = |why: String| {
             let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";

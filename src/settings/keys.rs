@@ -13,7 +13,7 @@ pub(crate) struct KeyTable {
     /// Identifier of the section in the JSON Schema and in names of environment variables.
     pub(crate) id: &'static str,
     pub(crate) short_form: ShortForm,
-    /// Whether `${VARIABLE}` is expanded in its values.
+    /// Whether `${VARIABLE}` is expanded in the values of the section.
     pub(crate) expands_variables: bool,
     /// Whether values of unknown keys are masked: one may be a misspelled secret.
     pub(crate) masks_unknown_keys: bool,
@@ -57,20 +57,20 @@ pub(crate) struct KeySpec {
     pub(crate) file: bool,
     /// Example for the error about the missing key.
     pub(crate) example: &'static str,
-    /// Keys that it cannot be combined with.
+    /// Keys that the key cannot be combined with.
     pub(crate) conflicts: &'static [&'static str],
-    /// Key that it requires, and the help of the error if that is missing.
+    /// Key that the key requires, and the help of the error if that is missing.
     pub(crate) requires: Option<(&'static str, &'static str)>,
 }
 
 /// Which parts of a value are masked in messages and in the shown configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Masking {
-    /// All of it.
+    /// The whole value.
     Always,
     /// Values with user-defined names that sound like a credential, such as those of headers.
     ByName,
-    /// Nothing. Its user-defined names are not those of credentials, for example names of fields.
+    /// Nothing. User-defined names in the value are not those of credentials, for example names of fields.
     Never,
 }
 

@@ -88,7 +88,7 @@ pub(crate) trait Setting: Sized {
     ///
     /// # Errors
     ///
-    /// If it is invalid, after reporting that.
+    /// If the value is invalid, after reporting that.
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_over(value, None)
     }
@@ -125,15 +125,15 @@ pub(crate) trait Section: Sized {
 pub(crate) struct Cursor<'a> {
     pub(crate) context: ReadContext<'a>,
     pub(crate) node: &'a Node,
-    /// Span of its key.
+    /// Span of the key of the value.
     pub(crate) place: SourceSpan,
-    /// Its name in messages: "`name`", "an item of `names`".
+    /// Name of the value in messages: "`name`", "an item of `names`".
     pub(crate) name: &'a str,
     pub(crate) kind: ValueKind,
     pub(crate) key: Option<&'static KeySpec>,
-    /// Its section, if it is the value of a key.
+    /// Section that has the key of the value.
     section: Option<&'a OpenSection<'a>>,
-    /// Whether a part of it comes from `${VARIABLE}`, so that messages do not contain it.
+    /// Whether a part of the value comes from `${VARIABLE}`, so that messages do not contain the value.
     expanded: bool,
 }
 
@@ -277,7 +277,7 @@ pub(crate) struct OpenSection<'a> {
     pub(crate) value: Cursor<'a>,
     table: &'static KeyTable,
     entries: &'a [Entry],
-    /// Whether it has unknown keys; one of them may be a misspelled required key.
+    /// Whether the map has unknown keys; one of them may be a misspelled required key.
     pub(crate) has_unknown_keys: bool,
 }
 

@@ -20,9 +20,9 @@ use super::{
 pub(crate) struct Node {
     pub(crate) span: SourceSpan,
     pub(crate) kind: Kind,
-    /// Whether it is masked: its key is declared as a secret, or probably is one.
+    /// Whether the value is masked: its key is declared as a secret, or probably is one.
     pub(crate) secret: bool,
-    /// Whether it is a string in a literal block (`|`), whose lines are the same as in the file.
+    /// Whether the value is a string in a literal block (`|`), whose lines are the same as in the file.
     pub(crate) is_literal: bool,
 }
 
