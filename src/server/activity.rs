@@ -62,12 +62,12 @@ pub(super) struct State {
     pub(super) is_evicted: bool,
 }
 
-/// The timeout that a connection exceeded.
+/// Time limit that a connection exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionTimeout {
-    /// Without a request, or with a response that its client does not read.
+    /// Its time without a request, or with a response that the client does not read.
     Idle,
-    /// With incomplete headers of an HTTP/1.1 request.
+    /// Its time with incomplete headers of an HTTP/1.1 request.
     Headers,
 }
 
@@ -112,19 +112,21 @@ impl Activity {
 
     /// Waits until the connection has had no request for `idle_timeout`, the headers of an HTTP/1.1 request
     /// are not complete after `header_timeout`, or a part of a response could not be written for
-    /// `write_timeout`.
+    /// `write_timeout`, if there is one.
     pub(super) async fn timed_out(
         &self,
         header_timeout: Duration,
         idle_timeout: Duration,
-        write_timeout: Duration,
+        write_timeout: Option<Duration>,
     ) -> ConnectionTimeout {
+        let poll_interval = write_timeout.map_or(header_timeout, |timeout| timeout.min(header_timeout));
         loop {
             let now = Instant::now();
             let (at, timed_out) = {
                 let state = self.state();
                 let idle_since = if state.open == 0 { state.idle_since } else { now };
-                let stalled_at = state.waiting.values().min().map(|since| *since + write_timeout);
+                let stalled_since = state.waiting.values().min().zip(write_timeout);
+                let stalled_at = stalled_since.map(|(since, write_timeout)| *since + write_timeout);
                 let (idle_at, timed_out) = match state.headers_since {
                     // Headers may arrive while the previous request is open; they are not read before it ends.
                     Some(since) => (since.max(idle_since) + header_timeout, ConnectionTimeout::Headers),
@@ -136,7 +138,7 @@ impl Activity {
                 }
             };
             // Headers that begin meanwhile, or a part that begins to wait, do not time out before this.
-            let next = at.min(now + header_timeout.min(write_timeout));
+            let next = at.min(now + poll_interval);
             if next <= now {
                 return timed_out;
             }
@@ -368,7 +370,7 @@ mod tests {
 
     async fn ends_after(activity: &Activity) -> Duration {
         let started = Instant::now();
-        activity.timed_out(10 * SECOND, 60 * SECOND, 30 * SECOND).await;
+        activity.timed_out(10 * SECOND, 60 * SECOND, Some(30 * SECOND)).await;
         started.elapsed()
     }
 
@@ -382,7 +384,7 @@ mod tests {
         let (_, activity) = setup();
         let ended = async || {
             let started = Instant::now();
-            (activity.timed_out(10 * SECOND, 60 * SECOND, 30 * SECOND).await, started.elapsed())
+            (activity.timed_out(10 * SECOND, 60 * SECOND, None).await, started.elapsed())
         };
         assert_eq!(ended().await, (ConnectionTimeout::Idle, 60 * SECOND));
         activity.set_reading_headers(true);
@@ -412,6 +414,8 @@ mod tests {
         waits.unwrap_err();
         let response = request.watch_response_body(Response::new(Body::from("answer")));
         assert_eq!(ends_after(&activity).await, 30 * SECOND);
+        let over_http1 = activity.timed_out(10 * SECOND, 60 * SECOND, None);
+        tokio::time::timeout(1000 * SECOND, over_http1).await.expect_err("its stream has the write timeout");
         drop(response);
         assert_eq!(ends_after(&activity).await, 60 * SECOND);
     }

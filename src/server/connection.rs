@@ -132,7 +132,7 @@ impl ConnectionServer {
                 .max_header_list_size(HEAD_LIMIT_BYTES as u32)
                 .max_concurrent_streams(STREAM_LIMIT)
                 .serve_connection(stream, service);
-            self.drive(pin!(served), peer, &activity).await;
+            self.drive(pin!(served), Some(self.settings.write_timeout), peer, &activity).await;
         } else {
             let served = http1::Builder::new()
                 // The timeout of the HTTP library does not distinguish headers that have begun from an idle
@@ -141,13 +141,21 @@ impl ConnectionServer {
                 .max_header_size(HEAD_LIMIT_BYTES)
                 .max_buf_size(HEAD_LIMIT_BYTES)
                 .serve_connection(stream, service);
-            self.drive(pin!(served), peer, &activity).await;
+            // The stream has the write timeout of the one response. The library polls the next part of its
+            // body when several are written, for which a slow client may take longer.
+            self.drive(pin!(served), None, peer, &activity).await;
         }
     }
 
-    /// Drives a connection until it is closed, a timeout is exceeded, or the server stops.
-    async fn drive<C>(&self, mut connection: Pin<&mut C>, peer: Option<SocketAddr>, activity: &Activity)
-    where
+    /// Drives a connection until it is closed, a timeout is exceeded, or the server stops. `part_timeout` is
+    /// the write timeout of each part of a response.
+    async fn drive<C>(
+        &self,
+        mut connection: Pin<&mut C>,
+        part_timeout: Option<Duration>,
+        peer: Option<SocketAddr>,
+        activity: &Activity,
+    ) where
         C: GracefulConnection<Error = hyper::Error>,
     {
         let ListenerSettings { header_timeout, keepalive_timeout, write_timeout, shutdown_timeout, .. } =
@@ -155,7 +163,7 @@ impl ConnectionServer {
         let is_idle = tokio::select! {
             biased;
             ended = connection.as_mut() => return log_end(ended, peer),
-            timed_out = activity.timed_out(header_timeout, keepalive_timeout, write_timeout) => {
+            timed_out = activity.timed_out(header_timeout, keepalive_timeout, part_timeout) => {
                 if timed_out == ConnectionTimeout::Headers {
                     return debug!(peer = peer.map(display), "closing a connection with incomplete headers");
                 }
@@ -175,7 +183,7 @@ impl ConnectionServer {
             if !activity.is_unused() {
                 // HTTP/2 ends when the client has responded to a ping, which a client that is gone never
                 // does.
-                activity.timed_out(header_timeout, flush_timeout, shutdown_timeout).await;
+                activity.timed_out(header_timeout, flush_timeout, Some(shutdown_timeout)).await;
             }
         };
         tokio::select! {
