@@ -144,7 +144,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// Delay after `list_changed`: more changes often follow.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
-/// Polls an upstream. Lists equal to the known ones are not reported.
+/// Polls an upstream. Reports lists that differ from the known ones, and the first failure in a row.
 pub(super) async fn poll(
     upstream: McpUpstream,
     (wanted, interval): (WantedLists, Duration),
@@ -163,8 +163,12 @@ pub(super) async fn poll(
         let listed = upstream.list(wanted, known.as_ref()).await;
         let (lists, error) =
             listed.map_or_else(|error| (None, Some(error)), |(lists, error)| (Some(lists), error));
-        let is_known = lists.as_ref().zip(known.as_ref()).is_some_and(|(lists, known)| known.are_same(lists));
-        if !is_known {
+        let is_new = match (&lists, &known) {
+            (Some(lists), Some(known)) => !known.are_same(lists),
+            (Some(_), None) => true,
+            (None, _) => failures == 0,
+        };
+        if is_new {
             known = lists.clone().or(known);
             if discovered.send((name.clone(), lists)).await.is_err() {
                 return;
