@@ -79,15 +79,16 @@ impl From<TcpListener> for Listener {
 
 /// Failed TLS handshakes that are not logged yet. Clones share them.
 ///
-/// They occur in great numbers, from scanners and from clients that do not trust our certificate. One line a
-/// minute has their count.
+/// They occur in great numbers, from scanners and from clients that do not trust our certificate. The first
+/// is logged at once, and those of the next minute together with the first one after it, or at the shutdown.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HandshakeFailures(Arc<Mutex<UnloggedFailures>>);
 
 #[derive(Debug, Default)]
 struct UnloggedFailures {
-    /// Their number, and the last of them.
+    /// Number of the failed handshakes; client and error of the last one.
     failures: Option<(u64, SocketAddr, String)>,
+    /// Time of the last log line.
     logged: Option<Instant>,
 }
 

@@ -108,8 +108,8 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
 ///
 /// # Errors
 ///
-/// When the web server does not read any more, as its client has disconnected, or the response is cut off, for
-/// example by the upstream of a passthrough request.
+/// When the web server does not read any more, as its client has disconnected, or the response is cut off,
+/// for example by the upstream of a passthrough request.
 pub async fn handle_cgi(
     handler: &HttpHandler,
     request: Request<Body>,

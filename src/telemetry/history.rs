@@ -1,7 +1,7 @@
 //! Call statistics of the last hour, by route, and the last failed calls, for the admin API.
 //!
-//! The path of a call is not involved in the statistics: the metrics are read periodically, and the difference to
-//! the previous reading becomes a slot.
+//! The path of a call is not involved in the statistics: the metrics are read periodically, and the
+//! difference to the previous reading becomes a slot.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -68,7 +68,7 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
         let more = named.more.iter().map(|(key, value)| text(*key, value));
         let attributes = attributes.into_iter().flatten().chain(more).map(|pair| (&pair).into()).collect();
         let number = match value {
-            MetricValue::Integer(number) => (*number).into(),
+            MetricValue::Integer(number) => i64::try_from(*number).unwrap_or(i64::MAX).into(),
             MetricValue::Float(number) => (*number).into(),
             MetricValue::Durations(durations) => {
                 histograms.push(HistogramDataPoint {

@@ -39,7 +39,7 @@ impl Loaded {
         drop(self.stop.take());
     }
 
-    /// Waits for the end, and returns how it ended.
+    /// Waits for the end, and returns the number of connections that were cut off.
     pub(crate) async fn ended(self) -> usize {
         soon("the end of serving", self.serving).await.unwrap()
     }

@@ -219,7 +219,7 @@ impl Proxy {
         self.stop.take().expect("stopped once").send(()).unwrap();
     }
 
-    /// Waits until it has stopped.
+    /// Waits until it has stopped, and returns the number of connections that were cut off.
     pub(crate) async fn ended(self) -> usize {
         soon("the end of the server", self.ended).await.unwrap()
     }
