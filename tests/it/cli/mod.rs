@@ -355,6 +355,25 @@ fn update_writes_actual_results_and_keeps_the_rest_of_the_file() {
 }
 
 #[test]
+fn an_expected_part_that_the_result_lacks_is_a_difference() {
+    let file = TemporaryFile::new(
+        "lacks.yaml",
+        "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
+         request: GET old/x\n    tests:\n      \
+         - { response: { content_type: image/png, body: x }, expect: { text: l, structuredContent: { a: 1 } } }\n",
+    );
+    let failed = glossator(&["test", "--output", "json", "--config", file.path()]);
+    let json: Value = serde_json::from_slice(&failed.stdout).unwrap();
+    let differences = json["tests"][0]["differences"].as_array().unwrap();
+    let found: Vec<_> =
+        differences.iter().map(|difference| (&difference["what"], &difference["found"])).collect();
+    assert_eq!(
+        found,
+        [(&json!("structuredContent"), &json!("nothing")), (&json!("text"), &json!("nothing"))]
+    );
+}
+
+#[test]
 fn update_writes_an_error_in_place_of_a_success_only_with_accept_errors() {
     let before = "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
                   request: GET old/x\n    tests:\n      \
