@@ -256,7 +256,7 @@ fn width(texts: &[&str], delimiter: char) -> Option<usize> {
 /// delimiter.
 fn header_is_text(text: &str, delimiter: char) -> bool {
     let Some(header) = full_lines(text).next() else { return false };
-    let header = header.trim_start_matches('#');
+    let header = header.trim_start_matches('#').trim_end_matches(' ');
     let names = header.strip_suffix(delimiter).unwrap_or(header).split(delimiter);
     let names: Vec<&str> = names.map(|name| name.trim().trim_matches('"')).collect();
     let is_name = |name: &&str| {

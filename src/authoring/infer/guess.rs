@@ -1,5 +1,5 @@
-//! Inference of a field's type from its texts: numbers, formatted ones such as `12 %`, `$ 1,024.00` and `5 °C`
-//! included, booleans, timestamps, dates, durations and sizes.
+//! Inference of a field's type from its texts: numbers, also formatted ones such as `12 %`, `$ 1,024.00` and
+//! `5 °C`, booleans, timestamps, dates, durations and sizes.
 
 use std::sync::LazyLock;
 

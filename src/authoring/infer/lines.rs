@@ -11,6 +11,7 @@ use super::fields::slug;
 use super::guess::date_or_time;
 use crate::authoring::{count, without_empty};
 use crate::settings::fixed_regex;
+use crate::translate::extract::has_frame;
 
 static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {
     fixed_regex(r#"^[A-Za-z_:][A-Za-z0-9_:]*(\{[^}]*\})?\s+[-+0-9.eEInfNa]+(\s+[0-9.]+)?$"#)
@@ -66,8 +67,11 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     let any = |test: &dyn Fn(&str) -> bool| texts.iter().any(|text| test(text));
     let has_sections = any(&|text| full_lines(text).any(is_section));
-    // Between bars and semicolons, `csv` finds columns.
-    for separator in [":", "=", "\t", " => ", " -> ", " - "] {
+    for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
+        // In a drawn table, `|` is a border.
+        if separator == "|" && any(&has_frame) {
+            continue;
+        }
         // In INI files and those of shells, these begin a comment.
         let is_settings = has_sections || separator == "=";
         let mut comments = if is_settings { vec!["#", ";"] } else { Vec::new() };

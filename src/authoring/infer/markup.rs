@@ -40,6 +40,8 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
     let mut found = Vec::new();
     let tables: Vec<String> = texts.iter().filter_map(|text| first_table(text)).collect();
     if tables.len() == texts.len() {
+        let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
+        let more = if more { "; the first of several is used" } else { "" };
         let is_of_pairs = tables.iter().all(|table| is_of_pairs(table));
         let (columns, what) = match column_names(classified, &tables) {
             _ if is_of_pairs => (None, " of names and values"),
@@ -47,7 +49,7 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
             columns => (columns, " without headings: name its columns"),
         };
         let options = json!({ "table": true, "as": is_of_pairs.then_some("pairs"), "columns": columns });
-        let reason = format!("every sample is HTML with a table{what}");
+        let reason = format!("every sample is HTML with a table{what}{more}");
         found.push(Candidate::strict("html", options, reason));
     }
     // A list of links, as directories and menus of old servers are.
@@ -61,10 +63,16 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
         found.push(Candidate::likely("html", options, "every sample is HTML with a list of links"));
     }
     let mut reason = "every sample is HTML: its text, as a browser shows it".to_owned();
+    let is_mixed = !tables.is_empty() && tables.len() < texts.len();
+    if is_mixed {
+        reason +=
+            &format!("; {} of {} have a table, and the others may be errors", tables.len(), texts.len());
+    }
     if texts.iter().all(|text| has_password_field(text)) {
         reason += "; every sample has a password field: it may be a login page";
     }
-    found.push(Candidate { is_weak: true, ..Candidate::strict("html", Value::Null, reason) });
+    let text = Candidate::strict("html", Value::Null, reason);
+    found.push(Candidate { is_weak: true, is_strict: !is_mixed, ..text });
     found
 }
 
@@ -82,8 +90,8 @@ fn first_table(text: &str) -> Option<String> {
     Some(table[..end].to_owned())
 }
 
-/// Names for the columns of tables without headings whose first row is data, although `table` treats it as the
-/// header because there is no other.
+/// Names for the columns of tables without headings whose first row is data. Without `columns`, the `table`
+/// option would take that row for the headings.
 fn column_names(classified: &ClassifiedSamples<'_>, tables: &[String]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();

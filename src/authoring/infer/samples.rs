@@ -2,6 +2,7 @@
 
 use super::{Confidence, Finding, Sample, markup, sample_text};
 use crate::settings::fixed_regex;
+use crate::translate::Charset;
 use regex::Regex;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -122,13 +123,18 @@ fn decode(samples: &[&Sample]) -> (Option<Finding>, Vec<Option<String>>) {
 
 /// The evidence for a charset in a sample that can't be decoded with its own.
 fn charset_finding(label: &str, sample: &Sample) -> Finding {
-    let declared = sample.response.charset().map(|name| format!("`{name}`, which `Content-Type` declares,"));
-    let declared = declared.as_deref().unwrap_or("the charset in the text, or else UTF-8,");
+    let wrong = match sample.response.charset() {
+        Some(name) if name.parse::<Charset>().is_err() => {
+            format!("`Content-Type` declares `{name}`, which is not a charset")
+        }
+        Some(name) => format!("`{name}`, which `Content-Type` declares, does not decode it"),
+        None => "the charset in the text, or else UTF-8, does not decode it".to_owned(),
+    };
     let (confidence, right) = match label {
         "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
         _ => (Confidence::Guess, "this charset decodes any bytes: change it if letters are wrong"),
     };
-    Finding::new("charset", label, confidence, format!("{declared} does not decode it; {right}"))
+    Finding::new("charset", label, confidence, format!("{wrong}; {right}"))
 }
 
 fn error_evidence(text: &str) -> Option<ErrorEvidence> {
@@ -153,7 +159,7 @@ fn error_evidence(text: &str) -> Option<ErrorEvidence> {
     // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are errors. A report has several lines.
     static ERROR: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(&format!(r"(?i)^\s*(?:{ERROR_WORDS})(?:[\s:!\[(-]|$)")));
-    static COUNT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\w+\s*:\s*[-+]?[0-9.]+\s*$"));
+    static COUNT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\w+\s*:\s*[-+]?[0-9]*\.?[0-9]+\s*$"));
     let is_error = ERROR.is_match(text) && !COUNT.is_match(text) && text.trim().lines().count() <= 3;
     let pattern = format!(r"(?i)^\s*(?:{ERROR_WORDS})\b[\s:!-]*(?<why>[^\r\n]*)");
     let rule = json!({ "when": { "text": pattern }, "error": "{{ why }}" });
@@ -243,7 +249,7 @@ mod tests {
         ] {
             assert_eq!(error_evidence(text).unwrap().rule, json!({ "when": { "json": condition } }));
         }
-        for text in ["ERR 17 NO SUCH STATION\n", "Error: no city"] {
+        for text in ["ERR 17 NO SUCH STATION\n", "Error: no city", "Error: 10.0.0.1", "ERROR\n"] {
             assert_eq!(error_evidence(text).unwrap().rule["error"], "{{ why }}");
         }
         let fault = "<s:Envelope xmlns:s='x'><s:Header/><s:Body><s:Fault/></s:Body></s:Envelope>";

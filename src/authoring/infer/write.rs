@@ -44,7 +44,8 @@ pub(super) struct ProposalDraft<'a> {
 }
 
 impl Proposal {
-    /// Adds a line. A finding is a comment behind it, or the line has only its indentation.
+    /// Adds a line, with the finding as a comment at its end. A line of spaces is the indentation of a
+    /// comment of its own.
     fn line(&mut self, line: &str, finding: impl Into<Option<Finding>>) {
         let finding = finding.into();
         let space = if line.ends_with(' ') { "" } else { " " };
