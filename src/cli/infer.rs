@@ -173,13 +173,14 @@ fn selected_entries(
         Some(EntryChoice::Url(part)) => exchange.url.contains(part.as_str()) && exchange.response.is_ok(),
     };
     let chosen: Vec<_> = (1..).zip(exchanges).filter(is_chosen).collect();
-    let missing = match choice {
+    Err(match choice {
         _ if !chosen.is_empty() => return Ok(chosen),
-        None => "for the last request with a response".to_owned(),
-        Some(EntryChoice::Number(number)) => format!("from 1 to {entries}, not {number}"),
-        Some(EntryChoice::Url(part)) => format!("with `{part}` in its URL and a response"),
-    };
-    Err(format!("expected an entry {missing}, found none"))
+        None => "the last entry has no response".to_owned(),
+        Some(EntryChoice::Number(number)) => format!("expected an entry from 1 to {entries}, found {number}"),
+        Some(EntryChoice::Url(part)) => {
+            format!("expected an entry with `{part}` in its URL and a response, found none")
+        }
+    })
 }
 
 /// Names and request of the route, from the command line or from the HAR file's requests.
@@ -227,9 +228,9 @@ fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Re
     let yaml = propose(&[], &naming).yaml;
     let Err(problems) = config::load(&Sources::from_text("proposal.yaml", yaml)) else { return Ok(naming) };
     let problems: Vec<_> = problems.as_slice().iter().map(|problem| problem.message.as_str()).collect();
-    // The URL may be that of the HAR file.
     Err(Failure::usage(format!(
-        "`--name`, `--upstream`, `--url` and `--request` form no valid route: {}",
+        "`--name`, `--upstream` and the request (`--url`, `--request` or that of the HAR file) form no valid \
+         route: {}",
         problems.join("; ")
     )))
 }

@@ -47,10 +47,11 @@ pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), F
 }
 
 fn read_key() -> Result<String, Failure> {
-    let text = read_input(Path::new("-"), KEY_LIMIT_BYTES, "key")?;
+    // With a line end.
+    let text = read_input(Path::new("-"), KEY_LIMIT_BYTES + 2, "key")?;
     let text = String::from_utf8_lossy(&text);
     let key = text.trim();
-    if key.len() < KEY_MIN_BYTES {
+    if key.len() < KEY_MIN_BYTES || key.len() as u64 > KEY_LIMIT_BYTES {
         return Err(Failure::usage(format!(
             "a key has {KEY_MIN_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short key can be \
              guessed from its hash",

@@ -248,10 +248,7 @@ fn input_without_a_route_is_a_usage_error() {
     for (arguments, part) in [
         (vec!["infer"], "FILE"),
         (vec!["infer", "/nowhere.http"], "/nowhere.http"),
-        (
-            vec!["infer", sample, "--name", "no name"],
-            "`--name`, `--upstream`, `--url` and `--request` form no valid route",
-        ),
+        (vec!["infer", sample, "--name", "no name"], "form no valid route"),
         (vec!["infer", sample, "--upstream", "a/b"], "is not a name for an upstream"),
         (vec!["infer", sample, "--request", "GET /a b c"], "`--request` takes `METHOD /path`"),
         (vec!["infer", sample, "--request", "CALL a/b"], "`--request` takes `METHOD /path`"),
