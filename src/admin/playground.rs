@@ -33,10 +33,10 @@ const RULE_LIMIT_BYTES: usize = 128 << 10;
 /// Maximum length of a result that is returned, in bytes.
 const RESULT_LIMIT_BYTES: usize = 1 << 20;
 
-/// Timeout for reading or trying a rule, including the wait for a worker.
+/// Timeout for reading or trying a rule, including the wait for a slot.
 pub const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Number of rules that are tried at once.
+/// Number of slots for rules, and of those for reading files.
 pub(super) const SLOTS: usize = 2;
 
 /// The active configuration as it is written, with its routes.
@@ -232,9 +232,11 @@ struct GivenResponse {
     headers: Vec<(String, String)>,
     /// The body; of a program, its standard output.
     body: Option<String>,
+    /// The body in Base64, instead of `body`.
     body_base64: Option<String>,
     /// The exit status of a program as a number, or the name of the signal that ended it.
     exit_status: Value,
+    /// The standard error of a program.
     stderr: String,
 }
 

@@ -1,5 +1,5 @@
-//! The process: health, readiness, status and reloads by request; and its metrics in the formats of Prometheus,
-//! with the gauges that are read at scrape time (configuration, policies, upstream buffer, shared state).
+//! The process: health, readiness, status, reloads by request, and its metrics in the formats of Prometheus.
+//! Gauges of configuration, policies, upstream buffer and shared state are read at scrape time.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -1,5 +1,5 @@
-//! `GET /routes`, `/upstreams`, `/history` and `/failures`: the active routes, the upstreams with the state of
-//! their policies, statistics of the calls of the last hour, and the last failed calls.
+//! `GET /routes`, `/upstreams`, `/history` and `/failures`: the active routes, the upstreams with the state
+//! of their policies, statistics of the calls of the last hour, and the last failed calls.
 
 use std::{
     collections::BTreeSet,

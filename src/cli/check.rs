@@ -1,4 +1,4 @@
-//! `glossator check`: reports all problems of a configuration, for people or in the formats of other programs.
+//! `glossator check`: reports all problems of a configuration, as text or in the formats of other programs.
 
 use std::{collections::BTreeMap, path::Path};
 
