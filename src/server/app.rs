@@ -372,7 +372,7 @@ impl Active {
             if let (Some(upstream), None) = (bound.policies.upstream.mcp(), &bound.discovery) {
                 let interval = bound.file.tools.clone().unwrap_or_default().refresh_interval;
                 let wanted = (bound.file.wanted_lists(), interval);
-                // They may be of an earlier server.
+                // Lists of an earlier server of that name, maybe: they are fetched anew at once.
                 let known = known.by_upstream.get(name).cloned();
                 let polling = tokio::spawn(poll(upstream.clone(), wanted, known, discovered.clone()));
                 bound.discovery = Some(Arc::new(AbortOnDropHandle::new(polling)));

@@ -42,7 +42,7 @@ impl Guess {
         Self::new(kind, options, confidence_by_count(count), format!("{count} of {count} are {what}"))
     }
 
-    /// Such a text is unlikely to mean anything else.
+    /// Raises the confidence to `likely`: for formats that seldom mean anything else.
     pub(super) fn at_least_likely(mut self) -> Self {
         self.confidence = self.confidence.max(Confidence::Likely);
         self
