@@ -190,3 +190,25 @@ pub(super) async fn poll(
         failures = failures.saturating_add(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::task::AbortOnDropHandle;
+
+    use super::*;
+    use crate::config::{self, Sources};
+    use crate::upstream::Upstream;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stays_down_is_reported_once() {
+        let text = "upstreams: { old: { mcp: 'http://127.0.0.1:1/mcp' } }";
+        let loaded = config::load(&Sources::from_text("a.yaml", text)).unwrap();
+        let file = &loaded.upstreams[0];
+        let upstream = Upstream::new(file.settings.clone()).mcp().unwrap().clone();
+        let (sender, mut reports) = mpsc::channel(9);
+        let polling = poll(upstream, (file.wanted_lists(), BACKOFF.1), None, sender);
+        let _polling = AbortOnDropHandle::new(tokio::spawn(polling));
+        assert!(reports.recv().await.unwrap().1.is_none());
+        timeout(10 * BACKOFF.1, reports.recv()).await.expect_err("it failed again");
+    }
+}
