@@ -12,7 +12,7 @@
 //!
 //! Methods:
 //!
-//! - `server_info` (initialize, discover, lists), `server_features` (tools, prompts, resources), `tasks`.
+//! - `server_info` (initialize, discover, lists), `tools`, `prompts_and_resources`, `tasks`.
 //! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a
 //!   task.
 //!
@@ -29,13 +29,13 @@
 mod context;
 mod elicitation;
 mod message;
+mod prompts_and_resources;
 mod protocol;
 mod replicas;
 mod response;
 mod resumable;
 mod revision;
 mod rpc_error;
-mod server_features;
 mod server_info;
 mod session_subscriptions;
 mod sessions;
@@ -43,6 +43,7 @@ mod stdio;
 mod subscriptions;
 mod task_elicitation;
 mod tasks;
+mod tools;
 
 use std::{
     future::ready,

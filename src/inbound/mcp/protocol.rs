@@ -12,16 +12,15 @@ use serde_json::{json, value::RawValue};
 use tracing::debug;
 
 use super::message::{self, ClientMessage, RejectedMessage};
+use super::prompts_and_resources::{complete, get_prompt, read_resource, subscribe, unsubscribe, uri_of};
 use super::response::{ClientResult, OpenRequests};
 use super::resumable::ResumableStreams;
 use super::rpc_error::ErrorCounts;
-use super::server_features::{
-    call_tool, complete, get_prompt, read_resource, subscribe, unsubscribe, uri_of,
-};
 use super::session_subscriptions::SessionSubscriptions;
 use super::sessions::{InFlightRequests, Sessions, UnknownSessions};
 use super::subscriptions::OpenStreams;
 use super::task_elicitation::ElicitingTasks;
+use super::tools::call_tool;
 use super::{
     ErrorKind, McpApiSettings, MessageContext, Outbox, Replicas, Revision, RpcContext, RpcError, RpcId,
     RpcRequest, RpcResponse, RpcResult, ServerInfo, server_info, subscriptions, tasks, truncated,

@@ -1,0 +1,114 @@
+//! `tools/call`, and the progress notifications and log messages of a call.
+
+use serde_json::{Value, json};
+
+use super::elicitation::RequestElicitor;
+use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, tasks};
+use crate::inbound::without_nulls;
+use crate::pipeline::{Call, CallOutcome, Progress, Snapshot, Subscriber};
+use crate::route::McpLogLevel;
+
+/// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
+pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
+    let tool = rpc.request.name()?.into_owned();
+    let arguments = rpc.request.arguments()?;
+    // One snapshot for the whole call: its headers and its arguments are checked against the same schema.
+    let is_complete = |snapshot: &Snapshot| match snapshot.table.by_tool(&tool) {
+        Some(route) => !snapshot.awaits_lists_for(route),
+        None => !snapshot.may_list_tool(&tool),
+    };
+    let snapshot = rpc.dispatcher.gateway.complete_snapshot(is_complete).await;
+    let route = snapshot.table.by_tool(&tool);
+    if let Some(route) = route {
+        rpc.may(&route.scopes)?;
+    }
+    rpc.check_name(&tool)?;
+    let Some(route) = route else {
+        let unknown = || ErrorKind::UNKNOWN_TOOL.unknown(&tool, "tools/list");
+        return snapshot.not_ready(&tool).map(|result| rpc.tool_result(result)).ok_or_else(unknown);
+    };
+    let mut may_be_task = false;
+    if !rpc.revision.has_handshake() {
+        rpc.message.check_param_headers(&route.definition.input_schema, &arguments)?;
+        may_be_task = tasks::may_be_task(route, rpc, &arguments)?;
+    }
+    if may_be_task
+        && let Some(response) = Box::pin(tasks::create_with_input(rpc, &snapshot, route, &arguments)).await
+    {
+        return Ok(response);
+    }
+    let mut elicitor = RequestElicitor::new(rpc, &route.input_requests, &tool, &arguments)?;
+    let subscriber = CallSubscriber::new(rpc)?;
+    let call = Call { subscriber: Some(&subscriber), ..rpc.call(arguments) };
+    // Dropped with the connection, which cancels the upstream request.
+    let result = if may_be_task {
+        match Box::pin(snapshot.call_as_task(route, call, &mut elicitor.round)).await {
+            CallOutcome::Result(result) => result,
+            CallOutcome::Operation(operation) => return Ok(tasks::created(rpc, &tool, *operation)),
+        }
+    } else {
+        snapshot.call(route, call, &mut elicitor.round).await
+    };
+    Ok(elicitor.end()?.unwrap_or_else(|| rpc.tool_result(result)))
+}
+
+/// Subscriber to the progress and log messages of a call, for the client of a request.
+#[derive(Debug)]
+pub(super) struct CallSubscriber<'a> {
+    outbox: &'a Outbox,
+    /// The progress token; without one there are no progress notifications.
+    token: Option<Value>,
+    level: Option<McpLogLevel>,
+}
+
+impl<'a> CallSubscriber<'a> {
+    /// Creates a subscriber with the notifications that the client has requested.
+    ///
+    /// # Errors
+    ///
+    /// When the requested log level does not exist.
+    pub(super) fn new(rpc: &'a RpcContext<'_>) -> Result<Self, RpcError> {
+        let meta = &rpc.request.meta;
+        let level = match rpc.revision.has_handshake() {
+            true => rpc.message.session().and_then(|session| rpc.dispatcher.subscribed.level(session)),
+            false => meta.log_level()?,
+        };
+        Ok(Self { outbox: rpc.outbox, token: meta.progress_token(), level })
+    }
+}
+
+impl Subscriber for CallSubscriber<'_> {
+    fn wants_progress(&self) -> bool {
+        self.token.is_some() && self.outbox.0.is_some()
+    }
+
+    fn level(&self) -> Option<McpLogLevel> {
+        self.level.filter(|_| self.outbox.0.is_some())
+    }
+
+    fn progress(&self, progress: Progress<'_>) {
+        let Some(token) = &self.token else { return };
+        let params = without_nulls(json!({
+            "progressToken": token,
+            "progress": number(progress.done),
+            "total": progress.total.map(number),
+            "message": progress.message,
+        }));
+        self.outbox.notify("notifications/progress", &params);
+    }
+
+    fn log(&self, level: McpLogLevel, logger: &str, text: &str) {
+        let params = json!({ "level": level.as_str(), "logger": logger, "data": text });
+        self.outbox.notify("notifications/message", &params);
+    }
+}
+
+/// A number, without a fraction if it is whole.
+fn number(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]
+    match number.fract() == 0.0 && number.abs() < EXACT {
+        true => (number as i64).into(),
+        false => number.into(),
+    }
+}
