@@ -3,13 +3,13 @@
 //! - [`AccessSettings`]: the configured clients and issuers.
 //! - [`Access`]: identifies a client by its credential ([`PresentedCredential`]), or rejects it
 //!   ([`AuthError`]).
-//! - `client_credentials`: API keys, stored as hashes, and client certificates that TLS has verified.
+//! - `credentials`: API keys, stored as hashes, and client certificates that TLS has verified.
 //! - `jwt`: access tokens; `jws` verifies their signature with the keys in the `jwks` of the issuer.
 //! - [`ResourceServer`]: protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 //!
 //! Credentials never occur in an error, the log or `Debug`.
 
-mod client_credentials;
+mod credentials;
 mod jwks;
 mod jws;
 mod jwt;
@@ -25,8 +25,8 @@ use crate::telemetry::RequestId;
 use crate::tls::{ClientCertificate, ServerTls};
 use crate::upstream::Client;
 
-use client_credentials::ConfiguredClients;
-pub use client_credentials::{ApiKey, CertificateName, KeyHash, random_api_key};
+use credentials::ConfiguredClients;
+pub use credentials::{ApiKey, CertificateName, KeyHash, random_api_key};
 pub use jwks::KeySource;
 use jws::Jws;
 pub use jws::{Algorithm, Jwks};
