@@ -11,17 +11,16 @@ use ring::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde_json::{Map, Value};
-use settings_derive::Word;
 
 use super::AuthError;
-use crate::settings::Word as _;
+use crate::settings::suggest::quoted_list;
+use crate::settings::{Code, FromText, Invalid, ValueKind};
 
 /// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with
 /// a public key are rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.
-    #[word("RS256")]
     Rs256,
     /// The same with SHA-384.
     #[word("RS384")]
@@ -30,7 +29,6 @@ pub enum Algorithm {
     #[word("RS512")]
     Rs512,
     /// RSA with PSS and SHA-256.
-    #[word("PS256")]
     Ps256,
     /// The same with SHA-384.
     #[word("PS384")]
@@ -39,34 +37,31 @@ pub enum Algorithm {
     #[word("PS512")]
     Ps512,
     /// ECDSA on P-256 with SHA-256.
-    #[word("ES256")]
     Es256,
     /// ECDSA on P-384 with SHA-384.
-    #[word("ES384")]
     Es384,
     /// Ed25519.
-    #[word("EdDSA")]
     EdDsa,
 }
 
 /// Verification of a signature with a key.
 enum Verification {
     Rsa(&'static RsaParameters),
-    Curve(&'static dyn VerificationAlgorithm),
+    /// With the public key of a curve, by the name of the curve in a JWK.
+    Curve(&'static str, &'static dyn VerificationAlgorithm),
 }
 
-/// The kind of key that each algorithm needs (`RSA`, or the name of a curve), and its verification, in the
-/// order of [`Algorithm`].
-static VERIFICATIONS: [(&str, Verification); 9] = [
-    ("RSA", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
-    ("RSA", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
-    ("RSA", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512)),
-    ("RSA", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA256)),
-    ("RSA", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA384)),
-    ("RSA", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA512)),
-    ("P-256", Verification::Curve(&signature::ECDSA_P256_SHA256_FIXED)),
-    ("P-384", Verification::Curve(&signature::ECDSA_P384_SHA384_FIXED)),
-    ("Ed25519", Verification::Curve(&signature::ED25519)),
+/// Every algorithm with its name in tokens (RFC 7518, section 3.1; RFC 8037), in the order of [`Algorithm`].
+static ALGORITHMS: [(Algorithm, &str, Verification); 9] = [
+    (Algorithm::Rs256, "RS256", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
+    (Algorithm::Rs384, "RS384", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
+    (Algorithm::Rs512, "RS512", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512)),
+    (Algorithm::Ps256, "PS256", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA256)),
+    (Algorithm::Ps384, "PS384", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA384)),
+    (Algorithm::Ps512, "PS512", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA512)),
+    (Algorithm::Es256, "ES256", Verification::Curve("P-256", &signature::ECDSA_P256_SHA256_FIXED)),
+    (Algorithm::Es384, "ES384", Verification::Curve("P-384", &signature::ECDSA_P384_SHA384_FIXED)),
+    (Algorithm::EdDsa, "EdDSA", Verification::Curve("Ed25519", &signature::ED25519)),
 ];
 
 impl Algorithm {
@@ -74,7 +69,28 @@ impl Algorithm {
     fn from_name(name: &str) -> Option<Self> {
         // `Ed25519` is `EdDSA` with the one curve that is supported here (RFC 9864, section 2.2).
         let name = if name == "Ed25519" { "EdDSA" } else { name };
-        Self::WORDS.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm)
+        ALGORITHMS.iter().find(|(_, known, _)| *known == name).map(|(algorithm, ..)| *algorithm)
+    }
+}
+
+impl FromText for Algorithm {
+    const FORM: ValueKind =
+        ValueKind::Word(&["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]);
+
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let text = text.trim();
+        Self::from_name(text).ok_or_else(|| {
+            let why = match text.to_ascii_lowercase().as_str() {
+                "none" => "an unsigned token proves nothing; ",
+                shared if shared.starts_with("hs") => {
+                    "a symmetric key that verifies tokens can also sign them; "
+                }
+                _ => "",
+            };
+            let known = quoted_list(ALGORITHMS.iter().map(|(_, name, _)| *name));
+            let message = format!("the signing algorithm `{text}` is not accepted");
+            Invalid::new(message, format!("{why}write one of {known}")).with_code(Code::UnknownWord)
+        })
     }
 }
 
@@ -140,7 +156,7 @@ pub struct Jwks(Vec<Jwk>);
 struct Jwk {
     id: Option<String>,
     algorithm: Option<Algorithm>,
-    /// `RSA`, or the name of a curve.
+    /// The kind of the key: `RSA`, or the name of a curve.
     kind: &'static str,
     /// The modulus of an RSA key, or a public key of the curve: for ECDSA, an uncompressed point.
     key: Vec<u8>,
@@ -239,19 +255,24 @@ impl Jwk {
 
     /// Whether the key can verify a signature of this algorithm. The key decides, whatever the token names.
     fn can_verify(&self, algorithm: Algorithm) -> bool {
-        VERIFICATIONS[algorithm as usize].0 == self.kind && self.algorithm.is_none_or(|own| own == algorithm)
+        let kind = match ALGORITHMS[algorithm as usize].2 {
+            Verification::Rsa(_) => "RSA",
+            Verification::Curve(curve, _) => curve,
+        };
+        kind == self.kind && self.algorithm.is_none_or(|own| own == algorithm)
     }
 
-    /// Whether it verifies the signature of a token whose algorithm it [can](Self::can_verify) verify.
+    /// Whether the key verifies the signature of a token. The key must be one that
+    /// [can verify](Self::can_verify) the algorithm of the token.
     fn verify(&self, token: &Jws<'_>) -> bool {
         let Self { key, exponent, .. } = self;
-        let verified = match &VERIFICATIONS[token.algorithm as usize].1 {
+        let verified = match &ALGORITHMS[token.algorithm as usize].2 {
             Verification::Rsa(parameters) => RsaPublicKeyComponents { n: key, e: exponent }.verify(
                 parameters,
                 token.message,
                 &token.signature,
             ),
-            Verification::Curve(algorithm) => {
+            Verification::Curve(_, algorithm) => {
                 UnparsedPublicKey::new(*algorithm, key).verify(token.message, &token.signature)
             }
         };
@@ -299,7 +320,7 @@ mod tests {
         }
         check_rejected(&token(&json!({}), "{}"), "not accepted");
         check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not accepted");
-        assert_eq!(Algorithm::from_name("ES256"), Some(Algorithm::Es256));
+        assert!(ALGORITHMS.iter().all(|(one, name, _)| Algorithm::from_name(name) == Some(*one)));
         assert_eq!(Algorithm::from_name("Ed25519"), Some(Algorithm::EdDsa));
     }
 
@@ -344,7 +365,7 @@ mod tests {
     fn a_key_is_for_its_own_kind_of_signature() {
         let mut token = Jws::parse(TOKEN).unwrap();
         let keys = read(json!([key()])).unwrap();
-        for (_, algorithm) in Algorithm::WORDS.iter().copied() {
+        for algorithm in ALGORITHMS.iter().map(|(algorithm, ..)| *algorithm) {
             token.algorithm = algorithm;
             assert_eq!(keys.has_key_for(&token), algorithm == Algorithm::Es256);
         }

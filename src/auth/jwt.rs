@@ -34,7 +34,11 @@ pub struct TokenSettings {
     #[key(name = "jwks", example = "jwks: https://login.example.com/jwks.json`, or `file:/path", live)]
     pub keys: KeySource,
     /// Accepted signature algorithms.
-    #[key(default = vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa], live)]
+    #[key(
+        default = vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa],
+        shown = "`RS256`, `ES256`, `EdDSA`",
+        live
+    )]
     pub algorithms: Vec<Algorithm>,
     /// Tolerated clock skew.
     #[key(range = 0..=300_000, default = Duration::from_secs(30), live)]
