@@ -40,8 +40,12 @@ impl KeyHash {
 
     /// Parses a hash, as `glossator key` prints it.
     pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
-        text.strip_prefix(PREFIX).and_then(parse_digest).map(Self).ok_or_else(|| {
-            let message = format!("expected `{PREFIX}` and 64 hexadecimal digits");
+        let digits = text.strip_prefix(PREFIX);
+        digits.and_then(parse_digest).map(Self).ok_or_else(|| {
+            let found =
+                digits.map(|digits| format!(", found {} characters after it", digits.chars().count()));
+            let message =
+                format!("expected `{PREFIX}` and 64 hexadecimal digits{}", found.unwrap_or_default());
             let help = "copy the whole hash: `glossator key` makes a key and its hash, and `glossator key \
                         --stdin` hashes one; the key itself does not belong in the file";
             Invalid::without_value(message, help)
@@ -236,7 +240,7 @@ mod tests {
         ] {
             assert!(KeyHash::from_text(wrong).is_err(), "{wrong}");
         }
-        assert!(KeyHash::from_text("sha256:ä").is_err());
+        assert!(KeyHash::from_text("sha256:ä").unwrap_err().message.ends_with("found 1 characters after it"));
     }
 
     #[test]
