@@ -53,7 +53,7 @@ impl ResourceServer {
                 let at = Code::DuplicateValue.at_span(node.span);
                 checked = Err(section.reject_at(at, "duplicate issuer", help));
             }
-            if token.audiences.0.is_empty() {
+            if node.get("audience").is_none() {
                 token.audiences.0.extend(self.resource.iter().map(|url| url.as_str().to_owned()));
             }
             if token.audiences.0.is_empty() || token.audiences.0.iter().any(String::is_empty) {
@@ -110,7 +110,7 @@ impl ResourceUrl {
         &self.written
     }
 
-    /// Whether it is reached over the network without TLS.
+    /// Whether clients reach this server over the network without TLS.
     pub fn is_open(&self) -> bool {
         let is_local = self.origin.parse().is_ok_and(|address: Address| address.is_local());
         self.origin.starts_with("http://") && !is_local
