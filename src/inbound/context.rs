@@ -24,7 +24,7 @@ use crate::upstream::{ClientIdentity, RETRY_WHEN_BUSY};
 pub struct Connection {
     /// The peer's address.
     pub peer: Option<SocketAddr>,
-    /// Whether it uses TLS.
+    /// Whether the connection uses TLS.
     pub is_tls: bool,
     /// The client certificate, verified by the listener.
     pub certificate: Option<Arc<ClientCertificate>>,
@@ -52,7 +52,7 @@ pub struct UnauthenticatedRequest {
 }
 
 /// Context of a request that the filter has admitted.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct RequestContext {
     pub(super) request: UnauthenticatedRequest,
     pub(super) identity: AuthenticatedClient,

@@ -307,6 +307,27 @@ async fn a_stale_response_is_revalidated_by_its_etag() {
 }
 
 #[tokio::test]
+async fn a_rejected_passthrough_names_its_limit() {
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
+    for (limit, status, words) in [
+        ("rate_limit: 1 per hour", 429, "the rate limit of the upstream is exceeded"),
+        ("max_in_flight_per_client: 1", 429, "too many of your requests to the upstream are in flight"),
+        ("max_in_flight: 1", 503, "the upstream is busy"),
+    ] {
+        let before = upstream.state().requests.len();
+        let text = format!("upstreams: {{ old: {{ url: OLD, {limit} }} }}\npassthrough: old\nroutes: {{}}");
+        let served = serve(&upstream, &text).await;
+        let mut first = served.connect().await;
+        first.write("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+        upstream.until("the first is in flight", |state| state.requests.len() > before).await;
+        let rejected = served.connect().await.send("GET /b", &[], "").await;
+        assert_eq!(rejected.status, status, "{limit}: {}", rejected.text());
+        assert!(rejected.text().contains(words), "{limit}: {}", rejected.text());
+    }
+    gate.open();
+}
+
+#[tokio::test]
 async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_waits() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let text =

@@ -12,6 +12,7 @@
 
 use std::{
     borrow::Cow,
+    net::IpAddr,
     task::{Context, Poll},
     time::Instant,
 };
@@ -31,9 +32,9 @@ use crate::inbound::filter::{FORWARDED_FOR, check_transfer_encoding};
 use crate::inbound::{Authenticator, Rejection, RequestContext, StreamedPassthrough, UnauthenticatedRequest};
 use crate::policy::Passthrough;
 use crate::route::{TraceContext, UpstreamName, leads_out};
-use crate::telemetry::{ErrorChain, Span, SpanKind, Untrusted, method_label};
+use crate::telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_label};
 use crate::upstream::http::remove_hop_by_hop;
-use crate::upstream::{Failure, FailureStage, UpstreamError};
+use crate::upstream::{ClientIdentity, Failure, UpstreamError};
 use crate::wire::{MapPoll, PolledFrame};
 
 const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
@@ -48,10 +49,12 @@ pub(super) async fn forward(
 ) -> Response<Body> {
     let mut line = PassthroughLog {
         started: Instant::now(),
-        context: context.clone(),
+        request_id: context.request.request_id.clone(),
         upstream: upstream.name().clone(),
         method: method_label(&parts.method),
         path: Untrusted(parts.uri.path()).to_string(),
+        client_address: context.request.address,
+        client: context.client().clone(),
         status: None,
         rejected_by: None,
         bytes: 0,
@@ -82,8 +85,9 @@ pub(super) async fn forward(
             span.failed(error.properties().label);
             line.rejected_by = error.properties().rejected_by;
             if line.rejected_by.is_none() {
+                let request_id = &context.request.request_id;
                 warn!(
-                    request_id = %context.request.request_id, upstream = %upstream.name(), error = %ErrorChain(&error),
+                    %request_id, upstream = %upstream.name(), error = %ErrorChain(&error),
                     "passthrough failed"
                 );
             }
@@ -107,10 +111,12 @@ pub(super) async fn forward(
 /// The log line of a proxied request, written when the body of its response has ended or is dropped.
 struct PassthroughLog {
     started: Instant,
-    context: RequestContext,
+    request_id: RequestId,
     upstream: UpstreamName,
     method: &'static str,
     path: String,
+    client_address: Option<IpAddr>,
+    client: ClientIdentity,
     /// Status of the response; `None` if the client disconnected or the server ended before.
     status: Option<StatusCode>,
     /// The limit of ours that rejected it.
@@ -121,7 +127,6 @@ struct PassthroughLog {
 
 impl Drop for PassthroughLog {
     fn drop(&mut self) {
-        let (request, client) = (&self.context.request, self.context.client());
         info!(
             method = self.method,
             path = %self.path,
@@ -130,9 +135,9 @@ impl Drop for PassthroughLog {
             duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             rejected_by = self.rejected_by,
             upstream = %self.upstream,
-            request_id = %request.request_id,
-            client = client.address_in_log(request.address).map(tracing::field::display),
-            client_name = client.name_in_log().map(tracing::field::display),
+            request_id = %self.request_id,
+            client = self.client.address_in_log(self.client_address).map(tracing::field::display),
+            client_name = self.client.name_in_log().map(tracing::field::display),
             "passthrough"
         );
     }
@@ -207,27 +212,32 @@ fn joined_values(headers: &HeaderMap, name: &HeaderName) -> String {
     values.join(", ")
 }
 
+const BAD_GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
+const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+
 /// Status and text for an upstream request that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
-    use FailureStage::{Malformed, NoResponse, NotReached, Rejected, TooLong, Unread, Unsendable};
-    let properties = error.properties();
-    match (&error.failure, properties.stage) {
-        (Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_), _) => {
+    match error.failure {
+        Failure::Connect(_) | Failure::NotStarted(_) => (BAD_GATEWAY, "the upstream can't be reached"),
+        Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_) => {
             (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time")
         }
-        (Failure::SlowUpload(_), _) => (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly"),
-        (Failure::ClientBusy(_) | Failure::RateLimited { .. }, _) => {
-            (StatusCode::TOO_MANY_REQUESTS, "too many requests to the upstream")
+        Failure::CutOff(_) => (BAD_GATEWAY, "the upstream closed the connection before it responded"),
+        Failure::NotHttp(_)
+        | Failure::NotCgi(_)
+        | Failure::NotMcp(_)
+        | Failure::HeadTooLong
+        | Failure::TooLong(_) => (BAD_GATEWAY, "the upstream's response can't be parsed"),
+        // Passthrough buffers nothing and calls no MCP server, so the last two do not occur.
+        Failure::Busy(_) | Failure::CircuitOpen { .. } | Failure::BufferFull(_) | Failure::Restarting(_) => {
+            (BUSY, "the upstream is busy")
         }
-        (_, Rejected | Unread) if properties.retry_after.is_some() => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
-        }
-        (_, Rejected | Unread) => (StatusCode::BAD_GATEWAY, "no credential is available for the upstream"),
-        (_, NotReached) => (StatusCode::BAD_GATEWAY, "the upstream can't be reached"),
-        (_, NoResponse) => {
-            (StatusCode::BAD_GATEWAY, "the upstream closed the connection before it responded")
-        }
-        (_, Malformed | TooLong) => (StatusCode::BAD_GATEWAY, "the upstream's response can't be parsed"),
-        (_, Unsendable) => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
+        Failure::SlowUpload(_) => (StatusCode::REQUEST_TIMEOUT, "the request's body arrived too slowly"),
+        Failure::ClientBusy(_) => (TOO_MANY, "too many of your requests to the upstream are in flight"),
+        Failure::Credential(_) => (BAD_GATEWAY, "no credential is available for the upstream"),
+        Failure::RateLimited { .. } => (TOO_MANY, "the rate limit of the upstream is exceeded"),
+        Failure::RateLimitUnavailable => (BUSY, "the rate limit of the upstream can't be checked right now"),
+        Failure::Unsendable(_) => (StatusCode::BAD_REQUEST, "the request can't be proxied"),
     }
 }
