@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use glossator::{
+    config::{self, Sources},
     inbound::filter::FilterSettings,
     model::ErrorFormat,
     route::{Envelope, ErrorStatus, JsonTemplate, RequestBodyTemplate},
@@ -10,7 +11,7 @@ use glossator::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Proxy, Response, RouteExt, Scripted, Setup, http_of, response, route};
+use crate::support::{Loaded, Proxy, Response, RouteExt, Scripted, Setup, http_of, response, route};
 
 const JSON: &str = "Content-Type: application/json";
 
@@ -332,6 +333,35 @@ async fn openapi_describes_every_operation_and_its_errors() {
         );
     }
     check_error(&proxy.send("POST /openapi.json", &[], "").await, 405, "use GET, HEAD");
+}
+
+#[tokio::test]
+async fn openapi_lists_the_errors_of_the_rules_of_a_route() {
+    let text = "
+        upstreams: { old: 'http://127.0.0.1:9' }
+        routes:
+          book:
+            description: A.
+            request: GET old/book
+            envelope: plain
+            response:
+              - { when: { status: 404 }, error: { text: No such book., code: gone, status: 404 } }
+              - { when: { json: .failed }, error: { text: Failed., structured: '{why: .why}' } }
+              - extract: json";
+    let loaded = config::load(&Sources::from_text("a.yaml", text)).unwrap();
+    let served = Loaded::start(&loaded).await;
+    let document = served.connect().await.send("GET /openapi.json", &[], "").await.json();
+    let responses = &document["paths"]["/tools/book"]["post"]["responses"];
+    for status in ["404", "422"] {
+        let response = &responses[status];
+        assert_eq!(response["description"], "The service reported an error.", "{document}");
+        let properties = &response["content"]["application/json"]["schema"]["properties"];
+        assert!(properties["code"].is_object() && properties["details"].is_object(), "{properties}");
+    }
+    for status in ["200", "400", "4XX", "500", "502", "503", "504"] {
+        assert!(responses[status].is_object(), "{status}");
+    }
+    assert!(document["components"]["securitySchemes"].is_null(), "there are no clients");
 }
 
 #[tokio::test]

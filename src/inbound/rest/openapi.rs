@@ -3,6 +3,8 @@
 //! The schemas of arguments and of structured content are under `components`. A `$ref` inside of them is
 //! relative to the schema, and can be rewritten to lead there.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -11,19 +13,28 @@ use super::response::{JSON, SHAPES};
 use crate::inbound::without_nulls;
 use crate::pipeline::Snapshot;
 use crate::route::{Envelope, ErrorStatus, RestEndpoint, Route};
+use crate::translate::RuleAction;
 use crate::upstream::ClientIdentity;
 
 /// The document without routes.
 const TEMPLATE: &str = include_str!("openapi.json");
 
-/// The description of responses to requests that are rejected.
-const REJECTED: &str = "The request is rejected: by the service, whose status this is, or before a request is \
-                        sent to it. 400 is for invalid arguments.";
+/// The responses to requests that are rejected.
+const CLIENT_FAILURES: [(&str, &str); 2] = [
+    ("400", "The arguments, or the body that has them, are invalid."),
+    (
+        "4XX",
+        "The request is rejected: by the service, whose status this is, or before a request is sent to it.",
+    ),
+];
 
-/// The description of responses to calls that fail.
-const FAILED: &str = "The call failed. 502: the service failed, can't be reached, or sent a response that can't \
-                      be processed. 503: it is busy, its concurrency limit is reached, or a circuit breaker is \
-                      open. 504: it sent no complete response in time.";
+/// The responses to calls that fail: the first in general, the others at the service.
+const CALL_FAILURES: [(&str, &str); 4] = [
+    ("500", "The call failed."),
+    ("502", "The service failed, can't be reached, or sent a response that can't be processed."),
+    ("503", "The service is busy: a concurrency limit is reached, or a circuit breaker is open."),
+    ("504", "The service sent no complete response in time."),
+];
 
 /// Builds the document, with paths in the order of the tools' names. Endpoints that call no tool are omitted,
 /// and so are tools that the client may not call. `mount` is the prefix of all paths, if there is one.
@@ -38,6 +49,10 @@ pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str
         }
     }
     if client.client().is_some() {
+        document["components"]["securitySchemes"] = json!({
+            "bearer": { "type": "http", "scheme": "bearer" },
+            "key": { "type": "apiKey", "in": "header", "name": "X-API-Key" },
+        });
         document["security"] = json!([{ "bearer": [] }, { "key": [] }]);
     }
     if !mount.is_empty() {
@@ -51,6 +66,7 @@ struct RouteSchemas<'a> {
     route: &'a Route,
     /// Schema of a success.
     success: Value,
+    /// Schema of an error.
     failure: Value,
 }
 
@@ -68,7 +84,8 @@ impl<'a> RouteSchemas<'a> {
         let success = match (route.envelope, output) {
             (Envelope::Mcp, None) => reference("ToolResult"),
             (Envelope::Mcp, Some(output)) => {
-                let own = json!({ "properties": { "structuredContent": output }, "required": ["structuredContent"] });
+                let structured = json!({ "structuredContent": output });
+                let own = json!({ "properties": structured, "required": ["structuredContent"] });
                 json!({ "allOf": [reference("ToolResult"), own] })
             }
             // Without an output schema, any value is possible.
@@ -77,7 +94,7 @@ impl<'a> RouteSchemas<'a> {
         let failure = match route.envelope {
             Envelope::Mcp => reference("Failure"),
             // Inline: it is short, and readable without a reference.
-            Envelope::Plain => schemas["Error"].clone(),
+            Envelope::Plain => plain_error_schema(route, schemas["Error"].clone()),
         };
         Self { route, success, failure }
     }
@@ -153,26 +170,51 @@ impl<'a> RouteSchemas<'a> {
     }
 
     fn responses(&self) -> Value {
-        let success = match self.route.error_status {
-            ErrorStatus::Mapped => self.success.clone(),
-            ErrorStatus::Always200 => json!({ "anyOf": [self.success, self.failure] }),
-        };
-        let response = |text: &str, schema: &Value| {
+        let is_mapped = self.route.error_status == ErrorStatus::Mapped;
+        // The last description of a status counts.
+        let mut responses = BTreeMap::new();
+        let mut add = |status: String, text: &str, schema: &Value| {
             let content = json!({ JSON: { "schema": schema } });
-            json!({ "description": text, "content": content })
+            responses.insert(status, json!({ "description": text, "content": content }));
         };
-        json!({
-            "200": response("The result of the tool.", &success),
-            "400": response(REJECTED, &self.failure),
-            "4XX": response(REJECTED, &self.failure),
-            "500": response(FAILED, &self.failure),
-            "5XX": response(FAILED, &self.failure),
-        })
+        for (status, text) in if is_mapped { &CALL_FAILURES[..] } else { &CALL_FAILURES[..1] } {
+            add((*status).to_owned(), text, &self.failure);
+        }
+        for rule in self.route.translator.rules.iter().filter(|_| is_mapped) {
+            if let RuleAction::Error(error) = &rule.action {
+                let status = error.status.unwrap_or(422).to_string();
+                add(status, "The service reported an error.", &self.failure);
+            }
+        }
+        for (status, text) in CLIENT_FAILURES {
+            add(status.to_owned(), text, &self.failure);
+        }
+        let success = match is_mapped {
+            true => self.success.clone(),
+            false => json!({ "anyOf": [self.success, self.failure] }),
+        };
+        add("200".to_owned(), "The result of the tool.", &success);
+        json!(responses)
     }
 }
 
 fn reference(key: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{key}") })
+}
+
+/// Schema of an error in the plain envelope, with the members that the route's rules add.
+fn plain_error_schema(route: &Route, mut schema: Value) -> Value {
+    for rule in &route.translator.rules {
+        let RuleAction::Error(error) = &rule.action else { continue };
+        if error.code.is_some() {
+            schema["properties"]["code"] =
+                json!({ "description": "The error code of the service, if it has one." });
+        }
+        if error.structured.is_some() {
+            schema["properties"]["details"] = json!({ "type": "object" });
+        }
+    }
+    schema
 }
 
 /// The argument names in a path, in order.
