@@ -23,7 +23,7 @@ mod openapi;
 mod passthrough;
 mod response;
 
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Instant};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Instant};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -35,7 +35,7 @@ use super::{
     CrossOriginPage, Filter, LoggedRequest, MCP_PATHS, ProtectedPort, Rejection, RequestContext,
     SHUTTING_DOWN, UnauthenticatedRequest, cut_off_by_shutdown,
 };
-use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, media_type, values_within};
+use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within};
 use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot};
 use crate::policy;
 use crate::route::{EndpointMatch, Route};
@@ -325,12 +325,14 @@ fn arguments(
 /// preflight request.
 fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
-    let essence = media_type(value).unwrap_or_default();
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
         return Ok(());
     }
+    let found: String = essence.chars().take(100).collect();
     let text = format!(
-        "expected a body of type `application/json`, found `{essence}`; \
+        "expected a body of type `application/json`, found `{found}`; \
          send the header `Content-Type: application/json`"
     );
     Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text))
@@ -352,16 +354,21 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     }
 }
 
-/// The names of a query, each with all its values.
-fn query(query: &str) -> Result<BTreeMap<String, Vec<String>>, Rejection> {
+/// The names of a query in order of appearance, each with all its values.
+fn query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
     // The parser would replace what is not UTF-8.
     if percent_decode_str(query).decode_utf8().is_err() {
         let text = "the query is not UTF-8";
         return Err(Rejection::new(StatusCode::BAD_REQUEST, "query is not UTF-8", text));
     }
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut indexes = HashMap::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        found.entry(name.into_owned()).or_default().push(value.into_owned());
+        let index = *indexes.entry(name.clone()).or_insert(found.len());
+        if index == found.len() {
+            found.push((name.into_owned(), Vec::new()));
+        }
+        found[index].1.push(value.into_owned());
     }
     Ok(found)
 }
@@ -397,10 +404,10 @@ mod tests {
 
     #[test]
     fn a_query_is_read_as_forms_are_written() {
-        let found = query("a=1&b=x+y%26z&a=2&&c").unwrap();
+        let found = query("b=1&a=x+y%26z&b=2&&c").unwrap();
         let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
-        let expected = [("a", strings(&["1", "2"])), ("b", strings(&["x y&z"])), ("c", strings(&[""]))];
-        assert_eq!(found, BTreeMap::from(expected.map(|(name, values)| (name.to_owned(), values))));
+        let expected = [("b", strings(&["1", "2"])), ("a", strings(&["x y&z"])), ("c", strings(&[""]))];
+        assert_eq!(found, expected.map(|(name, values)| (name.to_owned(), values)));
         assert_eq!(query("a=%ff").unwrap_err().reason, "query is not UTF-8");
     }
 
