@@ -21,7 +21,7 @@ use std::{
 use axum::{body::Body, response::IntoResponse};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream::try_unfold};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, response};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -34,8 +34,8 @@ const NO_REQUEST: &str = "no CGI request";
 /// Prefix of the variables of client headers; the name follows in capitals.
 const HEADER: &str = "HTTP_";
 
-/// Whether a variable describes the request. Clients control most of them, so the configuration must not read
-/// them as its own.
+/// Whether a variable describes the request. Clients control most of these variables, so none of them counts
+/// as a variable of the configuration.
 pub fn is_request_variable(name: &OsStr) -> bool {
     const NAMES: &str = "AUTH_TYPE CONTENT_LENGTH CONTENT_TYPE GATEWAY_INTERFACE HTTPS PATH_INFO PATH_TRANSLATED \
                          QUERY_STRING SCRIPT_FILENAME SCRIPT_NAME SCRIPT_URI SCRIPT_URL SERVER_ADDR SERVER_NAME \
@@ -64,6 +64,7 @@ pub fn request(
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::from_bytes(method).map_err(|_| unreadable("method"))?;
     *request.uri_mut() = variables.uri()?;
+    *request.version_mut() = variables.version();
     variables.add_headers(request.headers_mut())?;
     *request.body_mut() = match variables.length(request.headers())? {
         Some(0) => Body::empty(),
@@ -142,6 +143,15 @@ impl Variables<'_> {
             target.extend(percent_encode(query, QUERY));
         }
         target.parse().map_err(|_| unreadable("path and query"))
+    }
+
+    fn version(&self) -> Version {
+        match self.get("SERVER_PROTOCOL") {
+            Some(b"HTTP/1.0") => Version::HTTP_10,
+            Some(b"HTTP/2" | b"HTTP/2.0") => Version::HTTP_2,
+            Some(b"HTTP/3" | b"HTTP/3.0") => Version::HTTP_3,
+            _ => Version::HTTP_11,
+        }
     }
 
     fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), Rejection> {
@@ -274,6 +284,23 @@ mod tests {
         check_uri("/weather", "city=Oslo&x=%20%2F", "/weather?city=Oslo&x=%20%2F");
         check_uri("/a b/ø?#%/..;v=1,2", "a b\"", "/a%20b/%C3%B8%3F%23%25/..;v=1,2?a%20b%22");
         assert_eq!(decoded(&[(METHOD, "GET"), ("PATH_INFO", "weather")]).unwrap_err(), unreadable("path"));
+    }
+
+    #[test]
+    fn the_version_is_the_clients() {
+        for (protocol, expected) in [
+            ("HTTP/1.0", Version::HTTP_10),
+            ("HTTP/1.1", Version::HTTP_11),
+            ("HTTP/2.0", Version::HTTP_2),
+            ("INCLUDED", Version::HTTP_11),
+        ] {
+            // nginx has an empty `SERVER_NAME` by default, and HTTP/1.0 requires no `Host`.
+            let variables = [(METHOD, "GET"), ("SERVER_NAME", ""), ("SERVER_PROTOCOL", protocol)];
+            let head = decoded(&variables).unwrap();
+            assert_eq!(head.version, expected);
+            let host = crate::inbound::host_origin::request_host(&head);
+            assert_eq!(host.is_ok(), expected != Version::HTTP_11, "{protocol}");
+        }
     }
 
     #[test]
