@@ -53,11 +53,12 @@ struct SubscribedSessions {
 struct SubscribedSession {
     /// The number of the session, in the order of creation.
     number: u64,
-    /// Whether it began while as many as the limit had streams: it gets no notifications about resources.
+    /// Whether the session began while as many sessions as the limit had streams: it gets no notifications
+    /// about resources.
     is_over_limit: bool,
-    /// Its streams here, the oldest first.
+    /// The streams of the session at this replica, the oldest first.
     streams: Vec<Arc<Notify>>,
-    /// The resources that it has subscribed to.
+    /// The resources that the session has subscribed to.
     resources: BTreeMap<Arc<str>, WatchedResource>,
     /// The log level that its client has set.
     level: Option<McpLogLevel>,
@@ -68,7 +69,7 @@ struct SubscribedSession {
 struct WatchedResource {
     /// The poll of the resource, while the session has a stream here.
     watching: Option<ResourceWatch>,
-    /// Whether it is in the shared state.
+    /// Whether the subscription is in the shared state.
     is_known: bool,
 }
 
@@ -180,12 +181,12 @@ impl SessionSubscriptions {
 }
 
 impl SubscribedSession {
-    /// Whether it has a stream here.
+    /// Whether the session has a stream at this replica.
     fn has_stream(&self) -> bool {
         !self.streams.is_empty()
     }
 
-    /// Adds a subscription; `is_known` if it is in the shared state.
+    /// Adds a subscription. `is_known`: it is in the shared state.
     fn add(&mut self, gateway: &Gateway, uri: &str, is_known: bool) -> Result<(), WatchError> {
         gateway.can_watch(uri)?;
         if self.resources.contains_key(uri) {
@@ -230,17 +231,17 @@ impl SubscribedSessions {
 }
 
 impl SessionStream {
-    /// What is read of the session; nothing if it has ended.
+    /// Reads a property of the session; the default if the session has ended.
     fn read<T: Default>(&self, of: impl FnOnce(&SubscribedSession) -> T) -> T {
         self.subscribed.0.lock().by_id.get(&self.session).map(of).unwrap_or_default()
     }
 
-    /// The resources that its session subscribes to.
-    pub(super) fn resources(&self) -> Vec<Arc<str>> {
-        self.read(|session| session.resources.keys().cloned().collect())
+    /// The resources that its session subscribes to, as far as `is_wanted` accepts them.
+    pub(super) fn resources(&self, is_wanted: impl Fn(&&Arc<str>) -> bool) -> Vec<Arc<str>> {
+        self.read(|session| session.resources.keys().filter(is_wanted).cloned().collect())
     }
 
-    /// Whether it is the newest stream of its session.
+    /// Whether this stream is the newest of its session.
     pub(super) fn is_newest(&self) -> bool {
         let is_this = |newest: &Arc<Notify>| Arc::ptr_eq(newest, &self.closing);
         self.read(|session| session.streams.last().is_some_and(is_this))
@@ -402,7 +403,7 @@ routes:
     }
 
     fn wants(stream: &SessionStream, uri: &str) -> bool {
-        stream.resources().iter().any(|known| **known == *uri)
+        !stream.resources(|known| ***known == *uri).is_empty()
     }
 
     #[tokio::test]
@@ -448,12 +449,12 @@ routes:
         subscribed.add(&gateway, "s", "t://own").unwrap();
         assert_eq!(subscribed.mark_unstored(), [("s".into(), "t://own".into())]);
         subscribed.replace(&gateway, "s", &uris(&["t://b", "t://c"]));
-        assert_eq!(listening.resources().len(), 3);
+        assert_eq!(listening.resources(|_| true).len(), 3);
         assert!(["t://b", "t://c", "t://own"].iter().all(|uri| wants(&listening, uri)));
         assert_eq!(gateway.watched(), 3);
         subscribed.mark_stored("s", "t://own");
         subscribed.replace(&gateway, "s", &[]);
-        assert_eq!((listening.resources().len(), gateway.watched()), (0, 0));
+        assert_eq!((listening.resources(|_| true).len(), gateway.watched()), (0, 0));
         assert_eq!(subscribed.listening(), [Box::<str>::from("s")]);
     }
 

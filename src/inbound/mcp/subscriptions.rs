@@ -176,13 +176,15 @@ impl Subscription {
         let has_changed = |change: &ChangeEvent| received == change || *received == ChangeEvent::Missed;
         let lists =
             lists.into_iter().filter(|(change, is_wanted, _)| is_wanted.is_some() && has_changed(change));
-        let uris = match &self.of {
-            Resources::Watched(watched) => watched.keys().cloned().collect(),
-            Resources::Session(stream) => stream.resources(),
+        let is_updated = |uri: &&Arc<str>| match received {
+            ChangeEvent::Resource(changed) => changed == *uri,
+            other => *other == ChangeEvent::Missed,
         };
-        let is_updated = |uri: &Arc<str>| has_changed(&ChangeEvent::Resource(Arc::clone(uri)));
-        let updated = uris.into_iter().filter(is_updated);
-        let updated = updated.map(|uri| ("notifications/resources/updated", Some(uri)));
+        let uris: Vec<Arc<str>> = match &self.of {
+            Resources::Watched(watched) => watched.keys().filter(is_updated).cloned().collect(),
+            Resources::Session(stream) => stream.resources(is_updated),
+        };
+        let updated = uris.into_iter().map(|uri| ("notifications/resources/updated", Some(uri)));
         lists.map(|(_, _, method)| (method, None)).chain(updated).collect()
     }
 }
