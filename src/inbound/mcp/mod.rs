@@ -52,6 +52,7 @@ use std::{
 };
 
 use axum::{body::Body, response::IntoResponse};
+use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use settings_derive::Section;
 use tokio::time::sleep;
@@ -161,15 +162,16 @@ impl McpEndpoint {
         &self,
         head: &mut Parts,
         unauthenticated: &UnauthenticatedRequest,
-        mut body: Body,
-    ) -> Result<(AuthenticatedClient, Body), Rejection> {
-        let mut forwarded = None;
+        body: Body,
+    ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
         let replicas = &self.dispatcher.open_requests.replicas;
-        if let Some(sender_of) = replicas.forwarded_identity(head, SystemTime::now()) {
-            let whole = Box::pin(self.filter.read(&head.headers, body)).await?;
-            forwarded = sender_of(head, &whole);
-            body = Body::from(whole);
-        }
+        let (forwarded, body) = match replicas.forwarded_identity(head, SystemTime::now()) {
+            Some(sender_of) => {
+                let whole = Box::pin(self.filter.read(&head.headers, body)).await?;
+                (sender_of(head, &whole), RequestBody::Whole(whole))
+            }
+            None => (None, RequestBody::Unread(body)),
+        };
         Ok((self.filter.authenticator.identify(head, unauthenticated, forwarded).await?, body))
     }
 
@@ -249,9 +251,15 @@ impl McpEndpoint {
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
-    async fn post(&self, message: MessageContext, body: Body) -> Response<Body> {
+    async fn post(&self, message: MessageContext, body: RequestBody) -> Response<Body> {
         let headers = message.headers();
-        let received = async { Ok((response::form(headers)?, self.filter.read(headers, body).await?)) };
+        let received = async {
+            let form = response::form(headers)?;
+            match body {
+                RequestBody::Unread(body) => Ok((form, self.filter.read(headers, body).await?)),
+                RequestBody::Whole(body) => Ok((form, body)),
+            }
+        };
         let (form, body) = match received.await {
             Ok(received) => received,
             Err(rejection) => return response::rejected(message.logged(), &rejection),
@@ -284,6 +292,13 @@ impl McpEndpoint {
             },
         }
     }
+}
+
+/// The body of a request. It has been read already if another replica forwarded the request, and is not read
+/// again: it would be counted twice in the request buffer.
+enum RequestBody {
+    Unread(Body),
+    Whole(Bytes),
 }
 
 fn into_http_response(response: Option<RpcResponse>, form: ResponseForm) -> Response<Body> {
