@@ -52,7 +52,7 @@ pub(super) struct Replicas {
     cipher: TokenCipher,
     /// The URL at which other replicas reach this one.
     pub(super) own: Option<ReplicaUrl>,
-    /// TLS settings for reaching them.
+    /// TLS settings for requests to other replicas.
     tls: Option<ClientTls>,
 }
 
@@ -80,7 +80,7 @@ impl ReplicaUrl {
         address.socket().is_none().then(|| Self { written: written.to_owned(), address })
     }
 
-    /// Whether it is reached over TLS.
+    /// Whether the URL is `https://`.
     pub fn is_tls(&self) -> bool {
         self.address.is_tls()
     }
@@ -104,7 +104,7 @@ impl Replicas {
         }
     }
 
-    /// The replica that issued this name, if it is another one.
+    /// The other replica that issued this name; `None` if this replica did.
     fn issuer(&self, id: &str) -> Option<ReplicaUrl> {
         let content = self.cipher.open(Purpose::ClientRequest, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
@@ -189,10 +189,10 @@ impl Replicas {
         Some(headers)
     }
 
-    /// The client that another replica names as the sender of a forwarded request, by the body of the request:
-    /// `None` for another body than the one that it has signed. `None` in place of that if no client is named,
-    /// if it is not named by a replica, or if the name has expired, which is known before the body is read. No
-    /// client can forge it: it is encrypted.
+    /// The identity that another replica has signed for a request that it forwards. Returns a function from
+    /// the body of the request to its client, which is `None` if the identity was signed for another request.
+    /// Returns `None`, before the body is read, if the request has no identity of a replica, or an expired one.
+    /// No client can forge an identity: it is encrypted.
     pub(super) fn forwarded_identity(
         &self,
         head: &Parts,
@@ -217,7 +217,8 @@ async fn within_timeout<T, E: Into<BoxError>>(
     peer: &str,
     request: impl Future<Output = Result<T, E>>,
 ) -> Option<T> {
-    let response = timeout(REQUEST_TIMEOUT, request).await.map_err(BoxError::from);
+    let timed_out = |_| BoxError::from(format!("no response within {REQUEST_TIMEOUT:?}"));
+    let response = timeout(REQUEST_TIMEOUT, request).await.map_err(timed_out);
     let failed = |error: &BoxError| {
         warn!(peer, error = %ErrorChain(&**error), "forwarding to another replica failed");
     };
