@@ -249,7 +249,6 @@ pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + '
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn head(pairs: &[(&'static str, &str)]) -> Parts {

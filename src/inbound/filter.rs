@@ -374,7 +374,8 @@ pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
     codings.filter(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked")).count() > 1
 }
 
-/// Rejects such a request (RFC 9112, section 6.1): nothing more is read from its connection.
+/// Rejects a request that [ends ambiguously](ends_ambiguously) (RFC 9112, section 6.1): nothing more is read
+/// from its connection.
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
     let unauthenticated = UnauthenticatedRequest::take(&mut parts, ApiKind::Rest);
@@ -432,6 +433,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::upstream::ClientIdentity;
 
     fn hosts(texts: &[&str]) -> Vec<HostPattern> {
         texts.iter().map(|text| HostPattern::from_text(text).unwrap()).collect()
@@ -440,7 +442,6 @@ mod tests {
     fn origins(texts: &[&str]) -> Vec<OriginPattern> {
         texts.iter().map(|text| OriginPattern::from_text(text).unwrap()).collect()
     }
-    use crate::upstream::ClientIdentity;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()

@@ -55,13 +55,13 @@ impl HostPattern {
 
 impl FromText for HostPattern {
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        let (expected, help) = match HostAndPort::parse(text) {
-            _ if text == "*" => return Ok(Self::Any),
-            Some(host) => return Ok(Self::Host(host)),
-            None if text.contains("://") => ("a host", "leave out what stands before `//`, and the path"),
-            None => ("a host such as `tools.example.com` or `[::1]:8080`", "or `*` for all"),
-        };
-        Err(unexpected(expected, text, help))
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        HostAndPort::parse(text).map(Self::Host).ok_or_else(|| match text.contains("://") {
+            true => unexpected("a host", text, "leave out what stands before `//`, and the path"),
+            false => unexpected("a host such as `tools.example.com` or `[::1]:8080`", text, "or `*` for all"),
+        })
     }
 }
 
