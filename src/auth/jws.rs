@@ -22,19 +22,15 @@ use crate::settings::{Code, FromText, Invalid, ValueKind};
 pub enum Algorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.
     Rs256,
-    /// The same with SHA-384.
-    #[word("RS384")]
+    /// RSA with PKCS #1 v1.5 and SHA-384.
     Rs384,
-    /// The same with SHA-512.
-    #[word("RS512")]
+    /// RSA with PKCS #1 v1.5 and SHA-512.
     Rs512,
     /// RSA with PSS and SHA-256.
     Ps256,
-    /// The same with SHA-384.
-    #[word("PS384")]
+    /// RSA with PSS and SHA-384.
     Ps384,
-    /// The same with SHA-512.
-    #[word("PS512")]
+    /// RSA with PSS and SHA-512.
     Ps512,
     /// ECDSA on P-256 with SHA-256.
     Es256,

@@ -145,7 +145,7 @@ impl Access {
         Self { settings, clients, tls, issuers }
     }
 
-    /// Whether one with these settings would identify clients in the same way.
+    /// Whether access rules with these settings would identify clients in the same way.
     pub fn has(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
         let cas = |tls: Option<&ServerTls>| tls.map(|tls| tls.trusted_cas);
         cas(self.tls.as_ref()) == cas(tls) && self.settings == *settings

@@ -55,10 +55,10 @@ fn without_nulls(mut object: Value) -> Value {
 pub struct StreamedPassthrough;
 
 impl StreamedPassthrough {
-    /// Limit of responses that are not marked: all of one may be in memory.
+    /// Maximum length of an unmarked response, all of which may be in memory.
     pub const SHORT_BYTES: usize = 64 << 10;
 
-    /// Marks a response, if it is long.
+    /// Marks a response that is longer than [`Self::SHORT_BYTES`].
     pub fn mark(response: &mut Response<Body>) {
         if response.body().size_hint().exact().is_some_and(|length| length > Self::SHORT_BYTES as u64) {
             response.extensions_mut().insert(Self);

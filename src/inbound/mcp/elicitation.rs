@@ -328,7 +328,7 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
 ///
 /// # Errors
 ///
-/// [`InvalidInput::Wrong`] if the specification does not allow it for such an input request.
+/// [`InvalidInput::Wrong`] if the specification does not allow this result for the kind of the input request.
 fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAnswer, InvalidInput> {
     let wrong = |what: &str| {
         InvalidInput::Wrong(format!("the response to input request `{}` {what}", input_request.name))

@@ -342,7 +342,7 @@ pub(super) type ClientResult = Result<Box<RawValue>, ErrorData>;
 /// Our open requests to clients, in this process.
 #[derive(Debug)]
 pub(super) struct OpenRequests {
-    /// The other replicas. They can decrypt the ids.
+    /// The other replicas, which can decrypt the ids of the requests.
     pub(super) replicas: Arc<Replicas>,
     /// By id: the client whose response is accepted, if clients have identities, and the request that waits.
     waiting: Mutex<HashMap<String, WaitingRequest>>,
@@ -397,7 +397,7 @@ impl OpenRequests {
         }
     }
 
-    /// Passes a response to the call that waits for it. Returns whether one does, of this client.
+    /// Passes a response to the call of this client that waits for it. Returns whether there is one.
     pub(super) fn complete(&self, id: &str, owner: Option<&str>, result: ClientResult) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.get(id).is_none_or(|(expected, _)| expected.as_deref() != owner) {

@@ -65,7 +65,7 @@ pub struct ResumeSettings {
     /// time (revisions up to 2025-11-25). `0s` cancels the call at once.
     #[key(range = 0..=3_600_000, default = Duration::from_secs(15), restart)]
     pub stream_resume_timeout: Duration,
-    /// Maximum duration of a connection that carries such a stream, for clients of 2025-11-25, which
+    /// Maximum duration of a connection that carries a resumable stream, for clients of 2025-11-25, which
     /// reconnect.
     #[key(range = 1_000..=24 * 3_600_000, shown = "no limit", restart)]
     pub max_stream_duration: Option<Duration>,

@@ -108,8 +108,8 @@ fn list_in<'s>(snapshot: &'s Snapshot, method: &str) -> (&'s DefinitionList, boo
     }
 }
 
-/// One page of `tools/list`, `prompts/list`, `resources/list` or `resources/templates/list`. It is not
-/// cacheable while entries of an upstream are missing.
+/// One page of `tools/list`, `prompts/list`, `resources/list` or `resources/templates/list`. A list is
+/// not cacheable while entries of an upstream are missing.
 pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

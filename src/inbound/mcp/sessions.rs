@@ -138,7 +138,7 @@ pub(super) enum UnknownSessions {
 #[derive(Debug, Default)]
 struct EndedSessions {
     ids: HashSet<Arc<str>>,
-    /// The same ids by client, the oldest first.
+    /// The ids of ended sessions by client, the oldest first.
     by_client: HashMap<String, VecDeque<Arc<str>>>,
 }
 

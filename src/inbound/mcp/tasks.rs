@@ -71,8 +71,8 @@ pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation
     rpc.result_of_type("task", &TaskResult { poll_interval_ms, ..result })
 }
 
-/// The response to a call that becomes a task before any input request, so that the task has them. `None` if
-/// the route does not enable that, if there are no input requests, or if there are too many such tasks.
+/// The response to a call that becomes a task before its input requests, so that the task sends them. `None`
+/// if the route does not enable input requests of tasks or has none, or if too many tasks await input.
 pub(super) async fn create_with_input(
     rpc: &RpcContext<'_>,
     snapshot: &Snapshot,

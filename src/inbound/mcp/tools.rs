@@ -103,7 +103,7 @@ impl Subscriber for CallSubscriber<'_> {
     }
 }
 
-/// A number, without a fraction if it is whole.
+/// A JSON number: an integer if it has no fraction.
 fn number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]
