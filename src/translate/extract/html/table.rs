@@ -1,6 +1,6 @@
 //! HTML tables as rows, or as pairs of name and value.
 
-use std::{collections::HashSet, iter, rc::Rc};
+use std::{collections::HashMap, rc::Rc};
 
 use scraper::{Element, ElementRef};
 use serde_json::{Map, Value};
@@ -41,7 +41,8 @@ pub(super) fn rows(
 /// columns is a prefix of each name; a heading that spans several rows occurs once.
 fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
     let columns = headings.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or(0);
-    let mut seen = HashSet::new();
+    // Number of columns with each name: counting from 2 for each repetition would copy long names too often.
+    let mut seen = HashMap::<String, usize>::new();
     let unique = |column: usize| {
         let mut words: Vec<&Rc<str>> =
             headings.iter().filter_map(|row| row.cells.get(column)?.as_ref()).collect();
@@ -49,8 +50,13 @@ fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
         words.dedup();
         let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
         let plain = if words.is_empty() { format!("column {}", column + 1) } else { words.join(" ") };
-        let numbered = (2..).map(|number| format!("{plain} {number}"));
-        iter::once(plain.clone()).chain(numbered).find(|name| seen.insert(name.clone())).unwrap_or_default()
+        let mut name = plain.clone();
+        while let Some(count) = seen.get_mut(&name) {
+            *count += 1;
+            name = format!("{plain} {count}");
+        }
+        seen.insert(name.clone(), 1);
+        name
     };
     (0..columns).map(unique).collect()
 }
@@ -89,7 +95,7 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Valu
 /// Limit of the columns of a table, and of `colspan` (HTML, section 4.9.11).
 const COLUMN_LIMIT: usize = 1000;
 
-/// Limit of the cells of a table; a spanning cell counts once per row and column.
+/// Limit of the cells of a table, missing ones included; a spanning cell counts once per row and column.
 const CELL_LIMIT: usize = 10 * RECORD_LIMIT;
 
 /// Row with its spanning cells expanded.
@@ -141,10 +147,11 @@ fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadEr
             let rows_left = elements.len() - index;
             let rows = Some(span(cell, "rowspan")).filter(|rows| (1..rows_left).contains(rows));
             let rows = rows.unwrap_or(rows_left);
-            cell_count += columns.len() * rows;
-            at_most(CELL_LIMIT, cell_count, "cells in a table")?;
             work.take(columns.len() * rows * text.len())?;
             for row in &mut grid[index..index + rows] {
+                // Missing cells to the left take memory, too.
+                cell_count += columns.end - row.len().min(columns.start);
+                at_most(CELL_LIMIT, cell_count, "cells in a table")?;
                 row.resize(row.len().max(columns.end), None);
                 row[columns.clone()].fill(Some(Rc::clone(&text)));
             }

@@ -198,6 +198,10 @@ fn hostile_pages_are_parsed_in_time() {
     check(&Html::default(), &bodies, Err("at most 1000 attributes"));
     let rows = table(&[]);
     check(&rows, &format!("<table>{}", "<tr><td colspan=1000>x".repeat(2000)), Err("at most 1000000 cells"));
+    let holes = format!("<table><tr><td colspan=999>x<td rowspan=0>y{}", "<tr>".repeat(5000));
+    check(&rows, &holes, Err("at most 1000000 cells"));
+    let names = format!("<table><tr><th colspan=1000>{}", "x".repeat(LARGE / 32));
+    assert_eq!(rows.extract(&names).unwrap(), json!([]));
     check(
         &rows,
         &format!("<table>{}", "<tr><td colspan=600>x<td colspan=600>x"),
