@@ -134,7 +134,7 @@ const EMPTY_WORDS: [&str; 10] =
     ["code", "error", "http", "page", "report", "response", "status", "sorry", "the", "type"];
 
 /// The message of an error page: a line that begins with the status (`404 - No such project`), else the first
-/// heading and the first paragraph, else the title. Lines that only repeat the status are skipped, and so is
+/// heading and the first paragraph or line below it, else the title. Lines that only repeat the status are skipped, and so is
 /// the name of the server software.
 pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -> Option<String> {
     let page = page::parse(page).ok()?;
@@ -142,17 +142,19 @@ pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -
     let mut line = |element| rendered_text(element, &mut work).map(|text| collapsed(&text)).ok();
     let heading = elements(&page, &PARAGRAPHS[1..]).next().and_then(&mut line).unwrap_or_default();
     let title = elements(&page, &["title"]).next().and_then(&mut line);
+    let paragraphs: Vec<String> = elements(&page, &["p"]).filter_map(&mut line).collect();
     let body = rendered_text(elements(&page, &["body"]).next()?, &mut work).ok()?;
     let lines: Vec<String> = body.lines().map(collapsed).filter(|line| !line.is_empty()).collect();
 
-    let says = |text: &&String| has_information(text, status);
+    let says = |text: &&String| !is_program(text) && has_information(text, status);
     let begins_with_status = |line: &&String| line.starts_with(status.as_str()) && says(line);
     if let Some(line) = lines.iter().find(begins_with_status) {
         return Some(line.clone());
     }
-    let is_sentence = |line: &&String| line.contains(' ') && !is_program(line) && says(line);
+    // A page may have menus behind the heading, so paragraphs come before other lines.
+    let is_sentence = |line: &&String| line.contains(' ') && says(line);
     let behind_heading = lines.iter().position(|line| *line == heading).map_or(0, |at| at + 1);
-    let sentence = lines[behind_heading..].iter().find(is_sentence);
+    let sentence = paragraphs.iter().find(says).or_else(|| lines[behind_heading..].iter().find(is_sentence));
     let said: Vec<&str> =
         Some(&heading).filter(says).into_iter().chain(sentence).map(String::as_str).collect();
     match said.as_slice() {
@@ -233,6 +235,12 @@ mod tests {
             "<html><head><title>Error response</title></head><body><h1>Error response</h1><p>Error code: 404</p>\
              <p>Message: File not found.</p></body></html>",
             Some("Message: File not found."),
+        );
+        check(
+            503,
+            "<h1>Mail archive</h1><ul><li><a href=/>All lists</a></ul><p>nginx/1.22.1</p>\
+             <p>The index is being<br>rebuilt.</p>",
+            Some("Mail archive: The index is being rebuilt."),
         );
         check(
             403,
