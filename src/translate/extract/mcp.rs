@@ -77,9 +77,9 @@ struct BlockMembers {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
-    data: Option<String>,
+    data: Option<Value>,
     #[serde(rename = "mimeType")]
-    mime_type: Option<String>,
+    mime_type: Option<Value>,
     uri: Option<String>,
     name: Option<String>,
     resource: Option<BlockResource>,
@@ -197,7 +197,7 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
         "text" if members.text.is_none() => return Ok(None),
         "text" => {}
         "image" | "audio" => match (&members.data, &members.mime_type) {
-            (Some(data), Some(_)) => check_base64(&members.kind, data)?,
+            (Some(Value::String(data)), Some(Value::String(_))) => check_base64(&members.kind, data)?,
             _ => return missing("`data` and `mimeType`"),
         },
         "resource_link" if members.uri.is_none() || members.name.is_none() => {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_block_that_clients_do_not_know_becomes_text() {
-        let block = r#"{"type": "hologram", "depth": 1.0}"#;
+        let block = r#"{"type": "hologram", "depth": 1.0, "data": {"x": 1}}"#;
         let content = answer(&format!(r#"{{"content": [{block}]}}"#)).unwrap().content;
         assert_eq!(content[0].block, ContentBlock::Text(BlockText::Plain(block.into())));
     }
@@ -347,7 +347,7 @@ mod tests {
         check(r#"{"tools": []}"#, Err("found JSON without `content`"));
         check(r#"{"result": {"tools": []}}"#, Err("a result without `content`"));
         check(r#"{"content": [5, {"type": "text", "text": "1"}]}"#, Err("JSON of another kind"));
-        check(r#"{"content": [{"type": "image", "data": "AA=="}]}"#, Err("expected `data` and `mimeType`"));
+        check(r#"{"content": [{"type": "image", "data": 5}]}"#, Err("expected `data` and `mimeType`"));
         let image = |data: &str| {
             format!(r#"{{"content": [{{"type": "image", "mimeType": "image/png", "data": "{data}"}}]}}"#)
         };
