@@ -67,18 +67,22 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, ReadErro
             return Err(ReadError::with_quote(2, expected, &found));
         }
     }
+    if !text.contains('%') {
+        return Ok(text);
+    }
     // A character may be percent-encoded in part only: `%83A` is one in Shift_JIS.
-    let (bytes, ..) = encoding.encode(&text);
+    // Some charsets have characters that can't be encoded again: they would become `&#30000;`.
+    let (bytes, _, is_lossy) = encoding.encode(&text);
     let bytes: Vec<u8> = percent_decode(&bytes).collect();
     let decoded = encoding.decode_without_bom_handling_and_without_replacement(&bytes);
-    decoded.map(Cow::into_owned).ok_or_else(|| {
+    decoded.filter(|_| !is_lossy).map(Cow::into_owned).ok_or_else(|| {
         read_error!("expected percent-encoded text in {}, found invalid bytes", encoding.name())
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use encoding_rs::{SHIFT_JIS, UTF_16LE, WINDOWS_1252};
+    use encoding_rs::{EUC_JP, SHIFT_JIS, UTF_16LE, WINDOWS_1252};
 
     use super::*;
 
@@ -109,6 +113,8 @@ mod tests {
     fn escapes_are_in_the_charset_of_the_response() {
         check_in(WINDOWS_1252, "city=Troms%F8", Ok(r#"{"city":"Tromsø"}"#));
         check_in(SHIFT_JIS, "a=%83A", Ok(r#"{"a":"ア"}"#));
+        check_in(EUC_JP, "a=丂", Ok(r#"{"a":"丂"}"#));
+        check_in(EUC_JP, "a=丂%20", Err("expected percent-encoded text in EUC-JP"));
         check_in(UTF_16LE, "a=%C3%B8", Ok(r#"{"a":"ø"}"#));
     }
 
