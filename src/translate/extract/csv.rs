@@ -140,8 +140,10 @@ impl Csv {
                 if record.len() == 1 && record.get(0) == Some("\0") {
                     break;
                 }
-                let start = record.position().map_or(0, |position| position.byte());
-                let line = self.line(text, begin + start as usize);
+                // The position is that of blank lines before the record.
+                let start = begin + record.position().map_or(0, |position| position.byte() as usize);
+                let quote = text[start..].find(|c| !matches!(c, '\r' | '\n')).unwrap_or(0);
+                let line = self.line(text, start + quote);
                 return Err(read_error!("line {line}: expected a closing quote, found none"));
             }
             // Blank lines and comments may be before a record, so its last line is counted.
@@ -199,7 +201,7 @@ impl Csv {
         if self.row_delimiter.is_some() { row.trim_start_matches(['\r', '\n']) } else { row }
     }
 
-    /// Line number of a byte, which is no part of a line break.
+    /// Line number of a byte.
     fn line(&self, text: &str, at: usize) -> usize {
         let before = &text[..at];
         1 + match self.row_delimiter {
@@ -382,6 +384,7 @@ mod tests {
         check(&csv(), "a,b\n1,2\n3,\"4\n5,6\n", Err("line 3: expected a closing quote"));
         check(&csv(), "\"a,b\n", Err("line 1: expected a closing quote"));
         check(&csv(), "a\n\"", Err("line 2: expected a closing quote"));
+        check(&csv(), "a\n\n\r\n\"", Err("line 4: expected a closing quote"));
         check(&csv(), "a\n\"\"", Ok(r#"[{"a":""}]"#));
         check(&csv(), "a\n\0", Ok("[{\"a\":\"\\u0000\"}]"));
     }
