@@ -65,24 +65,18 @@ const STEP_LIMIT: usize = 32;
 /// Limit of the conditions of a path.
 const CONDITION_LIMIT: usize = 8;
 
-/// A step without its conditions. A name is all up to the next sign, because a class of all letters takes long
-/// to compile.
-static STEP: LazyLock<Regex> = LazyLock::new(|| {
-    fixed_regex(
-        r#"(?x)^ (?<slashes>/{0,2})
-        (?: \* | (?<at>@)? (?: (?<prefix>[^\s/:@*=()|$\[\]'"]+) : )? (?<name>[^\s/:@*=()|$\[\]'"]+) )"#,
-    )
-});
+/// A name with its prefix, up to white space or an ASCII sign other than `-`, `.` and `_`. A class of all
+/// letters takes long to compile.
+const NAME: &str = r"(?:(?<prefix>[^\s!-,/:-@\[-^`{-~]+):)?(?<name>[^\s!-,/:-@\[-^`{-~]+)";
+
+/// A step without its conditions.
+static STEP: LazyLock<Regex> =
+    LazyLock::new(|| fixed_regex(&format!(r"^(?<slashes>/{{0,2}})(?:\*|(?<at>@)?{NAME})")));
 
 /// A condition of a step.
 static CONDITION: LazyLock<Regex> = LazyLock::new(|| {
-    fixed_regex(
-        r#"(?x)^ \[ (?:
-            (?<position>[1-9][0-9]*)
-            | (?<at>@)? (?: (?<prefix>[^\s/:@*=()|$\[\]'"]+) : )? (?<name>[^\s/:@*=()|$\[\]'"]+)
-              (?: = (?: '(?<single>[^']*)' | "(?<double>[^"]*)" ) )?
-        ) \]"#,
-    )
+    let value = r#"'(?<single>[^']*)'|"(?<double>[^"]*)""#;
+    fixed_regex(&format!(r"^\[(?:(?<position>[1-9][0-9]*)|(?<at>@)?{NAME}(?:=(?:{value}))?)\]"))
 });
 
 impl ElementPath {

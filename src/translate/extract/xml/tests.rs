@@ -133,6 +133,8 @@ fn an_invalid_path_is_an_error_with_its_position() {
         ("a/", 1, "the name of an element"),
         ("a///b", 1, "`/` or `//`"),
         ("a*", 1, "`/` or `//`"),
+        ("a/b;c", 3, "`/` or `//`"),
+        ("a/{u}b", 1, "`/` or `//`"),
         ("a/x:b", 2, "no prefix `x`"),
         ("ä[0]", 1, "a condition such as `[2]`"),
         ("a[@b='x]", 1, "found `[@b='x]`"),
