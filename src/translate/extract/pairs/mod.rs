@@ -183,7 +183,7 @@ impl Pairs {
             }
         };
         if self.each == EachPairs::Text {
-            let (object, _) = self.object(text, wanted, 1, RECORD_LIMIT, stop)?;
+            let (object, _) = self.object(LineBlock { line: 1, text }, wanted, RECORD_LIMIT, stop)?;
             if object.is_empty() {
                 return Err(read_error!("expected {}", expected()));
             }
@@ -191,7 +191,7 @@ impl Pairs {
         }
         let mut left = Self::PAIRS_OF_BLOCKS_LIMIT;
         let objects = self.records.blocks(text).filter_map(|block| {
-            match self.object(block.text, None, block.line, left.min(RECORD_LIMIT), stop) {
+            match self.object(block, None, left.min(RECORD_LIMIT), stop) {
                 Ok((object, count)) => {
                     left -= count;
                     (!object.is_empty()).then_some(Ok(Value::Object(object)))
@@ -206,19 +206,18 @@ impl Pairs {
         Ok(Value::Array(objects))
     }
 
-    /// The pairs of a text and their number; `first_line` is the line of the response at which it begins.
+    /// The pairs of a block and their number.
     fn object(
         &self,
-        text: &str,
+        block: LineBlock<'_>,
         wanted: Option<&Fields>,
-        first_line: usize,
         limit: usize,
         stop: Option<&WorkBudget>,
     ) -> Result<(Map<String, Value>, usize), ReadError> {
         let (found, open) = Default::default();
         let mut builder = Builder { pairs: self, wanted, stop, limit, count: 0, found, open };
-        for (line, text) in (first_line..).zip(text.lines()) {
-            builder.add_line(text).map_err(|error| LineBlock { line, text }.locate(error))?;
+        for line in block.lines() {
+            builder.add_line(line.text).map_err(|error| line.locate(error))?;
         }
         while !builder.open.is_empty() {
             builder.close_section();
