@@ -166,7 +166,7 @@ impl Columns {
         Ok(table)
     }
 
-    /// Begins a table with the names in its header.
+    /// Begins a table with the names in its header, which is certainly one if a horizontal rule is below it.
     fn rows_under(
         &self,
         header: LineBlock<'_>,
@@ -175,7 +175,7 @@ impl Columns {
         text: &str,
     ) -> Result<Rows, ReadError> {
         let mut rows = Rows::under(header.line, names, self.ragged_rows, text)?;
-        let is_ruled = lines.iter().any(|line| is_rule(line.text));
+        let is_ruled = lines.iter().any(|line| line.line > header.line && is_rule(line.text));
         rows.is_certain = is_ruled || self.start_at.is_some() || self.allow_empty;
         Ok(rows)
     }

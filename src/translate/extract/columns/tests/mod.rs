@@ -129,6 +129,7 @@ fn a_message_or_a_page_instead_of_a_table_is_an_error() {
         check(&under_header(), line, Err(&format!("line 1: expected a table, found one line `{line}`")));
         check(&Columns { allow_empty: true, ..under_header() }, line, Ok("[]"));
     }
+    check(&under_header(), "-----\nNo data yet\n", Err("line 2: expected a table, found one line"));
     for page in ["<html><body>Login", "<!DOCTYPE html>\n<html>\n<p>x", "<div class=x>  <p>a  b\nc  d\n"] {
         check(&under_header(), page, Err("line 1: expected a table, found markup: `<"));
         check(&Columns { allow_empty: true, ..under_header() }, page, Err("found markup"));
