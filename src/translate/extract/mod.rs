@@ -152,7 +152,7 @@ impl Extract {
         Ok(Extracted::Value(Value::Object(value)))
     }
 
-    /// Whether it reads the response as text.
+    /// Whether an extractor of the rule reads the response as text.
     pub(crate) fn reads_text(&self) -> bool {
         match self {
             Self::One(extractor) => extractor.kind.extraction().reads_text(),
@@ -316,7 +316,7 @@ pub(crate) trait Extraction {
         (ValueCount::One, MemberNames::AnyNames)
     }
 
-    /// Whether it reads the response as text, so that the charset matters.
+    /// Whether the extractor reads the response as text, so that the charset matters.
     fn reads_text(&self) -> bool {
         true
     }

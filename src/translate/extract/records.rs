@@ -51,9 +51,9 @@ pub(super) fn texts(value: &Cursor<'_>) -> Checked<Vec<String>> {
 /// Block of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LineBlock<'t> {
-    /// Line at which it begins, from 1.
+    /// Number of its first line in the response, from 1.
     pub(super) line: usize,
-    /// Its lines.
+    /// Text of all its lines.
     pub(super) text: &'t str,
 }
 
@@ -295,8 +295,8 @@ pub(super) struct Rows {
     header_line: Option<usize>,
     /// Whether the header resembles prose: a space after each separator, and several words between two.
     pub(super) is_prose: bool,
-    /// Whether it is certainly a header: the configured rule declares its beginning, the table is optional,
-    /// or a horizontal line is drawn under it.
+    /// Whether the first line is certainly a header: the configured rule declares its beginning, the table is
+    /// optional, or a horizontal line is drawn under it.
     pub(super) is_certain: bool,
     names: Vec<String>,
     /// Whether rows may have one surplus empty cell: every line ends in a separator.

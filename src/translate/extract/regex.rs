@@ -19,8 +19,8 @@ use crate::translate::work_budget::WorkBudget;
 ///
 /// Each pattern is searched separately and their captures are merged, so the parts of a record may occur in
 /// any order. A capture without a match is omitted, and so are all captures of a pattern without a match if
-/// another one matches. A name captured several times becomes a list. Lines may end with CRLF; patterns see
-/// `\n`.
+/// another one matches. A name captured several times becomes a list. Lines may end in CR LF, or all in CR;
+/// patterns see `\n`.
 #[derive(Debug, Section)]
 pub struct Regex {
     /// Regular expression with named captures, `(?<name>…)`, or a list of them.

@@ -337,7 +337,7 @@ pub(super) struct Frame {
     has_right: bool,
     /// Length of the line.
     end: usize,
-    /// Whether it is a Markdown table, in which a bar inside a cell is escaped as `\|`.
+    /// Whether the table is a Markdown table, in which a bar inside a cell is escaped as `\|`.
     is_markdown: bool,
 }
 

@@ -83,7 +83,8 @@ fn line_of(text: &str, offset: usize) -> String {
     format!("line {}", text[..offset].matches('\n').count() + 1)
 }
 
-/// Checks the number of attributes of each tag, and of text that would be one outside of scripts and comments.
+/// Checks the number of attributes of each tag, and of text that would be a tag outside of scripts and
+/// comments.
 ///
 /// Only the parser knows which `<a` begins a tag, so each is followed as if it did. Candidates in the same
 /// tokenizer state are merged, with the largest count of attributes, so the scan is linear.
@@ -195,9 +196,10 @@ pub struct CssSelector {
     /// The selector as configured.
     pub(super) source: String,
     selector: Selector,
-    /// Whether it visits the descendants of an element (`:has()`): each is visited once per ancestor.
+    /// Whether the selector visits the descendants of an element (`:has()`): each is visited once per
+    /// ancestor.
     visits_descendants: bool,
-    /// Whether it visits the siblings of an element (`:last-of-type`).
+    /// Whether the selector visits the siblings of an element (`:last-of-type`).
     visits_siblings: bool,
 }
 

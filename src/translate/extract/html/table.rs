@@ -102,7 +102,7 @@ const CELL_LIMIT: usize = 10 * RECORD_LIMIT;
 struct Row {
     /// One text per column; `None` for a missing cell.
     cells: Vec<Option<Rc<str>>>,
-    /// Whether it is inside `<thead>`, or has `<th>` cells only.
+    /// Whether the row is inside `<thead>`, or has `<th>` cells only.
     is_heading: bool,
 }
 
