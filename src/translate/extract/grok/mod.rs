@@ -7,7 +7,7 @@ use settings_derive::Section;
 
 use super::records::Records;
 use super::regex::{Capture, CapturePattern, CapturePatterns, Regex, SearchScope};
-use crate::settings::{Checked, Code, Cursor, Named, suggest, text_of};
+use crate::settings::{Checked, Code, Cursor, Named, Node, Setting, ValueKind, read_each, suggest, text_of};
 use crate::translate::fields::{Enumeration, FieldKind, FieldType, NumberForm};
 use crate::translate::pattern::Pattern;
 
@@ -18,6 +18,7 @@ pub struct Grok {
     #[key(with = read_pattern, example = "pattern: '%{IP:client} %{GREEDYDATA:message}'")]
     pattern: CapturePatterns,
     /// Custom patterns, by name.
+    #[key(with = read_custom_patterns)]
     patterns: Named<String>,
     /// Scope of the search: the first match, every match, every matching line, or every matching block of
     /// lines.
@@ -212,10 +213,11 @@ static LIBRARY: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
 });
 
 fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
-    let own = value.sibling("patterns").and_then(|node| node.as_map()).unwrap_or_default();
-    let own =
-        own.iter().filter_map(|entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned())));
-    let known = GrokPatterns(own.collect());
+    let known = custom_patterns(value.sibling("patterns"));
+    if known.0.iter().any(|(_, text)| known.compile(text).is_err()) {
+        // `patterns` reports the invalid pattern; a pattern that refers to it is not a second problem.
+        return Ok(CapturePatterns(Vec::new()));
+    }
     CapturePatterns::read_with(value, |pattern| {
         let text = text_of(pattern)?;
         let captures = known.compile(text).or_else(|error| reject(pattern, text, &error))?;
@@ -223,12 +225,37 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
     })
 }
 
+/// Reads the custom patterns, and reports those that can't be used, even if no pattern refers to them.
+fn read_custom_patterns(value: &Cursor<'_>) -> Checked<Named<String>> {
+    let known = custom_patterns(Some(value.node));
+    let checked = value.node.as_map().unwrap_or_default().iter().map(|entry| {
+        let name = &entry.key.text;
+        if !is_name(name) {
+            let message = format!("`{name}` can't be the name of a pattern");
+            let at = Code::InvalidName.at_span(entry.key.span);
+            return value.reject_coded(at, message, "write letters, digits and `_`: `QUEUE_ID`");
+        }
+        let value = value.member(entry, name, ValueKind::Text);
+        let Some(text) = entry.value.as_text() else { return Ok(()) };
+        known.compile(text).map(|_| ()).or_else(|error| reject(&value, text, &error))
+    });
+    let checked: Checked<()> = read_each(checked);
+    Named::read(value).and_then(|patterns| checked.map(|()| patterns))
+}
+
+/// The strings in a map of custom patterns.
+fn custom_patterns(node: Option<&Node>) -> GrokPatterns {
+    let entries = node.and_then(Node::as_map).unwrap_or_default().iter();
+    let texts = entries.filter_map(|entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned())));
+    GrokPatterns(texts.collect())
+}
+
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Reports an invalid pattern at its position, with a suggestion.
-fn reject(value: &Cursor<'_>, text: &str, error: &GrokError) -> Checked<CapturePattern> {
+fn reject<T>(value: &Cursor<'_>, text: &str, error: &GrokError) -> Checked<T> {
     // The mistake may be in a custom pattern to which this one refers.
     let at = error.found.as_ref().and_then(|found| text.find(found)).map(|at| text[..at].chars().count());
     let place = at.map(|at| value.context.report.character_in(value.node, text, at));
