@@ -8,7 +8,7 @@ use settings_derive::{Section, Word};
 
 use super::{MemberNames, RECORD_LIMIT, Typing};
 use crate::settings::{
-    Checked, Code, Cursor, Invalid, KeySpec, Node, OneOrMore, OpenSection, Setting, ValueKind, text_of,
+    Checked, Code, Cursor, Invalid, KeySpec, Kind, Node, OpenSection, Setting, ValueKind, read_each,
 };
 use crate::translate::pattern::Pattern;
 use crate::translate::read_error::{ReadError, at_most};
@@ -31,20 +31,27 @@ pub struct Records {
     pub allow_empty: bool,
 }
 
-/// Reads a string that is not empty.
-pub(super) fn not_empty(value: &Cursor<'_>) -> Checked<Option<String>> {
-    match text_of(value)? {
-        "" => value.reject_empty(&value.key.map(KeySpec::help).unwrap_or_default()),
-        text => Ok(Some(text.to_owned())),
+/// Reads a string, list or map that is not empty.
+pub(super) fn not_empty<T: Setting>(value: &Cursor<'_>) -> Checked<T> {
+    let is_empty = match &value.node.kind {
+        Kind::Text(text) => text.is_empty(),
+        Kind::List(items) => items.is_empty(),
+        Kind::Map(entries) => entries.is_empty(),
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) => false,
+    };
+    match is_empty {
+        true => value.reject_empty(&value.key.map(KeySpec::help).unwrap_or_default()),
+        false => T::read_over(value, None),
     }
 }
 
 /// Reads one string or a list, none of them empty.
 pub(super) fn texts(value: &Cursor<'_>) -> Checked<Vec<String>> {
-    let OneOrMore(texts) = OneOrMore::<String>::read(value)?;
-    match texts.is_empty() || texts.iter().any(String::is_empty) {
-        true => value.reject_empty(&value.key.map(KeySpec::help).unwrap_or_default()),
-        false => Ok(texts),
+    match value.node.one_or_more() {
+        [] => not_empty(value),
+        items => {
+            read_each(items.iter().map(|item| not_empty(&value.part(item, value.name, ValueKind::Text))))
+        }
     }
 }
 

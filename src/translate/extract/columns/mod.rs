@@ -14,7 +14,7 @@ use super::records::{
     ColumnNames, LineBlock, RaggedRows, Rows, after_lines, lines, not_empty, with_plain_line_ends,
 };
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
-use crate::settings::{Checked, Code, OpenSection};
+use crate::settings::{Checked, Code, Cursor, OpenSection, text_of};
 use crate::translate::Pattern;
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -39,10 +39,10 @@ pub struct Columns {
     /// the rest of the line.
     pub columns: Option<ColumnNames>,
     /// Widths of the columns, in characters. The last cell is the rest of the line.
-    #[key(kind = ValueKind::List(&ValueKind::Count(1, WIDTH_LIMIT)))]
+    #[key(with = not_empty, kind = ValueKind::List(&ValueKind::Count(1, WIDTH_LIMIT)))]
     pub widths: Option<Vec<usize>>,
     /// Name of the first column, where the header has none for it.
-    #[key(with = not_empty, conflicts = "columns, widths")]
+    #[key(with = read_first_column, conflicts = "columns, widths")]
     pub first_column: Option<String>,
     /// Number of lines to skip before the table. With `start_at`, the search begins after them.
     #[key(range = 0..=100_000, default = 0)]
@@ -58,6 +58,14 @@ pub struct Columns {
     /// Whether a response without a table is valid and gives an empty list. Otherwise it is an error.
     #[key(default = false)]
     pub allow_empty: bool,
+}
+
+/// Reads the name of the first column, which is not blank.
+fn read_first_column(value: &Cursor<'_>) -> Checked<Option<String>> {
+    match text_of(value)? {
+        blank if blank.trim().is_empty() => value.reject_empty("write the name of the column"),
+        name => Ok(Some(name.to_owned())),
+    }
 }
 
 /// Whether a text has the horizontal rule of a table with bars: `+----+----+`, `| --- | --- |`.

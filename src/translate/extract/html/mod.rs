@@ -13,7 +13,7 @@ use settings_derive::{Section, Word};
 pub use self::page::CssSelector;
 use self::page::PageBudget;
 pub(in crate::translate) use self::text::error_page_message;
-use super::records::gather;
+use super::records::{gather, not_empty};
 use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Kind, Named, OpenSection, Setting, ValueKind, text_of};
 use crate::translate::fields::{list_of, object_of};
@@ -25,7 +25,7 @@ use crate::translate::response_view::ResponseView;
 #[section(default, check_keys = Self::check_keys)]
 pub struct Html {
     /// CSS selectors by name. Each gives the text of the first matching element, or what its map specifies.
-    #[key(conflicts = "text, table")]
+    #[key(with = not_empty, conflicts = "text, table")]
     pub(crate) select: Option<Named<Selected>>,
     /// CSS selector of the records. `select` applies within each matching element, and the result is a list.
     #[key(
