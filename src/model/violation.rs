@@ -1,5 +1,7 @@
 //! Messages for schema violations: the path, the expected form, and the found value.
 
+use std::collections::HashSet;
+
 use jsonschema::{
     ValidationError,
     error::{TypeKind, ValidationErrorKind as Kind},
@@ -35,12 +37,11 @@ impl Violation {
             Kind::AdditionalProperties { unexpected } => member_of(error, unexpected.first()),
             _ => pointer_of(error),
         };
-        Self {
-            path: path_of(error),
-            pointer,
-            message: format!("{}; found {}", expected(error), found(error)),
-            plain: message_without_quotes(error),
-        }
+        let message = match found(error) {
+            Some(found) => format!("{}; found {found}", expected(error)),
+            None => expected(error),
+        };
+        Self { path: path_of(error), pointer, message, plain: message_without_quotes(error) }
     }
 }
 
@@ -48,7 +49,10 @@ impl Violation {
 fn message_without_quotes(error: &ValidationError<'_>) -> String {
     let expected = match error.kind() {
         Kind::Required { property } => format!("`{}` is required", property.as_str().unwrap_or_default()),
-        // The expectations of the alternatives may name members of the value.
+        // Their expectations name members of the value.
+        Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => {
+            "must have no other properties".to_owned()
+        }
         Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => ALTERNATIVES.to_owned(),
         _ => expected(error),
     };
@@ -85,8 +89,10 @@ fn expected(error: &ValidationError<'_>) -> String {
         Kind::Required { .. } => "is required".to_owned(),
         Kind::Type { kind } => format!("must be {}", type_names(kind)),
         Kind::FalseSchema => "must not be present".to_owned(),
-        Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => {
-            "must have no other properties".to_owned()
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            let properties = if unexpected.len() == 1 { "property" } else { "properties" };
+            let names = listed(&unexpected.iter().map(String::as_str).collect());
+            format!("must not have the {properties} {names}")
         }
         Kind::PropertyNames { error } => format!("must have properties whose name {}", expected(error)),
         Kind::MinProperties { limit } => format!("must have at least {}", counted(*limit, "property")),
@@ -110,20 +116,30 @@ fn expected(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// The found value, or the part of it that the keyword is about.
-fn found(error: &ValidationError<'_>) -> String {
+/// The found value, or the part of it that the keyword is about. `None` if the expectation names it.
+fn found(error: &ValidationError<'_>) -> Option<String> {
     let value = error.instance();
-    match (error.kind(), value.as_ref()) {
+    Some(match (error.kind(), value.as_ref()) {
         (Kind::Required { .. }, _) => "nothing".to_owned(),
-        (Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected }, _) => {
-            listed(&unexpected.iter().map(String::as_str).collect())
-        }
+        (Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. }, _) => return None,
         (Kind::PropertyNames { error }, _) => shown(error.instance()),
         (Kind::MinItems { .. } | Kind::MaxItems { .. }, Value::Array(items)) => items.len().to_string(),
         (Kind::MinProperties { .. } | Kind::MaxProperties { .. }, Value::Object(members)) => {
             members.len().to_string()
         }
+        (Kind::OneOfMultipleValid { .. }, value) => format!("{}, which matches several", shown(value)),
+        (Kind::Custom { keyword, .. }, Value::Array(items)) if keyword == "uniqueItems" => repeated(items),
         (_, value) => shown(value),
+    })
+}
+
+/// The first item that a list repeats.
+fn repeated(items: &[Value]) -> String {
+    let mut known = HashSet::new();
+    match items.iter().find(|item| !known.insert(item.to_string())) {
+        Some(item) => format!("{} twice", shown(item)),
+        // For example `1` and `1.0`.
+        None => "two equal items".to_owned(),
     }
 }
 
@@ -150,7 +166,10 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
             alternatives.push(alternative);
         }
     }
-    alternatives.truncate(MAX_FORMS);
+    if let Some(more) = alternatives.len().checked_sub(MAX_FORMS).filter(|more| *more > 0) {
+        alternatives.truncate(MAX_FORMS);
+        alternatives.push(format!("match one of {} more", counted(more as u64, "alternative")));
+    }
     if alternatives.is_empty() { ALTERNATIVES.to_owned() } else { alternatives.join(", or ") }
 }
 
@@ -206,10 +225,10 @@ fn readable_path(pointer: &str) -> String {
     pointer.split('/').skip(1).fold(String::new(), |path, segment| {
         // Undo `~1` before `~0`, or `~01` would turn into `/` (RFC 6901, section 4).
         let name = segment.replace("~1", "/").replace("~0", "~");
-        match name.parse::<usize>() {
-            Ok(index) => format!("{path}[{index}]"),
-            Err(_) if path.is_empty() => name,
-            Err(_) => format!("{path}.{name}"),
+        match !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => format!("{path}[{name}]"),
+            false if path.is_empty() => name,
+            false => format!("{path}.{name}"),
         }
     })
 }
@@ -244,10 +263,12 @@ mod tests {
         );
         check(city.clone(), json!({}), &[("city", "is required; found nothing")]);
         check(city.clone(), json!({"city": "oslo", "n": "x"}), &[("n", "must be an integer; found `x`")]);
-        check(city, json!({"city": "oslo", "m": 1}), &[("", "must have no other properties; found `m`")]);
+        check(city, json!({"city": "oslo", "m": 1}), &[("", "must not have the property `m`")]);
         let nested =
             json!({"type": "array", "items": {"type": "object", "properties": {"a/b": {"type": "number"}}}});
         check(nested, json!([{}, {"a/b": []}]), &[("[1].a/b", "must be a number; found an array")]);
+        let signed = json!({"properties": {"+5": {"type": "number"}}});
+        check(signed, json!({"+5": []}), &[("+5", "must be a number; found an array")]);
     }
 
     /// Checks the message for a value whose `x` violates a schema; the second form also checks the path.
@@ -309,12 +330,12 @@ mod tests {
         message_parts(
             json!({"uniqueItems": true}),
             json!(["a", "b", "a"]),
-            "must not contain duplicate items; found an array",
+            "must not contain duplicate items; found `a` twice",
         );
         message_parts(
             json!({"uniqueItems": true}),
             json!([1, 1.0]),
-            "must not contain duplicate items; found an array",
+            "must not contain duplicate items; found two equal items",
         );
         let contains = json!({"contains": {"const": 1}});
         message_parts(contains.clone(), json!([2, 3]), "must match `contains` of the schema; found an array");
@@ -365,11 +386,7 @@ mod tests {
             schema
         };
         for keyword in ["additionalProperties", "unevaluatedProperties"] {
-            message_parts(
-                closed(keyword),
-                json!({"b": 1, "c": 2}),
-                "must have no other properties; found `b`, `c`",
-            );
+            message_parts(closed(keyword), json!({"b": 1, "c": 2}), "must not have the properties `b`, `c`");
         }
         message_parts(
             json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
@@ -393,6 +410,13 @@ mod tests {
                 "must have at most 3 characters, or must be null; found `four`",
             );
         }
+        let forms: Vec<Value> = (1..=7).map(|limit| json!({"maximum": -limit})).collect();
+        message_parts(
+            json!({ "anyOf": forms }),
+            json!(5),
+            "must be at most -1, or must be at most -2, or must be at most -3, or must be at most -4, or must be \
+             at most -5, or match one of 2 alternatives more; found `5`",
+        );
         message_parts(
             json!({"anyOf": [{"type": "object", "properties": {"a": {"type": "number"}}}, {"type": "string"}]}),
             json!({"a": "b"}),
@@ -401,7 +425,7 @@ mod tests {
         message_parts(
             json!({"oneOf": [{"minimum": 1}, {"maximum": 9}]}),
             json!(5),
-            "must match exactly one schema of `oneOf`; found `5`",
+            "must match exactly one schema of `oneOf`; found `5`, which matches several",
         );
         message_parts(
             json!({"not": {"const": "x"}}),
