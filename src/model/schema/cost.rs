@@ -6,7 +6,7 @@ use std::{collections::HashMap, ops::Add};
 use serde_json::{Map, Number, Value};
 
 use super::plan::{ErrorUse, SchemaPlan, Subschema};
-use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number};
+use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number, pointer_segment};
 
 /// Limit of nested subschemas in one check: each recurses on the stack.
 // Stack frames of a debug build are several times as large.
@@ -19,12 +19,22 @@ const ERROR_STEPS: u64 = 25;
 const STORED_VISITS: u64 = 16;
 
 /// Reason why a value can't be checked at a bounded cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CostError {
     /// The cost exceeds the limit.
     OverLimit,
-    /// A keyword would compute with a number that is out of bounds.
-    Number,
+    /// A keyword would compute with a number that is out of bounds, at this JSON Pointer in the value.
+    Number(String),
+}
+
+impl CostError {
+    /// The error with the pointer from the list or object that has the value under this index or name.
+    fn under(self, name: &str) -> Self {
+        match self {
+            Self::Number(pointer) => Self::Number(format!("/{}{pointer}", pointer_segment(name))),
+            Self::OverLimit => Self::OverLimit,
+        }
+    }
 }
 
 /// Cost of a check, in steps.
@@ -134,7 +144,7 @@ impl<'p> CostCounter<'p> {
     fn number(number: &Number) -> Result<u64, CostError> {
         const PLAIN_DIGITS: usize = 18;
         let text = number.as_str();
-        check_number(text).map_err(|_| CostError::Number)?;
+        check_number(text).map_err(|_| CostError::Number(String::new()))?;
         let exponent = text.split_once(['e', 'E']).map(|(_, digits)| digits.trim_start_matches(['+', '-']));
         let shift = exponent.map_or(0, |digits| digits.parse().unwrap_or(u64::from(NUMBER_EXPONENT_LIMIT)));
         let digits = text.len() as u64 + shift;
@@ -151,9 +161,12 @@ impl<'p> CostCounter<'p> {
                 32 + number.as_str().len() as u64 / 4
             }
             Value::String(text) => 24 + text.len() as u64 / 8,
-            Value::Array(items) => items.iter().try_fold(16, |size, item| Ok(size + self.size(item)?))?,
+            Value::Array(items) => items.iter().enumerate().try_fold(16, |size, (index, item)| {
+                Ok(size + self.size(item).map_err(|error| error.under(&index.to_string()))?)
+            })?,
             Value::Object(members) => members.iter().try_fold(16, |size, (name, member)| {
-                Ok(size + 32 + name.len() as u64 / 8 + self.size(member)?)
+                let of_member = self.size(member).map_err(|error| error.under(name))?;
+                Ok(size + 32 + name.len() as u64 / 8 + of_member)
             })?,
         })
     }
@@ -191,12 +204,13 @@ impl<'p> CostCounter<'p> {
     fn items(&mut self, part: &'p Subschema, items: &[Value], depth: u32) -> Result<CheckCost, CostError> {
         let mut cost = CheckCost::default();
         for (index, item) in items.iter().enumerate() {
+            let under = |error: CostError| error.under(&index.to_string());
             let first = part.first_items.get(index).into_iter();
             for each in first.chain(&part.items) {
-                cost = cost + child(self.visit(*each, item, depth)?);
+                cost = cost + child(self.visit(*each, item, depth).map_err(under)?);
             }
             if let Some(contains) = part.contains {
-                cost = cost + tested(self.visit(contains, item, depth)?);
+                cost = cost + tested(self.visit(contains, item, depth).map_err(under)?);
             }
         }
         if self.plan.reads_unevaluated {
@@ -230,7 +244,8 @@ impl<'p> CostCounter<'p> {
             let patterned = part.patterned.iter().map(|(_, each)| each);
             let others = part.other_members.iter().filter(|_| named.is_none());
             for each in named.into_iter().chain(patterned).chain(others) {
-                cost = cost + child(self.visit(*each, member, depth)?);
+                let visited = self.visit(*each, member, depth).map_err(|error| error.under(name));
+                cost = cost + child(visited?);
             }
             if let Some(names) = part.names {
                 // Costs by address are those of the members.
@@ -410,6 +425,20 @@ mod tests {
     }
 
     #[test]
+    fn a_part_between_two_cycles_is_not_recursive() {
+        let plan = plan_of(&json!({
+            "$ref": "#/$defs/first",
+            "$defs": {
+                "first": { "items": { "$ref": "#/$defs/first" }, "contains": { "$ref": "#/$defs/between" } },
+                "between": { "items": { "$ref": "#/$defs/last" } },
+                "last": { "items": { "$ref": "#/$defs/last" } },
+            },
+        }));
+        let recursive = plan.parts.iter().filter(|part| part.is_recursive).count();
+        assert_eq!(recursive, 4, "`first`, `last` and their items");
+    }
+
+    #[test]
     fn numbers_of_thousands_of_digits_are_not_read() {
         let numbers = format!(r#"{{"n": [{}1e-9998]}}"#, "1e-9998,".repeat(2_000));
         let numbers: Value = serde_json::from_str(&numbers).unwrap();
@@ -426,6 +455,11 @@ mod tests {
             violations_of(&looks, &numbers, refused);
         }
         violations_of(&schema(json!({ "properties": { "n": { "uniqueItems": true } } })), &numbers, refused);
+        let later = json!({ "m": numbers["n"], "n": { "a/b": numbers["n"][0] } });
+        let at_member =
+            schema(json!({ "properties": { "n": { "additionalProperties": { "maximum": 1 } } } }));
+        violations_of(&at_member, &later, &refused.replace("n[0]", "n.a/b"));
+        violations_of(&schema(json!({ "const": {} })), &later, &refused.replace("n[0]", "m[0]"));
         // No keyword reads them.
         violations_of(&schema(json!({ "properties": { "n": { "minItems": 1 }, "m": {} } })), &numbers, "");
         let error = Schema::compile(
@@ -453,7 +487,7 @@ mod tests {
         let list = |numbers: &[String]| serde_json::from_str(&format!("[{}]", numbers.join(","))).unwrap();
         violations_of(&unique, &list(&numbers), "");
         let twice = [&numbers[..], &["1.0".to_owned()]].concat();
-        violations_of(&unique, &list(&twice), ": must not contain duplicate items; found an array");
+        violations_of(&unique, &list(&twice), ": must not contain duplicate items; found two equal items");
         let plan = plan_of(&json!({ "uniqueItems": true }));
         assert!(cost(&plan, &list(&numbers), CHECK_STEP_LIMIT).unwrap().valid < 5_000 * 60, "not by pairs");
     }

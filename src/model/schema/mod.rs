@@ -132,9 +132,8 @@ impl Schema {
         let cost = match cost::cost(plan, value, step_limit) {
             Ok(cost) => cost,
             Err(CostError::OverLimit) => return Err(TooCostly),
-            Err(CostError::Number) => {
+            Err(CostError::Number(pointer)) => {
                 let message = format!("must be within bounds: {}", super::NumberOutOfBounds);
-                let pointer = number_out_of_bounds(value).unwrap_or_default();
                 let violations = vec![Violation::without_quotes(&pointer, &message)];
                 return Ok(CheckResult { violations, steps: 0 });
             }
@@ -263,39 +262,43 @@ pub(super) struct LocatedSchema<'s> {
 
 /// A schema and all of its subschemas, each before those in it.
 pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
-    fn add<'s>(
+    fn add<'s>(value: &'s Value, pointer: String, is_property: bool, found: &mut Vec<LocatedSchema<'s>>) {
+        match value {
+            Value::Object(schema) => add_schema(schema, pointer, is_property, found),
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    add(item, format!("{pointer}/{index}"), false, found);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    fn add_schema<'s>(
         schema: &'s Map<String, Value>,
-        pointer: &str,
+        pointer: String,
         is_property: bool,
         found: &mut Vec<LocatedSchema<'s>>,
     ) {
-        found.push(LocatedSchema { schema, pointer: pointer.to_owned(), is_property });
+        let below = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_segment(name));
+        found.push(LocatedSchema { schema, pointer: pointer.clone(), is_property });
         for (keyword, value) in schema {
-            let below =
-                |name: &str| format!("{pointer}/{}/{}", pointer_segment(keyword), pointer_segment(name));
-            let parts: Vec<(String, &Value)> = match (keyword.as_str(), value) {
+            let pointer = below(&pointer, keyword);
+            match keyword.as_str() {
                 // These keywords have values, not schemas.
-                ("const" | "enum" | "default" | "examples", _) => continue,
+                "const" | "enum" | "default" | "examples" => {}
                 // Maps with user-defined names, which may look like keywords.
-                (
-                    "properties" | "patternProperties" | "$defs" | "definitions" | "dependencies"
-                    | "dependentSchemas",
-                    Value::Object(parts),
-                ) => parts.iter().map(|(name, part)| (below(name), part)).collect(),
-                (_, Value::Array(parts)) => {
-                    parts.iter().enumerate().map(|(index, part)| (below(&index.to_string()), part)).collect()
+                "properties" | "patternProperties" | "$defs" | "definitions" | "dependencies"
+                | "dependentSchemas" => {
+                    for (name, schema) in value.as_object().into_iter().flatten() {
+                        add(schema, below(&pointer, name), is_property && keyword == "properties", found);
+                    }
                 }
-                (_, part) => vec![(format!("{pointer}/{}", pointer_segment(keyword)), part)],
-            };
-            for (pointer, part) in parts {
-                if let Value::Object(part) = part {
-                    add(part, &pointer, is_property && keyword == "properties", found);
-                }
+                _ => add(value, pointer, false, found),
             }
         }
     }
     let mut found = Vec::new();
-    add(root, "", true, &mut found);
+    add_schema(root, String::new(), true, &mut found);
     found
 }
 
@@ -447,6 +450,8 @@ mod dialect_tests {
         assert_eq!(error(json!({ "$schema": 5 })).pointer, "/$schema");
         let nested = json!({ "properties": { "a": { "anyOf": [{ "$schema": DRAFT_07 }] } } });
         assert_eq!(error(nested).pointer, "/properties/a/anyOf/0/$schema");
+        let in_lists = json!({ "x-parts": [[{ "$schema": DRAFT_07 }]], "$ref": "#/x-parts/0/0" });
+        assert_eq!(error(in_lists).pointer, "/x-parts/0/0/$schema");
         let named = json!({ "properties": { "default": { "$schema": DRAFT_07 } } });
         assert_eq!(error(named).pointer, "/properties/default/$schema");
         let value = json!({ "$schema": DRAFT_07, "default": { "$schema": "mine" } });

@@ -1,7 +1,7 @@
 //! Cost model of a schema: its subschemas (*parts*), the values that each applies to, and the cost of its
 //! keywords.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
@@ -75,7 +75,8 @@ impl SchemaPlan {
         builder.add_map(document);
         builder.resolve(document);
         let mut parts = builder.parts;
-        recursive_parts(&parts).into_iter().for_each(|part| parts[part].is_recursive = true);
+        let recursive = recursive_parts(&parts);
+        parts.iter_mut().zip(recursive).for_each(|(part, is_recursive)| part.is_recursive = is_recursive);
         let reads_unevaluated = parts.iter().any(|part| part.reads_unevaluated);
         Self { parts, reads_unevaluated, is_exact: dialect == SchemaDialect::default() }
     }
@@ -325,24 +326,36 @@ impl Subschema {
     }
 }
 
-/// Limit of the steps to find the parts that refer to themselves. Beyond it none is found, and the cost of a
-/// check counts each of their visits.
-const RECURSION_STEP_LIMIT: usize = 4_000_000;
-
-/// The referenced parts that refer to themselves, directly or not.
-fn recursive_parts(parts: &[Subschema]) -> Vec<usize> {
-    let references = parts.iter().flat_map(|part| &part.same).filter(|(way, _)| *way == ErrorUse::Referenced);
-    let targets: HashSet<usize> = references.map(|(_, target)| *target).collect();
-    let edges: usize = parts.iter().map(|part| part.next().count()).sum();
-    if targets.len().saturating_mul(edges) > RECURSION_STEP_LIMIT {
-        return Vec::new();
+/// Whether each part refers to itself: it is in a cycle of references (Kosaraju's algorithm for strongly connected
+/// components, with explicit stacks, because chains of references may be long).
+fn recursive_parts(parts: &[Subschema]) -> Vec<bool> {
+    let mut previous = vec![Vec::new(); parts.len()];
+    for (index, part) in parts.iter().enumerate() {
+        part.next().for_each(|next| previous[next].push(index));
     }
-    let leads_to_itself = |target: &usize| {
-        let (mut seen, mut open) = (vec![false; parts.len()], vec![*target]);
-        while let Some(part) = open.pop().filter(|_| !seen[*target]) {
-            open.extend(parts[part].next().filter(|next| !std::mem::replace(&mut seen[*next], true)));
+    let (mut seen, mut finished) = (vec![false; parts.len()], Vec::new());
+    for start in 0..parts.len() {
+        let mut open = vec![(start, false)];
+        while let Some((part, is_finished)) = open.pop() {
+            if is_finished {
+                finished.push(part);
+            } else if !std::mem::replace(&mut seen[part], true) {
+                open.push((part, true));
+                open.extend(parts[part].next().map(|next| (next, false)));
+            }
         }
-        seen[*target]
-    };
-    targets.into_iter().filter(leads_to_itself).collect()
+    }
+    let mut is_recursive = vec![false; parts.len()];
+    for start in finished.into_iter().rev() {
+        let (mut component, mut open) = (Vec::new(), vec![start]);
+        while let Some(part) = open.pop() {
+            if std::mem::replace(&mut seen[part], false) {
+                component.push(part);
+                open.extend(&previous[part]);
+            }
+        }
+        let is_cycle = component.len() > 1 || component.iter().any(|part| previous[*part].contains(part));
+        component.into_iter().for_each(|part| is_recursive[part] = is_cycle);
+    }
+    is_recursive
 }

@@ -222,6 +222,8 @@ mod tests {
                 json!({"type": "string", "oneOf": [{"const": 1, "title": "One"}]}),
                 "/properties/x/oneOf/0/const",
             ),
+            (json!({"type": "string", "oneOf": [true]}), "/properties/x/oneOf/0"),
+            (json!({"type": "array", "items": {"anyOf": [true]}}), "/properties/x/items/anyOf/0"),
             (json!({"type": "array", "items": {"type": "string"}}), "/properties/x/items"),
             (json!({"type": "array"}), "/properties/x/items"),
             (json!({"type": "integer", "default": "one"}), "/properties/x/default"),
