@@ -102,14 +102,7 @@ impl Setting for HeaderTemplates {
             if text.is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
                 return reject_variable(&value, value.node.span);
             }
-            let template = match text.and_then(placeholder) {
-                // The header of an absent argument is always omitted.
-                Some((name, _)) => {
-                    add_argument(&value, name, true);
-                    Ok(ValueTemplate::Argument(name.to_owned()))
-                }
-                None => ValueTemplate::read(&value),
-            };
+            let template = ValueTemplate::read(&value);
             Ok((name?, template?))
         };
         read_each(value.node.as_map().unwrap_or_default().iter().map(header)).map(Self)

@@ -309,6 +309,15 @@ fn fields_make_the_output_schema() {
 }
 
 #[test]
+fn the_argument_of_a_header_is_required_unless_it_may_be_omitted() {
+    let headers = r#"{ X-A: "{{ args.a }}", X-B: "{{ args.b | default(omit) }}" }"#;
+    let request = format!("request: {{ path: /x, headers: {headers} }}");
+    let text = MINIMAL.replace("request: GET weather/forecast/{city}", &request);
+    let input = loaded(&text).routes[0].route.definition.input_schema.clone();
+    assert_eq!(input["required"], json!(["a"]));
+}
+
+#[test]
 fn a_number_in_a_schema_keeps_its_digits() {
     let text = MINIMAL.to_owned()
         + "    input: { properties: { city: { type: string }, n: { type: number, maximum: 12345678901234567890.10 } } }\n";

@@ -300,6 +300,7 @@ fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -
     let missing: Vec<&str> = names.iter().copied().filter(is_missing).collect();
     let listed = |names: &[&str]| quoted_names(names.iter().copied());
     let sentence = match missing.as_slice() {
+        [] if names.is_empty() => "the request can't be built from these arguments".to_owned(),
         [] => format!("the request can't be built from the arguments {}: check their values", listed(&names)),
         [name] => format!("the request can't be built without the argument `{name}`"),
         missing => format!("the request can't be built without the arguments {}", listed(missing)),
@@ -401,5 +402,7 @@ mod filling_tests {
             unfit.to_string(),
             "the request can't be built from the arguments `days`: check their values"
         );
+        let other = error("{{ input_responses.form.count | round }}", json!({ "days": 1 }));
+        assert_eq!(other.to_string(), "the request can't be built from these arguments");
     }
 }
