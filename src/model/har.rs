@@ -70,13 +70,22 @@ struct Content {
 pub(super) fn is_har(bytes: &[u8]) -> bool {
     let bytes = without_mark(bytes);
     let begin = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
-    // A JSON response may have a member `log`, too.
-    begin.take(7).eq(*b"{\"log\":") && memmem::find(bytes, b"\"entries\"").is_some()
+    let contains = |part: &str| memmem::find(bytes, part.as_bytes()).is_some();
+    begin.take(7).eq(*b"{\"log\":")
+        // A JSON response may have a member `log` with `entries`, too.
+        && contains("\"entries\"")
+        && (contains("\"response\"") || has_no_entries(bytes))
 }
 
 /// The bytes without a byte order mark.
 fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
+
+/// Whether `log.entries` is an empty list.
+fn has_no_entries(bytes: &[u8]) -> bool {
+    let value: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+    value.is_some_and(|value| value["log"]["entries"].as_array().is_some_and(Vec::is_empty))
 }
 
 /// The exchanges of a file; at least one.
@@ -202,8 +211,10 @@ mod tests {
         assert_eq!(choose("4").unwrap_err(), "expected an entry from 1 to 3, found 4");
         assert_eq!(choose("0").unwrap_err(), "expected an entry from 1 to 3, found 0");
         assert_eq!(choose("/d").unwrap_err(), "expected an entry whose URL has `/d` in it, found none");
-        let plain = Recording::read(&Bytes::from_static(b"{\"log\": [1]}")).unwrap();
-        assert!(matches!(plain, Recording::Body(_)));
+        for body in ["{\"log\": [1]}", "{\"log\": {\"entries\": [{\"line\": \"a\"}]}}"] {
+            let body = Recording::read(&Bytes::from_static(body.as_bytes())).unwrap();
+            assert!(matches!(body, Recording::Body(_)));
+        }
         let broken = Recording::read(&Bytes::from_static(b"{\"log\":{\"entries\":[{\"response\":1}]}}"));
         assert!(broken.is_err());
         for empty in ["{\"log\": {\"entries\": []}}", "{\"log\": {\"version\": \"1.2\", \"entries\": [ ]}}"] {
