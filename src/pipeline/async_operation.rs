@@ -279,7 +279,11 @@ impl CallRun<'_> {
         let response = self.send(request.clone().into(), is_idempotent, PolicyStack::Upstream).await;
         response.map(|response| (request, response.response)).map_err(|error| {
             use ErrorType::{RateLimited, Timeout, Unavailable};
-            let error_type = error_type_of(&error);
+            let error_type = match error_type_of(&error) {
+                // A status request is not built from arguments of the client.
+                ErrorType::Arguments => ErrorType::Unreachable,
+                error_type => error_type,
+            };
             PollError {
                 is_transient: matches!(error.failure, Failure::Connect(_))
                     || matches!(error_type, Timeout | Unavailable { .. } | RateLimited { .. }),
