@@ -121,13 +121,14 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             "The MCP server behind this tool is not running, and is being restarted",
             &retry(retry_after),
         ),
-        Failure::Credential(source) => unsent(
-            "The service behind this tool requires authentication, and no credential is available right now",
-            &match source.backoff() {
-                Some(retry_after) => retry(&retry_after),
-                None => "Retry later, or tell the operator of this tool.".to_owned(),
-            },
-        ),
+        Failure::Credential(source) => {
+            let backoff = source.backoff().map(|backoff| format!("in {}", time(whole_seconds(backoff))));
+            let when = backoff.as_deref().unwrap_or("later");
+            unsent(
+                "The service behind this tool requires authentication, and no credential is available right now",
+                &format!("Retry {when}; if that does not help, tell the operator of this tool."),
+            )
+        }
         Failure::RateLimited { scope, count, per, retry_after } => {
             let what = match scope {
                 RateLimitScope::ClientOfRoute | RateLimitScope::Route => "this tool",
