@@ -236,7 +236,13 @@ impl Snapshot {
 /// Structured content of a result, or the lines of its text.
 fn structured_or_lines(result: &ToolResult) -> Value {
     match result.structured.as_ref().map(|structured| structured.json.parse()) {
-        Some(Value::String(_)) | None => result.message().lines().map(str::trim).collect(),
+        Some(Value::String(_)) | None => {
+            let structured = result.structured.as_ref();
+            let texts = result.content.iter().filter_map(|content| content.block.text(structured));
+            texts
+                .flat_map(|text| text.lines().map(|line| Value::from(line.trim())).collect::<Vec<_>>())
+                .collect()
+        }
         Some(value) => value,
     }
 }
