@@ -239,30 +239,32 @@ impl Snapshot {
         let was_failing = std::mem::replace(failing, polled.is_err());
         if let (Err(error), false) = (&polled, was_failing) {
             // Logged once for a series of failures, which would all say the same.
-            let route = &route.definition.name;
-            warn!(%route, error, "polling a resource failed");
-            debug!(%route, uri = %Untrusted(uri), "polling a resource failed");
+            let (redaction, route) = (&route.translator.redaction, &route.definition.name);
+            warn!(%route, error = error.plain, "polling a resource failed");
+            let quoted = redaction.redact(&error.quoted);
+            debug!(%route, uri = %Untrusted(uri), error = %Untrusted(&quoted), "resource poll error text");
         }
         (polled.ok().flatten(), interval)
     }
 
-    /// Polls a resource by its route. An error quotes nothing of the URI and the response.
+    /// Polls a resource by its route. `None`: it is unchanged.
     async fn poll_route(
         &self,
         route: &Arc<BoundRoute>,
         uri: &str,
         arguments: Map<String, Value>,
         known: Option<&PolledResource>,
-    ) -> Result<Option<PolledResource>, String> {
+    ) -> Result<Option<PolledResource>, PollError> {
         let deadline = Deadline::after(route.timeout);
-        let arguments = self.check_arguments(route, arguments.into()).await;
-        let arguments = arguments.map_err(|_| "its URI has no valid arguments of the route")?;
+        let error = |plain: &str, quoted: String| PollError { plain: plain.to_owned(), quoted };
+        let invalid = |quoted| error("its URI has no valid arguments of the route", quoted);
+        let arguments = self.check_arguments(route, arguments.into()).await.map_err(invalid)?;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), deadline.at, build).await;
-        let request = request.map_err(|_| "its request takes too long to build")?;
-        let mut request = request.map_err(|_| "its URI has no valid arguments of the route")?;
+        let request = request.map_err(|_| error("its request can't be built in time", String::new()))?;
+        let mut request = request.map_err(|error| invalid(error.to_string()))?;
         let known =
             known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
@@ -274,12 +276,16 @@ impl Snapshot {
             UpstreamCall::new(request, route.response_limit_bytes, deadline, route.idempotent);
         let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
         let response = route.policies.upstream.poll_stack(&upstream_call).await;
-        let response = response.map_err(|error| ErrorChain(&error).to_string())?;
+        let response = response.map_err(|error| PollError {
+            plain: ErrorChain(&error).to_string(),
+            quoted: error.quoted_text().unwrap_or_default().to_owned(),
+        })?;
         if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(None);
         }
         let translation = self.workers.translate(route, arguments, response.clone(), deadline.at).await;
-        let translation = translation.map_err(|_| "its response can't be translated")?;
+        let translation =
+            translation.map_err(|_| error("its response can't be translated", String::new()))?;
         match read_of(route, uri, &translation.result, Some(&response)) {
             Ok(read) => Ok(Some(PolledResource {
                 fingerprint: fingerprint(&read.contents),
@@ -288,9 +294,17 @@ impl Snapshot {
                 last_modified: response.headers.get(header::LAST_MODIFIED).cloned(),
             })),
             Err(FetchError::Missing(_)) => Ok(Some(PolledResource::missing(Some(Arc::clone(&route.route))))),
-            Err(_) => Err("it can't be read".to_owned()),
+            Err(unread) => Err(error("it can't be read", unread.to_string())),
         }
     }
+}
+
+/// Reason why a poll failed.
+struct PollError {
+    /// Text without parts of the URI or the response.
+    plain: String,
+    /// Text with them, for the log at `debug`.
+    quoted: String,
 }
 
 impl PolledResource {
