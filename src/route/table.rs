@@ -133,10 +133,12 @@ impl RouteTable {
         let error = self.endpoints.insert(path, vec![(method, index)]).err()?;
         // The path of the other route matches itself, as a path without arguments.
         let other = match error {
-            matchit::InsertError::Conflict { with } => self.endpoints.at(&with).ok()?.value.first(),
+            matchit::InsertError::Conflict { with } => {
+                self.endpoints.at(&with).ok().and_then(|found| Some(found.value.first()?.1))
+            }
             _ => None,
         };
-        Some(other.map_or(index, |(_, other)| *other))
+        Some(other.unwrap_or(index))
     }
 
     /// Maps the routes to other values.
