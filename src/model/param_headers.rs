@@ -21,7 +21,7 @@ pub const PARAM_HEADER_MAX_INTEGER: u64 = 9_007_199_254_740_991;
 
 /// An `x-mcp-header` for which clients drop the tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid `{PARAM_HEADER_KEYWORD}` at `{pointer}`: {message}")]
+#[error("at `{pointer}`: {message}")]
 pub struct InvalidParamHeader {
     /// JSON Pointer of the schema that has it.
     pub pointer: String,
@@ -121,10 +121,15 @@ pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHea
                 "move it to a property of the root, or of a nested `properties`",
             ),
             Some("string" | "integer" | "boolean") => {}
-            _ => report(
-                "applies only to arguments whose type is `string`, `integer` or `boolean`".to_owned(),
-                "write `type: string`, or remove the header",
-            ),
+            _ => {
+                let found = schema.get("type").map_or_else(|| "no type".to_owned(), shown);
+                report(
+                    format!(
+                        "applies only to arguments of type `string`, `integer` or `boolean`; found {found}"
+                    ),
+                    "write `type: string`, or remove the header",
+                );
+            }
         }
     }
     invalid
