@@ -51,7 +51,7 @@ pub struct PromptArgument {
     pub title: Option<String>,
     /// The meaning of the argument.
     pub description: Option<String>,
-    /// Whether it is required.
+    /// Whether clients must send the argument.
     pub required: bool,
     /// Completions for its value.
     pub completion: Option<Completion>,
@@ -184,7 +184,7 @@ impl PartTemplate {
         of_part.into_iter().chain(annotations.filter_map(|own| own.last_modified.as_ref())).collect()
     }
 
-    /// Whether it needs an upstream call.
+    /// Whether the part needs an upstream call.
     pub fn is_fetched(&self) -> bool {
         matches!(self.part, PartContent::Route(_) | PartContent::Resource(PromptResource { text: None, .. }))
     }

@@ -75,7 +75,7 @@ impl ToolName {
 }
 
 impl FromStr for ToolName {
-    /// A sentence.
+    /// Reason why a text is not a valid name, in a sentence.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -115,9 +115,9 @@ pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
 /// Arguments of one call, by name, in the client's order, and the input responses of its route.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
-    /// Arguments.
+    /// Arguments of the tool, by name.
     pub given: Map<String, Value>,
-    /// Input responses of the route.
+    /// Responses to the input requests of the route, by name of the request.
     pub input_responses: Map<String, Value>,
 }
 

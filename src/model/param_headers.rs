@@ -135,7 +135,7 @@ pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHea
     invalid
 }
 
-/// Whether it is a character of a token (RFC 9110, section 5.6.2).
+/// Whether a byte is a character of a token (RFC 9110, section 5.6.2).
 pub(super) fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

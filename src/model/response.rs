@@ -86,9 +86,9 @@ pub struct ProgramExit {
 /// End of a program: exit status or signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramEnd {
-    /// It exited with this status.
+    /// The program exited with this status.
     Code(i32),
-    /// It was terminated by the signal of this number.
+    /// The program was terminated by the signal of this number.
     Signal(i32),
 }
 

@@ -70,14 +70,14 @@ pub enum ContentBlock {
     Image {
         /// Data in Base64.
         data: String,
-        /// Such as `image/png`.
+        /// Media type, such as `image/png`.
         mime_type: String,
     },
     /// Audio.
     Audio {
         /// Data in Base64.
         data: String,
-        /// Such as `audio/wav`.
+        /// Media type, such as `audio/wav`.
         mime_type: String,
     },
     /// A link to a resource.
@@ -88,16 +88,16 @@ pub enum ContentBlock {
         name: String,
         /// Description, for a model.
         description: Option<String>,
-        /// Such as `text/csv`.
+        /// Media type, such as `text/csv`.
         mime_type: Option<String>,
     },
     /// An embedded resource.
     Resource {
         /// URI of the resource.
         uri: String,
-        /// Such as `text/csv`.
+        /// Media type, such as `text/csv`.
         mime_type: Option<String>,
-        /// Its contents.
+        /// Contents of the resource.
         body: ResourceBody,
     },
     /// A block written by an MCP server, with all its members.

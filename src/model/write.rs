@@ -196,9 +196,9 @@ fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
 /// One of the contents of a resource (MCP 2026-07-28, Resources, "Resource Contents").
 #[derive(Debug, Clone, PartialEq, Hash, Serialize)]
 pub struct ResourceContents {
-    /// Its URI.
+    /// URI of the resource, or of a part of it.
     pub uri: String,
-    /// Its media type, such as `text/csv`.
+    /// Media type of the body, such as `text/csv`.
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     /// A string, or bytes.

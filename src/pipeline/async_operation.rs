@@ -58,7 +58,7 @@ pub enum OperationState {
     Done(ToolResult),
     /// Cancelled.
     Cancelled,
-    /// It can no longer be polled.
+    /// The operation can no longer be polled.
     Lost {
         /// Reason, for the client.
         reason: String,

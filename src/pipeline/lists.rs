@@ -101,7 +101,7 @@ impl DefinitionList {
         Self { name, entries }
     }
 
-    /// Whether it has no entries for any client.
+    /// Whether the list has no entries for any client.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -35,7 +35,7 @@ pub enum PromptError {
 /// Argument that a person is typing.
 #[derive(Debug)]
 pub struct TypedArgument<'a> {
-    /// Name.
+    /// Name of the argument.
     pub argument: &'a str,
     /// Text so far.
     pub value: &'a str,

@@ -18,7 +18,7 @@ use crate::upstream::Deadline;
 /// Prompt, resource or resource template of an MCP upstream.
 #[derive(Debug)]
 pub struct ProxiedEntry {
-    /// Kind.
+    /// Kind of the entry.
     pub kind: ProxiedKind,
     /// Key for clients: a name, a URI or a URI template.
     pub key: String,

@@ -26,7 +26,7 @@ use crate::upstream::{ClientIdentity, Deadline, UpstreamCall, UpstreamError};
 /// Outcome of a call whose client can poll an asynchronous operation itself.
 #[derive(Debug)]
 pub enum CallOutcome {
-    /// Result.
+    /// Result of the call.
     Result(ToolResult),
     /// Operation in progress.
     Operation(Box<OpenOperation>),

@@ -65,7 +65,7 @@ pub enum WatchError {
     /// No route has a resource with this URI.
     #[error("unknown resource; `resources/list` and `resources/templates/list` list the available ones")]
     Unknown,
-    /// Its route has no `poll_interval`.
+    /// The route of the resource has no `poll_interval`.
     #[error("this resource does not support subscriptions; read it again to see changes")]
     Unwatched,
     /// The URI is longer than [`WATCHED_URI_LIMIT_BYTES`].

@@ -213,7 +213,7 @@ impl<'s> Wanted<'s> {
         self.types.contains(&kind)
     }
 
-    /// Whether it is a boolean without listed values.
+    /// Whether the schema admits booleans, and lists no values.
     fn is_boolean(&self) -> bool {
         self.listed.is_empty() && self.accepts("boolean")
     }

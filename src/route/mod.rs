@@ -61,7 +61,8 @@ use crate::translate::{Jq, Template, Translator, WorkBudget};
 pub struct Route {
     /// Tool definition that clients see.
     pub definition: ToolDefinition,
-    /// Whether clients can call it as a tool. Otherwise only other parts of the configuration use it.
+    /// Whether clients can call the route as a tool. Another route is only a resource, or only used by other
+    /// parts of the configuration.
     pub is_tool: bool,
     /// Resource that it provides. Boxed, because it is large and rare.
     pub resource: Option<Box<ResourceDefinition>>,
@@ -88,8 +89,8 @@ pub struct Route {
     pub argument_error: Option<Box<Translator>>,
     /// Timeout of a call, with queueing and retries.
     pub timeout: Duration,
-    /// Whether its request may be sent twice: as configured, or if its method is idempotent (RFC 9110, section
-    /// 9.2.2).
+    /// Whether the request may be sent twice: as configured, or else if its method is idempotent (RFC 9110,
+    /// section 9.2.2) or its tool declares `idempotentHint`.
     pub idempotent: bool,
     /// Log notifications to clients that want them during a call.
     pub log: Vec<LogLine>,
@@ -274,7 +275,7 @@ impl LogLine {
     /// before the upstream request.
     pub const NAMES: [&'static str; 2] = ["args", "status"];
 
-    /// Whether it can only be sent after the response.
+    /// Whether the notification can only be sent after the response.
     pub fn depends_on_response(&self) -> bool {
         self.text.used.names.iter().any(|name| name == "status")
     }
@@ -333,7 +334,7 @@ impl Suggestions {
         Self { values, total }
     }
 
-    /// Whether there are more matches than these.
+    /// Whether more values match than the returned ones.
     pub fn has_more(&self) -> bool {
         self.total > self.values.len()
     }

@@ -128,7 +128,7 @@ impl UriTemplate {
         &self.text
     }
 
-    /// Whether it is a template.
+    /// Whether the URI has arguments.
     pub fn is_template(&self) -> bool {
         self.arguments().next().is_some()
     }

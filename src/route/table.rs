@@ -26,13 +26,13 @@ pub struct RouteTable<R = Route> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of route `{route}` conflicts with that of route `{with}`")]
 pub struct Conflict {
-    /// Later route.
+    /// Route with the later name.
     pub route: ToolName,
-    /// Other route.
+    /// Route with the earlier name.
     pub with: ToolName,
-    /// What both have: their name, the URI of a resource, or a REST endpoint.
+    /// Subject of the conflict: the name, a REST endpoint, or the URI of a resource.
     pub what: String,
-    /// Whether it is the URI of a resource.
+    /// Whether the subject is the URI of a resource.
     pub is_resource: bool,
 }
 

@@ -235,7 +235,7 @@ impl SchemaDialect {
         }
     }
 
-    /// Whether it defines a keyword.
+    /// Whether the dialect defines a keyword.
     pub fn has_keyword(self, keyword: &str) -> bool {
         self.0.is_known_keyword(keyword)
     }
@@ -254,7 +254,7 @@ impl SchemaDialect {
 /// Schema in a document: the root, or a subschema.
 pub(super) struct LocatedSchema<'s> {
     pub(super) schema: &'s Map<String, Value>,
-    /// Its position, as a JSON Pointer.
+    /// Position of the schema in the document, as a JSON Pointer.
     pub(super) pointer: String,
     /// Whether `properties` alone lead to it; so they do to the root.
     pub(super) is_property: bool,

@@ -48,24 +48,24 @@ pub(super) struct Subschema {
     pub(super) items: Vec<usize>,
     /// Part of `contains`.
     pub(super) contains: Option<usize>,
-    /// Whether it has an `unevaluated…` keyword.
+    /// Whether the part has an `unevaluated…` keyword.
     pub(super) reads_unevaluated: bool,
     /// Cost per byte of a string value, in sixteenths of a step.
     pub(super) text: u64,
-    /// Whether it refers to itself, directly or not: the validator caches results of such references.
+    /// Whether the part refers to itself, directly or not: the validator caches results of such references.
     pub(super) is_recursive: bool,
 }
 
 /// Use of the errors of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorUse {
-    /// They are errors of the whole schema.
+    /// Errors of the part are errors of the whole schema.
     Reported,
-    /// They are reported if none of several parts is valid.
+    /// Errors of the part are reported if none of several parts is valid.
     Alternative,
-    /// They are discarded.
+    /// Errors of the part are discarded.
     Discarded,
-    /// They are reported; a reference leads to the part, so that its cost is counted once.
+    /// Errors of the part are reported; a reference leads to it, so that its cost is counted once.
     Referenced,
 }
 
@@ -326,8 +326,8 @@ impl Subschema {
     }
 }
 
-/// Whether each part refers to itself: it is in a cycle of references (Kosaraju's algorithm for strongly connected
-/// components, with explicit stacks, because chains of references may be long).
+/// Whether each part is in a cycle of references: Kosaraju's algorithm for strongly connected components, with
+/// explicit stacks, because chains of references may be long.
 fn recursive_parts(parts: &[Subschema]) -> Vec<bool> {
     let mut previous = vec![Vec::new(); parts.len()];
     for (index, part) in parts.iter().enumerate() {

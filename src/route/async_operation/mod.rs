@@ -318,7 +318,7 @@ fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
 /// Meaning of the first response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InitialResponse {
-    /// It is the result.
+    /// The response is the result.
     Result,
     /// An operation has started.
     Operation(RunningOperation),
@@ -390,7 +390,7 @@ impl OperationLocation {
     /// Longest encoded text that is sent to clients, in bytes.
     const SHORT_BYTES: usize = 2048;
 
-    /// Whether its encoded text is short enough for clients.
+    /// Whether the encoded text of the location is short enough for clients.
     pub fn is_short(&self) -> bool {
         self.to_text().len() <= Self::SHORT_BYTES
     }

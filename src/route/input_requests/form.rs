@@ -52,12 +52,12 @@ impl InputForm {
         Ok(Self { fields: properties.map(field).collect::<Result<_, SchemaError>>()? })
     }
 
-    /// Whether it has no fields: the person only confirms.
+    /// Whether the form has no fields: the person only confirms.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether it has multiple choice, which clients before 2025-11-25 do not support.
+    /// Whether the form has multiple choice, which clients before 2025-11-25 do not support.
     pub fn has_lists(&self) -> bool {
         let mut types = self.fields.iter().map(|field| field.schema.document().get("type"));
         types.any(|kind| kind.is_some_and(|kind| kind == "array"))

@@ -234,10 +234,10 @@ pub enum InputResponse {
 /// Reason why a response can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidInput {
-    /// It does not fit the request. The text is for the developer of the client.
+    /// The response does not fit the request. The text is for the developer of the client.
     #[error("{0}")]
     Wrong(String),
-    /// It was declined. The text is for the model.
+    /// The person declined the request. The text is for the model.
     #[error("{0}")]
     Declined(String),
 }
@@ -266,7 +266,7 @@ impl InputRequestKindTemplate {
 }
 
 impl InputRequestTemplate {
-    /// Whether it must be sent. A request for arguments is only sent if one of them is missing.
+    /// Whether the request must be sent. A request for arguments is only sent if one of them is missing.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
         let InputRequestKind::Form { form, .. } = &self.kind else { return true };
         !self.gives_arguments || form.names().any(|name| arguments.get(name).is_none())

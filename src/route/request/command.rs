@@ -144,7 +144,7 @@ impl CommandTemplate {
 
     /// Whether a leading `-` of a rendered text comes from the template and not from an argument.
     ///
-    /// It does if the template itself begins with it. It also does if rendering with every `-` of the
+    /// It comes from the template if that begins with `-`, or if rendering with every `-` of the
     /// arguments masked gives the same text, again with a leading `-`.
     fn is_own(
         &self,

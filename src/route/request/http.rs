@@ -101,9 +101,9 @@ pub struct HttpRequest {
 pub enum PathBase {
     /// The upstream's URL, which may have a base path.
     UpstreamUrl,
-    /// The root of its host: the upstream itself sent the path.
+    /// The root of the upstream's host: the upstream itself sent the path.
     Origin,
-    /// None: the request goes to the upstream's URL as it is.
+    /// No base: the request goes to the upstream's URL as it is.
     UrlItself,
 }
 

@@ -125,7 +125,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Whether it forwards headers of the client.
+    /// Whether the request forwards headers of the client.
     pub fn forwards_headers(&self) -> bool {
         match self {
             Self::Http(HttpTemplate { forwarded, .. }) | Self::Tool(ToolTemplate { forwarded, .. }) => {

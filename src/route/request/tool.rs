@@ -123,7 +123,7 @@ impl ToolEffect {
         Self { is_none: method.is_safe(), is_idempotent: method.is_idempotent() }
     }
 
-    /// Whether there is none.
+    /// Whether the request has no effect.
     pub fn is_none(self) -> bool {
         self.is_none
     }
