@@ -119,6 +119,9 @@ impl UpstreamResponse {
 /// About one in nine bytes of compressed data is a control character, so this many bytes without one are
 /// text.
 const MIN_EVIDENCE_BYTES: usize = 128;
+/// Limit of the inspected bytes: compressed data has a control character among so many. A long text may have
+/// one later.
+const MAX_INSPECTED_BYTES: usize = 4096;
 
 /// Whether a body can't be in this content encoding. The outermost encoding, the last of the list, decides.
 fn is_certainly_not_encoded_as(encoding: &str, body: &[u8]) -> bool {
@@ -129,8 +132,9 @@ fn is_certainly_not_encoded_as(encoding: &str, body: &[u8]) -> bool {
         // These have no magic number, but compressed data is not text in any charset.
         "br" | "deflate" => {
             let is_strange = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
-            !body.iter().any(is_strange)
-                && (std::str::from_utf8(body).is_ok() || body.len() >= MIN_EVIDENCE_BYTES)
+            let bytes = &body[..body.len().min(MAX_INSPECTED_BYTES)];
+            !bytes.iter().any(is_strange)
+                && (std::str::from_utf8(body).is_ok() || bytes.len() >= MIN_EVIDENCE_BYTES)
         }
         _ => false,
     }
@@ -291,6 +295,7 @@ mod tests {
         assert!(encoding("gzip", b"\x1f\x8b\x08\x00"));
         assert!(encoding("zstd", b"\x28\xb5\x2f\xfd\x04"));
         assert!(encoding("br", b"\x0b\x02\x80hello\x03"));
+        assert!(!encoding("br", format!("{}\x1b[0m", "text ".repeat(1000)).as_bytes()));
         assert!(encoding("deflate", b"\x78\x9c\x4b\x04\x00\x00"));
         assert!(encoding("identity", b"x") && encoding("unknown", b"x"));
     }
