@@ -193,8 +193,19 @@ impl ResponseCache {
     }
 
     fn key(&self, upstream_call: &UpstreamCall) -> CacheKey {
-        // The other fields are not sent.
-        let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
+        // The other fields are not sent. Each is named, so that a new one is not forgotten here.
+        let UpstreamCall {
+            request,
+            response_limit_bytes,
+            deadline: _,
+            idempotent: _,
+            client: _,
+            progress: _,
+            context: _,
+            charge: _,
+            traced: _,
+            tried: _,
+        } = upstream_call;
         // A response over the limit is an error, so the result depends on the limit.
         let limit = (*response_limit_bytes as u64).to_be_bytes();
         [&self.upstream_id.to_be_bytes()[..], &limit, &request.to_bytes()].concat().into()
@@ -334,8 +345,7 @@ impl CoalescedRequest {
         let (task, began_for) = self.begun.get_or_init(|| {
             let fetch = own_fetch.take().expect("a cell is initialized once");
             // Others may have later deadlines than the first.
-            let UpstreamCall { deadline, .. } = *upstream_call;
-            let deadline = Deadline { at: deadline.latest, ..deadline };
+            let deadline = Deadline { at: upstream_call.deadline.latest, ..upstream_call.deadline };
             let for_all = UpstreamCall { deadline, ..upstream_call.clone() };
             (SharedTask::spawn(fetch(for_all)), upstream_call.context.clone())
         });
