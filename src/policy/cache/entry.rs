@@ -287,11 +287,14 @@ fn decode(stored: &StoredValue) -> Option<CachedResponse> {
     let end = stored.content.iter().position(|byte| *byte == b'\n')?;
     let (head, body) = (&stored.content[..end], &stored.content[end + 1..]);
     let EntryHead { status, age, lifetime, headers } = serde_json::from_slice(head).ok()?;
-    let headers = headers.iter().map(|(name, value)| Some((name.parse().ok()?, value.parse().ok()?)));
-    let (status, headers) = (StatusCode::from_u16(status).ok()?, headers.collect::<Option<HeaderMap>>()?);
+    let (status, mut header_map) = (StatusCode::from_u16(status).ok()?, HeaderMap::new());
+    for (name, value) in headers {
+        // Fails if there are more than a map can hold; `append` would panic.
+        header_map.try_append(name.parse::<HeaderName>().ok()?, value.parse().ok()?).ok()?;
+    }
     let age = age.checked_add(lifetime.saturating_sub(stored.remaining_ttl))?;
     let received_at = Instant::now().checked_sub(age)?;
-    let response = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(body));
+    let response = UpstreamResponse::new(status, header_map, Bytes::copy_from_slice(body));
     Some(CachedResponse { received_at, ..CachedResponse::new(response) })
 }
 
