@@ -205,7 +205,9 @@ impl HttpLink {
 
     /// Ends the session, so that the server releases its resources.
     pub(super) async fn close(&self) {
-        end(self.http.clone(), self.session.lock().await.take()).await;
+        // In a statement of its own, which releases the lock: other calls need not wait for the server.
+        let session = self.session.lock().await.take();
+        end(self.http.clone(), session).await;
     }
 }
 
