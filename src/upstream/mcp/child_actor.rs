@@ -243,7 +243,11 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             tokio::select! {
                 line = self.output.next() => match line {
                     Ok(Some(line)) => self.line(line).await,
-                    Ok(None) | Err(_) => return End::ByItself,
+                    // The child may run on, but no more responses will arrive.
+                    Ok(None) | Err(_) => {
+                        self.fail_pending();
+                        return End::ByItself;
+                    }
                 },
                 command = self.commands.recv() => match command {
                     Some(command) => self.command(command),
