@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
-use super::token_cache::{IssuedToken, TokenCache};
+use super::token_cache::{IssuedToken, MAX_BACKOFF, TokenCache};
 use super::{
     Address, BearerToken, CredentialError, HiddenText, HttpSettings, HttpUpstream, UpstreamCall,
     secret_header,
@@ -155,7 +155,7 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
     let settings = Arc::new(settings.clone());
     let server = HttpSettings::new(upstream.clone(), settings.token_url.address.clone());
     let server = HttpUpstream::new(HttpSettings { tls: settings.tls.clone(), ..server });
-    TokenCache::new(upstream.clone(), move || {
+    TokenCache::new(upstream, MAX_BACKOFF, move || {
         // The cache enforces a shorter timeout.
         let deadline = Deadline::after(DEFAULT_LIFETIME);
         let upstream_call =

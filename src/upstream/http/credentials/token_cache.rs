@@ -22,8 +22,8 @@ use crate::upstream::SharedTask;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Backoff after the first failed token request. It doubles with each further failure.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// Maximum backoff after failed token requests.
-const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// Maximum backoff after failed token requests to a server.
+pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Longest time before its expiry that a token is no longer sent, because the clocks of two servers differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(30);
 /// Longest time before its expiry that a token is renewed.
@@ -48,6 +48,7 @@ type Outcome = Result<Credential, Arc<CredentialError>>;
 #[derive(Debug)]
 pub(in crate::upstream::http) struct TokenCache {
     upstream: UpstreamName,
+    max_backoff: Duration,
     new_request: Hidden<Box<dyn Fn() -> TokenRequest + Send + Sync>>,
     state: Mutex<State>,
 }
@@ -73,10 +74,12 @@ struct CachedToken {
 
 impl TokenCache {
     pub(super) fn new(
-        upstream: UpstreamName,
+        upstream: &UpstreamName,
+        max_backoff: Duration,
         new_request: impl Fn() -> TokenRequest + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { upstream, new_request: Hidden(Box::new(new_request)), state: Mutex::default() })
+        let (upstream, new_request) = (upstream.clone(), Hidden(Box::new(new_request) as _));
+        Arc::new(Self { upstream, max_backoff, new_request, state: Mutex::default() })
     }
 
     /// Returns the cached token. If there is none that is still valid, requests the next one and waits for
@@ -180,7 +183,7 @@ impl TokenCache {
             }
             Err(error) => {
                 let failures = state.failures.as_ref().map_or(0, |(failures, ..)| *failures) + 1;
-                let retry_in = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(MAX_BACKOFF);
+                let retry_in = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(self.max_backoff);
                 warn!(
                     %upstream, request_id, failures, ?retry_in, error = %ErrorChain(&error),
                     "access token request failed"
@@ -193,8 +196,8 @@ impl TokenCache {
     }
 }
 
-/// Lifetime of a token from a file that another program replaces from time to time. Kubernetes writes the
-/// next token long before the previous one expires.
+/// Lifetime of a token from a file that another program replaces from time to time, and maximum backoff after
+/// the file could not be read. Kubernetes writes the next token long before the previous one expires.
 const FILE_LIFETIME: Duration = Duration::from_secs(5);
 
 /// Longest token file.
@@ -202,7 +205,7 @@ const FILE_LIMIT_BYTES: usize = 16 << 10;
 
 /// Creates the cache of the token in a file.
 pub(super) fn token_file(path: PathBuf, upstream: &UpstreamName) -> Arc<TokenCache> {
-    TokenCache::new(upstream.clone(), move || {
+    TokenCache::new(upstream, FILE_LIFETIME, move || {
         let path = path.clone();
         // The file may be on a network file system.
         let read = tokio::task::spawn_blocking(move || read_token(&path));
@@ -242,7 +245,7 @@ mod tests {
         fn new() -> Self {
             let (requests, failing) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(false)));
             let (count, fails) = (requests.clone(), failing.clone());
-            let tokens = TokenCache::new("legacy".parse().unwrap(), move || {
+            let tokens = TokenCache::new(&"legacy".parse().unwrap(), MAX_BACKOFF, move || {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
                 let fails = *fails.lock();
                 Box::pin(async move {
@@ -373,14 +376,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_server_times_out() {
-        let tokens = TokenCache::new("legacy".parse().unwrap(), || Box::pin(std::future::pending()));
+        let tokens =
+            TokenCache::new(&"legacy".parse().unwrap(), MAX_BACKOFF, || Box::pin(std::future::pending()));
         assert!(shown(tokens.credential(&CallContext::default()).await).contains("within 10s"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_token_request_that_panics_is_repeated() {
         let panics = Mutex::new(true);
-        let tokens = TokenCache::new("legacy".parse().unwrap(), move || {
+        let tokens = TokenCache::new(&"legacy".parse().unwrap(), MAX_BACKOFF, move || {
             let panics = std::mem::take(&mut *panics.lock());
             Box::pin(async move {
                 assert!(!panics, "as the test wants it");
@@ -447,6 +451,19 @@ mod tests {
         place.write("second");
         assert_eq!(file.replace_rejected(&first, &context).await.unwrap().unwrap().value, "Bearer second");
         assert_eq!(token(&file).await, "second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_file_that_appears_late_is_read_soon() {
+        let place = TokenFolder::new("late");
+        let file = token_file(&place);
+        for _ in 0..100 {
+            assert!(!token(&file).await.contains("late-token"));
+            tokio::time::advance(SECOND).await;
+        }
+        place.write("late-token");
+        tokio::time::advance(FILE_LIFETIME).await;
+        assert_eq!(token(&file).await, "late-token");
     }
 
     #[tokio::test(start_paused = true)]
