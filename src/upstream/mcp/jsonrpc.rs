@@ -64,10 +64,20 @@ impl JsonRpcError {
     const INTERNAL: i64 = -32603;
     /// Unknown method (JSON-RPC 2.0, section 5.1).
     pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+    /// Invalid parameters (JSON-RPC 2.0, section 5.1).
+    const INVALID_PARAMS: i64 = -32602;
     /// Headers that differ from the body (MCP 2026-07-28, `HeaderMismatchError`).
     pub(super) const HEADER_MISMATCH: i64 = -32020;
     /// Unsupported revision (MCP 2026-07-28, `UnsupportedProtocolVersionError`).
     pub(super) const UNSUPPORTED_REVISION: i64 = -32022;
+
+    /// Whether a server has no tool of the called name, so that its list has changed. MCP requires the code
+    /// for invalid parameters, which does not tell the reason.
+    pub(super) fn is_of_unknown_tool(&self) -> bool {
+        let says = |words: &str| self.message.to_ascii_lowercase().contains(words);
+        self.code == Self::METHOD_NOT_FOUND
+            || (self.code == Self::INVALID_PARAMS && (says("unknown tool") || says("not found")))
+    }
 }
 
 /// Deserializes a member that is present, even if it is `null`.

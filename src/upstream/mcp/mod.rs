@@ -33,7 +33,7 @@ use self::child::ChildLink;
 use self::http::HttpLink;
 use self::jsonrpc::{JsonRpcError, ServerMessage};
 use self::lifecycle::ServerCapabilities;
-use self::param_headers::{MarkedSchema, is_header_mismatch};
+use self::param_headers::MarkedSchema;
 use super::buffer::BodyAccount;
 use super::error::QuotedSource;
 use super::http::HttpSettings;
@@ -114,6 +114,20 @@ enum McpResponse {
     Message(Bytes),
     /// HTTP error response without a JSON-RPC message.
     HttpError(UpstreamResponse),
+}
+
+impl McpResponse {
+    /// JSON-RPC error in the response.
+    fn error(&self) -> Option<JsonRpcError> {
+        /// Longer responses are results.
+        const SEARCHED_BYTES: usize = 16 << 10;
+        let body = match self {
+            Self::Message(text) => text,
+            Self::HttpError(upstream_response) => &upstream_response.body,
+        };
+        let text = std::str::from_utf8(body).ok().filter(|text| text.len() <= SEARCHED_BYTES)?;
+        jsonrpc::error_in(text)
+    }
 }
 
 /// List of a server, each entry as JSON.
@@ -374,10 +388,14 @@ impl McpUpstream {
         let sent = param_link.and_then(|link| link.param_headers.schema_of(tool));
         let sent_at = Instant::now();
         let mut response = self.request(&outgoing).await?;
+        let error = (*method == McpMethod::CallTool).then(|| response.error()).flatten();
+        if error.as_ref().is_some_and(JsonRpcError::is_of_unknown_tool) {
+            self.changed.send_replace(());
+        }
         // The server has rejected the call without processing it. Boxed, so that the future of every call has
         // no space for it.
         if let Some(link) = param_link
-            && is_header_mismatch(&response)
+            && error.is_some_and(|error| error.code == JsonRpcError::HEADER_MISMATCH)
             && Box::pin(self.has_other_param_headers(link, tool, sent.as_ref(), sent_at)).await
         {
             response = Box::pin(self.request(&outgoing)).await?;

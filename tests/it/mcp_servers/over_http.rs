@@ -375,6 +375,29 @@ async fn a_list_is_read_page_by_page_and_again_after_a_change() {
 }
 
 #[tokio::test]
+async fn a_list_is_read_again_after_a_call_of_an_unknown_tool() {
+    let is_renamed = Arc::new(AtomicBool::new(false));
+    let old = server(move |rpc| match rpc.method() {
+        "tools/list" => {
+            let name = if is_renamed.load(Ordering::SeqCst) { "new" } else { "old" };
+            // Other members are ignored, even other lists.
+            Some(rpc.result(&json!({ "tools": [tool(name)], "prompts": [1], "entries": 1 }).to_string()))
+        }
+        "tools/call" => {
+            is_renamed.store(true, Ordering::SeqCst);
+            Some(rpc.answer(r#""error":{"code":-32602,"message":"Unknown tool: old"}"#))
+        }
+        _ => None,
+    })
+    .await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    assert_eq!(served.names().await, ["old"]);
+    served.call("old", json!({})).await;
+    served.until_names(&["new"]).await;
+}
+
+#[tokio::test]
 async fn a_server_of_the_newest_revision_is_called_without_a_session() {
     let old = server_of(json!([tool("add")]), |rpc, _| rpc.text("5")).await;
     let inner =
