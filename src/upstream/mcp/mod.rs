@@ -296,11 +296,12 @@ impl McpUpstream {
             Link::Http(link) => link.agreed().await?,
             Link::Child(link) => link.agreed().await?,
         };
-        let tools = match &self.link {
-            Link::Http(link) if agreed.is_per_request() => link.param_headers.update(&self.name, tools),
-            // Earlier revisions have no such headers, and a child has none at all.
-            Link::Http(_) | Link::Child(_) => tools,
-        };
+        let Link::Http(link) = &self.link else { return Ok((tools, agreed.declared)) };
+        if agreed.is_per_request() {
+            return Ok((link.param_headers.update(&self.name, tools), agreed.declared));
+        }
+        // Earlier revisions have no such headers.
+        link.param_headers.update(&self.name, McpList::new());
         Ok((tools, agreed.declared))
     }
 

@@ -11,15 +11,15 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{McpList, McpRequest, McpResponse, jsonrpc};
+use super::{McpList, McpRequest};
 use crate::model::{encode_header_text, for_each_param_header, invalid_param_headers, param_header_text};
 use crate::route::{McpMethod, UpstreamName};
 
 /// Tools of one server whose arguments are repeated in headers, as of its last list.
 #[derive(Debug, Default)]
 pub(super) struct ParamHeaders {
-    /// Input schemas by the name of the tool.
-    schemas: Mutex<HashMap<String, MarkedSchema>>,
+    /// Input schemas by the name of the tool, or the reasons why tools are omitted.
+    tools: Mutex<HashMap<String, Result<MarkedSchema, String>>>,
     /// Time at which the list was last read again because of a rejected call. Locked during the read, so that
     /// calls that are rejected together read it once.
     pub(super) refreshed_at: tokio::sync::Mutex<Option<Instant>>,
@@ -40,28 +40,33 @@ impl ParamHeaders {
     /// Reads the headers from a list of tools. Returns the list without the tools that a client must reject,
     /// because a header of them is invalid.
     pub(super) fn update(&self, upstream: &UpstreamName, mut list: McpList) -> McpList {
-        let mut schemas = HashMap::new();
+        let mut tools = HashMap::new();
         list.retain(|entry| {
             // Other entries are reported when they are imported.
             let Ok(ToolEntry { name, input_schema }) = serde_json::from_str(entry.get()) else { return true };
             if let Some(invalid) = invalid_param_headers(&input_schema).first() {
-                let (tool, reason) = (shortened(&name), shortened(&invalid.to_string()));
-                warn!(%upstream, tool, reason, "tool of an MCP server omitted");
+                let reason = shortened(&invalid.to_string());
+                let omitted = Err(reason.clone());
+                // Lists are read again and again, so each reason is logged once.
+                if self.tools.lock().get(&name) != Some(&omitted) {
+                    warn!(%upstream, tool = shortened(&name), reason, "tool of an MCP server omitted");
+                }
+                tools.insert(name, omitted);
                 return false;
             }
             let mark = &mut |_: &str, _: Option<&Value>| Err(());
             if for_each_param_header(&input_schema, &Map::new(), mark).is_err() {
-                schemas.insert(name, Arc::new(input_schema));
+                tools.insert(name, Ok(Arc::new(input_schema)));
             }
             true
         });
-        *self.schemas.lock() = schemas;
+        *self.tools.lock() = tools;
         list
     }
 
     /// Input schema of a tool, if it has an `x-mcp-header`.
     pub(super) fn schema_of(&self, tool: &str) -> Option<MarkedSchema> {
-        self.schemas.lock().get(tool).cloned()
+        self.tools.lock().get(tool)?.as_ref().ok().cloned()
     }
 
     /// Headers of a request: its own, and those of the arguments of a tool call.
@@ -92,17 +97,4 @@ impl ParamHeaders {
 /// The beginning of a server's text, for the log.
 fn shortened(text: &str) -> String {
     text.chars().take(256).collect()
-}
-
-/// Whether a server rejects a request because of its headers.
-pub(super) fn is_header_mismatch(response: &McpResponse) -> bool {
-    /// Longer responses are results.
-    const SEARCHED_BYTES: usize = 16 << 10;
-    let body = match response {
-        McpResponse::Message(text) => text,
-        McpResponse::HttpError(upstream_response) => &upstream_response.body,
-    };
-    let text = std::str::from_utf8(body).unwrap_or_default();
-    text.len() <= SEARCHED_BYTES
-        && jsonrpc::error_in(text).is_some_and(|error| error.code == jsonrpc::JsonRpcError::HEADER_MISMATCH)
 }

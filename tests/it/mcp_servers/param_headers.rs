@@ -8,7 +8,7 @@ use std::sync::{
 use serde_json::{Map, Value, json};
 
 use super::{RpcRequest, Served, names_of_requests, server, server_of};
-use crate::support::{Gate, Scripted, Step, response};
+use crate::support::{Gate, Program, Scripted, Step, response, soon};
 
 /// Result of `server/discover`.
 const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#;
@@ -117,6 +117,35 @@ async fn a_tool_with_an_invalid_header_is_omitted() {
     let served =
         Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
     assert_eq!(served.names().await, ["good"]);
+}
+
+#[tokio::test]
+async fn an_omitted_tool_is_logged_once_for_many_lists() {
+    let bad = properties(json!({ "x": { "type": "string", "x-mcp-header": "" } }));
+    let tools = json!([{ "name": "bad", "inputSchema": bad }, { "name": "find", "inputSchema": properties(json!({})) }]);
+    let tools = json!({ "tools": tools }).to_string();
+    let old = server(move |rpc| match rpc.method() {
+        "server/discover" => Some(rpc.result(DISCOVERED)),
+        "tools/list" => Some(rpc.result(&tools)),
+        "tools/call" => Some(rpc.answer(r#""error":{"code":-32602,"message":"Tool find not found"}"#)),
+        _ => None,
+    })
+    .await;
+    let config = format!(
+        "upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}\nserver: {{ listen: '127.0.0.1:0' }}",
+        old.address
+    );
+    let program = Program::start(&config, &[]).await;
+    soon("two more lists", async {
+        while lists_of(&old) < 3 {
+            let headers = ["Content-Type: application/json"];
+            program.connect().await.send("POST /tools/find", &headers, "{}").await;
+        }
+    })
+    .await;
+    let log = program.log().await;
+    let omitted = log.iter().filter(|line| line["message"] == "tool of an MCP server omitted").count();
+    assert_eq!(omitted, 1);
 }
 
 #[tokio::test]
