@@ -17,11 +17,10 @@ mod lifecycle;
 mod param_headers;
 mod sse;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use ::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{
     sync::watch,
@@ -184,23 +183,15 @@ impl McpLists {
 }
 
 impl ListKind {
-    fn method(self) -> &'static str {
+    /// Method of the request, and member of the result.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Tools => "tools/list",
-            Self::Prompts => "prompts/list",
-            Self::Resources => "resources/list",
-            Self::ResourceTemplates => "resources/templates/list",
+            Self::Tools => ("tools/list", "tools"),
+            Self::Prompts => ("prompts/list", "prompts"),
+            Self::Resources => ("resources/list", "resources"),
+            Self::ResourceTemplates => ("resources/templates/list", "resourceTemplates"),
         }
     }
-}
-
-/// Page of a list, and the cursor of the next one.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListPage {
-    #[serde(alias = "tools", alias = "prompts", alias = "resources", alias = "resourceTemplates")]
-    entries: McpList,
-    next_cursor: Option<String>,
 }
 
 impl McpUpstream {
@@ -309,7 +300,7 @@ impl McpUpstream {
     async fn list_of(&self, kind: ListKind) -> Result<McpList, Failure> {
         let (mut list, mut cursor) = (McpList::new(), None::<String>);
         for _ in 0..Self::PAGES_LIMIT {
-            let ListPage { entries, next_cursor } = self.page(kind, cursor.clone()).await?;
+            let (entries, next_cursor) = self.page(kind, cursor.clone()).await?;
             list.extend(entries);
             if list.len() > Self::LIST_LIMIT {
                 break;
@@ -322,16 +313,22 @@ impl McpUpstream {
         }
         let (limit, pages) = (Self::LIST_LIMIT, Self::PAGES_LIMIT);
         warn!(
-            upstream = %self.name, list = kind.method(), limit, pages,
+            upstream = %self.name, list = kind.names().0, limit, pages,
             "list of the MCP server truncated: it is over the limit"
         );
         list.truncate(Self::LIST_LIMIT);
         Ok(list)
     }
 
-    async fn page(&self, kind: ListKind, cursor: Option<String>) -> Result<ListPage, Failure> {
+    /// Fetches the entries of a page, and the cursor of the next one.
+    async fn page(
+        &self,
+        kind: ListKind,
+        cursor: Option<String>,
+    ) -> Result<(McpList, Option<String>), Failure> {
+        let (method, member) = kind.names();
         let params = cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect();
-        let outgoing = McpRequest::new(kind.method(), params, Self::PAGE_LIMIT_BYTES);
+        let outgoing = McpRequest::new(method, params, Self::PAGE_LIMIT_BYTES);
         let after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
         let response = timeout(after, self.request(&outgoing)).await.map_err(|_| Failure::Deadline(after))?;
         let text = match response? {
@@ -343,11 +340,15 @@ impl McpUpstream {
         let result = match whole_response(&text)?.outcome() {
             Ok(result) => result,
             // The server has no list of that kind.
-            Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok(ListPage::default()),
+            Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
             Err(error) => return Err(Failure::NotMcp(QuotedSource::from(error).into())),
         };
-        let page = serde_json::from_str(result.get());
-        page.map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
+        let page = || -> Result<_, serde_json::Error> {
+            let members: HashMap<String, &RawValue> = serde_json::from_str(result.get())?;
+            let of = |member| members.get(member).map_or("null", |value| value.get());
+            Ok((serde_json::from_str(of(member))?, serde_json::from_str(of("nextCursor"))?))
+        };
+        page().map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
     }
 
     async fn request(&self, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
