@@ -36,7 +36,7 @@ pub struct CircuitBreakerSettings {
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     upstream: UpstreamName,
-    /// Route, if it is the circuit breaker of one.
+    /// Route, if the circuit breaker is that of a route.
     route: Option<ToolName>,
     /// Limits; with `Off`, the circuit breaker stays closed.
     settings: OrOff<CircuitBreakerSettings>,

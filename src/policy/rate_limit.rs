@@ -99,7 +99,7 @@ pub(super) struct RateLimit {
     settings: RateSettings,
     used: Mutex<ClientUsage>,
     events: LabelCounter,
-    /// Store of the counter that all replicas share, and its identity.
+    /// Store of the counter that all replicas share, and the identity of the counter.
     counted: Option<(SharedStore, String)>,
 }
 
@@ -239,7 +239,7 @@ impl RateSettings {
 pub(super) enum OverLimit {
     /// Rejected, with `Retry-After`.
     Rejected,
-    /// Waits until its deadline: for follow-up requests, whose call would be lost.
+    /// The call waits until its deadline. For follow-up requests, whose call a rejection would lose.
     Waits,
 }
 

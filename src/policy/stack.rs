@@ -63,7 +63,7 @@ pub struct UpstreamPolicies {
     pub(crate) upstream: Upstream,
     pub(super) settings: PolicySettings,
     sharing: Option<ReplicaSharing>,
-    /// Events of its policies.
+    /// Counters of the events of the policies.
     pub events: LabelCounter,
     /// Attempts by result: `2xx`, or an error label.
     pub(super) attempts: LabelCounter,
@@ -81,11 +81,11 @@ pub struct UpstreamPolicies {
 /// Policies that apply to all calls of one route, in addition to those of its upstream.
 #[derive(Debug)]
 pub struct RoutePolicies {
-    /// Policies of its upstream.
+    /// Policies of the upstream.
     pub upstream: Arc<UpstreamPolicies>,
     /// Settings that these policies were created from.
     pub settings: RoutePolicySettings,
-    /// Events of its policies.
+    /// Counters of the events of the policies.
     pub events: LabelCounter,
     rate_per_client: Option<RateLimit>,
     responses: Option<Arc<ResponseCache>>,
@@ -102,7 +102,7 @@ pub struct CallResponse {
     pub response: UpstreamResponse,
     /// Age of a cached response.
     pub age: Option<Duration>,
-    /// Its cache entry, if it is cached.
+    /// Cache entry of the response, if it is cached.
     pub entry: Option<CacheEntry>,
     /// Result of the upstream request that was sent for the call. A cached response has another status: that
     /// of a revalidation, or of the failure that a stale response replaces. `None` if no request was sent.

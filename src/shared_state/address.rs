@@ -19,7 +19,7 @@ pub struct StoreAddress {
     pub(super) location: StoreLocation,
     /// The address as it is written, for the log.
     text: Box<str>,
-    /// Whether it is reached over TLS.
+    /// Whether the store is reached over TLS.
     pub is_tls: bool,
     /// The database in the address.
     pub database: Option<u32>,
@@ -49,7 +49,7 @@ impl StoreAddress {
     const PORT_DEFAULT: u16 = 6379;
     const SENTINEL_PORT_DEFAULT: u16 = 26379;
 
-    /// Whether it is a Cluster.
+    /// Whether the store is a Cluster.
     pub fn is_cluster(&self) -> bool {
         matches!(self.location, StoreLocation::Cluster(_))
     }

@@ -239,7 +239,7 @@ impl ConnectionLike for StoreConnection {
         Box::pin(async { Err(io::Error::from(io::ErrorKind::Unsupported).into()) })
     }
 
-    /// Nothing reads it.
+    /// Number of the database, which nothing reads.
     fn get_db(&self) -> i64 {
         0
     }

@@ -146,7 +146,7 @@ impl SharedStore {
         self.state().is_up
     }
 
-    /// Counters of its operations.
+    /// Counters of the operations.
     pub fn counts(&self) -> StoreCounts {
         *self.client.counts.lock()
     }

@@ -25,7 +25,7 @@ pub type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 #[derive(Debug, Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
-    /// The options that it was built from, for a library that opens its own connections.
+    /// The options that the configuration was built from, for a library that opens its own connections.
     pub(crate) options: Arc<ClientTlsOptions>,
     /// Digest of the system's CAs, if they are trusted.
     system_roots: Option<Digest>,

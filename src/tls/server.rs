@@ -175,17 +175,17 @@ impl Eq for ServerTls {}
 pub struct ClientCertificate {
     /// The certificate in DER.
     pub der: Vec<u8>,
-    /// The common name of its subject; `None` where there is none, or several.
+    /// The common name of the subject; `None` where there is none, or several.
     pub common_name: Option<String>,
-    /// DNS names among its subject alternative names, in lower case.
+    /// DNS names among the subject alternative names, in lower case.
     pub dns_names: Vec<String>,
-    /// URIs among its subject alternative names.
+    /// URIs among the subject alternative names.
     pub uris: Vec<String>,
-    /// When it expires.
+    /// Time at which the certificate expires.
     pub until: Option<SystemTime>,
     /// Intermediate certificates from the client.
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
-    /// Digest of the trusted CAs that it was verified with.
+    /// Digest of the trusted CAs that the certificate was verified with.
     pub(crate) verified_with: Option<Digest>,
 }
 

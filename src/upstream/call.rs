@@ -40,7 +40,7 @@ pub struct UpstreamCall {
     pub charge: Option<BodyCharge>,
     /// Whether the trace context is propagated if no setting decides.
     pub traced: bool,
-    /// Endpoints that its attempts were sent to.
+    /// Endpoints that attempts of the call were sent to.
     pub tried: AttemptedEndpoints,
 }
 
@@ -75,7 +75,7 @@ impl UpstreamCall {
         self.account(self.response_limit_bytes).finish_response(response).await
     }
 
-    /// Memory account for the body of its response.
+    /// Memory account for the body of the response to the call.
     pub(super) fn account(&self, limit_bytes: usize) -> BodyAccount {
         BodyAccount::new(self.charge.as_ref(), limit_bytes, self.deadline.at)
     }
@@ -255,7 +255,7 @@ impl ClientIdentity {
         })
     }
 
-    /// Whether it has these scopes. An anonymous client has none; the only client has all.
+    /// Whether the client has these scopes. An anonymous client has none; the only client has all.
     pub fn may(&self, needed: &Scopes) -> bool {
         match self {
             Self::Only => true,
@@ -264,13 +264,14 @@ impl ClientIdentity {
         }
     }
 
-    /// Authenticated client, if it is one.
+    /// The client, if it is authenticated.
     pub fn client(&self) -> Option<&Arc<Client>> {
         let Self::Client(client) = self else { return None };
         Some(client)
     }
 
-    /// Owner of its sessions, tasks and input requests. `None` where clients are not distinguished.
+    /// Id of the client as the owner of sessions, tasks and input requests. `None` where clients are not
+    /// distinguished.
     pub fn owner(&self) -> Option<&str> {
         self.client().map(|client| client.id.as_str())
     }

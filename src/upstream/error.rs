@@ -212,13 +212,13 @@ pub(crate) enum Evidence {
     None,
 }
 
-/// Evidence of one request about all that it used.
+/// Evidence of one request about the upstream, the route and the endpoint.
 pub(crate) struct RequestEvidence {
-    /// Whether the upstream is reachable.
+    /// Evidence about the upstream: success if the upstream is reachable.
     pub(crate) upstream: Evidence,
-    /// Whether such requests are served.
+    /// Evidence about the route: success if the upstream serves requests of the route.
     pub(crate) route: Evidence,
-    /// Whether the endpoint serves requests.
+    /// Evidence about the endpoint: success if the endpoint serves requests.
     pub(crate) endpoint: Evidence,
 }
 
@@ -260,7 +260,7 @@ impl RateLimitScope {
         }
     }
 
-    /// Whether it is the limit of each client.
+    /// Whether each client has a limit of its own.
     pub(crate) fn is_per_client(self) -> bool {
         matches!(self, Self::ClientOfRoute | Self::ClientOfUpstream)
     }
@@ -279,7 +279,7 @@ impl UpstreamError {
         self.failure.source()?.downcast_ref::<QuotedSource>().map(|source| source.quoted.as_str())
     }
 
-    /// Properties of its failure.
+    /// Properties of the failure.
     pub fn properties(&self) -> ErrorProperties {
         self.failure.properties()
     }

@@ -31,7 +31,7 @@ use crate::telemetry::Untrusted;
 pub struct Program {
     /// The name of the upstream.
     pub name: UpstreamName,
-    /// Path. A bare name is looked up in its `PATH` at each start.
+    /// Path of the executable. A bare name is looked up in the `PATH` of the program at each start.
     pub path: PathBuf,
     /// Name of the program for itself: `argv[0]`.
     pub arg0: String,
@@ -63,7 +63,7 @@ impl Program {
         super::http::pattern_of(self.secrets.iter().map(String::as_str))
     }
 
-    /// Command that starts it, with piped output and more arguments and variables.
+    /// Command that starts the program, with piped output and more arguments and variables.
     pub(super) fn command(&self, arguments: &[String], variables: &[(String, String)]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).args(arguments).current_dir(&self.folder);
@@ -85,7 +85,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// [`GRACE_PERIOD`]. No process and no zombie is left.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
-    /// `None` once it has ended.
+    /// The process. `None` once it has ended.
     running: Option<Running>,
 }
 

@@ -26,7 +26,7 @@ const VALIDATORS: [(HeaderName, HeaderName); 2] =
 pub(in crate::policy) struct CachedResponse {
     pub(super) response: UpstreamResponse,
     pub(super) control: CacheControl,
-    /// Time at which it was received.
+    /// Time at which the response was received.
     pub(super) received_at: Instant,
 }
 
@@ -35,7 +35,7 @@ impl CachedResponse {
         Self { control: CacheControl::from_headers(&response.headers), response, received_at: Instant::now() }
     }
 
-    /// Whether it is cacheable.
+    /// Whether the response is cacheable.
     pub(super) fn is_cacheable(&self, settings: CacheSettings) -> bool {
         let Self { response, control, .. } = self;
         let is_good = matches!(
@@ -53,7 +53,7 @@ impl CachedResponse {
         is_good && may_be && is_of_use && !control.uncacheable_vary
     }
 
-    /// Whether it has a validator, so that it can be revalidated.
+    /// Whether the response has a validator, so that it can be revalidated.
     pub(super) fn has_validator(&self) -> bool {
         VALIDATORS.iter().any(|(name, _)| self.response.headers.contains_key(name))
     }
@@ -81,7 +81,7 @@ impl CachedResponse {
         size_of::<Self>() + headers + self.response.body.len()
     }
 
-    /// Its age, the freshness lifetime, and the additional lifetime if the upstream fails.
+    /// Age of the response, the freshness lifetime, and the additional lifetime if the upstream fails.
     fn lifetimes(&self, settings: CacheSettings) -> (Duration, Duration, Duration) {
         let CacheControl { no_cache, freshness_lifetime, stale_if_error, .. } = self.control;
         match settings.ttl {
@@ -99,7 +99,7 @@ impl CachedResponse {
         lifetime.saturating_sub(age)
     }
 
-    /// Whether it may be used stale if the upstream fails.
+    /// Whether the response may be used stale if the upstream fails.
     pub(super) fn may_serve_stale(&self, settings: CacheSettings) -> bool {
         let (age, lifetime, stale_lifetime) = self.lifetimes(settings);
         let must_ask =
@@ -107,7 +107,7 @@ impl CachedResponse {
         !must_ask && !stale_lifetime.is_zero() && age < lifetime + stale_lifetime
     }
 
-    /// Time for which it may still be used, fresh, stale or after a revalidation.
+    /// Time for which the response may still be used, fresh, stale or after a revalidation.
     pub(super) fn usable_for(&self, settings: CacheSettings) -> Duration {
         let (age, lifetime, stale_lifetime) = self.lifetimes(settings);
         let revalidation_ttl = if self.has_validator() { REVALIDATION_TTL } else { Duration::ZERO };
@@ -154,17 +154,17 @@ impl CachedResponse {
 /// `Cache-Control` of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct CacheControl {
-    /// It must not be stored in a shared cache: `no-store`, `private`, or it sets a cookie.
+    /// The response must not be stored in a shared cache: `no-store`, `private`, or it sets a cookie.
     pub(super) no_store: bool,
-    /// It must be revalidated before each use: `no-cache`.
+    /// The response must be revalidated before each use: `no-cache`.
     pub(super) no_cache: bool,
-    /// It must not be used stale: `must-revalidate`, `proxy-revalidate`.
+    /// The response must not be used stale: `must-revalidate`, `proxy-revalidate`.
     pub(super) must_revalidate: bool,
     /// Freshness lifetime. `None` if none is set.
     pub(super) freshness_lifetime: Option<Duration>,
     /// `stale-if-error`: additional lifetime if the upstream fails.
     pub(super) stale_if_error: Duration,
-    /// `Age` when it was received.
+    /// `Age` of the response when it was received.
     pub(super) age: Duration,
     /// `Vary` names something that is not part of the cache key.
     pub(super) uncacheable_vary: bool,

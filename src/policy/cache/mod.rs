@@ -104,7 +104,7 @@ const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 pub(super) struct CoalescedRequest {
     key: CacheKey,
     cache: Arc<ResponseCache>,
-    /// Its task, and the call that started it.
+    /// Task that sends the request, and the call that started it.
     begun: OnceLock<(SharedTask<Result<CallResponse, Failure>>, CallContext)>,
 }
 
@@ -377,8 +377,8 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Removes it from the cache, unless it was replaced since. For a response whose translation turns out to
-    /// be an error.
+    /// Removes the response from the cache, unless it was replaced since. For a response whose translation
+    /// turns out to be an error.
     pub fn remove(&self) {
         self.cache.remove(&self.key, &self.entry);
     }

@@ -74,14 +74,14 @@ impl Address {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Whether it is this machine, so that there is no network between.
+    /// Whether the server is on this machine, so that requests cross no network.
     pub fn is_local(&self) -> bool {
         self.socket().is_some()
             || self.name().is_some_and(|(name, _)| name.eq_ignore_ascii_case("localhost"))
             || self.ip().is_some_and(|at| at.ip().to_canonical().is_loopback())
     }
 
-    /// Path of the UNIX socket, if it is one.
+    /// Path of the UNIX socket, if the address is one.
     pub fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
     }

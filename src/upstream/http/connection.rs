@@ -71,7 +71,7 @@ pub(super) enum HttpConnection {
 #[derive(Debug, Clone)]
 pub(super) struct Http2 {
     pub(super) sender: http2::SendRequest<RequestBody>,
-    /// Whether it has served a request.
+    /// Whether the connection has served a request.
     pub(super) is_reused: Arc<AtomicBool>,
     /// Time of the last request.
     pub(super) since: Instant,
@@ -82,7 +82,7 @@ pub(super) struct Http2 {
 #[derive(Debug)]
 pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<RequestBody>,
-    /// Whether it has served a request.
+    /// Whether the connection has served a request.
     pub(super) is_reused: bool,
     _driver: AbortOnDropHandle<Result<(), hyper::Error>>,
 }

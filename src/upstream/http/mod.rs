@@ -70,7 +70,7 @@ pub struct HttpSettings {
     pub idle_connections: usize,
     /// When a failing endpoint is ejected, if there are several.
     pub outlier_detection: OutlierDetectionSettings,
-    /// Health checks of its endpoints, if enabled.
+    /// Health checks of the endpoints, if enabled.
     pub health_check: Option<HealthCheckSettings>,
     /// Interval of DNS lookups.
     pub dns_refresh_interval: Duration,

@@ -50,13 +50,13 @@ struct State {
 /// State of the program of an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramState {
-    /// Not running. The next request starts it.
+    /// The program is not running. The next request starts it.
     Stopped,
-    /// Being started: it has not completed the MCP handshake.
+    /// The program was started and has not completed the MCP handshake.
     Starting,
     /// Running.
     Running,
-    /// It has exited or did not start, and calls are rejected until it is started again.
+    /// The program has exited or did not start, and calls are rejected until it is started again.
     Restarting {
         /// Time until then.
         starts_in: Duration,

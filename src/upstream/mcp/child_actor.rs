@@ -185,18 +185,18 @@ struct Actor<R> {
     /// Time at which the child counts as hung unless it writes before.
     hung_at: Option<Instant>,
     non_messages: u32,
-    /// Set when the child is being stopped; dropped when it has exited.
+    /// Channel of the request to stop the child, if there is one. Dropping it reports the child's exit.
     stopping: Option<oneshot::Sender<()>>,
 }
 
 /// Reason why the actor stops serving a child.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// It was stopped.
+    /// The child was stopped.
     Stopped,
-    /// It hangs.
+    /// The child hangs.
     Hung,
-    /// It exited, or closed its output.
+    /// The child exited, or closed its output.
     ByItself,
 }
 

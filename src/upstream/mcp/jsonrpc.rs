@@ -111,18 +111,18 @@ pub(super) fn messages_of_line(text: &str) -> Vec<ServerMessage<'_>> {
 }
 
 impl<'a> ServerMessage<'a> {
-    /// Whether it is a request, a notification or a response. An error without an id is a response to a
-    /// request that the server could not read.
+    /// Whether the message is a request, a notification or a response. An error without an id is a response
+    /// to a request that the server could not read.
     fn is_valid(&self) -> bool {
         self.method.is_some() || self.id.is_some() || self.error.is_some() || self.result().is_some()
     }
 
-    /// Whether it is a response to a request of glossator.
+    /// Whether the message is a response to a request of glossator.
     pub(super) fn is_response(&self) -> bool {
         self.method.is_none()
     }
 
-    /// Id of the request that it is the response to. `None` if the server could not read it.
+    /// Id of the request that the message is the response to. `None` if the server could not read it.
     pub(super) fn request_id(&self) -> Option<u64> {
         self.id.filter(|_| self.is_response()).and_then(own_id)
     }

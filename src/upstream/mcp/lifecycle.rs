@@ -32,7 +32,7 @@ pub(super) struct ServerCapabilities {
     pub(super) resources: bool,
     /// Completions for arguments of both.
     pub(super) completions: bool,
-    /// List changes that it sends notifications for, in the format of `subscriptions/listen`.
+    /// List changes that the server sends notifications for, in the format of `subscriptions/listen`.
     pub(super) changes: Map<String, Value>,
 }
 

@@ -178,7 +178,7 @@ impl BearerToken {
 }
 
 impl AuthSettings {
-    /// Secrets in it that are sent to the upstream, except tokens that are requested later.
+    /// Secrets in these settings that are sent to the upstream, except tokens that are requested later.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
             Self::Basic(basic) => vec![&*basic.password.0.0],

@@ -68,7 +68,7 @@ pub(super) enum ClientAuthMethod {
 pub struct TokenUrl {
     /// Server.
     pub address: Address,
-    /// Path and query on it.
+    /// Path and query of token requests.
     pub path_and_query: PathAndQuery,
 }
 

@@ -51,7 +51,7 @@ impl Endpoint {
         })
     }
 
-    /// Whether requests may be sent to it.
+    /// Whether requests may be sent to the endpoint: it is neither ejected nor unhealthy.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         match self.condition.lock().state(now) {
             EndpointState::Healthy | EndpointState::Probing => true,
@@ -102,11 +102,11 @@ impl Endpoint {
     }
 }
 
-/// Request in flight at its endpoint, counted there until this is dropped.
+/// Request in flight at an endpoint, which counts the request until this is dropped.
 #[derive(Debug)]
 pub(in crate::upstream::http) struct InFlightRequest {
     pub(in crate::upstream::http) endpoint: Arc<Endpoint>,
-    /// Call that it is for, and the endpoints that the call was sent to.
+    /// Call that the request is for, and the endpoints that the call was sent to.
     pub(in crate::upstream::http) context: CallContext,
     pub(super) tried: AttemptedEndpoints,
     pub(super) deadline: Instant,

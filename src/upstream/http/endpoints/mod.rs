@@ -124,8 +124,8 @@ pub struct AddressView {
     pub in_flight: usize,
 }
 
-/// Rank of an endpoint for a request, by the first of these that differs. If all are ejected, nothing is lost
-/// by trying one of them.
+/// Rank of an endpoint for a request; the least is the best. The first field that differs decides. If all
+/// endpoints are ejected, nothing is lost by trying one of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_ejected: bool,
@@ -133,9 +133,9 @@ struct Rank {
     is_last_resort: bool,
 }
 
-/// Selects an endpoint of the best rank, if that fits. Of two such endpoints, chosen at random, it is the
-/// less loaded one ("power of two choices"). This is nearly as even as the least loaded of all, and
-/// simultaneous requests do not all choose the same one.
+/// Selects an endpoint of the best rank. `None` if that rank does not fit. Two endpoints of the rank are
+/// chosen at random, and the less loaded one is selected ("power of two choices"). This is nearly as even as
+/// the least loaded of all, and simultaneous requests do not all choose the same one.
 fn pick(
     endpoints: &[Entry],
     tried: &AttemptedEndpoints,

@@ -44,7 +44,7 @@ impl OutlierDetectionSettings {
 /// State of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointState {
-    /// Requests are sent to it.
+    /// Requests are sent to the endpoint.
     Healthy,
     /// Ejected after failures.
     Ejected {
@@ -53,7 +53,7 @@ pub enum EndpointState {
     },
     /// The ejection is over, and the next request probes the endpoint.
     Probing,
-    /// Its health checks fail.
+    /// Health checks of the endpoint fail.
     Unhealthy,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct EndpointCondition {
     /// Failures since the last success.
     failures: u32,
     ejected_until: Option<Instant>,
-    /// A probe is in flight; its outcome decides.
+    /// Whether a probe is in flight, whose outcome ends or repeats the ejection.
     is_probing: bool,
     /// Failed health checks since the last success.
     failed_checks: u32,
