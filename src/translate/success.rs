@@ -76,8 +76,9 @@ impl TranslationRun<'_> {
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
                 let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));
-                let pretty = rule.content.is_pretty();
-                let (structured, cut) = limit.structure(structured, output, view.input.args, pretty)?;
+                let (structured, cut) = limit
+                    .structure(structured, output, view.input.args, rule.content.is_pretty())
+                    .map_err(TranslationFailure::TooLong)?;
                 (Some(structured), cut)
             }
             (_, structured) => (structured, None),
@@ -114,7 +115,7 @@ impl TranslationRun<'_> {
         let (mut content, cut): (Vec<_>, _) = match &rule.limit {
             None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
             Some(limit) => {
-                let (content, of_text) = limit.texts(shown)?;
+                let (content, of_text) = limit.texts(shown).map_err(TranslationFailure::TooLong)?;
                 let cut = match (cut, of_text) {
                     // A text that was cut before needs no second note on the rest.
                     (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),

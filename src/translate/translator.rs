@@ -187,8 +187,10 @@ pub fn translate(
 
 /// Reason why a response is not a success.
 pub(super) enum TranslationFailure {
-    /// It is not in the form that the rule expects, or too long: a sentence.
+    /// It is not in the form that the rule expects: a sentence.
     Unreadable(ReadError),
+    /// It is longer than the rule's limit and can't be shortened: a sentence for the client.
+    TooLong(String),
     /// A filter of the rule called jq's `error(…)` with this value.
     Raised(Value),
     /// The client's model must answer this sampling request first.
@@ -314,6 +316,12 @@ impl TranslationRun<'_> {
                 self.trace.step("sample", || what.to_owned());
                 self.sampling = Some(sample);
                 ToolResult::error(ErrorType::InputMissing, "Text from the client's model is needed first.")
+            }
+            Err(TranslationFailure::TooLong(why)) => {
+                self.trace.step("limit", || why.clone());
+                let plain = "the result is longer than the rule's limit, and can't be shortened to it";
+                self.notes.push(LogNote { plain: Some(plain.to_owned()), quoting: Some(why.clone()) });
+                ToolResult::error(ErrorType::UnparseableResponse, why)
             }
             Err(TranslationFailure::Unreadable(why)) => {
                 let why = self.note_why("the response could not be processed", &why);

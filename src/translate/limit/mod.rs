@@ -14,7 +14,6 @@ use super::content::{RenderedBlock, TextKind};
 use super::expressions::Scope;
 use super::fields::path_steps;
 use super::output_schema::OutputSchema;
-use super::read_error::ReadError;
 use super::response_view::ResponseView;
 use super::template::{Template, TemplateBudget, TemplateError, from_json};
 use super::work_budget::WorkBudget;
@@ -69,14 +68,14 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A sentence, if it can't be shortened to fit.
+    /// A sentence for the client, if it can't be shortened to fit.
     pub(super) fn structure(
         &self,
         structured: Structured,
         output: Option<(&OutputSchema, Option<&WorkBudget>)>,
         args: &Value,
         pretty: bool,
-    ) -> Result<(Structured, Option<OmittedPart>), ReadError> {
+    ) -> Result<(Structured, Option<OmittedPart>), String> {
         /// Length of `{"result":}` around a value that is not an object.
         const WRAPPING: usize = 11;
         let is_wrapped = structured.is_wrapped(ObjectsOnly);
@@ -107,7 +106,8 @@ impl Limit {
             remade(&value)
         };
         // As compact JSON, so many rows fit. Indented JSON is longer.
-        let most_fitting = remaining.saturating_sub(length(&with_rows(0)));
+        let without_rows = with_rows(0);
+        let most_fitting = remaining.saturating_sub(length(&without_rows));
         let mut shown = self.characters.map_or(most, |_| rows.fitting(most_fitting).min(most));
         let mut cut = with_rows(shown);
         if !fits(&cut) {
@@ -116,17 +116,20 @@ impl Limit {
             cut = with_rows(shown);
         }
         if shown == 0 {
-            let found = length(&whole);
-            return Err(too_long(&format!(
-                "it has {found} characters, the limit is {remaining}, and fewer rows do not make it fit"
-            )));
+            return Err(too_long(&match total > 0 && fits(&without_rows) {
+                true => format!("its first row alone is over the limit of {remaining} characters"),
+                false => format!(
+                    "it has {} characters, the limit is {remaining}, and fewer rows do not make it fit",
+                    length(&whole)
+                ),
+            }));
         }
         let unit = if rows.is_text { LINES } else { ROWS };
         let cut = match output {
             None => cut,
             Some((output, stop)) => output.enforce(cut.json.parse(), None, stop).map_err(|why| {
                 let parts = format!("{shown} of {total} {unit}");
-                why.in_part(&format!("the result is too long, and can't be cut to {parts}"))
+                format!("The result is too long, and can't be cut to {parts}: {why}. Request less.")
             })?,
         };
         let more = self.more.as_ref().filter(|_| !rows.is_text);
@@ -139,11 +142,11 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A sentence, if the first line alone is too long.
+    /// A sentence for the client, if the first line alone is too long.
     pub(super) fn texts(
         &self,
         blocks: Vec<RenderedBlock>,
-    ) -> Result<(Vec<Content>, Option<OmittedPart>), ReadError> {
+    ) -> Result<(Vec<Content>, Option<OmittedPart>), String> {
         let mut remaining = self.characters.unwrap_or(usize::MAX);
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
         let mut full = false;
@@ -202,8 +205,8 @@ impl Limit {
     }
 }
 
-fn too_long(why: &str) -> ReadError {
-    read_error!("the result is too long: {why}; request less, if the arguments allow it")
+fn too_long(why: &str) -> String {
+    format!("The result is too long: {why}. Request less, if the arguments allow it.")
 }
 
 /// Reads the template of a note, whose variables are `limit` and `args` only.
