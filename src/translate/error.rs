@@ -289,7 +289,9 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
         (text_for_status(response, translator.has_effect && !response.rejects_session), None)
     };
     let retry_after = retry_after(response).map(Value::from);
-    let meta = object_without_nones([(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after)]);
+    let (status_key, status) = status_meta(response);
+    let members = [(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after), (status_key, Some(status))];
+    let meta = object_without_nones(members);
     ToolResult { meta, ..ToolResult::error(error_type, text) }
 }
 

@@ -169,9 +169,10 @@ pub fn translate(
     let mut run = TranslationRun { translator, trace, notes: Vec::new(), sampling: None };
     let (mut result, rule) = run.apply_rules(&view);
     let TranslationRun { trace, notes, sampling, .. } = run;
-    if result.is_error() {
-        let (key, status) = status_meta(response);
-        result.meta.shift_insert(0, key.to_owned(), status);
+    // The default error for a status has it after the code.
+    let (status_key, status) = status_meta(response);
+    if result.is_error() && sampling.is_none() && !result.meta.contains_key(status_key) {
+        result.meta.shift_insert(0, status_key.to_owned(), status);
     }
     let result = translator.for_clients(result);
     if trace.is_on() && translator.redaction.is_seen_in(&result) {
