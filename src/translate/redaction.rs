@@ -228,12 +228,15 @@ impl Redaction {
         })
     }
 
-    /// Whether something was replaced in the texts, the structured content or the metadata of an error.
-    pub(in crate::translate) fn is_seen_in(&self, error: &ToolResult) -> bool {
-        let structured = error.structured.as_ref().map_or("", |structured| structured.json.as_str());
-        let meta = error.meta.values().map(Value::to_string).collect();
-        let has_mark = [error.message(), structured.to_owned(), meta].concat().contains(MARK);
-        has_mark && error.is_error() && !self.is_empty()
+    /// Names of the parts of a tool error in which something was replaced; `None` if nothing was.
+    pub(in crate::translate) fn places_in(&self, result: &ToolResult) -> Option<String> {
+        let code = result.meta.get(CODE_META_KEY).map(Value::to_string).unwrap_or_default();
+        let structured = result.structured.as_ref().map_or("", |structured| structured.json.as_str());
+        let parts =
+            [(&*result.message(), "the text"), (&code, "the code"), (structured, "the structured content")];
+        let replaced = parts.into_iter().filter(|(part, _)| part.contains(MARK)).map(|(_, name)| name);
+        let places = replaced.collect::<Vec<_>>().join(" and ");
+        (result.is_error() && !self.is_empty() && !places.is_empty()).then_some(places)
     }
 }
 

@@ -175,8 +175,10 @@ pub fn translate(
         result.meta.shift_insert(0, status_key.to_owned(), status);
     }
     let result = translator.for_clients(result);
-    if trace.is_on() && translator.redaction.is_seen_in(&result) {
-        trace.step("redact", || "matches replaced".to_owned());
+    if trace.is_on()
+        && let Some(places) = translator.redaction.places_in(&result)
+    {
+        trace.step("redact", || format!("matches replaced in {places}"));
     }
     let redacted = |text: String| translator.redaction.redact(&text).into_owned();
     let notes = notes.into_iter().map(|LogNote { plain, quoting }| LogNote {

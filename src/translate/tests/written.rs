@@ -72,7 +72,7 @@ fn secrets_are_in_no_note_and_redaction_is_a_step() {
     let refused = response(402, "text/plain", "card 1234 was refused");
     translate(&translator, input, &refused, &mut trace);
     let step = trace.into_steps().pop().unwrap();
-    assert_eq!((step.action.as_str(), step.found.as_str()), ("redact", "matches replaced"));
+    assert_eq!((step.action.as_str(), step.found.as_str()), ("redact", "matches replaced in the text"));
 }
 
 #[test]
