@@ -120,15 +120,15 @@ fn without_ipv6(text: &str) -> String {
 
 /// Range of an address in a word: the whole word, or the part after a colon, as in `host:fe80::1`.
 fn ipv6_in(word: &str) -> Option<Range<usize>> {
-    let starts = std::iter::once(0).chain(word.match_indices(':').map(|(colon, _)| colon + 1));
-    // Also without the punctuation after it: `fe80::1:` is an address and a colon.
-    let ends = [word, word.trim_end_matches('.'), word.trim_end_matches(['.', ':'])].map(str::len);
-    let is_address = |part: &str| {
-        let (address, _zone) = part.split_once('%').unwrap_or((part, ""));
-        part.contains("::") && part != "::" && address.parse::<Ipv6Addr>().is_ok()
-    };
-    let mut places = starts.flat_map(|start| ends.map(|end| start..end));
-    places.find(|place| word.get(place.clone()).is_some_and(is_address))
+    let (address, _zone) = word.split_once('%').unwrap_or((word, ""));
+    let trimmed = address.trim_end_matches('.');
+    let zone_end = if trimmed.len() == address.len() { word.len() } else { trimmed.len() };
+    let starts = std::iter::once(0).chain(trimmed.match_indices(':').map(|(colon, _)| colon + 1));
+    // If the word ends in a colon, also try without it: `fe80::1:` is an address and a colon.
+    let ends = [(trimmed, zone_end), (trimmed.strip_suffix(':').unwrap_or(trimmed), trimmed.len() - 1)];
+    let mut parts = starts.flat_map(|start| ends.map(|(text, end)| (text.get(start..), start..end)));
+    let is_address = |part: &str| part.contains("::") && part != "::" && part.parse::<Ipv6Addr>().is_ok();
+    parts.find(|(part, _)| part.is_some_and(is_address)).map(|(_, place)| place)
 }
 
 /// Replacement of a credential.
@@ -304,6 +304,8 @@ mod tests {
         }
         check("no route to host:2001:db8::1: timed out", "no route to host:[address]: timed out");
         check("2001:db8::/32 is not ours", "[address]/32 is not ours");
+        check("fe80::1.%eth0 and fe80::1:%eth0", "[address].%eth0 and [address]:%eth0");
+        check("no route to fe80:::", "no route to [address]:");
     }
 
     #[test]
