@@ -378,8 +378,15 @@ impl TranslationRun<'_> {
     /// Notes the beginning of an unexpected body.
     pub(super) fn note_body(&mut self, view: &ResponseView<'_>) {
         const MAX_NOTED: usize = 240;
-        let begins = self.translator.redaction.capped(&view.lossy_text(), MAX_NOTED);
-        if !begins.is_empty() {
+        // A body that can't be decompressed is not readable.
+        let Ok(body) = view.body() else { return };
+        let redaction = &self.translator.redaction;
+        let begins = match redaction.is_empty() {
+            // Without patterns, only the shown part of the body is decoded.
+            true => cut_bytes(&String::from_utf8_lossy(&body[..body.len().min(4 * MAX_NOTED)]), MAX_NOTED),
+            false => redaction.capped(&view.lossy_text(), MAX_NOTED),
+        };
+        if !body.is_empty() {
             let quoting = Some(format!("the response begins {begins:?}"));
             self.notes.push(LogNote { plain: None, quoting });
         }
