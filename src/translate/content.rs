@@ -168,6 +168,17 @@ impl ContentTemplate {
         self.0.iter().flat_map(BlockTemplate::templates).collect()
     }
 
+    /// Whether a condition or a list of rows is computed from the structured content.
+    fn has_filters(&self) -> bool {
+        self.0.iter().any(|block| block.when.is_some() || block.each.is_some())
+    }
+
+    /// Whether it reads the structured content as a tree.
+    pub(in crate::translate) fn reads_structure(&self) -> bool {
+        let in_template = || self.templates().iter().any(|template| template.uses("structured"));
+        self.has_filters() || self.is_pretty() || in_template()
+    }
+
     /// Whether it contains text other than the structured content or the response as they are.
     pub(in crate::translate) fn has_own_text(&self) -> bool {
         self.0.iter().any(|block| matches!(block.payload, BlockPayload::Text(_) | BlockPayload::Verbatim))
@@ -220,10 +231,8 @@ pub(in crate::translate) fn render(
     context: &TemplateContext<'_>,
     trace: &mut Trace,
 ) -> Result<Vec<RenderedBlock>, ReadError> {
-    let has_filters = content.0.iter().any(|block| block.when.is_some() || block.each.is_some());
-    let structure =
-        context.structured.filter(|_| has_filters).map(|structured| structured.value(ObjectsOnly));
-    let structure = structure.unwrap_or_default();
+    let structure = context.structured.filter(|_| content.has_filters());
+    let structure = structure.map(|structured| structured.value(ObjectsOnly)).unwrap_or_default();
     let names = context.names(&Redaction::default(), content.templates().into_iter());
     let plain = Name::from_pairs(names.clone());
     let budget = TemplateBudget::new(context.view.input.stop);

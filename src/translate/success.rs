@@ -163,8 +163,7 @@ impl TranslationRun<'_> {
         let source = match extracted {
             // The fast path: nothing reads the response as a tree.
             Extracted::Raw(json) if is_unchanged && !wants_value => {
-                // A limit and most blocks read the structured content as a tree.
-                if rule.limit.is_some() || !rule.content.0.is_empty() {
+                if rule.limit.is_some() || rule.content.reads_structure() {
                     view.check_value_count(&json)?;
                 }
                 return Ok((Some(wrapped(json)), None));

@@ -35,6 +35,7 @@ fn check_json(rule: impl Fn() -> Rule) {
 fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
     let json = || ExtractorKind::Json(Json);
     check_values(vec![success(json(), None, None)], "application/json", ELEVEN, Ok(()));
+    check_values(vec![success(json(), None, Some("Done."))], "application/json", ELEVEN, Ok(()));
     check_json(|| success(json(), Some("."), None));
     check_json(|| success(json(), None, Some("{{ value | length }}")));
     check_json(|| success(json(), None, Some("{{ structured.result | length }}")));
