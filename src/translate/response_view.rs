@@ -12,7 +12,7 @@ use super::charset::{DecodedText, decode, decode_lossy};
 use super::content_encoding::decompress;
 use super::extract::{
     Binary, Extract, ExtractPart, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp, McpResult,
-    Text as TextExtractor,
+    ResultKind, Text as TextExtractor,
 };
 use super::pattern::Captures;
 use super::read_error::ReadError;
@@ -285,9 +285,14 @@ fn describe_found(found: &Extracted) -> String {
         Extracted::Value(value) => cut_bytes(&value.to_string(), MAX_TRACED),
         Extracted::Text(text) => format!("{:?}", cut_bytes(text, MAX_TRACED)),
         Extracted::Block(_) => "a content block".to_owned(),
-        Extracted::Mcp(McpResult { content, value, .. }) => {
+        Extracted::Mcp(McpResult { content, value, verdict }) => {
+            let verdict = match verdict {
+                ResultKind::Success => "a result",
+                ResultKind::ToolError => "a tool error",
+                ResultKind::ProtocolError { .. } => "a protocol error",
+            };
             let value = value.as_deref().map_or_else(|| "no value".to_owned(), describe_found);
-            format!("{} blocks; {value}", content.len())
+            format!("{verdict}, blocks: {}; {value}", content.len())
         }
         Extracted::Nothing => "nothing".to_owned(),
     }
