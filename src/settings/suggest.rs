@@ -71,12 +71,11 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Joins names in backticks, at most 20 of them.
-pub(crate) fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn quoted_list(names: impl IntoIterator<Item: AsRef<str>>) -> String {
     const MAX_LISTED: usize = 20;
-    let mut names: Vec<_> = names.into_iter().map(quoted).collect();
-    let more = names.len().saturating_sub(MAX_LISTED);
-    names.truncate(MAX_LISTED);
-    let listed = names.join(", ");
+    let mut names = names.into_iter();
+    let listed: Vec<_> = names.by_ref().take(MAX_LISTED).map(|name| quoted(name.as_ref())).collect();
+    let (listed, more) = (listed.join(", "), names.count());
     if more > 0 { format!("{listed} and {more} more") } else { listed }
 }
 

@@ -303,7 +303,7 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
 impl fmt::Display for Enumeration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one_of = if self.words.len() == 1 { "" } else { "one of " };
-        let listed = quoted_list(self.words.iter().map(|(word, _)| word.as_str()));
+        let listed = quoted_list(self.words.iter().map(|(word, _)| word));
         write!(formatter, "{one_of}{listed}")
     }
 }

@@ -186,9 +186,8 @@ pub(crate) fn each_record(
 }
 
 fn missing(field: &Field, found: &Map<String, Value>) -> ReadError {
-    let names: Vec<_> = found.keys().map(|name| cut_characters(name, MAX_SHOWN)).collect();
-    let found =
-        if names.is_empty() { "nothing".to_owned() } else { quoted_list(names.iter().map(String::as_str)) };
+    let names = quoted_list(found.keys().map(|name| cut_characters(name, MAX_SHOWN)));
+    let found = if names.is_empty() { "nothing" } else { &names };
     let expected = format!("field `{}` is missing: expected `{}` in the response", field.name, field.from);
     ReadError::new(format!("{expected}, found {found}"), expected)
 }
