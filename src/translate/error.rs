@@ -142,11 +142,15 @@ impl TranslationRun<'_> {
             self.note_template("code", &error);
             Value::Null
         });
-        let text = rule.text.render_within(&names, &budget).unwrap_or_else(|error| {
-            self.note_template("error", &error);
-            String::new()
-        });
-        let result = self.error_or_default(view, error_type, text.trim_end(), code);
+        let text = rule.text.render_within(&names, &budget);
+        match &text {
+            Ok(text) if text.trim().is_empty() => {
+                self.note("the template of `error` rendered an empty string");
+            }
+            Ok(_) => {}
+            Err(error) => self.note_template("error", error),
+        }
+        let result = self.error_or_default(view, error_type, text.unwrap_or_default().trim_end(), code);
         ToolResult { structured, ..result }
     }
 
@@ -159,9 +163,6 @@ impl TranslationRun<'_> {
         text: &str,
         code: Value,
     ) -> ToolResult {
-        if text.is_empty() {
-            self.note("the text of the error is empty");
-        }
         let result = if !text.is_empty() {
             self.trace.step("error", || cut_bytes(text, MAX_TRACED));
             ToolResult::error(error_type, text)
@@ -197,6 +198,9 @@ impl TranslationRun<'_> {
             Value::Null => String::new(),
             other => other.to_string(),
         };
+        if text.is_empty() {
+            self.note("`error` of a filter returned an empty string");
+        }
         let code = raised.get("code").cloned().unwrap_or_default();
         self.error_or_default(view, error_type, &text, code)
     }

@@ -360,8 +360,7 @@ impl TranslationRun<'_> {
 
     /// Notes a template that failed to render. The engine's message may quote its input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
-        let why = error.in_part(&format!("the template of `{key}` failed to render"));
-        self.note_why("the result is incomplete", &why);
+        self.note_why(&format!("the template of `{key}`"), &error.in_part("it failed to render"));
     }
 
     /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that
