@@ -59,11 +59,11 @@ pub enum BlockPayload {
     Bytes(super::extract::Binary),
     /// Image or audio from Base64 data inside the response.
     Base64 {
-        /// Whether it is an image; audio otherwise.
+        /// Whether the data is an image; audio otherwise.
         is_image: bool,
-        /// Renders the Base64 data.
+        /// Template of the Base64 data.
         data: Template,
-        /// Such as `image/png`.
+        /// Media type of the data, such as `image/png`.
         media_type: String,
     },
     /// A resource link.
@@ -163,7 +163,7 @@ pub(in crate::translate) enum TextKind {
 }
 
 impl ContentTemplate {
-    /// The templates in it, for checks at load.
+    /// Templates of all blocks, for checks at load.
     pub fn templates(&self) -> Vec<&Template> {
         self.0.iter().flat_map(BlockTemplate::templates).collect()
     }
@@ -173,18 +173,18 @@ impl ContentTemplate {
         self.0.iter().any(|block| block.when.is_some() || block.each.is_some())
     }
 
-    /// Whether it reads the structured content as a tree.
+    /// Whether a block reads the structured content as a tree.
     pub(in crate::translate) fn reads_structure(&self) -> bool {
         let in_template = || self.templates().iter().any(|template| template.uses("structured"));
         self.has_filters() || self.is_pretty() || in_template()
     }
 
-    /// Whether it contains text other than the structured content or the response as they are.
+    /// Whether a block has a text other than the structured content: a template, or the response.
     pub(in crate::translate) fn has_own_text(&self) -> bool {
         self.0.iter().any(|block| matches!(block.payload, BlockPayload::Text(_) | BlockPayload::Verbatim))
     }
 
-    /// Whether it contains the structured content as indented JSON, which is longer than compact JSON.
+    /// Whether a block is the structured content as indented JSON, which is longer than compact JSON.
     pub(in crate::translate) fn is_pretty(&self) -> bool {
         self.0.iter().any(|block| matches!(block.payload, BlockPayload::JsonPretty))
     }

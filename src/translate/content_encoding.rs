@@ -140,8 +140,8 @@ fn gzip(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     Err(io::Error::other(format!("more than {MEMBER_LIMIT} members")))
 }
 
-/// Runs a decoder up to the end that its data declares. A step decodes input into a buffer, and returns the
-/// numbers of bytes read and written, and whether it reached that end.
+/// Runs a decoder up to the end that its data declares. Each `step` decodes input into a buffer, and returns
+/// the numbers of bytes read and written, and whether the end was reached.
 fn decode_in_steps(
     mut data: &[u8],
     out: &mut LimitedWriter,

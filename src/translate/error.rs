@@ -67,7 +67,7 @@ impl ErrorRule {
         std::iter::once(&self.text).chain(self.code.as_ref().map(|code| &code.template))
     }
 
-    /// Whether it uses the value of its extractor.
+    /// Whether a part of the error uses the extracted value.
     pub fn reads_value(&self) -> bool {
         self.structured.is_some() || self.templates().any(|template| template.uses("value"))
     }
@@ -82,7 +82,7 @@ impl Setting for CodeTemplate {
 }
 
 impl CodeTemplate {
-    /// Limit of a code, in bytes; longer ones are omitted.
+    /// Limit of a code, in bytes; a longer code is omitted.
     pub const MAX_BYTES: usize = 200;
 
     /// Wraps a template.

@@ -402,7 +402,7 @@ impl UsedArguments {
         self.entry(name, span).kind = ArgumentKind::Count;
     }
 
-    /// Adds what another part of the route uses.
+    /// Adds the arguments and input responses that another part of the route uses.
     pub(crate) fn merge(&mut self, other: &Self) {
         for argument in &other.arguments {
             match self.find(&argument.name) {

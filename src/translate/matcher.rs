@@ -70,18 +70,18 @@ pub struct StatusPattern {
 pub struct MediaPattern(String);
 
 impl Matcher {
-    /// Whether it can match the output of a program only.
+    /// Whether the conditions can match the output of a program only.
     pub fn is_about_programs(&self) -> bool {
         self.exit.is_some() || self.stderr.is_some()
     }
 
-    /// Whether it has no condition.
+    /// Whether there are no conditions.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether its conditions, except on the status, are among those of another. A condition on the value
-    /// never is, because the two rules may have different extractors.
+    /// Whether the conditions, except on the status, are among those of another matcher. A condition on the
+    /// value never is, because the two rules may have different extractors.
     pub fn covers_except_status(&self, other: &Self) -> bool {
         fn is_among<T: PartialEq>(own: &Option<T>, other: &Option<T>) -> bool {
             own.is_none() || own == other
@@ -96,7 +96,7 @@ impl Matcher {
             && !self.is_about_programs()
     }
 
-    /// Whether it needs the value of the rule's extractor.
+    /// Whether a condition needs the value of the rule's extractor.
     pub fn reads_value(&self) -> bool {
         self.value.is_some() || self.not.as_ref().is_some_and(|not| not.reads_value())
     }
@@ -267,7 +267,7 @@ impl StatusPattern {
     /// Every status but 5xx.
     pub(super) const ALL_BUT_SERVER_ERRORS: Self = Self { first: 100, last: 499 };
 
-    /// Whether it matches every status that another matches.
+    /// Whether this pattern matches every status that the other matches.
     pub fn includes(self, other: Self) -> bool {
         self.first <= other.first && self.last >= other.last
     }

@@ -17,7 +17,7 @@ use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaErr
 pub struct OutputSchema {
     /// Schema of the value before any wrapping.
     schema: Schema,
-    /// Whether its root allows objects only.
+    /// Whether the root of the schema allows objects only.
     is_object: bool,
     wrap: WrapNonObjects,
 }
@@ -74,7 +74,7 @@ impl OutputSchema {
         }
     }
 
-    /// Schema for clients that accept any JSON value, if it differs.
+    /// Schema for clients that accept any JSON value; `None` if they receive that for objects, too.
     pub fn advertised_bare(&self) -> Option<SchemaDocument> {
         (!self.is_object && self.wrap == WrapNonObjects::LegacyClients)
             .then(|| self.schema.document().clone())

@@ -134,7 +134,7 @@ impl SamplingRequestTemplate {
     /// Limit of all messages together, in bytes: a model reads them.
     pub const LIMIT_BYTES: usize = 1 << 20;
 
-    /// Its templates, for checks at load.
+    /// Templates of the sampling request, for checks at load.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         self.messages.iter().map(|(_, template)| template).chain(&self.system)
     }

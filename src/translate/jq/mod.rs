@@ -4,8 +4,8 @@
 //!
 //! - [`Jq`] compiles a filter and runs it.
 //! - `bounds` has the limits of one run, and `rewrite` inserts them into the filter.
-//! - `functions` are native functions that count steps. It also selects the standard library definitions that
-//!   a filter needs.
+//! - `functions` has the native functions, which count steps, and selects the standard library definitions
+//!   that a filter needs.
 
 mod bounds;
 mod functions;
@@ -42,11 +42,11 @@ pub struct Jq(Arc<Compiled>);
 struct Compiled {
     filter: jaq_core::Filter<bounds::EngineTypes>,
     source: Box<str>,
-    /// Which of [`VARIABLES`] it uses; the others are not computed.
+    /// Which of [`VARIABLES`] the filter uses; the others are not computed.
     used_variables: [bool; VARIABLES.len()],
-    /// Captures that it may use, in the order of its variables.
+    /// Captures that the filter may use, in the order of its variables.
     captures: Box<[String]>,
-    /// Operator of an assignment that is its value.
+    /// Operator of the assignment that is the value of the filter.
     assignment: Option<String>,
 }
 

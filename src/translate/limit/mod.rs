@@ -105,7 +105,7 @@ impl Limit {
             }
             remade(&value)
         };
-        // As compact JSON, so many rows fit. Indented JSON is longer.
+        // The rows that fit as compact JSON. Indented JSON is longer, so fewer of them may fit.
         let without_rows = with_rows(0);
         let most_fitting = remaining.saturating_sub(length(&without_rows));
         let mut shown = self.characters.map_or(most, |_| rows.fitting(most_fitting).min(most));
@@ -333,8 +333,7 @@ impl Rows {
         }
     }
 
-    /// The largest number of rows that add at most so many characters to the value without rows, as compact
-    /// JSON.
+    /// The largest number of rows that, as compact JSON, add at most `characters` to the value without rows.
     fn fitting(&self, characters: usize) -> usize {
         /// One pair of quotes encloses all lines of a text.
         const QUOTES: usize = 2;
@@ -409,7 +408,7 @@ impl PagingArguments {
         Err(section.missing(message.to_owned(), help))
     }
 
-    /// Names of its arguments.
+    /// Names of the paging arguments.
     pub fn arguments(&self) -> impl Iterator<Item = &String> {
         [&self.offset, &self.page, &self.size].into_iter().flatten()
     }

@@ -101,7 +101,7 @@ impl RenderContext {
         state.lookup(OWN_NAME).and_then(|value| value.downcast_object::<Self>())
     }
 
-    /// Charges a value of so many bytes that is looked up.
+    /// Charges the length of a value that is looked up, in bytes.
     pub(super) fn look_up(&self, bytes: u64) -> Result<(), Error> {
         let left = self.lookup_left_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
         self.lookup_left_bytes.store(left, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl RenderContext {
         }
     }
 
-    /// Whether the call is cancelled, after charging so many bytes.
+    /// Charges the call for reading or writing bytes. Returns whether the call is cancelled.
     fn is_stopped_after(&self, bytes: u64) -> bool {
         self.stop.as_ref().is_some_and(|stop| !stop.spend(bytes / STEP_BYTES))
     }

@@ -32,13 +32,15 @@ pub struct Template {
     context: OutputContext,
     /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
+    /// Names that the template uses.
     pub(crate) used: UsedNames,
 }
 
-/// Engine with the instrumented template …
+/// Two engines with the instrumented template, which share most of their memory.
 struct Compiled {
+    /// Engine for a thread that serves one call.
     whole: Environment<'static>,
-    /// … and the same for threads that serve other calls, too; their common parts are shared.
+    /// Engine with a smaller limit of work, for threads that serve other calls, too.
     short: Environment<'static>,
 }
 
@@ -231,7 +233,8 @@ impl TemplateError {
         Self { message: Self::message(error), line: error.line() }
     }
 
-    /// The error of a rendering, with the part of the template if it stands there as configured.
+    /// Error of a rendering, with the part of the template that failed. The part is omitted if it has
+    /// counters in it, because the author did not write those.
     fn from_engine(error: &Error, instrumented: &str) -> Self {
         let place = error.range().and_then(|range| instrumented.get(range));
         let place = place.filter(|words| !words.is_empty() && !has_insertions(words));

@@ -168,7 +168,7 @@ impl UsedNames {
     }
 }
 
-/// Names of the inserted filters.
+/// Names of the inserted filters, which count work.
 const LOOKED_UP: &str = "__looked_up";
 const COPIED: &str = "__copied";
 const TIMES: &str = "__times";
@@ -194,7 +194,7 @@ pub(super) fn instrumented(written: &str) -> Result<String, Error> {
     Ok(source)
 }
 
-/// Whether a part of an instrumented template has an inserted filter in it.
+/// Whether a part of an instrumented template contains a filter that [`instrumented`] has inserted.
 pub(super) fn has_insertions(part: &str) -> bool {
     [LOOKED_UP, COPIED, TIMES].iter().any(|name| part.contains(name))
 }
