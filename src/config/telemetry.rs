@@ -141,7 +141,8 @@ impl TelemetrySettings {
     }
 
     fn metrics_export(&self, variables: &OtelVariables<'_>) -> Option<MetricsExport> {
-        let interval = variables.millis("OTEL_METRIC_EXPORT_INTERVAL").or(self.metrics_interval.on())?;
+        let interval =
+            variables.millis("OTEL_METRIC_EXPORT_INTERVAL").or_else(|| self.metrics_interval.on())?;
         let collector = self.collector(variables, "METRICS", "/v1/metrics")?;
         Some(MetricsExport { collector, interval: interval.max(Duration::from_millis(100)) })
     }

@@ -160,7 +160,7 @@ fn response_from_entry(response: Response) -> Result<UpstreamResponse, String> {
         headers.remove(name);
     }
     let declared = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
-    if let Some(mut media_type) = declared.or(content.mime_type.filter(|kept| kept.contains('/'))) {
+    if let Some(mut media_type) = declared.or_else(|| content.mime_type.filter(|kept| kept.contains('/'))) {
         // It has also decoded the text, so the charset of the header no longer applies to the bytes.
         if encoding.is_empty() && !body.is_empty() {
             let essence = media_type.split(';').next().unwrap_or_default().trim();

@@ -288,7 +288,8 @@ impl TranslationRun<'_> {
             self.note("no rule of the route matches a response with a success status");
             self.note_body(view);
             let media_type = view.response.media_type();
-            let media_type = media_type.map_or("no content type".into(), |found| format!("type {found}"));
+            let media_type =
+                media_type.map_or_else(|| "no content type".into(), |found| format!("type {found}"));
             let what = match view.response.exit {
                 Some(_) => "it".to_owned(),
                 None => format!("it has status {} and {media_type}, and", status.as_u16()),

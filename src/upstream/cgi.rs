@@ -63,7 +63,7 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
         ("REMOTE_ADDR", Some("127.0.0.1".into())),
         ("REQUEST_METHOD", Some(request.method.to_string())),
         // Not part of the standard, but PHP and others read them.
-        ("REQUEST_URI", Some(format!("{script_name}{}", uri_behind))),
+        ("REQUEST_URI", Some(format!("{script_name}{uri_behind}"))),
         ("SCRIPT_FILENAME", Some(program.path.to_string_lossy().into_owned())),
         ("SCRIPT_NAME", Some(script_name)),
         ("PATH_INFO", Some(path_info).filter(|path| !path.is_empty())),

@@ -4,7 +4,7 @@
 //! replica. The id of our request contains, encrypted, the address of the replica that sent it. Other
 //! replicas forward the response to that address, once.
 //!
-//! The forwarded request names its client in an encrypted token ([`ForwardedIdentity`]) that is valid for
+//! The forwarded request names its client in an encrypted token that is valid for
 //! this request and a short time. The client's credentials are not forwarded. The token has a digest of the
 //! request, so it is of no use for another one.
 

@@ -146,7 +146,8 @@ impl<'p> CostCounter<'p> {
         let text = number.as_str();
         check_number(text).map_err(|_| CostError::Number(String::new()))?;
         let exponent = text.split_once(['e', 'E']).map(|(_, digits)| digits.trim_start_matches(['+', '-']));
-        let shift = exponent.map_or(0, |digits| digits.parse().unwrap_or(u64::from(NUMBER_EXPONENT_LIMIT)));
+        let shift =
+            exponent.map_or(0, |digits| digits.parse().unwrap_or_else(|_| u64::from(NUMBER_EXPONENT_LIMIT)));
         let digits = text.len() as u64 + shift;
         Ok(if exponent.is_none() && text.len() <= PLAIN_DIGITS { 2 } else { 8 + digits * digits / 8 })
     }

@@ -112,7 +112,7 @@ impl Records {
             Some("match" | "line") => &NAMES[..3],
             Some(_) => &[],
         };
-        let reason = each.map_or("without `each`".to_owned(), |each| format!("with `each: {each}`"));
+        let reason = each.map_or_else(|| "without `each`".to_owned(), |each| format!("with `each: {each}`"));
         let mut checked = Ok(self);
         for entry in without_effect.iter().filter_map(|name| section.entry(name)) {
             let message = format!("`{}` has no effect {reason}", entry.key.text);

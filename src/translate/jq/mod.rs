@@ -311,9 +311,10 @@ fn check_depth(source: &str) -> Result<(), JqError> {
 fn load_message(source: &str, errors: load::Errors<&str, ()>) -> String {
     let unexpected = |expected: &str, rest: &str| {
         let offset = rest.as_ptr() as usize - source.as_ptr() as usize;
-        let found = rest.split_whitespace().next().map_or("the end of the filter".to_owned(), |found| {
-            format!("`{found}` at character {}", source[..offset].chars().count() + 1)
-        });
+        let found = rest.split_whitespace().next().map_or_else(
+            || "the end of the filter".to_owned(),
+            |found| format!("`{found}` at character {}", source[..offset].chars().count() + 1),
+        );
         format!("expected {expected}, found {found}")
     };
     let message = errors.into_iter().next().and_then(|(_, error)| match error {

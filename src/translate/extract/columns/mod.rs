@@ -167,7 +167,7 @@ impl Columns {
                 continue;
             }
             at_most(LINE_LIMIT_BYTES, line.text.len(), "bytes")
-                .and(at_most(RECORD_LIMIT, table.len(), "rows"))
+                .and_then(|()| at_most(RECORD_LIMIT, table.len(), "rows"))
                 .map_err(|error| line.locate(error))?;
             table.push(line);
         }

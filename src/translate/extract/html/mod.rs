@@ -228,7 +228,7 @@ impl Selected {
         within: ElementRef<'_>,
         work: &mut PageBudget,
     ) -> Result<Option<Value>, ReadError> {
-        let elements = self.css.as_ref().map_or(Ok(vec![within]), |css| css.all(within, work))?;
+        let elements = self.css.as_ref().map_or_else(|| Ok(vec![within]), |css| css.all(within, work))?;
         let mut values = elements.into_iter().filter_map(|element| self.read(element, work).transpose());
         if self.all {
             return gather(values, &format!("of `{name}`")).map(|values| Some(Value::Array(values)));
