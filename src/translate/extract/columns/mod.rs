@@ -38,7 +38,7 @@ pub struct Columns {
     /// Names of the columns, for a table without a header. White space separates cells, and the last cell is
     /// the rest of the line.
     pub columns: Option<ColumnNames>,
-    /// Widths of the columns, in characters. The last cell is the rest of the line.
+    /// Widths of the columns, in characters, such as `[10, 8, 20]`. The last cell is the rest of the line.
     #[key(with = not_empty, kind = ValueKind::List(&ValueKind::Count(1, WIDTH_LIMIT)))]
     pub widths: Option<Vec<usize>>,
     /// Name of the first column, where the header has none for it.

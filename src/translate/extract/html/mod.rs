@@ -24,7 +24,8 @@ use crate::translate::response_view::ResponseView;
 #[derive(Debug, Clone, Section)]
 #[section(default, check_keys = Self::check_keys)]
 pub struct Html {
-    /// CSS selectors by name. Each gives the text of the first matching element, or what its map specifies.
+    /// CSS selectors by name, such as `{ title: h1 }`. Each gives the text of the first matching element, or
+    /// what its map specifies.
     #[key(with = not_empty, conflicts = "text, table")]
     pub(crate) select: Option<Named<Selected>>,
     /// CSS selector of the records. `select` applies within each matching element, and the result is a list.

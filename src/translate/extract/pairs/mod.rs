@@ -44,7 +44,7 @@ pub struct Pairs {
     /// is a pair.
     #[key(with = read_pattern)]
     pub pattern: Option<Pattern>,
-    /// Prefix of comment lines, which are skipped, or a list of prefixes.
+    /// Prefix of comment lines, such as `#`, which are skipped, or a list of prefixes.
     #[key(name = "comment", kind = ValueKind::OneOrMore(&ValueKind::Text), with = texts)]
     pub comments: Vec<String>,
     /// Whether to remove quotes around values.
