@@ -229,7 +229,7 @@ impl Redaction {
     }
 
     /// Names of the parts of a tool error in which something was replaced; `None` if nothing was.
-    pub(in crate::translate) fn places_in(&self, result: &ToolResult) -> Option<String> {
+    pub(in crate::translate) fn redacted_parts(&self, result: &ToolResult) -> Option<String> {
         let code = result.meta.get(CODE_META_KEY).map(Value::to_string).unwrap_or_default();
         let structured = result.structured.as_ref().map_or("", |structured| structured.json.as_str());
         let parts =

@@ -176,7 +176,7 @@ pub fn translate(
     }
     let result = translator.for_clients(result);
     if trace.is_on()
-        && let Some(places) = translator.redaction.places_in(&result)
+        && let Some(places) = translator.redaction.redacted_parts(&result)
     {
         trace.step("redact", || format!("matches replaced in {places}"));
     }

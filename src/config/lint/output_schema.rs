@@ -152,7 +152,7 @@ pub(crate) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
 }
 
 /// Entry of a rule that defines the shape of its value: `fields` or `type` of its extractor, or `extract`.
-fn place_of_shape(rule: &Node) -> Option<&Entry> {
+fn shape_entry(rule: &Node) -> Option<&Entry> {
     fn typing(node: &Node) -> Option<&Entry> {
         node.entry("fields").or_else(|| node.entry("type"))
     }
@@ -171,7 +171,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         return report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
     }
     let Some(of_rule) = schema_of(rule, extract) else { return };
-    let span = place_of_shape(&compiled.node).map_or(compiled.span, |entry| entry.key.span);
+    let span = shape_entry(&compiled.node).map_or(compiled.span, |entry| entry.key.span);
     let comparison = Comparison { report, span };
     let document = output.document();
     let (value_kinds, kinds) = (kinds_of(&of_rule), kinds_of(document));
