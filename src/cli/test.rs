@@ -232,7 +232,7 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
         expect.insert("structuredContent".into(), structured.clone());
     }
     if let Some(content) = &before.content {
-        let is_text = content.value.0.is_string() && first_text.is_string();
+        let is_text = content.value.is_string() && first_text.is_string();
         let found = if is_text { first_text } else { &result["content"] };
         expect.insert("content".into(), found.clone());
     }
@@ -276,8 +276,8 @@ fn differences<'a>(result: &Value, expect: &'a Expectation, position: &'a Positi
         compare("structuredContent", &structured.position, &structured.value, found);
     }
     if let Some(content) = &expect.content {
-        let found = if content.value.0.is_string() { first_text } else { result.get("content") };
-        compare("content", &content.position, &content.value.0, found);
+        let found = if content.value.is_string() { first_text } else { result.get("content") };
+        compare("content", &content.position, &content.value, found);
     }
     if let Some(part) = &expect.text
         && !first_text.and_then(Value::as_str).unwrap_or_default().contains(&part.value)

@@ -82,9 +82,7 @@ pub use import::{ImportNote, ImportedTools, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use prompts::PromptFile;
 pub use renamed::renamed_flag;
-pub use route_tests::{
-    Example, Expectation, ExpectationUpdate, Expected, ExpectedContent, Position, update_expectation,
-};
+pub use route_tests::{Example, Expectation, ExpectationUpdate, Expected, Position, update_expectation};
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use server::{AdminSettings, ListenerSettings, ServerSettings};

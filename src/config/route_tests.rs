@@ -47,7 +47,8 @@ pub struct Expectation {
     #[key(name = "structuredContent")]
     pub structured: Option<Expected<Value>>,
     /// Content blocks as clients receive them, or the text of the first.
-    pub content: Option<Expected<ExpectedContent>>,
+    #[key(kind = CONTENT, with = read_content)]
+    pub content: Option<Expected<Value>>,
     /// Whether the result is a tool error. Default `false`.
     ///
     /// Compared always.
@@ -77,8 +78,8 @@ pub struct Expected<T> {
 }
 
 /// Expected content: the exact text of the first block, or a list of all blocks, as clients receive them.
-#[derive(Debug, Clone)]
-pub struct ExpectedContent(pub Value);
+const CONTENT: ValueKind =
+    ValueKind::Either(&[ValueKind::Text, ValueKind::List(&<Map<String, Value>>::KIND)]);
 
 /// Position in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,6 +158,7 @@ struct ExampleResponse {
     #[key(conflicts = "body, recording")]
     body_base64: Option<Bytes>,
     /// File with a recorded response, relative to this file: a body, output of `curl -i`, or a HAR file.
+    #[key(kind = ValueKind::Text, with = read_recording)]
     recording: Option<UpstreamResponse>,
     /// Response of a HAR file: its number, or a part of its URL. Default: the last.
     #[key(requires = "recording", help = "add `recording` with the path of a HAR file, or remove `entry`")]
@@ -254,20 +256,12 @@ impl<T: Setting> Setting for Expected<T> {
     }
 }
 
-impl Setting for ExpectedContent {
-    const KIND: ValueKind =
-        ValueKind::Either(&[ValueKind::Text, ValueKind::List(&<Map<String, Value>>::KIND)]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match (value.node.as_text(), value.node.as_list()) {
-            (Some(text), _) => Ok(Self(text.into())),
-            (_, Some(items)) => Ok(Self(items.iter().map(Node::to_json).collect())),
-            (None, None) => {
-                let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
-                value.reject_kind("a string or a list of blocks", Some(help.to_owned()))
-            }
-        }
+fn read_content(value: &Cursor<'_>) -> Checked<Option<Expected<Value>>> {
+    if value.node.as_text().is_none() && value.node.as_list().is_none() {
+        let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
+        return value.reject_kind("a string or a list of blocks", Some(help.to_owned()));
     }
+    Expected::read(value).map(Some)
 }
 
 parsed_settings! {
@@ -320,36 +314,32 @@ fn read_headers(value: &Cursor<'_>) -> Checked<HeaderMap> {
     read_each(entries.iter().zip(headers).map(header))
 }
 
-/// Response from the file `recording`, selected by `entry` if it has several.
-impl Setting for UpstreamResponse {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let name = text_of(value)?;
-        let choice = value.sibling("entry").and_then(|entry| entry.scalar());
-        let choice = choice.map(|text| EntryChoice::from(text.as_str()));
-        let Some(folder) = value.context.report.files().folder(value.node.span) else {
-            let message = "`recording` needs a configuration file, and this configuration is not a file";
-            return value.reject(Invalid::new(message, "write the response under `body`"));
-        };
-        let path = folder.join(name);
-        // Reading a pipe could block, and a device has no end.
-        let bytes = match path.exists() && !path.is_file() {
-            true => Err("is not a file".to_owned()),
-            false => read_file(&path, RECORDING_LIMIT_BYTES),
-        };
-        let bytes = bytes.or_else(|why| {
-            let help = "write a path relative to the folder of this file: `responses/ok.http`";
-            let message = format!("the recording {why}");
-            value.reject_coded(Code::UnreadableFile.at_span(value.node.span), message, help)
-        })?;
-        let read = Recording::read(&bytes.into()).and_then(|recording| recording.choose(choice.as_ref()));
-        read.or_else(|error| {
-            let help = "record the output of `curl -i`, a body, or a HAR file";
-            let message = format!("the recording is not a response: {error}");
-            value.reject_coded(Code::InvalidRecording.at_span(value.node.span), message, help)
-        })
-    }
+/// Parses the response in the file `recording`, selected by `entry` if it has several.
+fn read_recording(value: &Cursor<'_>) -> Checked<Option<UpstreamResponse>> {
+    let name = text_of(value)?;
+    let choice = value.sibling("entry").and_then(|entry| entry.scalar());
+    let choice = choice.map(|text| EntryChoice::from(text.as_str()));
+    let Some(folder) = value.context.report.files().folder(value.node.span) else {
+        let message = "`recording` needs a configuration file, and this configuration is not a file";
+        return value.reject(Invalid::new(message, "write the response under `body`"));
+    };
+    let path = folder.join(name);
+    // Reading a pipe could block, and a device has no end.
+    let bytes = match path.exists() && !path.is_file() {
+        true => Err("is not a file".to_owned()),
+        false => read_file(&path, RECORDING_LIMIT_BYTES),
+    };
+    let bytes = bytes.or_else(|why| {
+        let help = "write a path relative to the folder of this file: `responses/ok.http`";
+        let message = format!("the recording {why}");
+        value.reject_coded(Code::UnreadableFile.at_span(value.node.span), message, help)
+    })?;
+    let read = Recording::read(&bytes.into()).and_then(|recording| recording.choose(choice.as_ref()));
+    read.map(Some).or_else(|error| {
+        let help = "record the output of `curl -i`, a body, or a HAR file";
+        let message = format!("the recording is not a response: {error}");
+        value.reject_coded(Code::InvalidRecording.at_span(value.node.span), message, help)
+    })
 }
 
 /// New expectation of one example.

@@ -346,16 +346,16 @@ impl<'a> OpenSection<'a> {
     /// Parses one key; if it is absent, returns its value in `base`, or its default. Not inlined: inlining it
     /// into every field adds 0.5 MB of code.
     #[inline(never)]
-    pub(crate) fn field<T: Setting>(
+    pub(crate) fn field<T>(
         &self,
         row: &'static Row,
         base: Option<T>,
-        default: Option<fn() -> T>,
+        absent: Option<fn() -> T>,
         read: fn(&Cursor<'_>, Option<T>) -> Checked<T>,
     ) -> Checked<T> {
         let Row::Key(key) = row else { return Err(Reported(())) };
         let Some(entry) = self.entry(key.name) else {
-            let absent = base.or_else(|| default.or(T::ABSENT).map(|absent| absent()));
+            let absent = base.or_else(|| absent.map(|absent| absent()));
             let section = self.table.section;
             return absent.ok_or_else(|| {
                 let quote = if key.example.starts_with('`') { "" } else { "`" };
@@ -465,7 +465,7 @@ pub(crate) fn read_section<T: Section>(
 }
 
 /// Default of a field, for `#[section(default)]`.
-pub(crate) fn default_of<T: Setting>(declared: Option<fn() -> T>) -> T {
-    let value = declared.or(T::ABSENT).map(|default| default());
+pub(crate) fn default_of<T>(absent: Option<fn() -> T>) -> T {
+    let value = absent.map(|absent| absent());
     value.expect("the derive demands a default for each key of a section that has one")
 }

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 #[section(name = "a field of a form", id = "form_field", text = "type")]
 struct FieldSettings {
     /// Type.
-    #[key(shown = "`string`")]
-    r#type: Option<FieldType>,
+    #[key(kind = ValueKind::Word(TYPES), with = read_type, shown = "`string`")]
+    r#type: Option<&'static str>,
     /// Display name.
     title: Option<String>,
     /// Description.
@@ -32,29 +32,21 @@ struct FieldSettings {
     optional: bool,
 }
 
-/// Type of a form field, with `?` if it is optional.
-struct FieldType(&'static str);
+/// Types of a form field, with `?` if it is optional.
+const TYPES: &[&str] = [
+    ["string", "string?"],
+    ["integer", "integer?"],
+    ["number", "number?"],
+    ["boolean", "boolean?"],
+    ["email", "email?"],
+    ["uri", "uri?"],
+    ["date", "date?"],
+    ["date-time", "date-time?"],
+]
+.as_flattened();
 
-impl FieldType {
-    const WORDS: &'static [&'static str] = [
-        ["string", "string?"],
-        ["integer", "integer?"],
-        ["number", "number?"],
-        ["boolean", "boolean?"],
-        ["email", "email?"],
-        ["uri", "uri?"],
-        ["date", "date?"],
-        ["date-time", "date-time?"],
-    ]
-    .as_flattened();
-}
-
-impl Setting for FieldType {
-    const KIND: ValueKind = ValueKind::Word(Self::WORDS);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        read_one_of(value, Self::WORDS.iter().map(|word| (*word, *word))).map(Self)
-    }
+fn read_type(value: &Cursor<'_>) -> Checked<Option<&'static str>> {
+    read_one_of(value, TYPES.iter().map(|word| (*word, *word))).map(Some)
 }
 
 /// Kinds of values for choices.
@@ -93,13 +85,12 @@ impl Setting for FormField {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
             FieldSettings::read(value)?;
-        let word = r#type.map(|FieldType(word)| word);
-        if choices.is_some() && word.is_some_and(|word| !word.starts_with("string")) {
+        if choices.is_some() && r#type.is_some_and(|word| !word.starts_with("string")) {
             let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
             let message = "`choices` requires the type `string`";
             return value.reject_coded(Code::ConflictingKeys.at_span(span), message, "remove `type`");
         }
-        let word = word.unwrap_or("string");
+        let word = r#type.unwrap_or("string");
         let name = word.trim_end_matches('?');
         let format = Some(name).filter(|name| matches!(*name, "email" | "uri" | "date" | "date-time"));
         let has_titles = choices.as_ref().is_some_and(|choices| choices[0].is_object());

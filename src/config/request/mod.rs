@@ -6,9 +6,9 @@
 mod command;
 mod values;
 
-use http::Method;
+use http::{HeaderName, Method};
 
-use self::values::{HeaderTemplates, Target, read_json, read_text, target, warn_of_colon_names};
+use self::values::{Target, read_headers, read_json, read_target, read_text, target, warn_of_colon_names};
 use super::route_tests::UpstreamKind;
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, in_scope};
@@ -37,14 +37,16 @@ pub(super) struct RequestSettings {
     /// Upstream of the request; optional with a single upstream.
     upstream: Option<String>,
     /// HTTP method, such as `GET` or `PROPFIND`.
-    #[key(shown = "`GET`, or `POST` with a body")]
+    #[key(kind = ValueKind::Text, with = read_method, shown = "`GET`, or `POST` with a body")]
     method: Option<Method>,
     /// Path, with arguments as `{name}`; may end in `?name={argument}`.
+    #[key(kind = ValueKind::Text, with = read_target)]
     path: Option<Target>,
     /// Query parameters: a template each, or a list of them.
     query: Named<OneOrMore<ValueTemplate>>,
     /// Headers: a template each.
-    headers: HeaderTemplates,
+    #[key(kind = ValueKind::Map(&ValueKind::Scalar), with = read_headers)]
+    headers: Option<Vec<(HeaderName, ValueTemplate)>>,
     /// Body, in one of four forms.
     body: Option<RequestBodyTemplate>,
     /// MCP servers: name of the tool, as the server lists it.
@@ -222,7 +224,7 @@ impl RequestParser<'_> {
 
     /// Completes the map form for an HTTP server.
     fn http(&self, section: &OpenSection<'_>, settings: RequestSettings) -> Checked<HttpTemplate> {
-        let RequestSettings { method, path, query, headers: HeaderTemplates(headers), body, .. } = settings;
+        let RequestSettings { method, path, query, headers, body, .. } = settings;
         let Some(Target(path, path_query)) = path else {
             let message = format!("{} has no `path`", self.value.name);
             return Err(section.missing(message, "write `path: /forecast/{city}`"));
@@ -234,7 +236,7 @@ impl RequestParser<'_> {
             let help = "write `method: POST`, or send the values in `query`";
             return self.value.reject_coded(Code::UnexpectedBody.at_span(self.value.place), message, help);
         }
-        let query = values::parameters(query);
+        let (query, headers) = (values::parameters(query), headers.unwrap_or_default());
         Ok(HttpTemplate { path_query, query, headers, body, ..HttpTemplate::new(method, path) })
     }
 
@@ -311,12 +313,8 @@ pub(super) fn upstream_names(entries: &[Entry]) -> Vec<(UpstreamName, SourceSpan
     entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect()
 }
 
-impl Setting for Method {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        method_of(value, value.node.span, text_of(value)?)
-    }
+fn read_method(value: &Cursor<'_>) -> Checked<Option<Method>> {
+    method_of(value, value.node.span, text_of(value)?).map(Some)
 }
 
 fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method> {

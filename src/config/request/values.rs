@@ -31,12 +31,8 @@ pub(in crate::config) fn add_argument(value: &Cursor<'_>, name: &str, optional: 
 /// Path with arguments, and the query after its `?`.
 pub(super) struct Target(pub(super) PathTemplate, pub(super) QueryTemplate);
 
-impl Setting for Target {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        target(value, text_of(value)?)
-    }
+pub(super) fn read_target(value: &Cursor<'_>) -> Checked<Option<Target>> {
+    target(value, text_of(value)?).map(Some)
 }
 
 /// Parses the path and query that are a part of a value.
@@ -85,28 +81,21 @@ impl Setting for ValueTemplate {
     }
 }
 
-/// Headers of a request.
-pub(super) struct HeaderTemplates(pub(super) Vec<(HeaderName, ValueTemplate)>);
-
-impl Setting for HeaderTemplates {
-    const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
-    const ABSENT: Option<fn() -> Self> = Some(|| Self(Vec::new()));
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        Named::<ReadElsewhere>::read(value)?;
-        let header = |entry: &Entry| {
-            let name = header_name(value.context, &entry.key.text, entry.key.span);
-            let label = format!("the header `{}`", entry.key.text);
-            let value = value.member(entry, &label, ValueKind::Scalar);
-            let text = value.node.as_text();
-            if text.is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
-                return reject_variable(&value, value.node.span);
-            }
-            let template = ValueTemplate::read(&value);
-            Ok((name?, template?))
-        };
-        read_each(value.node.as_map().unwrap_or_default().iter().map(header)).map(Self)
-    }
+/// Parses the headers of a request.
+pub(super) fn read_headers(value: &Cursor<'_>) -> Checked<Option<Vec<(HeaderName, ValueTemplate)>>> {
+    Named::<ReadElsewhere>::read(value)?;
+    let header = |entry: &Entry| {
+        let name = header_name(value.context, &entry.key.text, entry.key.span);
+        let label = format!("the header `{}`", entry.key.text);
+        let value = value.member(entry, &label, ValueKind::Scalar);
+        let text = value.node.as_text();
+        if text.is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
+            return reject_variable(&value, value.node.span);
+        }
+        let template = ValueTemplate::read(&value);
+        Ok((name?, template?))
+    };
+    read_each(value.node.as_map().unwrap_or_default().iter().map(header)).map(Some)
 }
 
 impl Setting for RequestBodyTemplate {

@@ -7,10 +7,10 @@ pub(super) mod http;
 mod program;
 pub(super) mod tools;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use self::http::Addresses;
-use self::program::{CommandLine, Directory, EnvSettings, McpServer};
+use self::program::{CommandLine, EnvSettings, McpServer};
 use self::tools::Offered;
 use super::routes::{DefaultSettings, LimitSettings};
 use crate::crypto::fingerprint;
@@ -83,7 +83,8 @@ pub(super) struct UpstreamSection {
     #[key(kind = ValueKind::Text, with = program::read_cgi)]
     cgi: Option<CommandLine>,
     /// Working directory of the program. Default `/`; for CGI, the directory of the program.
-    cwd: Option<Directory>,
+    #[key(kind = ValueKind::Text, with = program::read_directory)]
+    cwd: Option<PathBuf>,
     /// Environment variables of the program, in addition to `PATH` and a locale.
     #[key(default = EnvSettings::default())]
     env: EnvSettings,

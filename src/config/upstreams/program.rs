@@ -26,9 +26,6 @@ pub(super) struct CommandLine {
     arguments: Vec<Expanded>,
 }
 
-/// Working directory; a warning is reported if it does not exist.
-pub(super) struct Directory(PathBuf);
-
 /// Environment variables of a program.
 #[derive(Default, Section)]
 #[section(id = "env")]
@@ -37,12 +34,9 @@ pub(super) struct EnvSettings {
     pass: Vec<VariableName>,
     /// Variables to set, with their values; `${NAME}` and `file:/path` keep secrets out of the file. Default:
     /// `LC_ALL: C.UTF-8`.
-    set: Variables,
+    #[key(kind = ValueKind::Map(&ValueKind::Scalar), with = read_variables)]
+    set: Option<Vec<(String, Expanded)>>,
 }
-
-/// Variables with their values, in the order of the file.
-#[derive(Default)]
-struct Variables(Vec<(String, Expanded)>);
 
 /// Name of an environment variable.
 struct VariableName(String);
@@ -98,18 +92,15 @@ pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<CommandLine>> {
     Ok(Some(CommandLine { program, place, arguments }))
 }
 
-impl Setting for Directory {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let text = secret::expand(value.context, value.node.span, text_of(value)?)?.text;
-        let directory = absolute(value.context, value.node.span, &text)?;
-        if !directory.is_dir() {
-            let message = format!("the folder `{text}` does not exist");
-            value.warn(Code::ProgramNotFound, message, "create it; every call fails until then");
-        }
-        Ok(Self(directory))
+/// Parses a working directory; a warning is reported if it does not exist.
+pub(super) fn read_directory(value: &Cursor<'_>) -> Checked<Option<PathBuf>> {
+    let text = secret::expand(value.context, value.node.span, text_of(value)?)?.text;
+    let directory = absolute(value.context, value.node.span, &text)?;
+    if !directory.is_dir() {
+        let message = format!("the folder `{text}` does not exist");
+        value.warn(Code::ProgramNotFound, message, "create it; every call fails until then");
     }
+    Ok(Some(directory))
 }
 
 /// Creates the program of a command upstream.
@@ -117,13 +108,13 @@ pub(super) fn command(
     context: ReadContext<'_>,
     name: UpstreamName,
     CommandLine { program, place, arguments }: CommandLine,
-    cwd: Option<Directory>,
+    cwd: Option<PathBuf>,
     env: EnvSettings,
 ) -> Checked<Program> {
     let (environment, mut secrets) = env.variables(context.environment);
     let path = find(context, place, &program, &environment)?;
     secrets.extend(arguments.iter().filter(|word| word.external).map(|word| word.text.clone()));
-    let folder = cwd.map_or_else(|| Program::FOLDER_DEFAULT.into(), |Directory(path)| path);
+    let folder = cwd.unwrap_or_else(|| Program::FOLDER_DEFAULT.into());
     let arguments = arguments.into_iter().map(|word| word.text).collect();
     Ok(Program { name, path, arg0: program, arguments, folder, environment, secrets })
 }
@@ -185,7 +176,7 @@ impl EnvSettings {
             let text = environment.get(&name)?.to_owned();
             Some((name, Expanded { text, external: false }))
         });
-        for (name, Expanded { text, external }) in passed.chain(self.set.0) {
+        for (name, Expanded { text, external }) in passed.chain(self.set.into_iter().flatten()) {
             if external || secret::is_secret_name(&name) {
                 secrets.push(text.clone());
             }
@@ -198,21 +189,16 @@ impl EnvSettings {
     }
 }
 
-impl Setting for Variables {
-    const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
-    const ABSENT: Option<fn() -> Self> = Some(Self::default);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let read = |Entry { key, value: node }: &Entry| {
-            let name =
-                VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));
-            let text = scalar(value.context, node, &format!("the variable `{}`", key.text))?;
-            let expanded = secret::expand_secret(value.context, node.span, &text)?;
-            Ok((name?.0, without_nul(value.context, node.span, expanded)?))
-        };
-        read_each(entries.iter().map(read)).map(Self)
-    }
+/// Parses variables with their values, in the order of the file.
+fn read_variables(value: &Cursor<'_>) -> Checked<Option<Vec<(String, Expanded)>>> {
+    let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
+    let read = |Entry { key, value: node }: &Entry| {
+        let name = VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));
+        let text = scalar(value.context, node, &format!("the variable `{}`", key.text))?;
+        let expanded = secret::expand_secret(value.context, node.span, &text)?;
+        Ok((name?.0, without_nul(value.context, node.span, expanded)?))
+    };
+    read_each(entries.iter().map(read)).map(Some)
 }
 
 impl FromText for VariableName {
@@ -239,7 +225,8 @@ pub(super) struct McpChild {
     #[key(example = "command: [npx, -y, NAME]")]
     command: CommandLine,
     /// Working directory of the program. Default `/`.
-    cwd: Option<Directory>,
+    #[key(kind = ValueKind::Text, with = read_directory)]
+    cwd: Option<PathBuf>,
     /// Environment variables of the program, in addition to `PATH`, `HOME` and a locale.
     #[key(default = EnvSettings::default())]
     env: EnvSettings,

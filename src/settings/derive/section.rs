@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Ident, Lit, Meta, Result, Token,
+    Attribute, Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Ident, Lit, Meta, Result, Token, Type,
 };
 
 const SECTION_OPTIONS: &str = "name, id, text, bare, check, check_keys, variables, default, process, masked";
@@ -160,18 +160,23 @@ impl Declared<'_> {
         }))
     }
 
-    /// Function that creates the declared default.
-    fn default(&self) -> TokenStream {
-        let (ty, value) = (&self.field.ty, self.options.value("default"));
-        value.map_or_else(|| quote!(None), |value| quote!(Some(|| { let value: #ty = #value; value })))
+    /// Function that creates the value of the absent key: the declared default, or that of its type.
+    fn absent(&self) -> TokenStream {
+        let ty = &self.field.ty;
+        match self.options.value("default") {
+            Some(value) => quote!(Some(|| { let value: #ty = #value; value })),
+            // With a parser of the key, the type needs no `Setting`.
+            None if self.options.has("with") && is_option(ty) => quote!(Some(|| None)),
+            None => quote!(<#ty as Setting>::ABSENT),
+        }
     }
 
     fn default_field(&self) -> TokenStream {
-        let (ident, ty, default) = (self.ident(), &self.field.ty, self.default());
+        let (ident, absent) = (self.ident(), self.absent());
         match (self.options.value("skip"), self.options.has("part") || self.options.has("skip")) {
             (Some(value), _) => quote!(#ident: #value),
             (None, true) => quote!(#ident: Default::default()),
-            (None, false) => quote!(#ident: crate::settings::section::default_of::<#ty>(#default)),
+            (None, false) => quote!(#ident: crate::settings::section::default_of(#absent)),
         }
     }
 
@@ -185,7 +190,7 @@ impl Declared<'_> {
 
     /// Statement that parses the field into a variable of the same name; `row` is the index of its row.
     fn read(&self, row: usize) -> TokenStream {
-        let (ident, ty, default) = (self.ident(), &self.field.ty, self.default());
+        let (ident, ty, absent) = (self.ident(), &self.field.ty, self.absent());
         if self.options.has("part") {
             return quote! {
                 let #ident: Checked<#ty> = Section::read_fields(section, #ident);
@@ -196,7 +201,7 @@ impl Declared<'_> {
             Some(read) => quote!(|value, _| #read(value)),
             None => quote!(Setting::read_over),
         };
-        quote!(let #ident: Checked<#ty> = section.field(&KEYS.rows[#row], #ident, #default, #read);)
+        quote!(let #ident: Checked<#ty> = section.field(&KEYS.rows[#row], #ident, #absent, #read);)
     }
 
     fn difference(&self) -> Option<TokenStream> {
@@ -247,6 +252,10 @@ impl Options {
         let text = self.text(name).unwrap_or_default();
         text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
     }
+}
+
+fn is_option(ty: &Type) -> bool {
+    matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "Option"))
 }
 
 fn string(value: &Expr) -> Option<String> {
