@@ -1,6 +1,6 @@
 //! `content`: content blocks of a result, for users and models.
 
-use crate::settings::{Checked, Code, Cursor, Invalid, Kind, OpenSection, Section, Setting, ValueKind, Word};
+use crate::settings::{Checked, Code, Cursor, Kind, OpenSection, Section, Setting, ValueKind, Word};
 use crate::translate::expressions::{Scope, read_condition};
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
 use crate::translate::{
@@ -83,31 +83,29 @@ impl BlockSettings {
 
     fn compile(self, value: &Cursor<'_>) -> Checked<BlockTemplate> {
         let media_type = self.media_type;
-        let bytes = |kind, media_type| BlockPayload::Bytes(Binary { kind: Some(kind), media_type });
-        let typed = |name| {
-            let help =
-                "add `media_type: image/png`, or write `response` for the body and type of the response";
-            let invalid = Invalid::new("data from a template needs a `media_type`", help);
-            let place = value.node.get(name).map_or(value.node.span, |node| node.span);
-            let missing = || value.reject_at(place, invalid.with_code(Code::MissingKey));
-            media_type.clone().map_or_else(missing, Ok)
+        let binary = |kind: BinaryKind, data| {
+            let FromResponse::Given(data) = data else {
+                return Ok(BlockPayload::Bytes(Binary { kind: Some(kind), media_type }));
+            };
+            let Some(media_type) = media_type else {
+                let help =
+                    "add `media_type: image/png`, or write `response` for the body and type of the response";
+                let place = value.node.get(kind.word()).map_or(value.node.span, |node| node.span);
+                let message = "data from a template needs a `media_type`";
+                return value.reject_coded(Code::MissingKey.at_span(place), message, help);
+            };
+            Ok(BlockPayload::Base64 { is_image: kind == BinaryKind::Image, data, media_type })
         };
         let payload = match self {
             Self { text: Some(text), .. } => BlockPayload::Text(text),
             Self { r#as: Some(ContentForm::Verbatim), .. } => BlockPayload::Verbatim,
             Self { r#as: Some(ContentForm::Json), .. } => BlockPayload::Json,
             Self { r#as: Some(ContentForm::JsonPretty), .. } => BlockPayload::JsonPretty,
-            Self { image: Some(FromResponse::Body), .. } => bytes(BinaryKind::Image, media_type),
-            Self { image: Some(FromResponse::Given(data)), .. } => {
-                BlockPayload::Base64 { is_image: true, data, media_type: typed("image")? }
-            }
-            Self { audio: Some(FromResponse::Body), .. } => bytes(BinaryKind::Audio, media_type),
-            Self { audio: Some(FromResponse::Given(data)), .. } => {
-                BlockPayload::Base64 { is_image: false, data, media_type: typed("audio")? }
-            }
+            Self { image: Some(data), .. } => binary(BinaryKind::Image, data)?,
+            Self { audio: Some(data), .. } => binary(BinaryKind::Audio, data)?,
             Self { resource: Some(FromResponse::Given(resource)), .. } => BlockPayload::Resource(resource),
             Self { resource_link: Some(link), .. } => BlockPayload::ResourceLink(link),
-            _ => bytes(BinaryKind::Resource, media_type),
+            _ => binary(BinaryKind::Resource, FromResponse::Body)?,
         };
         Ok(BlockTemplate { payload, annotations: self.annotations, when: self.when, each: self.for_each })
     }
