@@ -3,7 +3,7 @@
 use crate::config::section::cursor;
 use crate::settings::{Checked, Code, Cursor, Entry, Invalid, Setting, SourceSpan, suggest};
 use crate::translate::extract::{ExtractorKind, MemberNames, Typing, ValueCount};
-use crate::translate::{Cardinality, FieldKind, FieldPath, FieldSetting, Fields, OnMissing};
+use crate::translate::{Cardinality, Field, FieldKind, FieldPath, FieldSetting, Fields, OnMissing};
 
 /// Parses the keys beside an extractor: `fields`, `type`, or the type of an object with its fields.
 pub(super) fn typing(
@@ -51,10 +51,8 @@ pub(super) fn typing(
             let message =
                 format!("`{name}` returns an object, and `type` needs the field that it applies to");
             let first = names.first().unwrap_or(&"name");
-            return does_not_fit(
-                message,
-                &format!("write `type: {{ type: …, from: {first} }}`, or `fields`"),
-            );
+            let help = format!("write `type: {{ type: …, from: {first} }}`, or `fields`");
+            return does_not_fit(message, &help);
         }
         (MemberNames::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
             let message =
@@ -98,12 +96,10 @@ fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entr
         MemberNames::NoFields => return reject_fields(value, kind, entry.key.span),
     };
     let mut checked = Ok(());
-    for field in fields.list.iter().filter(|field| !names.iter().any(|name| path_is_among(&field.from, name)))
-    {
-        let span = entry
-            .value
-            .entry(&field.name)
-            .map_or(entry.key.span, |field| field.value.get("from").map_or(field.key.span, |from| from.span));
+    let is_unknown = |field: &&Field| !names.iter().any(|name| path_is_among(&field.from, name));
+    for field in fields.list.iter().filter(is_unknown) {
+        let span_of = |written: &Entry| written.value.get("from").map_or(written.key.span, |from| from.span);
+        let span = entry.value.entry(&field.name).map_or(entry.key.span, span_of);
         checked = reject_unknown(value, span, kind, &field.from, &names);
     }
     checked

@@ -1,7 +1,6 @@
 //! Forms of input requests: `fields` with types, or a JSON Schema.
 
-use crate::model::SchemaError;
-use crate::model::object_without_nones;
+use crate::model::{SchemaError, object_without_nones};
 use crate::route::InputForm;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, Section, Setting, ValueKind, read_one_of, text_of,
@@ -126,8 +125,7 @@ impl Setting for InputForm {
         let required = fields.iter().filter(|(_, field)| !field.is_optional).map(|(name, _)| name.as_str());
         let required: Value = required.collect();
         let properties: Value = fields.into_iter().map(|(name, field)| (name, field.schema)).collect();
-        let document = [("properties", properties), ("required", required)];
-        let document = document.map(|(keyword, schema)| (keyword.to_owned(), schema)).into_iter().collect();
+        let document = object_without_nones([("properties", Some(properties)), ("required", Some(required))]);
         compile(value, &document, "/properties")
     }
 }

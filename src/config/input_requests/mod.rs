@@ -14,6 +14,7 @@ use self::input_request::InputRequestSettings;
 use super::request::NAMES;
 use super::schemas::UsedArguments;
 use super::section::read_in_scope;
+use crate::model::object_without_nones;
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate, InputRequests, InputSchema};
 use crate::settings::{Code, Entry, Key, Named, Node, OneOrMore, Report, SourceSpan, suggest};
 use crate::translate::Template;
@@ -45,13 +46,9 @@ pub(super) fn read(
         let message: Template = read_in_scope(report, entry, &NAMES, used)?;
         // A form without fields.
         let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
-        let request = InputRequestTemplate {
-            name: entry.key.text.clone(),
-            when: None,
-            optional: false,
-            gives_arguments: false,
-            kind,
-        };
+        let name = entry.key.text.clone();
+        let request =
+            InputRequestTemplate { name, when: None, optional: false, gives_arguments: false, kind };
         parsed.add(report, std::slice::from_ref(entry), vec![(request, Vec::new())]);
     }
     (report.errors() == before).then_some(parsed)
@@ -89,11 +86,8 @@ impl ParsedInputRequests {
         let is_over = self.names().count() + round.len() > InputRequests::INPUT_REQUEST_LIMIT;
         if let Some(first) = entries.first().filter(|_| is_over) {
             let message = format!("more than {} input requests", InputRequests::INPUT_REQUEST_LIMIT);
-            return report.error(
-                Code::TooMany.at_span(first.key.span),
-                message,
-                "combine several in one form",
-            );
+            let at = Code::TooMany.at_span(first.key.span);
+            return report.error(at, message, "combine several in one form");
         }
         self.rounds.push(round);
     }
@@ -147,9 +141,8 @@ fn form_of(
         }
         wanted.insert(name.clone(), property.clone());
     }
-    let required = wanted.keys().map(String::as_str).collect();
-    let document = [("properties", Value::Object(wanted)), ("required", required)];
-    let document = document.map(|(keyword, schema)| (keyword.to_owned(), schema)).into_iter().collect();
+    let required: Value = wanted.keys().map(String::as_str).collect();
+    let document = object_without_nones([("properties", Some(wanted.into())), ("required", Some(required))]);
     InputForm::compile(&document)
         .inspect_err(|error| {
             let name = error.pointer.split('/').nth(2).unwrap_or_default();
