@@ -443,7 +443,7 @@ mod tests {
     fn numbers_of_thousands_of_digits_are_not_read() {
         let numbers = format!(r#"{{"n": [{}1e-9998]}}"#, "1e-9998,".repeat(2_000));
         let numbers: Value = serde_json::from_str(&numbers).unwrap();
-        let refused = "n[0]: must be within bounds: a number may have at most 400 digits and an exponent from -400 to 400";
+        let refused = "n[0]: must have at most 400 digits and an exponent from -400 to 400";
         for items in [
             json!({ "type": "integer" }),
             json!({ "type": "number" }),

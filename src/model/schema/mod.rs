@@ -14,7 +14,7 @@ use self::cost::CostError;
 use self::plan::SchemaPlan;
 pub(super) use self::types::with_article;
 pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
-use super::text::{check_number, pointer_segment};
+use super::text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number, pointer_segment};
 use super::violation::{Violation, shown};
 
 /// Limit of the steps of a check: about half a second, because the validator can't be interrupted. A value
@@ -133,7 +133,10 @@ impl Schema {
             Ok(cost) => cost,
             Err(CostError::OverLimit) => return Err(TooCostly),
             Err(CostError::Number(pointer)) => {
-                let message = format!("must be within bounds: {}", super::NumberOutOfBounds);
+                let message = format!(
+                    "must have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from -{NUMBER_EXPONENT_LIMIT} \
+                     to {NUMBER_EXPONENT_LIMIT}"
+                );
                 let violations = vec![Violation::without_quotes(&pointer, &message)];
                 return Ok(CheckResult { violations, steps: 0 });
             }
