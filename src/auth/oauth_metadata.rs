@@ -43,7 +43,8 @@ impl ResourceServer {
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         let written = section.entry("jwt").map_or(&[][..], |entry| entry.value.one_or_more());
         if written.is_empty() {
-            let help = "write `jwt: { issuer: https://login.example.com, jwks: https://login.example.com/jwks.json }`";
+            let help = "write `jwt: { issuer: https://login.example.com, jwks: \
+                        https://login.example.com/jwks.json }`";
             return Err(section.missing("`auth` accepts no tokens".to_owned(), help));
         }
         let (mut issuers, mut checked) = (HashSet::new(), Ok(()));

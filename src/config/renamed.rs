@@ -148,7 +148,8 @@ fn rename_to(now: &str) -> String {
 pub(super) fn move_to(path: &str) -> Option<String> {
     let (section, key) = path.split_once('.')?;
     Some(format!(
-        "write `{section}: {{ {key}: … }}` in its place, or `{key}: …` in the `{section}` that is there already"
+        "write `{section}: {{ {key}: … }}` in its place, or `{key}: …` in the `{section}` that is there \
+         already"
     ))
 }
 

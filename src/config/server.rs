@@ -195,8 +195,8 @@ impl AdminSettings {
         }
         let is_open = self.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback());
         if let Some(entry) = section.entry("listen").filter(|_| is_open && self.token.is_none()) {
-            let help = "write `token: ${ADMIN_TOKEN}` under `admin`, or set `GLOSSATOR__ADMIN__TOKEN` (`openssl \
-                        rand -base64 32` makes one), or listen on `127.0.0.1`";
+            let help = "write `token: ${ADMIN_TOKEN}` under `admin`, or set `GLOSSATOR__ADMIN__TOKEN` \
+                        (`openssl rand -base64 32` makes one), or listen on `127.0.0.1`";
             let message = "other machines can reach the admin API, which requires no token";
             section.report().warning(Code::OpenAdminPort.at_span(entry.value.span), message, help);
         }

@@ -55,7 +55,7 @@ fn without_nulls(mut object: Value) -> Value {
 pub struct StreamedPassthrough;
 
 impl StreamedPassthrough {
-    /// Maximum length of an unmarked response, all of which may be in memory.
+    /// Length limit, in bytes, of a response that may be in memory as a whole. A longer one is streamed.
     pub const SHORT_BYTES: usize = 64 << 10;
 
     /// Marks a response that is longer than [`Self::SHORT_BYTES`].

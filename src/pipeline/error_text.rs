@@ -125,7 +125,8 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             let backoff = source.backoff().map(|backoff| format!("in {}", time(whole_seconds(backoff))));
             let when = backoff.as_deref().unwrap_or("later");
             unsent(
-                "The service behind this tool requires authentication, and no credential is available right now",
+                "The service behind this tool requires authentication, and no credential is available \
+                 right now",
                 &format!("Retry {when}; if that does not help, tell the operator of this tool."),
             )
         }

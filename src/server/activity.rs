@@ -128,7 +128,8 @@ impl Activity {
                 let stalled_since = state.waiting.values().min().zip(write_timeout);
                 let stalled_at = stalled_since.map(|(since, write_timeout)| *since + write_timeout);
                 let (idle_at, timed_out) = match state.headers_since {
-                    // Headers may arrive while the previous request is open; they are not read before it ends.
+                    // Headers may arrive while the previous request is open; they are not read before it
+                    // ends.
                     Some(since) => (since.max(idle_since) + header_timeout, ConnectionTimeout::Headers),
                     None => (idle_since + idle_timeout, ConnectionTimeout::Idle),
                 };

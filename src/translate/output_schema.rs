@@ -48,8 +48,8 @@ impl OutputSchema {
         };
         let is_object = document["type"] == "object";
         if !is_object && refers_to_root(&Value::Object(document.clone())) {
-            let message = "a schema whose root is not an object can't use `$ref: \"#\"`: move the part to `$defs`, \
-                           and write `$ref: \"#/$defs/NAME\"`";
+            let message = "a schema whose root is not an object can't use `$ref: \"#\"`: move the part to \
+                           `$defs`, and write `$ref: \"#/$defs/NAME\"`";
             return Err(SchemaError { message: message.to_owned(), pointer: String::new() });
         }
         Ok(Self { schema: Schema::compile(&document)?, is_object, wrap })

@@ -86,7 +86,8 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
                 "when": { "text": markup::PASSWORD_FIELD },
                 "error": "The service responded with a login page instead of data.",
             }),
-            reason: "a web page with a password field, in {} of the samples: set `credentials` of the upstream",
+            reason: "a web page with a password field, in {} of the samples: set `credentials` of the \
+                     upstream",
         }),
         _ => None,
     };

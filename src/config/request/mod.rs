@@ -380,8 +380,8 @@ impl Setting for RestEndpoint {
         let is_valid = |segment: &str| !segment.contains('{') || is_whole(segment);
         if let Some(segment) = path.split('/').find(|segment| !is_valid(segment)) {
             let message = format!("an argument in a REST path must be a whole segment, found `{segment}`");
-            let help = "write `/reports/{id}`; only the path of the upstream request can have other characters in \
-                        the segment";
+            let help = "write `/reports/{id}`; only the path of the upstream request can have other \
+                        characters in the segment";
             return value.reject_coded(invalid, message, help);
         }
         let names: Vec<&str> = template.arguments().collect();

@@ -191,8 +191,8 @@ impl Replicas {
 
     /// The identity that another replica has signed for a request that it forwards. Returns a function from
     /// the body of the request to its client, which is `None` if the identity was signed for another request.
-    /// Returns `None`, before the body is read, if the request has no identity of a replica, or an expired one.
-    /// No client can forge an identity: it is encrypted.
+    /// Returns `None`, before the body is read, if the request has no identity of a replica, or an expired
+    /// one. No client can forge an identity: it is encrypted.
     pub(super) fn forwarded_identity(
         &self,
         head: &Parts,

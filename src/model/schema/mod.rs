@@ -134,8 +134,8 @@ impl Schema {
             Err(CostError::OverLimit) => return Err(TooCostly),
             Err(CostError::Number(pointer)) => {
                 let message = format!(
-                    "must have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from -{NUMBER_EXPONENT_LIMIT} \
-                     to {NUMBER_EXPONENT_LIMIT}"
+                    "must have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from \
+                     -{NUMBER_EXPONENT_LIMIT} to {NUMBER_EXPONENT_LIMIT}"
                 );
                 let violations = vec![Violation::without_quotes(&pointer, &message)];
                 return Ok(CheckResult { violations, steps: 0 });

@@ -326,8 +326,8 @@ impl Subschema {
     }
 }
 
-/// Whether each part is in a cycle of references: Kosaraju's algorithm for strongly connected components, with
-/// explicit stacks, because chains of references may be long.
+/// Whether each part is in a cycle of references: Kosaraju's algorithm for strongly connected components,
+/// with explicit stacks, because chains of references may be long.
 fn recursive_parts(parts: &[Subschema]) -> Vec<bool> {
     let mut previous = vec![Vec::new(); parts.len()];
     for (index, part) in parts.iter().enumerate() {

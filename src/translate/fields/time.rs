@@ -270,8 +270,8 @@ fn read_formats(value: &Cursor<'_>) -> Checked<Vec<TimeFormat>> {
         && let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
     {
         let message = format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
-        let help = "add the time zone of the upstream, such as `timezone: Europe/Oslo` or `timezone: UTC`; or use \
-                    `type: date`";
+        let help = "add the time zone of the upstream, such as `timezone: Europe/Oslo` or `timezone: \
+                    UTC`; or use `type: date`";
         return value.reject_coded(Code::TimeWithoutOffset.at_span(node.span), message, help);
     }
     Ok(forms)

@@ -210,8 +210,8 @@ impl RunBudget {
         Ok(bytes)
     }
 
-    /// Charges a list whose items are compared with each other, as for sorting: it is read, and its comparisons
-    /// take time.
+    /// Charges a list whose items are compared with each other, as for sorting: it is read, and its
+    /// comparisons take time.
     pub(super) fn compare(&self, value: &Val) -> Result<(), Error> {
         self.read(value)?;
         let Val::Arr(items) = value else { return Ok(()) };

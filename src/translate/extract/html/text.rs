@@ -134,8 +134,8 @@ const EMPTY_WORDS: [&str; 10] =
     ["code", "error", "http", "page", "report", "response", "status", "sorry", "the", "type"];
 
 /// The message of an error page: a line that begins with the status (`404 - No such project`), else the first
-/// heading and the first paragraph or line below it, else the title. Lines that only repeat the status are skipped, and so is
-/// the name of the server software.
+/// heading and the first paragraph or line below it, else the title. Lines that only repeat the status are
+/// skipped, and so is the name of the server software.
 pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -> Option<String> {
     let page = page::parse(page).ok()?;
     let mut work = PageBudget::for_page(&page, "");
