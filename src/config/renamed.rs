@@ -143,8 +143,7 @@ fn rename_to(now: &str) -> String {
     format!("write `{now}`, or run `glossator migrate`")
 }
 
-/// Help for a key that is now in a nested section; `None` if `path` has no section. `glossator migrate` does
-/// not move keys.
+/// Help for a key that is now in a nested section; `None` if `path` has no section.
 pub(super) fn move_to(path: &str) -> Option<String> {
     let (section, key) = path.split_once('.')?;
     Some(format!(

@@ -2,9 +2,10 @@
 //!
 //! `walk` visits the tree of a file along the tables of keys, finds old names ([`super::renamed`]) and
 //! renames them in the tree, with variables in jq and templates. This file finds the configurations, also
-//! inside other files. A key that is now in another section is reported, not moved. The new text is parsed
-//! again and must give the tree of the walk; otherwise the file is unchanged.
+//! inside other files. The new text is parsed again and must give the tree of the walk; otherwise the file is
+//! unchanged. `nested` then moves the keys that are now in a nested section.
 
+mod nested;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -118,6 +119,9 @@ impl Migration<'_> {
     fn yaml(&self, text: &str) -> Result<Migrated, Problems> {
         let forms: Vec<_> = self.read(text)?.1.iter().map(|tree| self.form_of(tree)).collect();
         let mut migrated = self.rewrite(text, &forms)?;
+        if forms.iter().any(|form| matches!(form, Some(ValueKind::Section(_)))) {
+            self.move_keys(&mut migrated);
+        }
         if forms.iter().any(Option::is_none) {
             let (files, trees) = self.read(&migrated.text)?;
             let mut blocks = Vec::new();

@@ -96,16 +96,36 @@ fn every_section_is_found_by_its_old_names() {
 }
 
 #[test]
-fn a_key_that_is_now_in_another_section_is_reported() {
-    check_remarks(
-        "server:\n  # The one.\n  tls_certificate: |\n    a\n  listen: :80 # here\n  tls_key: file:/k\n",
-        &[
-            "3:3: server: `tls_certificate` is now `tls.certificate`: write `tls: { certificate: … }` in its \
-             place, or `certificate: …` in the `tls` that is there already",
-            "6:3: server: `tls_key` is now `tls.key`: write `tls: { key: … }` in its place, or `key: …` in the \
-             `tls` that is there already",
-        ],
+fn a_key_that_is_now_in_a_nested_section_is_moved_with_its_comments() {
+    check(
+        "server:\n  # The one.\n  tls_certificate: |\n    a\n\n    b\n\n  bind: :80 # here\n  \
+         'tls_key': ${GLOSSATOR__SERVER__BIND} # secret\n\nroutes: {}\n",
+        "server:\n  tls:\n    # The one.\n    certificate: |\n      a\n\n      b\n    \
+         key: ${GLOSSATOR__SERVER__LISTEN} # secret\n\n  listen: :80 # here\n\nroutes: {}\n",
     );
+    check(
+        "version: 1\r\nserver:\r\n    tls_key: k\r\n---\r\nserver:\r\n  bind: a\r\n  tls_key: >-\r\n    b",
+        "version: 1\r\nserver:\r\n    tls:\r\n      key: k\r\n---\r\nserver:\r\n  listen: a\r\n  \
+         tls:\r\n    key: >-\r\n      b\r\n",
+    );
+    let moved = migrated("server:\n  bind: a\n  tls_key: k\n", Format::Yaml);
+    let now: Vec<_> = moved.changes.iter().map(|change| (change.line, change.column, &*change.now)).collect();
+    assert_eq!(now, [(2, 3, "listen"), (3, 3, "tls.key")]);
+    assert_eq!(moved.remarks, []);
+}
+
+#[test]
+fn a_key_that_can_not_be_moved_into_its_nested_section_is_reported() {
+    let remark = |place: &str, key: &str| {
+        format!(
+            "{place}: server: `tls_{key}` is now `tls.{key}`: write `tls: {{ {key}: … }}` in its place, or \
+             `{key}: …` in the `tls` that is there already"
+        )
+    };
+    check_remarks("server:\n  tls: { key: k }\n  tls_certificate: c\n", &[&remark("3:3", "certificate")]);
+    check_remarks("server: { tls_key: k, listen: :80 }\n", &[&remark("1:11", "key")]);
+    // Merged from elsewhere, where the key would mean something else.
+    check_remarks("prompts: &a\n  tls_key: k\nserver:\n  <<: *a\n", &[&remark("2:3", "key")]);
     check("server: { tls_key: k, bind: :80 }\n", "server: { tls_key: k, listen: :80 }\n");
 }
 
@@ -161,7 +181,7 @@ fn other_files_have_variables_of_the_environment_and_configurations_as_texts() {
         "services:\n  a:\n    environment: { GLOSSATOR__SERVER__LISTEN: :80, bind: 1 }\n    \
          command: 'x ${GLOSSATOR__SERVER__TLS__KEY}'\n\
          ---\nkind: ConfigMap\ndata:\n  # bind\n  a.yaml: |\n      server:\n\n        \
-         listen: :80 # x\n        tls_key: k\n  b: |\n    server: { bind: x }\n",
+         listen: :80 # x\n        tls:\n          key: k\n  b: |\n    server: { bind: x }\n",
     );
     let manifest = "kind: ConfigMap\ndata:\n  a.yaml: |\n    server:\n      bind: x\n";
     let change = &migrated(manifest, Format::Yaml).changes[0];

@@ -1,0 +1,102 @@
+//! Moves keys that are now in a nested section: `name` of `server` to `mcp.name`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{Change, Migrated, Migration, Remark, with_edits};
+use crate::config::compile::FileSettings;
+use crate::config::renamed::{Replacement, section_of};
+use crate::settings::source::line_start;
+use crate::settings::{Entry, Key, LineAndColumn, Node, Section as _, SourceSpan};
+
+/// Additional indentation of the keys of a nested section.
+const INDENT: &str = "  ";
+
+/// Key of a section that is now in a nested section, as `server.name` is in `mcp`.
+struct NestedKey<'n> {
+    entry: &'n Entry,
+    /// Nested section, and the name of the key in it.
+    path: (&'static str, &'static str),
+    /// Lines of the key and its value, with the comments directly above it.
+    lines: Range<usize>,
+}
+
+impl Migration<'_> {
+    /// Moves keys of a block map into a new nested section, which takes the place of the first.
+    ///
+    /// A key in flow style keeps its place and its remark, and so does a key whose nested section exists
+    /// already. Nothing is moved if the parsed result would differ in anything else.
+    pub(super) fn move_keys(&self, migrated: &mut Migrated) {
+        let Ok((files, trees)) = self.read(&migrated.text) else { return };
+        let text = &migrated.text;
+        let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let mut expected: Vec<_> = trees.iter().map(Node::to_json).collect();
+        let (mut edits, mut changes) = (Vec::new(), Vec::new());
+        for (tree, json) in trees.iter().zip(&mut expected) {
+            for Entry { key: section, value } in tree.as_map().unwrap_or_default() {
+                let json = &mut json[&section.text];
+                let mut inserted: BTreeMap<_, (Range<usize>, String)> = BTreeMap::new();
+                let mut removed = Vec::new();
+                for NestedKey { entry, path: (parent, name), lines } in self.nested_keys(text, section, value)
+                {
+                    let Entry { key, value } = entry;
+                    let margin = &text[line_start(&text[..key.span.start])..key.span.start];
+                    let (_, insertion) = inserted.entry(parent).or_insert_with(|| {
+                        (lines.start..lines.start, format!("{margin}{parent}:{line_end}"))
+                    });
+                    let (before, after) =
+                        (&text[lines.start..key.span.start], &text[key.span.end..lines.end]);
+                    for line in format!("{before}{name}{after}").lines() {
+                        let indent = if line.is_empty() { "" } else { INDENT };
+                        *insertion += &format!("{indent}{line}{line_end}");
+                    }
+                    removed.push((lines, String::new()));
+                    json[parent][name] = value.to_json();
+                    json.as_object_mut().and_then(|json| json.remove(&key.text));
+                    let LineAndColumn { line, column } = files.line_and_column(key.span);
+                    let (was, now) = (key.text.clone(), format!("{parent}.{name}"));
+                    changes.push(Change { line, column, section: section.text.clone(), was, now });
+                }
+                edits.extend(inserted.into_values().chain(removed));
+            }
+        }
+        let moved = with_edits(text, edits);
+        let is_expected = |(_, trees): (_, Vec<Node>)| trees.iter().map(Node::to_json).eq(expected);
+        if self.read(&moved).is_ok_and(is_expected) {
+            let is_moved = |remark: &Remark| {
+                changes.iter().any(|change| (change.line, change.column) == (remark.line, remark.column))
+            };
+            migrated.text = moved;
+            migrated.remarks.retain(|remark| !is_moved(remark));
+            migrated.changes.extend(changes);
+        }
+    }
+
+    /// Keys of a section of the configuration that can be moved into a nested section.
+    fn nested_keys<'n>(&self, text: &str, section: &Key, value: &'n Node) -> Vec<NestedKey<'n>> {
+        let keys = FileSettings::keys().get(&section.text).and_then(|key| section_of(key.kind));
+        let (Some(keys), Some(entries)) = (keys, value.as_map()) else { return Vec::new() };
+        let nested_key = |entry: &'n Entry| {
+            let Some(Replacement::Key(now)) = self.renames.key(keys.id, &entry.key.text) else { return None };
+            let path = now.split_once('.').filter(|(parent, _)| value.get(parent).is_none())?;
+            Some(NestedKey { entry, path, lines: lines_of(text, entry.key.span)? })
+        };
+        entries.iter().filter_map(nested_key).collect()
+    }
+}
+
+/// Lines of a key of a block map and of its value, with the comments directly above it. `None` in flow style.
+fn lines_of(text: &str, key: SourceSpan) -> Option<Range<usize>> {
+    let begin = line_start(&text[..key.start]);
+    let margin = text[begin..key.start].trim().is_empty().then_some(&text[begin..key.start])?;
+    let is_comment = |line: &&str| line.strip_prefix(margin).is_some_and(|line| line.starts_with('#'));
+    let comments = text[..begin].split_inclusive('\n').rev().take_while(is_comment);
+    let start = begin - comments.map(str::len).sum::<usize>();
+    let is_value = |line: &&str| line.trim().is_empty() || line.starts_with(&format!("{margin} "));
+    let lines = text[begin..].split_inclusive('\n');
+    let value: usize = lines.clone().skip(1).take_while(is_value).map(str::len).sum();
+    let end = begin + lines.take(1).map(str::len).sum::<usize>() + value;
+    // Blank lines below it stay.
+    let blank = text[begin..end].split_inclusive('\n').rev().take_while(|line| line.trim().is_empty());
+    Some(start..end - blank.map(str::len).sum::<usize>())
+}
