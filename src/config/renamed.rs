@@ -118,7 +118,7 @@ impl Renames {
             Some(Replacement::Key(now)) => {
                 let at = Code::RenamedKey.at_span(key.span);
                 let message = format!("`{name}` in {title} was renamed to `{now}`");
-                report.error(at, message, move_to(now).unwrap_or_else(|| rename_to(now)));
+                report.error(at, message, rename_to(now));
             }
             Some(Replacement::Removed(help)) => {
                 let message = format!("`{name}` in {title} was removed");
@@ -139,17 +139,12 @@ pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: 
     true
 }
 
+/// Help for a renamed key or word. `mcp.name` is the key `name` of the nested section `mcp`.
 fn rename_to(now: &str) -> String {
+    let now = now
+        .split_once('.')
+        .map_or_else(|| now.to_owned(), |(section, key)| format!("{section}: {{ {key}: … }}"));
     format!("write `{now}`, or run `glossator migrate`")
-}
-
-/// Help for a key that is now in a nested section; `None` if `path` has no section.
-pub(super) fn move_to(path: &str) -> Option<String> {
-    let (section, key) = path.split_once('.')?;
-    Some(format!(
-        "write `{section}: {{ {key}: … }}` in its place, or `{key}: …` in the `{section}` that is there \
-         already"
-    ))
 }
 
 /// Message and help for the old name of an environment variable.

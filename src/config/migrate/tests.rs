@@ -116,12 +116,8 @@ fn a_key_that_is_now_in_a_nested_section_is_moved_with_its_comments() {
 
 #[test]
 fn a_key_that_can_not_be_moved_into_its_nested_section_is_reported() {
-    let remark = |place: &str, key: &str| {
-        format!(
-            "{place}: server: `tls_{key}` is now `tls.{key}`: write `tls: {{ {key}: … }}` in its place, or \
-             `{key}: …` in the `tls` that is there already"
-        )
-    };
+    let remark =
+        |place: &str, key: &str| format!("{place}: server: `tls_{key}` is now `tls.{key}`: move it by hand");
     check_remarks("server:\n  tls: { key: k }\n  tls_certificate: c\n", &[&remark("3:3", "certificate")]);
     check_remarks("server: { tls_key: k, listen: :80 }\n", &[&remark("1:11", "key")]);
     // Merged from elsewhere, where the key would mean something else.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::Migration;
-use crate::config::renamed::{Replacement, key_at, move_to};
+use crate::config::renamed::{Replacement, key_at};
 use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, ValueKind};
 
 /// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
@@ -231,13 +231,13 @@ impl<'t> Walk<'t> {
         self.expressions = outer;
     }
 
-    /// Renames a key, unless it is now in another section, or its new name is one of the `names` that the
+    /// Renames a key, unless it is now in a nested section, or its new name is one of the `names` that the
     /// section has.
     fn rename(&mut self, key: &mut Key, path: &str, names: &mut Vec<String>, section: &'static str) {
-        let obstacle = match move_to(path) {
-            Some(help) => format!(": {help}"),
-            None if names.iter().any(|name| name == path) => ", which is also present".to_owned(),
-            None => {
+        let obstacle = match path {
+            _ if path.contains('.') => ": move it by hand",
+            _ if names.iter().any(|name| name == path) => ", which is also present",
+            _ => {
                 if self.replace(key.span, &key.text, path, section) {
                     path.clone_into(&mut key.text);
                     names.push(path.to_owned());
