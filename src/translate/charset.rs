@@ -66,7 +66,7 @@ pub(crate) fn decode(
             };
             return Err(format!("expected text in UTF-8, found invalid bytes{hint}"));
         };
-        if text.contains('\0') {
+        if memchr::memchr(0, text.as_bytes()).is_some() {
             return Err("expected text, found zero bytes; `charset` of a rule declares UTF-16".to_owned());
         }
         return Ok(DecodedText { text, charset: encoding.name(), because });

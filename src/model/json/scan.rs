@@ -11,6 +11,9 @@ use serde_json::Value;
 use super::JSON_DEPTH_LIMIT;
 use super::escape::escaped_bytes;
 
+/// Number of bytes of a string that are scanned at once.
+const BLOCK: usize = 16;
+
 /// Number of values and members in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ValueCounts {
@@ -158,18 +161,29 @@ impl Scanner<'_> {
         }
     }
 
-    /// Skips the bytes of a string before the next quote, backslash or control character, 16 bytes at a time:
-    /// byte by byte, this took half the time of a scan.
+    /// Skips the bytes of a string before the next quote, backslash or control character.
+    ///
+    /// Most strings are short, and the processor predicts where they end: byte by byte, JSON of short strings
+    /// takes two thirds of the time that it takes in blocks of 16, as after a block the processor waits for the
+    /// position at which to go on. A paragraph takes a quarter of the time in blocks.
     #[inline(always)]
     fn plain_bytes(&mut self) {
-        while let Some(bytes) = self.bytes[self.position..].first_chunk() {
-            let plain = (escaped_bytes(bytes) | 1 << bytes.len()).trailing_zeros();
-            self.position += plain as usize;
-            if plain < 16 {
+        let is_plain = |byte: u8| IS_PLAIN[usize::from(byte)];
+        for _ in 0..BLOCK {
+            if !self.byte().is_some_and(is_plain) {
                 return;
             }
+            self.position += 1;
         }
-        while self.byte().is_some_and(|byte| IS_PLAIN[usize::from(byte)]) {
+        while let Some(block) = self.bytes[self.position..].first_chunk() {
+            let marks = escaped_bytes(block);
+            if marks != 0 {
+                self.position += marks.trailing_zeros() as usize;
+                return;
+            }
+            self.position += BLOCK;
+        }
+        while self.byte().is_some_and(is_plain) {
             self.position += 1;
         }
     }
