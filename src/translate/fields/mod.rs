@@ -15,7 +15,7 @@ mod settings;
 mod tests;
 mod time;
 
-use std::{fmt, str::FromStr};
+use std::{collections::HashSet, fmt, str::FromStr};
 
 use serde_json::{Map, Value};
 
@@ -43,8 +43,8 @@ pub struct Fields {
     pub list: Box<[Field]>,
     /// Type of all other members.
     pub others: Option<Box<FieldType>>,
-    /// Outermost keys of the extracted object that fields use, sorted.
-    outermost_keys: Vec<String>,
+    /// Outermost keys of the extracted object that fields use.
+    outermost_keys: HashSet<String>,
 }
 
 /// One field.
@@ -83,14 +83,13 @@ impl Fields {
     /// Fields in configured order.
     pub fn new(list: Vec<Field>) -> Self {
         let keys = |field: &Field| [field.from.as_str().to_owned(), field.from.first().to_owned()];
-        let mut outermost_keys: Vec<_> = list.iter().flat_map(keys).collect();
-        outermost_keys.sort_unstable();
+        let outermost_keys = list.iter().flat_map(keys).collect();
         Self { list: list.into(), others: None, outermost_keys }
     }
 
     /// Whether a field uses this outermost key of an extracted object.
     pub(crate) fn use_key(&self, key: &str) -> bool {
-        self.outermost_keys.binary_search_by(|known| known.as_str().cmp(key)).is_ok()
+        self.outermost_keys.contains(key)
     }
 
     /// JSON Schema of an object with these fields.
