@@ -7,7 +7,7 @@
 //! A token is `base64url(encrypt(expiry ‖ content))`; `encrypt` returns `salt ‖ AES-256-GCM(content)` under a
 //! key that HKDF derives from the secret key and the salt. The purpose is additional authenticated data.
 
-use std::{fmt, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -22,7 +22,8 @@ use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 const SALT_LEN: usize = 24;
 
 /// The configured secret key. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
+#[debug("Secret(…)")]
 pub struct SecretKey(Arc<[u8]>);
 
 impl SecretKey {
@@ -52,12 +53,6 @@ impl Setting for SecretKey {
         let message = format!("{} is shorter than {} bytes", value.name, Self::MIN_BYTES);
         let help = "make one with `openssl rand -base64 32`, and name it as `${VARIABLE}` or `${file:PATH}`";
         value.reject(Invalid::without_value(message, help))
-    }
-}
-
-impl fmt::Debug for SecretKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Secret(…)")
     }
 }
 

@@ -4,8 +4,6 @@
 //! The crate `jsonwebtoken` is not used. It has no provider for `ring`, it ignores `crit`, and it does not
 //! support the name `Ed25519` (RFC 9864). With `arbitrary_precision` of `serde_json` it can't read `exp`.
 
-use std::fmt;
-
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
@@ -144,7 +142,8 @@ impl<'a> Jws<'a> {
 }
 
 /// A set of public keys (JWKS).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
+#[debug("Jwks({} keys)", _0.len())]
 pub struct Jwks(Vec<Jwk>);
 
 /// A key, with its id and algorithm.
@@ -198,13 +197,6 @@ impl Jwks {
     fn candidates<'k>(&'k self, token: &'k Jws<'_>) -> impl Iterator<Item = &'k Jwk> {
         let is_named = move |key: &&Jwk| token.key_id.is_none() || token.key_id == key.id;
         self.0.iter().filter(is_named).filter(|key| key.can_verify(token.algorithm))
-    }
-}
-
-/// Keys are not secret, but of no use in a log.
-impl fmt::Debug for Jwks {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "KeyList({})", self.0.len())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -82,6 +81,8 @@ const SUBJECT_LIMIT_BYTES: usize = 512;
 const VERIFIED_LIMIT: usize = 8192;
 
 /// Verifies the tokens of one issuer.
+#[derive(derive_more::Debug)]
+#[debug("Issuer({settings:?})")]
 pub(super) struct Issuer {
     settings: TokenSettings,
     keys: Arc<KeySet>,
@@ -193,12 +194,6 @@ impl Issuer {
 fn time_of(value: &Value) -> Option<SystemTime> {
     let seconds = value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
     SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
-}
-
-impl fmt::Debug for Issuer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Issuer").field("settings", &self.settings).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ mod jws;
 mod jwt;
 mod oauth_metadata;
 
-use std::{fmt, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use settings_derive::Section;
 
@@ -76,20 +76,16 @@ impl ClientSettings {
 }
 
 /// The credential of a request. It must not be shown.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
 pub enum PresentedCredential {
     /// Nothing.
     Nothing,
     /// An API key or a token. A certificate in addition to it is ignored.
+    #[debug("Secret(…)")]
     Secret(Box<str>),
     /// The client certificate of the connection.
+    #[debug("Certificate(…)")]
     Certificate(Arc<ClientCertificate>),
-}
-
-impl fmt::Debug for PresentedCredential {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Credential(…)")
-    }
 }
 
 /// An authenticated client.

@@ -57,7 +57,7 @@ mod telemetry;
 mod upstreams;
 pub mod yaml;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use crate::auth::AccessSettings;
 use crate::policy::PassthroughSettings;
@@ -101,7 +101,7 @@ pub struct Sources {
 }
 
 /// Location of the configuration.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
 pub enum ConfigSource {
     /// A file, or a folder whose `*.yaml` and `*.yml` files are read.
     Path(PathBuf),
@@ -110,6 +110,8 @@ pub enum ConfigSource {
         /// Name of the file in problem reports.
         name: String,
         /// Contents of the file, in YAML.
+        // It may contain secrets.
+        #[debug(skip)]
         text: String,
     },
 }
@@ -147,18 +149,6 @@ pub struct Loaded {
     pub importer: Importer,
     /// Problems that do not prevent the start.
     pub warnings: Vec<Problem>,
-}
-
-/// Shows the names only: a file may contain secrets.
-impl fmt::Debug for ConfigSource {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(path) => formatter.debug_tuple("Path").field(path).finish(),
-            Self::Text { name, text: _ } => {
-                formatter.debug_struct("Text").field("name", name).finish_non_exhaustive()
-            }
-        }
-    }
 }
 
 impl Sources {

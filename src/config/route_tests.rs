@@ -82,7 +82,8 @@ const CONTENT: ValueKind =
     ValueKind::Either(&[ValueKind::Text, ValueKind::List(&<Map<String, Value>>::KIND)]);
 
 /// Position in a configuration file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{file}:{line}:{column}")]
 pub struct Position {
     /// Name of the file.
     pub file: String,
@@ -96,12 +97,6 @@ impl Position {
     pub(super) fn new(report: &Report<'_>, span: SourceSpan) -> Self {
         let place = report.files().line_and_column(span);
         Self { file: report.files().name(span).to_owned(), line: place.line, column: place.column }
-    }
-}
-
-impl std::fmt::Display for Position {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 

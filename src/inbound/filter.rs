@@ -268,7 +268,9 @@ const RETRY_AFTER_SECONDS: u64 = 2;
 const FREE_BYTES: usize = 16 << 10;
 
 /// A body whose bytes are counted until all its slices are dropped.
+#[derive(derive_more::AsRef)]
 struct CountedBody {
+    #[as_ref([u8])]
     bytes: Vec<u8>,
     /// The bytes of all bodies in memory.
     buffer: Arc<AtomicUsize>,
@@ -284,12 +286,6 @@ impl CountedBody {
         let before = self.buffer.fetch_add(more, Ordering::Relaxed);
         self.counted_bytes += more;
         before.saturating_add(more) <= limit_bytes
-    }
-}
-
-impl AsRef<[u8]> for CountedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tool definitions, tool names, and arguments of a call.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{str::FromStr, sync::Arc};
 
 use serde_json::{Map, Value};
 
@@ -56,7 +56,7 @@ pub fn object_without_nones<const N: usize>(members: [(&str, Option<Value>); N])
 ///
 /// 1 to 128 bytes of ASCII letters, digits, `_`, `-` and `.`; case-sensitive (MCP 2026-07-28, Tools, "Tool
 /// Names"). `FromStr` is the only constructor, so a name needs no further check.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
 pub struct ToolName(Arc<str>);
 
 impl ToolName {
@@ -92,12 +92,6 @@ impl FromStr for ToolName {
             )),
             None => Ok(Self(text.into())),
         }
-    }
-}
-
-impl fmt::Display for ToolName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 

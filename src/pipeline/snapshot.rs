@@ -1,6 +1,6 @@
 //! Snapshot: the active configuration in compiled form, and its differences from the previous one.
 
-use std::{borrow::Borrow, collections::HashMap, ops::Deref, sync::Arc};
+use std::{borrow::Borrow, collections::HashMap, sync::Arc};
 
 use super::worker_pool::WorkerPool;
 use super::{ChangeEvent, DefinitionLists, ProxiedTable, error_text};
@@ -12,7 +12,7 @@ use crate::telemetry::{Meters, RouteMeters, Tracer};
 use crate::upstream::{BodyCharge, UpstreamBuffer};
 
 /// Compiled configuration with everything that calls need. A call uses the same snapshot from start to end.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Deref)]
 pub struct Snapshot {
     /// Routes, each with its runtime state.
     pub table: RouteTable<BoundRoute>,
@@ -21,15 +21,8 @@ pub struct Snapshot {
     pub(super) workers: WorkerPool,
     /// Routes that forward requests for prompts and resources. They are in no table.
     pub(super) forwarding: HashMap<ToolName, Arc<BoundRoute>>,
+    #[deref]
     parts: SnapshotParts,
-}
-
-impl Deref for Snapshot {
-    type Target = SnapshotParts;
-
-    fn deref(&self) -> &SnapshotParts {
-        &self.parts
-    }
 }
 
 /// Compiled parts of a configuration, besides its routes.
@@ -56,21 +49,14 @@ pub struct SnapshotParts {
 }
 
 /// Route with the runtime state of its calls, bound when the configuration is loaded.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Deref)]
 pub struct BoundRoute {
+    #[deref(forward)]
     pub(super) route: Arc<Route>,
     pub(super) policies: Arc<RoutePolicies>,
     pub(super) meters: Arc<RouteMeters>,
     /// Memory charge of its responses.
     pub(super) charge: Option<BodyCharge>,
-}
-
-impl Deref for BoundRoute {
-    type Target = Route;
-
-    fn deref(&self) -> &Route {
-        &self.route
-    }
 }
 
 impl Borrow<Route> for BoundRoute {

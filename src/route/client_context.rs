@@ -1,13 +1,14 @@
 //! Scopes of a client (OAuth, RFC 6749, section 3.3), and the trace context of a call (W3C Trace Context).
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind};
 
 /// Set of scopes, such as `weather.read`. Clones share it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
+#[display("{}", self.iter().collect::<Vec<_>>().join(" "))]
 pub struct Scopes(Arc<BTreeSet<Box<str>>>);
 
 impl Scopes {
@@ -78,12 +79,6 @@ impl FromText for Scope {
             );
             Invalid::new(message, "write a scope such as `weather.read`")
         })
-    }
-}
-
-impl fmt::Display for Scopes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.iter().collect::<Vec<_>>().join(" "))
     }
 }
 

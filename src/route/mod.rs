@@ -24,7 +24,7 @@ mod request;
 mod resource;
 mod table;
 
-use std::{collections::HashSet, fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashSet, str::FromStr, sync::Arc, time::Duration};
 
 use http::Method;
 use serde_json::{Map, Value};
@@ -151,7 +151,7 @@ impl Route {
 }
 
 /// Name of an upstream: letters, digits, `_` and `-`, at most 64 bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
 pub struct UpstreamName(Arc<str>);
 
 impl UpstreamName {
@@ -179,12 +179,6 @@ impl FromStr for UpstreamName {
                 quoted(text)
             )
         })
-    }
-}
-
-impl fmt::Display for UpstreamName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 

@@ -314,16 +314,12 @@ impl Drop for ResponseBody {
 
 /// A part of a long response, counted until the HTTP library has written it. The request is open for that
 /// long.
+#[derive(derive_more::AsRef)]
 struct BufferedPart {
+    #[as_ref([u8])]
     bytes: Bytes,
     counted_bytes: usize,
     request: Arc<ActiveRequest>,
-}
-
-impl AsRef<[u8]> for BufferedPart {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 impl Drop for BufferedPart {

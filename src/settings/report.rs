@@ -51,6 +51,8 @@ pub(crate) struct ProblemContext {
 }
 
 /// Optional suggested fix.
+#[derive(derive_more::From)]
+#[from(String, Option<String>)]
 pub(crate) struct Help(Option<String>);
 
 impl<'f> Report<'f> {
@@ -242,17 +244,5 @@ pub(crate) fn reading<T>(text: &str, read: impl FnOnce(&Report<'_>) -> T) -> (T,
 impl From<&str> for Help {
     fn from(help: &str) -> Self {
         Self(Some(help.to_owned()))
-    }
-}
-
-impl From<String> for Help {
-    fn from(help: String) -> Self {
-        Self(Some(help))
-    }
-}
-
-impl From<Option<String>> for Help {
-    fn from(help: Option<String>) -> Self {
-        Self(help)
     }
 }

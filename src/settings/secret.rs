@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fmt,
     ops::Range,
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -20,8 +19,10 @@ use super::{
     source::{self, SourceSpan},
 };
 
-/// Snapshot of the environment variables that a configuration can refer to.
-#[derive(Clone, Default)]
+/// Snapshot of the environment variables that a configuration can refer to. `Debug` shows the names only, as
+/// values may be secrets.
+#[derive(derive_more::Debug, Clone, Default)]
+#[debug("{:?}", _0.keys())]
 pub struct Environment(pub BTreeMap<String, String>);
 
 impl Environment {
@@ -49,13 +50,6 @@ impl Environment {
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
         Self(variables.into_iter().collect())
-    }
-}
-
-/// Shows the names only: a value may be a secret.
-impl fmt::Debug for Environment {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_set().entries(self.0.keys()).finish()
     }
 }
 
@@ -180,14 +174,9 @@ fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<
 }
 
 /// Value that `Debug` does not show, such as a secret or a function.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
+#[debug("…")]
 pub(crate) struct Hidden<T>(pub(crate) T);
-
-impl<T> fmt::Debug for Hidden<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("…")
-    }
-}
 
 /// Words that name a credential, alone or as part of a name.
 const NAMES_OF_CREDENTIALS: &str =

@@ -14,7 +14,8 @@ use crate::tls::ClientTls;
 /// - A Cluster: `redis+cluster://HOST:PORT,…`.
 ///
 /// `rediss` in place of `redis` uses TLS; `valkey` and `valkeys` have the same meaning.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{text}")]
 pub struct StoreAddress {
     pub(super) location: StoreLocation,
     /// The address as it is written, for the log.
@@ -108,12 +109,6 @@ impl FromText for StoreAddress {
     }
 }
 
-impl fmt::Display for StoreAddress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
-    }
-}
-
 impl StoreHost {
     fn parse(text: &str, port_default: u16) -> Result<Self, &'static str> {
         let (name, port) = match text.strip_prefix('[') {
@@ -140,7 +135,9 @@ impl fmt::Display for StoreHost {
 }
 
 /// The section `shared_state`: the store of several replicas.
-#[derive(Clone, PartialEq, Eq, Section)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Section)]
+// Without passwords and keys.
+#[debug("StoreSettings({address:?})")]
 #[section(id = "shared_state", text = "url", process, variables, check = Self::complete)]
 pub struct StoreSettings {
     /// Address of the Redis or Valkey: `redis://store:6379`, `rediss://…` through TLS,
@@ -229,13 +226,6 @@ impl StoreSettings {
         }
         self.tls = ClientTls::for_address(self.tls.take(), address.is_tls, "rediss://", section)?;
         checked.map(|()| self)
-    }
-}
-
-/// Omits passwords and keys.
-impl fmt::Debug for StoreSettings {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("StoreSettings").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

@@ -9,7 +9,7 @@
 //! each policy decides its behaviour then. Values are encrypted, and their keys are keyed hashes, so the
 //! store reveals nothing without the secret key of the replicas.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use redis::cmd;
@@ -106,17 +106,12 @@ pub struct StoreCounts {
 }
 
 /// The shared state. Clones share the connection.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("SharedStore({:?})", client.settings)]
 pub struct SharedStore {
     client: Arc<StoreClient>,
     /// The task that keeps the connection; it ends with the last clone.
     task: Arc<Mutex<JoinSet<()>>>,
-}
-
-impl fmt::Debug for SharedStore {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("SharedStore").field(&self.client.settings).finish()
-    }
 }
 
 impl SharedStore {

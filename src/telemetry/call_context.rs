@@ -2,7 +2,6 @@
 //! can be found by that id.
 
 use std::{
-    fmt,
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, LazyLock, OnceLock,
@@ -22,7 +21,7 @@ use super::Span;
 ///
 /// 1 to 128 visible ASCII characters. Generated ids are short: eight characters that identify this process,
 /// and a counter.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, derive_more::Display)]
 pub struct RequestId(Arc<str>);
 
 impl RequestId {
@@ -57,12 +56,6 @@ impl RequestId {
     /// The id as the value of [`HEADER`](Self::HEADER).
     pub fn header_value(&self) -> HeaderValue {
         HeaderValue::from_str(&self.0).expect("a request id has visible ASCII characters only")
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 

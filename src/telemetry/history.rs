@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -198,21 +197,14 @@ pub struct FailedCall {
 }
 
 /// The rule that determined the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum MatchedRule {
     /// A rule of the route, from 0.
+    #[display("{}", _0 + 1)]
     Rule(usize),
     /// No rule of the route: the default rules.
+    #[display("default")]
     Default,
-}
-
-impl fmt::Display for MatchedRule {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Rule(index) => write!(formatter, "{}", index + 1),
-            Self::Default => formatter.write_str("default"),
-        }
-    }
 }
 
 /// The last failed calls. Clones share them.

@@ -12,7 +12,7 @@
 mod client;
 mod server;
 
-use std::{fmt, io, time::SystemTime};
+use std::{io, time::SystemTime};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,14 +24,9 @@ pub use client::{ClientStream, ClientTls, ClientTlsOptions, Fingerprint};
 pub use server::{ClientCertificate, ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
 
 /// Certificates or a private key in PEM. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
+#[debug("Pem(…)")]
 pub struct Pem(pub Vec<u8>);
-
-impl fmt::Debug for Pem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Pem(…)")
-    }
-}
 
 impl Setting for Pem {
     const KIND: ValueKind = ValueKind::Text;

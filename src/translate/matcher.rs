@@ -66,7 +66,7 @@ pub struct StatusPattern {
 }
 
 /// Pattern of a media type, possibly with wildcards: `text/plain`, `text/*`, `*/*`, `application/*+json`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub struct MediaPattern(String);
 
 impl Matcher {
@@ -321,12 +321,6 @@ impl FromStr for MediaPattern {
             Some((kind, subtype)) if good(kind) && good(subtype) => Ok(Self(text.to_ascii_lowercase())),
             _ => Err(expected_found(expected, text)),
         }
-    }
-}
-
-impl fmt::Display for MediaPattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 

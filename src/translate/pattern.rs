@@ -1,6 +1,6 @@
 //! Regular expressions of the configuration.
 
-use std::{cell::RefCell, collections::HashMap, fmt, hash::Hash, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, hash::Hash, sync::Arc};
 
 use regex::Regex;
 
@@ -10,7 +10,8 @@ use crate::settings::{Checked, Code, Cursor, Report, Setting, ValueKind, text_of
 pub(crate) type Captures = Vec<(String, String)>;
 
 /// Compiled regular expression, with linear search time and limited size. Clones share the compiled form.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, derive_more::Display)]
+#[display("{regex}")]
 pub struct Pattern {
     regex: Regex,
     names: Arc<[String]>,
@@ -145,10 +146,4 @@ fn pattern_message(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.regex.as_str())
-    }
 }

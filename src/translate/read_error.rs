@@ -1,7 +1,5 @@
 //! Reason why a response could not be read, with and without quotes of it.
 
-use std::fmt;
-
 use crate::model::cut_characters;
 use crate::settings::suggest::quoted;
 
@@ -14,7 +12,8 @@ macro_rules! read_error {
 
 /// Reason in two wordings: one that may quote the response, for the client and for logs at `debug`, and one
 /// without quotes, for logs at every level.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{quoting}")]
 pub(crate) struct ReadError {
     quoting: String,
     /// The wording for the log, which quotes nothing of the response but types and lengths.
@@ -82,12 +81,6 @@ impl ReadError {
 impl From<&'static str> for ReadError {
     fn from(fixed: &'static str) -> Self {
         Self::unquoted(fixed)
-    }
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.quoting)
     }
 }
 

@@ -3,7 +3,7 @@
 //! A [`Redaction`] replaces matches of its [`SecretPattern`]s in texts, in values and their member names, and
 //! in all parts of a tool error.
 
-use std::{borrow::Cow, collections::HashMap, fmt, ops::Range, sync::LazyLock};
+use std::{borrow::Cow, collections::HashMap, ops::Range, sync::LazyLock};
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -244,15 +244,10 @@ impl Redaction {
 const PART: &str = "secret";
 
 /// One pattern of a [`Redaction`]. The whole match is replaced, or only the capture `secret` if there is one.
-#[derive(Clone)]
+/// `Debug` does not show the pattern: that of a single secret would reveal it.
+#[derive(derive_more::Debug, Clone)]
+#[debug("SecretPattern(…)")]
 pub struct SecretPattern(Regex);
-
-/// The pattern of a single secret would reveal it.
-impl fmt::Debug for SecretPattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SecretPattern(…)")
-    }
-}
 
 impl Setting for SecretPattern {
     const KIND: ValueKind = ValueKind::Text;

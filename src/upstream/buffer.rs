@@ -88,15 +88,11 @@ pub(super) struct BodyAccount {
 }
 
 /// Body that is charged until its last slice is dropped.
+#[derive(derive_more::AsRef)]
 struct Charged {
+    #[as_ref([u8])]
     bytes: Bytes,
     _reservation: Reservation,
-}
-
-impl AsRef<[u8]> for Charged {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 impl UpstreamBuffer {

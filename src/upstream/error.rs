@@ -1,6 +1,6 @@
 //! Errors of upstreams, and the table of their properties.
 
-use std::{error::Error, ops::Deref, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use http::StatusCode;
 
@@ -9,20 +9,13 @@ use crate::model::UpstreamResponse;
 use crate::route::UpstreamName;
 
 /// Source of an error. Clones share it, because coalesced calls fail with the same error.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, derive_more::Deref)]
+#[deref(forward)]
 pub struct ErrorSource(pub(super) Arc<dyn Error + Send + Sync>);
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ErrorSource {
     fn from(error: E) -> Self {
         Self(error.into().into())
-    }
-}
-
-impl Deref for ErrorSource {
-    type Target = dyn Error + Send + Sync;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
     }
 }
 

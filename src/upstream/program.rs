@@ -2,7 +2,7 @@
 //! started for each call, with the arguments of the call after its own.
 
 use std::{
-    fmt, io,
+    io,
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{ExitStatus, Stdio},
@@ -27,7 +27,10 @@ use crate::route::{UpstreamName, UpstreamRequest};
 use crate::telemetry::Untrusted;
 
 /// Program that is started without a shell, with its own environment and process group.
-#[derive(Clone, PartialEq, Eq)]
+///
+/// `Debug` shows no arguments and variables, which may be secrets.
+#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
+#[debug("Program({path:?})")]
 pub struct Program {
     /// The name of the upstream.
     pub name: UpstreamName,
@@ -43,13 +46,6 @@ pub struct Program {
     pub environment: Vec<(String, String)>,
     /// Parts of arguments and variables that no error and no log may show.
     pub secrets: Vec<String>,
-}
-
-/// Shows no arguments and variables, which may be secrets.
-impl fmt::Debug for Program {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Program").field("path", &self.path).finish_non_exhaustive()
-    }
 }
 
 impl Program {

@@ -7,7 +7,7 @@
 mod listed_tool;
 mod proxied;
 
-use std::{cell::RefCell, fmt, sync::Arc};
+use std::{cell::RefCell, sync::Arc};
 
 use serde_json::{Map, Value, value::RawValue};
 
@@ -25,7 +25,8 @@ use crate::upstream::mcp::McpLists;
 
 /// Creates routes from the tools of MCP servers, with the settings of the configuration that it belongs to.
 /// Clones share the data.
-#[derive(Clone, Default)]
+#[derive(derive_more::Debug, Clone, Default)]
+#[debug("Importer({} upstreams)", upstreams.len())]
 pub struct Importer {
     pub(in crate::config) files: Arc<Files>,
     upstreams: Arc<[UpstreamFile]>,
@@ -72,12 +73,6 @@ pub struct ImportNote {
 impl ImportNote {
     fn new(tool: &str, text: impl Into<String>) -> Self {
         Self { tool: tool.chars().take(128).collect(), text: text.into() }
-    }
-}
-
-impl fmt::Debug for Importer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Importer").field("upstreams", &self.upstreams.len()).finish_non_exhaustive()
     }
 }
 

@@ -39,9 +39,10 @@ pub enum RequestTemplate {
 }
 
 /// Request to an upstream. Two are equal if exactly the same is sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::From)]
 pub enum UpstreamRequest {
     /// HTTP request, also for CGI programs.
+    #[from]
     Http(HttpRequest),
     /// Command line.
     Command(CommandRequest),
@@ -209,12 +210,6 @@ fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
         }
     }
     headers
-}
-
-impl From<HttpRequest> for UpstreamRequest {
-    fn from(request: HttpRequest) -> Self {
-        Self::Http(request)
-    }
 }
 
 /// Renders the templates of one request, within one step budget. The template variables are created on first

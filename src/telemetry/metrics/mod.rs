@@ -10,7 +10,7 @@ mod snapshot;
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fs,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -27,7 +27,8 @@ use self::snapshot::Histogram;
 use super::FailedCalls;
 
 /// Registry of all metrics of this process. Clones share it.
-#[derive(Clone, Default)]
+#[derive(derive_more::Debug, Clone, Default)]
+#[debug("Meters")]
 pub struct Meters(Arc<Registry>);
 
 struct Registry {
@@ -45,12 +46,6 @@ type RouteKey = (Arc<str>, Arc<str>, usize);
 
 /// Adds the metrics of another module to a reading.
 type MeterSource = Box<dyn Fn(&mut MetricsSnapshot) + Send + Sync>;
-
-impl fmt::Debug for Meters {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Meters")
-    }
-}
 
 impl Default for Registry {
     fn default() -> Self {

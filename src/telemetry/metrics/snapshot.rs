@@ -38,7 +38,7 @@ pub enum MetricKind {
 pub type Labels = Vec<(&'static str, String)>;
 
 /// The value of a point.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, derive_more::From)]
 pub enum MetricValue {
     /// An integer.
     Integer(u64),
@@ -110,27 +110,9 @@ impl MetricValue {
     }
 }
 
-impl From<u64> for MetricValue {
-    fn from(number: u64) -> Self {
-        Self::Integer(number)
-    }
-}
-
 impl From<usize> for MetricValue {
     fn from(number: usize) -> Self {
         Self::Integer(number as u64)
-    }
-}
-
-impl From<f64> for MetricValue {
-    fn from(number: f64) -> Self {
-        Self::Float(number)
-    }
-}
-
-impl From<Durations> for MetricValue {
-    fn from(durations: Durations) -> Self {
-        Self::Durations(durations)
     }
 }
 

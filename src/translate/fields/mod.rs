@@ -15,7 +15,7 @@ mod settings;
 mod tests;
 mod time;
 
-use std::{collections::HashSet, fmt, str::FromStr};
+use std::{collections::HashSet, str::FromStr};
 
 use serde_json::{Map, Value};
 
@@ -200,7 +200,8 @@ pub(crate) const TEXT_KEY: &str = "#text";
 /// or an index of a list, from 0. A value that is not a list is its own item 0, because an element that may
 /// be repeated often occurs once. A string is its own `#text`, because an element may or may not have
 /// attributes. A key with dots inside a longer path is in double quotes: `disk."a.b".size`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{text}")]
 pub struct FieldPath {
     text: String,
     steps: Vec<String>,
@@ -268,10 +269,4 @@ pub(in crate::translate) fn path_steps(path: &str) -> Result<Vec<String>, &'stat
         steps.push(step.to_owned());
     }
     Ok(steps)
-}
-
-impl fmt::Display for FieldPath {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
-    }
 }

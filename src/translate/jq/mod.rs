@@ -13,7 +13,7 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-use std::{cell::Cell, fmt, io::Write, sync::Arc};
+use std::{cell::Cell, io::Write, sync::Arc};
 
 use bounds::{Bounded, RunBudget};
 pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT};
@@ -36,7 +36,8 @@ use crate::model::{JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, ProgramEx
 /// `$input_responses`, and the captures of the rule's patterns by name. Impure functions are not available,
 /// whether they read (`env`, `input`, `now`) or act (`halt`, `debug`, `stderr`), so the same response gives
 /// the same result.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("Jq({:?})", _0.source)]
 pub struct Jq(Arc<Compiled>);
 
 struct Compiled {
@@ -288,12 +289,6 @@ impl Jq {
 impl PartialEq for Jq {
     fn eq(&self, other: &Self) -> bool {
         self.0.source == other.0.source
-    }
-}
-
-impl fmt::Debug for Jq {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Jq").field(&self.0.source).finish()
     }
 }
 

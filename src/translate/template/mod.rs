@@ -5,10 +5,7 @@ mod bounds;
 mod syntax;
 mod values;
 
-use std::{
-    fmt,
-    sync::{Arc, LazyLock, OnceLock},
-};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 pub(crate) use bounds::TemplateBudget;
 use bounds::{FUEL, RenderContext, SHORT_FUEL, TEXT_LIMIT_BYTES, check_depth};
@@ -27,6 +24,8 @@ use crate::model::LimitedWriter;
 ///
 /// Each setting documents the names that its templates may use. An undefined name is an error, never an empty
 /// text. Plain text is not escaped; the context into which it is inserted escapes it.
+#[derive(derive_more::Debug)]
+#[debug("Template({source:?})")]
 pub struct Template {
     source: String,
     context: OutputContext,
@@ -208,12 +207,6 @@ impl Compiled {
         let mut short = whole.clone();
         short.set_fuel(Some(SHORT_FUEL));
         Ok(Self { whole, short })
-    }
-}
-
-impl fmt::Debug for Template {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Template").field(&self.source).finish()
     }
 }
 

@@ -16,7 +16,8 @@ use crate::route::PathBase;
 
 /// Address of an upstream: `http://HOST[:PORT][/BASE]`, `https://HOST[:PORT][/BASE]` or
 /// `unix:/PATH/TO/SOCKET[:/BASE]`. Paths of routes are appended to the base path.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
+#[debug("Address({self})")]
 pub struct Address {
     scheme: Scheme,
     authority: Authority,
@@ -205,12 +206,6 @@ impl fmt::Display for Address {
             Some(socket) => write!(formatter, "unix:{}:{base}", socket.display()),
             None => write!(formatter, "{}://{}{base}", self.scheme, self.authority),
         }
-    }
-}
-
-impl fmt::Debug for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Address({self})")
     }
 }
 

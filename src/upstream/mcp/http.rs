@@ -67,17 +67,13 @@ struct Session {
 }
 
 /// Reason why there is no session.
+#[derive(derive_more::From)]
 enum SessionFailure {
     /// The server refuses with an HTTP status.
     Refused(UpstreamResponse),
     /// Any other failure.
+    #[from]
     Other(Failure),
-}
-
-impl From<Failure> for SessionFailure {
-    fn from(failure: Failure) -> Self {
-        Self::Other(failure)
-    }
 }
 
 impl Session {

@@ -342,17 +342,13 @@ pub(super) struct Frame {
 }
 
 /// Cells between the bars of a line, as in `psql`, `mysql`, SQLite boxes and Markdown.
+#[derive(derive_more::AsRef)]
 pub(super) struct Cell {
     /// Text without surrounding white space.
+    #[as_ref(str)]
     pub(super) text: String,
     /// Text without the continuation mark, if the cell continues in the next line.
     continued: Option<String>,
-}
-
-impl AsRef<str> for Cell {
-    fn as_ref(&self) -> &str {
-        &self.text
-    }
 }
 
 impl Frame {
