@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use settings_derive::Section;
 
 use crate::model::{
-    Arguments, BlockText, Content, ContentBlock, ResourceBody, ToolName, ToolResult, kind_of,
-    object_without_nones, write_block,
+    Arguments, BlockText, Content, ContentBlock, ResourceBody, ResourceContents, ToolName, ToolResult,
+    kind_of, object_without_nones, write_block,
 };
 use crate::route::{Completion, InputRequests, RouteCall, Scopes, quoted_names};
 use crate::translate::extract::read_media_type;
@@ -209,8 +209,8 @@ impl PartTemplate {
             },
             PartContent::Resource(PromptResource { uri, text: Some(text), media_type }) => {
                 let (uri, body) = (render(uri)?, ResourceBody::Text(render(text)?));
-                let mime_type = media_type.clone().or_else(|| Some("text/plain".to_owned()));
-                vec![ContentBlock::Resource { uri, mime_type, body }.into()]
+                let media_type = media_type.clone().or_else(|| Some("text/plain".to_owned()));
+                vec![ContentBlock::Resource { resource: ResourceContents { uri, media_type, body } }.into()]
             }
             PartContent::Route(_) | PartContent::Resource(_) => fetched.map(contents_of).unwrap_or_default(),
             PartContent::ResourceLink(link) => vec![link.render(render)?.into()],

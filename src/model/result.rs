@@ -3,11 +3,11 @@
 use std::{borrow::Cow, time::Duration};
 
 use bytestring::ByteString;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use settings_derive::Word;
 
-use super::{JsonText, object_without_nones};
+use super::{JsonText, ResourceContents, object_without_nones};
 
 /// Result of a tool call, the same for every API and independent of its wire format.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,10 +61,12 @@ pub struct Content {
     pub annotations: Option<Annotations>,
 }
 
-/// MCP content types.
-#[derive(Debug, Clone, PartialEq)]
+/// MCP content types. The types of an MCP server's blocks are read with `Deserialize`, except for text.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ContentBlock {
     /// Text.
+    #[serde(skip)]
     Text(BlockText),
     /// An image.
     Image {
@@ -93,14 +95,11 @@ pub enum ContentBlock {
     },
     /// An embedded resource.
     Resource {
-        /// URI of the resource.
-        uri: String,
-        /// Media type, such as `text/csv`.
-        mime_type: Option<String>,
-        /// Contents of the resource.
-        body: ResourceBody,
+        /// The resource.
+        resource: ResourceContents,
     },
     /// A block written by an MCP server, with all its members.
+    #[serde(skip)]
     Foreign(ForeignBlock),
 }
 
@@ -129,7 +128,7 @@ pub enum BlockText {
 }
 
 /// Contents of an embedded resource.
-#[derive(Debug, Clone, PartialEq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResourceBody {
     /// A string.

@@ -3,13 +3,13 @@
 //! The JSON is written by hand. Its two large parts are the structured content and the text that repeats it.
 //! They are spliced and escaped once from the upstream's own bytes, directly into the response.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::json::escape;
 use super::{
-    BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, Structured, ToolOutcome,
-    ToolResult, object_without_nones,
+    BlockText, Content, ContentBlock, ForeignBlock, ResourceBody, Structured, ToolOutcome, ToolResult,
+    object_without_nones,
 };
 
 /// JSON values that a client accepts as `structuredContent`.
@@ -128,9 +128,9 @@ fn write_content(
             members.extend(mime_type.iter().map(|mime_type| ("mimeType", mime_type.as_str())));
             write_strings(&members, out);
         }
-        ContentBlock::Resource { uri, mime_type, body } => {
+        ContentBlock::Resource { resource: ResourceContents { uri, media_type, body } } => {
             let mut members = vec![("uri", uri.as_str())];
-            members.extend(mime_type.iter().map(|mime_type| ("mimeType", mime_type.as_str())));
+            members.extend(media_type.iter().map(|media_type| ("mimeType", media_type.as_str())));
             members.push(match body {
                 ResourceBody::Text(text) => ("text", text),
                 ResourceBody::Blob(blob) => ("blob", blob),
@@ -194,7 +194,7 @@ fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
 }
 
 /// One of the contents of a resource (MCP 2026-07-28, Resources, "Resource Contents").
-#[derive(Debug, Clone, PartialEq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 pub struct ResourceContents {
     /// URI of the resource, or of a part of it.
     pub uri: String,
@@ -248,51 +248,29 @@ impl ResourceContext<'_> {
             ContentBlock::Image { data, mime_type } | ContentBlock::Audio { data, mime_type } => {
                 self.contents(of_bytes(mime_type), ResourceBody::Blob(data.clone()))
             }
-            ContentBlock::Resource { uri, mime_type, body } => {
-                let media_type = mime_type.as_deref().and_then(of_bytes);
+            ContentBlock::Resource { resource: ResourceContents { uri, media_type, body } } => {
+                let media_type = media_type.as_deref().and_then(of_bytes);
                 let contents =
                     self.contents(media_type.or_else(|| self.declared.map(str::to_owned)), body.clone());
                 // Bytes of the response itself have no URI of their own.
                 let is_own = !uri.starts_with("response://");
                 ResourceContents { uri: if is_own { uri.clone() } else { contents.uri }, ..contents }
             }
-            ContentBlock::ResourceLink { uri, .. } => self.link(uri),
-            ContentBlock::Foreign(sent) => self.foreign_block(sent),
-        }
-    }
-
-    fn link(&self, uri: &str) -> ResourceContents {
-        self.contents(Some(LINKS.to_owned()), ResourceBody::Text(uri.to_owned()))
-    }
-
-    /// The contents of a block that an MCP server wrote.
-    fn foreign_block(&self, sent: &ForeignBlock) -> ResourceContents {
-        let block = sent.json.parse();
-        let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        let kind = text(&block, "type").unwrap_or_default();
-        let embedded = block.get("resource").unwrap_or(&Value::Null);
-        let media_type = |value: &Value| text(value, "mimeType").or_else(|| self.declared.map(str::to_owned));
-        match (kind.as_str(), &sent.text) {
-            (_, Some(sent)) => {
+            ContentBlock::ResourceLink { uri, .. } => {
+                self.contents(Some(LINKS.to_owned()), ResourceBody::Text(uri.clone()))
+            }
+            ContentBlock::Foreign(ForeignBlock { text: Some(text), .. }) => {
                 let media_type = self.declared.unwrap_or("text/plain").to_owned();
-                self.contents(Some(media_type), ResourceBody::Text(sent.clone()))
+                self.contents(Some(media_type), ResourceBody::Text(text.clone()))
             }
-            ("image" | "audio", None) => {
-                let data = text(&block, "data").unwrap_or_default();
-                self.contents(media_type(&block), ResourceBody::Blob(data))
-            }
-            ("resource", None) => {
-                let body = text(embedded, "blob").map(ResourceBody::Blob);
-                let body =
-                    body.unwrap_or_else(|| ResourceBody::Text(text(embedded, "text").unwrap_or_default()));
-                let contents = self.contents(media_type(embedded), body);
-                ResourceContents { uri: text(embedded, "uri").unwrap_or(contents.uri), ..contents }
-            }
-            ("resource_link", None) => self.link(&text(&block, "uri").unwrap_or_default()),
-            (_, None) => {
-                let body = ResourceBody::Text(JsonText::from_value(&block).as_str().to_owned());
-                self.contents(Some("application/json".to_owned()), body)
-            }
+            ContentBlock::Foreign(sent) => match serde_json::from_str(sent.json.as_str()) {
+                // The server's own type is more exact than the declared one.
+                Ok(block) => self.block(&block, structured, false),
+                Err(_) => {
+                    let body = ResourceBody::Text(sent.json.as_str().to_owned());
+                    self.contents(Some("application/json".to_owned()), body)
+                }
+            },
         }
     }
 
@@ -407,10 +385,9 @@ mod tests {
 
     #[test]
     fn each_of_several_has_its_own_type_and_address() {
-        let document = |uri: &str| ContentBlock::Resource {
-            uri: uri.into(),
-            mime_type: None,
-            body: ResourceBody::Text("a,b".into()),
+        let document = |uri: &str| {
+            let (uri, body) = (uri.into(), ResourceBody::Text("a,b".into()));
+            ContentBlock::Resource { resource: ResourceContents { uri, media_type: None, body } }
         };
         let link = ContentBlock::ResourceLink {
             uri: "r://z".into(),

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::worker_pool::WorkError;
 use super::{BoundRoute, Call, FetchError, NoElicitor, Snapshot};
-use crate::model::{Arguments, ContentBlock, ErrorType, ResourceContents, ToolOutcome, ToolResult, kind_of};
+use crate::model::{Arguments, ContentBlock, ErrorType, ToolOutcome, ToolResult, kind_of};
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptMessage, PromptResource};
 use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, scalar_text};
 use crate::telemetry::Untrusted;
@@ -108,9 +108,7 @@ impl Snapshot {
                     kind(error.to_string())
                 })?;
                 // A result of embedded resources.
-                let document = |ResourceContents { uri, media_type: mime_type, body }| {
-                    ContentBlock::Resource { uri, mime_type, body }.into()
-                };
+                let document = |resource| ContentBlock::Resource { resource }.into();
                 let documents = read.contents.into_iter().map(document).collect();
                 Ok(Some(ToolResult::new(ToolOutcome::Success, documents)))
             }

@@ -17,7 +17,8 @@ use super::variables::{TemplateContext, jq_names};
 use super::{Jq, MessageRole, Redaction, Template, TemplateBudget, TemplateError, Trace};
 use crate::model::StructuredContentSupport::ObjectsOnly;
 use crate::model::{
-    Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, Structured, kind_of,
+    Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, ResourceContents, Structured,
+    kind_of,
 };
 use crate::settings::{Checked, Cursor, Invalid, Setting as _, Word as _, fixed_regex, text_of};
 
@@ -244,9 +245,9 @@ pub(in crate::translate) fn render(
             ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text))
             | ContentBlock::Image { data: text, .. }
             | ContentBlock::Audio { data: text, .. }
-            | ContentBlock::Resource { body: ResourceBody::Text(text) | ResourceBody::Blob(text), .. } => {
-                text.len()
-            }
+            | ContentBlock::Resource {
+                resource: ResourceContents { body: ResourceBody::Text(text) | ResourceBody::Blob(text), .. },
+            } => text.len(),
             ContentBlock::Text(BlockText::Shared(_) | BlockText::StructuredContent)
             | ContentBlock::ResourceLink { .. }
             | ContentBlock::Foreign(_) => 0,
@@ -340,15 +341,18 @@ impl BlockPayload {
                 }
             }
             Self::ResourceLink(link) => link.render(render)?,
-            Self::Resource(ResourceTemplate { uri, media_type, text, blob }) => ContentBlock::Resource {
-                uri: render(uri)?,
-                mime_type: media_type.clone().or_else(|| view.response.media_type().map(Into::into)),
-                body: match (text, blob) {
-                    (Some(template), _) => ResourceBody::Text(render(template)?),
-                    (None, Some(template)) => ResourceBody::Blob(base64_text(&render(template)?)?),
-                    (None, None) => ResourceBody::Text(view.text()?.to_owned()),
-                },
-            },
+            Self::Resource(ResourceTemplate { uri, media_type, text, blob }) => {
+                let resource = ResourceContents {
+                    uri: render(uri)?,
+                    media_type: media_type.clone().or_else(|| view.response.media_type().map(Into::into)),
+                    body: match (text, blob) {
+                        (Some(template), _) => ResourceBody::Text(render(template)?),
+                        (None, Some(template)) => ResourceBody::Blob(base64_text(&render(template)?)?),
+                        (None, None) => ResourceBody::Text(view.text()?.to_owned()),
+                    },
+                };
+                ContentBlock::Resource { resource }
+            }
         })
     }
 }

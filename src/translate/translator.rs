@@ -468,7 +468,7 @@ pub(super) fn content_summary(content: &[Content]) -> String {
         ContentBlock::Image { mime_type, .. } => format!("image of {mime_type}"),
         ContentBlock::Audio { mime_type, .. } => format!("audio of {mime_type}"),
         ContentBlock::ResourceLink { uri, .. } => format!("resource_link to {uri}"),
-        ContentBlock::Resource { uri, .. } => format!("resource {uri}"),
+        ContentBlock::Resource { resource } => format!("resource {}", resource.uri),
         ContentBlock::Foreign(sent) => cut_bytes(sent.json.as_str(), MAX_TRACED),
     });
     words.collect::<Vec<_>>().join("\n")

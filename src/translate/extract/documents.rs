@@ -8,7 +8,7 @@ use settings_derive::{Section, Word};
 
 use super::records::{add, lines};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
-use crate::model::{Content, ContentBlock, JsonText, ResourceBody};
+use crate::model::{Content, ContentBlock, JsonText, ResourceBody, ResourceContents};
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, ValueKind, Word as _, suggest, text_of};
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -171,11 +171,12 @@ impl Binary {
         Ok(match kind {
             BinaryKind::Image => ContentBlock::Image { data, mime_type },
             BinaryKind::Audio => ContentBlock::Audio { data, mime_type },
-            BinaryKind::Resource => ContentBlock::Resource {
-                uri: format!("response://{}", view.input.tool),
-                mime_type: Some(mime_type),
-                body: ResourceBody::Blob(data),
-            },
+            BinaryKind::Resource => {
+                let (uri, body) = (format!("response://{}", view.input.tool), ResourceBody::Blob(data));
+                ContentBlock::Resource {
+                    resource: ResourceContents { uri, media_type: Some(mime_type), body },
+                }
+            }
         })
     }
 }
