@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use settings_derive::Word;
 
-use super::{JsonText, ResourceContents, object_without_nones};
+use super::{JsonText, ResourceContents};
 
 /// Result of a tool call, the same for every API and independent of its wire format.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,13 +138,17 @@ pub enum ResourceBody {
 }
 
 /// Annotations of a block (MCP 2026-07-28, schema, `Annotations`).
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Annotations {
     /// `user` or `assistant`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audience: Vec<String>,
     /// From 0 (optional) to 1 (required).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<f64>,
     /// RFC 3339 timestamp.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
 }
 
@@ -235,17 +239,6 @@ impl Structured {
     pub fn value(&self, shapes: super::StructuredContentSupport) -> Value {
         let value = self.json.parse();
         if self.is_wrapped(shapes) { serde_json::json!({ "result": value }) } else { value }
-    }
-}
-
-impl Annotations {
-    /// The annotations in MCP's JSON.
-    pub fn to_json(&self) -> Map<String, Value> {
-        object_without_nones([
-            ("audience", (!self.audience.is_empty()).then(|| self.audience.clone().into())),
-            ("priority", self.priority.map(Value::from)),
-            ("lastModified", self.last_modified.as_deref().map(Value::from)),
-        ])
     }
 }
 

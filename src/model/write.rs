@@ -142,7 +142,7 @@ fn write_content(
     }
     if let Some(annotations) = &content.annotations {
         out.push(b',');
-        write_member("annotations", &Value::Object(annotations.to_json()), out);
+        write_member("annotations", annotations, out);
     }
     out.push(b'}');
 }
@@ -187,10 +187,10 @@ fn write_object_text(key: &str, json: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"}\"");
 }
 
-fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
+fn write_member(key: &str, value: &impl Serialize, out: &mut Vec<u8>) {
     write_escaped(key, out);
     out.push(b':');
-    serde_json::to_writer(out, value).expect("a tree of JSON values has string keys only");
+    serde_json::to_writer(out, value).expect("all keys are strings");
 }
 
 /// One of the contents of a resource (MCP 2026-07-28, Resources, "Resource Contents").

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use settings_derive::Section;
 
 use super::path::{PathPart, PathTemplateError, arguments_in, is_percent_encoded, parse_parts};
@@ -56,14 +56,14 @@ impl ResourceDefinition {
 
     /// Entry in `resources/list` or `resources/templates/list`.
     pub fn to_json(&self) -> Map<String, Value> {
-        let annotations = self.annotations.as_ref().map(Annotations::to_json);
+        let annotations = self.annotations.as_ref().filter(|those| **those != Annotations::default());
         object_without_nones([
             (if self.uri.is_template() { "uriTemplate" } else { "uri" }, Some(self.uri.as_str().into())),
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
             ("description", self.description.as_deref().map(Value::from)),
             ("mimeType", self.media_type.as_deref().map(Value::from)),
-            ("annotations", annotations.filter(|json| !json.is_empty()).map(Value::from)),
+            ("annotations", annotations.map(|annotations| json!(annotations))),
             ("size", self.size_bytes.map(Value::from)),
         ])
     }
