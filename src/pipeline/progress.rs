@@ -162,6 +162,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::settings::Word as _;
 
     #[derive(Debug)]
     struct RecordedSubscriber(Option<McpLogLevel>, Mutex<Vec<String>>);
@@ -180,7 +181,7 @@ mod tests {
         }
 
         fn log(&self, level: McpLogLevel, _: &str, text: &str) {
-            self.1.lock().push(format!("{}: {text}", level.as_str()));
+            self.1.lock().push(format!("{}: {text}", level.word()));
         }
     }
 

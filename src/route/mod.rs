@@ -52,7 +52,6 @@ pub use resource::{ResourceDefinition, UriTemplate};
 pub use table::{Conflict, EndpointMatch, RouteTable};
 
 use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName};
-use crate::settings::Word as _;
 use crate::settings::suggest::quoted;
 use crate::translate::{Jq, Template, Translator, WorkBudget};
 
@@ -245,23 +244,6 @@ pub struct LogLine {
     /// Text: a template of `args`. A template with `status` is sent after the upstream response.
     #[key(example = "text: \"weather of {{ args.city }} requested\"")]
     pub text: Template,
-}
-
-impl McpLogLevel {
-    /// Names, least severe first.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        Self::WORDS.iter().map(|(name, _)| *name)
-    }
-
-    /// Level of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::WORDS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
-    }
-
-    /// Name, such as `info`.
-    pub fn as_str(self) -> &'static str {
-        self.word()
-    }
 }
 
 impl LogLine {

@@ -219,6 +219,11 @@ fn measure_text(node: &Node) -> String {
 pub(crate) trait Word: Copy + PartialEq + 'static {
     const WORDS: &'static [(&'static str, Self)];
 
+    /// The variant of a word.
+    fn from_word(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, variant)| *variant)
+    }
+
     /// The word of the variant.
     fn word(&self) -> &'static str {
         Self::WORDS.iter().find(|(_, known)| known == self).map_or("", |(word, _)| word)

@@ -76,11 +76,11 @@ fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadEr
             if matches!(name, "" | "identity") {
                 continue;
             }
-            let Some((_, known)) = ContentEncoding::WORDS.iter().find(|(word, _)| *word == name) else {
+            let Some(known) = ContentEncoding::from_word(name) else {
                 let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity, found ";
                 return Err(ReadError::with_quote(MAX_SHOWN, expected, name));
             };
-            names.push(*known);
+            names.push(known);
             at_most(ENCODING_LIMIT, names.len(), "encodings in `Content-Encoding`")?;
         }
     }

@@ -21,6 +21,7 @@ use tracing::{debug, warn};
 use super::{McpEndpoint, MessageDispatcher};
 use crate::pipeline::{Gateway, ResourceWatch, WatchError};
 use crate::route::McpLogLevel;
+use crate::settings::Word as _;
 use crate::shared_state::{ReplicaMessage, SharedStore};
 use crate::telemetry::Untrusted;
 
@@ -317,7 +318,7 @@ impl MessageDispatcher {
     pub(super) fn set_level(&self, session: &str, level: McpLogLevel) {
         self.subscribed.set_level(session, level);
         if let Some(shared) = &self.gateway.shared {
-            shared.publish(&ReplicaMessage::Level { session: session.into(), level: level.as_str().into() });
+            shared.publish(&ReplicaMessage::Level { session: session.into(), level: level.word().into() });
         }
     }
 
@@ -351,7 +352,7 @@ impl McpEndpoint {
             }
             ReplicaMessage::Level { session, level } => {
                 // An unknown level may come from another version.
-                if let Some(level) = McpLogLevel::from_name(&level) {
+                if let Some(level) = McpLogLevel::from_word(&level) {
                     subscribed.set_level(&session, level);
                 }
             }

@@ -7,6 +7,7 @@ use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, tasks};
 use crate::inbound::without_nulls;
 use crate::pipeline::{Call, CallOutcome, Progress, Snapshot, Subscriber};
 use crate::route::McpLogLevel;
+use crate::settings::Word as _;
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
 pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
@@ -98,7 +99,7 @@ impl Subscriber for CallSubscriber<'_> {
     }
 
     fn log(&self, level: McpLogLevel, logger: &str, text: &str) {
-        let params = json!({ "level": level.as_str(), "logger": logger, "data": text });
+        let params = json!({ "level": level.word(), "logger": logger, "data": text });
         self.outbox.notify("notifications/message", &params);
     }
 }
