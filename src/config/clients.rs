@@ -130,13 +130,3 @@ pub(super) fn warn_of_open_port(
         report.warning(Code::CredentialsWithoutTls.at_span(place), message, help);
     }
 }
-
-/// Checks that `passthrough` has `scopes` if there are clients.
-pub(super) fn check_passthrough_scopes(report: &Report<'_>, node: &Node, clients: &Clients) {
-    if clients.are_authenticated && node.get("scopes").is_none() {
-        let message = "`passthrough` needs `scopes`, because there are `clients`";
-        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every \
-                    authenticated client";
-        report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
-    }
-}

@@ -22,7 +22,8 @@ use super::{AdminSettings, Loaded, certificates, clients, import, lint, response
 use crate::auth::ClientSettings;
 use crate::inbound::mcp::McpApiSettings;
 use crate::policy::PassthroughSettings;
-use crate::route::{Scopes, UpstreamName};
+use crate::prompt::PromptTable;
+use crate::route::UpstreamName;
 use crate::settings::layers::ExternalSettings;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Kind, Named, Node, OpenSection, ReadContext, Report, Section,
@@ -112,7 +113,9 @@ pub(in crate::config) fn compile(
     match (shared_entry, mcp) {
         (None, _) => lint::upstreams::warn_of_on_store_failure(report, &root),
         (Some(entry), Some(McpApiSettings { secret_key: None, .. })) if shared.is_ok() => {
-            lint::upstreams::report_missing_secret_key(report, entry);
+            let message = "`shared_state` needs `server.secret_key`, which encrypts the stored data";
+            let help = "write `server: { secret_key: \"${NAME}\" }`, the same on every replica; create one with `openssl rand -base64 32`";
+            report.error(Code::SharedStateWithoutSecretKey.at_span(entry.key.span), message, help);
         }
         // If `server` has errors, it is unknown whether `secret_key` is set.
         (Some(_), _) => {}
@@ -133,8 +136,6 @@ pub(in crate::config) fn compile(
     let passthrough = file
         .entry("passthrough")
         .and_then(|entry| read_passthrough(context, entry, upstreams_of_file, &clients, body_timeout));
-    let (passthrough, passthrough_scopes) = passthrough
-        .map_or_else(Default::default, |(name, settings, scopes)| (Some((name, settings)), scopes));
     let calls = RefCell::default();
     let route_context = RouteContext {
         defaults: &defaults,
@@ -184,7 +185,9 @@ pub(in crate::config) fn compile(
     lint::upstreams::warn_of_long_timeouts(report, limit, &routes, (written, entries), elsewhere);
     let certificates = certificates::read(report, &root);
     let needs_place = node_at("admin", "readiness_upstreams").map_or(root.span, |node| node.span);
-    lint::upstreams::check_readiness(report, &names, &admin.readiness_upstreams, needs_place);
+    for name in admin.readiness_upstreams.iter().filter(|name| *name != "*") {
+        let _ = upstreams_of_file.find(report, needs_place, name);
+    }
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::default(),
         server,
@@ -195,7 +198,6 @@ pub(in crate::config) fn compile(
         shared,
         upstreams,
         passthrough,
-        passthrough_scopes,
         routes: routes.into(),
         prompts,
         named_files: Vec::new(),
@@ -283,8 +285,6 @@ pub(in crate::config) struct PassthroughSection {
     upstream: String,
     #[key(part)]
     settings: PassthroughSettings,
-    /// Scopes that a client needs for passthrough; required if there are `clients`.
-    scopes: Scopes,
 }
 
 /// Parses `passthrough`. Returns `None` after reporting the problems.
@@ -294,11 +294,16 @@ fn read_passthrough(
     upstreams: Upstreams<'_>,
     clients: &clients::Clients,
     body_timeout: Duration,
-) -> Option<(UpstreamName, PassthroughSettings, Scopes)> {
+) -> Option<(UpstreamName, PassthroughSettings)> {
     let (report, node) = (context.report, &entry.value);
     let value = Cursor::new(context, entry.key.span, node, "`passthrough`", PassthroughSection::KIND);
     let read = PassthroughSection::read(&value);
-    clients::check_passthrough_scopes(report, node, clients);
+    if clients.are_authenticated && node.get("scopes").is_none() {
+        let message = "`passthrough` needs `scopes`, because there are `clients`";
+        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for every \
+                    authenticated client";
+        report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
+    }
     let written = node.get("upstream").unwrap_or(node);
     let upstream = written.as_text().and_then(|name| {
         let found = upstreams.find(report, written.span, name)?;
@@ -310,11 +315,19 @@ fn read_passthrough(
         }
         Some(found)
     });
-    let (PassthroughSection { settings, scopes, .. }, upstream) = (read.ok()?, upstream?);
-    lint::upstreams::warn_of_passthrough_limit(report, node, upstreams.files, &upstream, &settings);
-    let timeout = upstreams.file(&upstream)?.limits.timeout;
-    let settings = PassthroughSettings { timeout, body_timeout, ..settings };
-    Some((upstream, settings, scopes))
+    let (PassthroughSection { settings, .. }, name) = (read.ok()?, upstream?);
+    let UpstreamFile { policy, limits, .. } = upstreams.file(&name)?;
+    // Passthrough requests are among those of the upstream.
+    let limit = policy.max_in_flight();
+    if let Some(entry) = node.entry("max_in_flight")
+        && settings.max_in_flight.is_some_and(|max| max > limit)
+    {
+        let message = format!("`max_in_flight` has no effect: the limit of the upstream `{name}` is {limit}");
+        let help = "write a lower limit, or raise `max_in_flight` of the upstream";
+        report.warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
+    }
+    let settings = PassthroughSettings { timeout: limits.timeout, body_timeout, ..settings };
+    Some((name, settings))
 }
 
 /// Rejects files of another version before any other check, because their keys may be valid in that version.

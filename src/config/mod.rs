@@ -135,8 +135,6 @@ pub struct Loaded {
     pub upstreams: Vec<UpstreamFile>,
     /// Passthrough upstream for unmatched paths, and its settings.
     pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
-    /// Scopes required for passthrough.
-    pub passthrough_scopes: Scopes,
     /// Routes, in the order of the files.
     pub routes: Arc<[RouteFile]>,
     /// Prompts, in the order of the files.

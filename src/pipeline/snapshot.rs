@@ -7,7 +7,7 @@ use super::{ChangeEvent, DefinitionLists, ProxiedTable, error_text};
 use crate::model::{ToolName, ToolResult};
 use crate::policy::{Passthrough, Policies, RoutePolicies};
 use crate::prompt::PromptTable;
-use crate::route::{Route, RouteTable, Scopes, UpstreamName};
+use crate::route::{Route, RouteTable, UpstreamName};
 use crate::telemetry::{Meters, RouteMeters, Tracer};
 use crate::upstream::{BodyCharge, UpstreamBuffer};
 
@@ -38,8 +38,6 @@ pub struct SnapshotParts {
     pub awaited: AwaitedLists,
     /// Upstream of all paths that glossator does not serve itself.
     pub passthrough: Option<Passthrough>,
-    /// Scopes that passthrough needs.
-    pub passthrough_scopes: Scopes,
     /// Metrics of calls.
     pub meters: Meters,
     /// Tracer of calls.

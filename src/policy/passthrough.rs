@@ -22,7 +22,7 @@ use tokio::{
 use super::attempt::status_class;
 use super::concurrency::ConcurrencySlot;
 use super::{ConcurrencyLimit, OverLimit, PolicySettings, UpstreamPolicies};
-use crate::route::UpstreamName;
+use crate::route::{Scopes, UpstreamName};
 use crate::upstream::http::{HttpUpstream, RequestBody, StreamedBody};
 use crate::upstream::{ClientIdentity, Failure, UpstreamError};
 use crate::wire::{MapPoll, PolledFrame};
@@ -44,11 +44,11 @@ pub struct Passthrough {
     /// A part of the upstream's slots, so that slow clients leave the others to calls. One client can't take
     /// all of them.
     slots: Arc<ConcurrencyLimit>,
-    settings: PassthroughSettings,
+    pub(crate) settings: PassthroughSettings,
 }
 
 /// Settings of passthrough requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
 pub struct PassthroughSettings {
     /// Idle timeout of a response body.
     // Event streams are usually kept alive by a line every 15 to 30 s.
@@ -60,6 +60,8 @@ pub struct PassthroughSettings {
     /// Maximum per client; further requests are queued for up to 2 s.
     #[key(range = 1..=1_000_000, shown = "half of `max_in_flight`")]
     pub max_in_flight_per_client: Option<usize>,
+    /// Scopes that a client needs for passthrough; required if there are `clients`.
+    pub scopes: Scopes,
     /// Timeout of the response headers, from the last part of the request.
     #[key(skip)]
     pub timeout: Duration,
@@ -251,6 +253,7 @@ mod tests {
             body_timeout: SECOND,
             max_in_flight: None,
             max_in_flight_per_client: None,
+            scopes: Scopes::default(),
         };
         let policy = PolicySettings { max_in_flight: Some(8), ..PolicySettings::default() };
         let upstream = HttpSettings::new(name(), "http://10.0.0.1".parse().unwrap());

@@ -383,7 +383,7 @@ impl Active {
     /// The snapshot of this configuration with the lists of MCP servers.
     fn snapshot(&mut self, lists: &mut DiscoveredLists, parts: &SharedParts) -> Result<Snapshot, Conflict> {
         let SharedParts { meters, tracing, store, upstream_buffer } = parts;
-        let Loaded { importer, prompts, passthrough, passthrough_scopes, .. } = &self.loaded;
+        let Loaded { importer, prompts, passthrough, .. } = &self.loaded;
         let (table, routes) = lists.table(importer, &self.loaded.routes)?;
         let prompts = prompts.iter().map(|file| (file.prompt.name.clone(), Arc::clone(&file.prompt)));
         let prompts: PromptTable = prompts.collect();
@@ -410,16 +410,15 @@ impl Active {
             prompts: files().filter_map(|file| file.prompts.as_ref()).map(NameRules::awaited).collect(),
             resources: files().any(|file| file.resources.is_some()),
         };
-        let passthrough = passthrough
-            .as_ref()
-            .and_then(|(name, settings)| Passthrough::new(upstreams.get(name)?.policies.clone(), *settings));
+        let passthrough = passthrough.as_ref().and_then(|(name, settings)| {
+            Passthrough::new(upstreams.get(name)?.policies.clone(), settings.clone())
+        });
         let parts = SnapshotParts {
             policies,
             prompts,
             proxied,
             awaited,
             passthrough,
-            passthrough_scopes: passthrough_scopes.clone(),
             meters: meters.clone(),
             tracing: tracing.clone(),
             upstream_buffer: Some(upstream_buffer.clone()),

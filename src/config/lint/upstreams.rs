@@ -1,20 +1,12 @@
-//! Checks of process settings and upstreams: `shared_state` against the settings that need it, or that it
-//! needs, timeouts against `server.shutdown_timeout`, and the use of upstreams.
+//! Checks of process settings and upstreams: `on_store_failure` without `shared_state`, timeouts against
+//! `server.shutdown_timeout`, and the use of upstreams.
 
 use std::time::Duration;
 
 use crate::config::routes::RouteFile;
 use crate::config::upstreams::UpstreamFile;
-use crate::policy::PassthroughSettings;
 use crate::route::UpstreamName;
-use crate::settings::{Code, Entry, Node, Report, SourceSpan, suggest, units};
-
-/// Reports a missing `secret_key`, without which the data in the store could not be encrypted.
-pub(crate) fn report_missing_secret_key(report: &Report<'_>, shared_state: &Entry) {
-    let message = "`shared_state` needs `server.secret_key`, which encrypts the stored data";
-    let help = "write `server: { secret_key: \"${NAME}\" }`, the same on every replica; create one with `openssl rand -base64 32`";
-    report.error(Code::SharedStateWithoutSecretKey.at_span(shared_state.key.span), message, help);
-}
+use crate::settings::{Code, Entry, Node, Report, SourceSpan, units};
 
 /// Warns of `on_store_failure` without a store.
 pub(crate) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
@@ -62,22 +54,6 @@ pub(crate) fn warn_of_long_timeouts(
     }
 }
 
-/// Checks that each upstream in `admin.readiness_upstreams` exists, whether it comes from a file, a variable
-/// or a flag.
-pub(crate) fn check_readiness(
-    report: &Report<'_>,
-    known: &[(UpstreamName, SourceSpan)],
-    needs: &[String],
-    place: SourceSpan,
-) {
-    let is_known = |name: &str| name == "*" || known.iter().any(|(known, _)| known.as_str() == name);
-    for name in needs.iter().filter(|name| !is_known(name)) {
-        let message = format!("unknown upstream `{name}`");
-        let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
-        report.error(Code::UnknownUpstream.at_span(place), message, help);
-    }
-}
-
 /// Warns of upstreams that nothing uses.
 pub(crate) fn warn_of_unused(
     report: &Report<'_>,
@@ -98,25 +74,5 @@ pub(crate) fn warn_of_unused(
             let help = "remove it, or write a route for it";
             report.warning(Code::UnusedUpstream.at_span(*span), message, help);
         }
-    }
-}
-
-/// Warns of a limit that is never reached: passthrough requests are among those of the upstream.
-pub(crate) fn warn_of_passthrough_limit(
-    report: &Report<'_>,
-    node: &Node,
-    upstreams: &[UpstreamFile],
-    name: &UpstreamName,
-    settings: &PassthroughSettings,
-) {
-    let file = upstreams.iter().find(|file| file.settings.name() == name);
-    let of_upstream = file.map_or(usize::MAX, |file| file.policy.max_in_flight());
-    if settings.max_in_flight.is_some_and(|max| max > of_upstream)
-        && let Some(entry) = node.entry("max_in_flight")
-    {
-        let message =
-            format!("`max_in_flight` has no effect: the limit of the upstream `{name}` is {of_upstream}");
-        let help = "write a lower limit, or raise `max_in_flight` of the upstream";
-        report.warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
     }
 }

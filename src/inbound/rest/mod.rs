@@ -175,7 +175,7 @@ impl RestApi {
             }
             Target::Passthrough(upstream) => {
                 let authenticator = &self.filter.authenticator;
-                let needed = &snapshot.passthrough_scopes;
+                let needed = &upstream.settings.scopes;
                 if !client.may(needed) {
                     return Err(authenticator.missing_scope(client, needed, &snapshot.lists.needed_scopes));
                 }

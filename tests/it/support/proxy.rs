@@ -17,7 +17,7 @@ use glossator::{
     },
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route,
-        RouteTable,
+        RouteTable, Scopes,
     },
     server,
     telemetry::{Meters, Tracer},
@@ -59,6 +59,7 @@ impl Setup {
                 body_timeout: Duration::from_secs(15),
                 max_in_flight: None,
                 max_in_flight_per_client: None,
+                scopes: Scopes::default(),
             },
             filter: FilterSettings::default(),
             server: ListenerSettings::default(),
