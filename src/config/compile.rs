@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::HashMap, time::Duration};
 
 use super::import::Importer;
-use super::prompts::{self, PromptFile, PromptSettings};
+use super::prompts::{self, PromptSettings};
 use super::renamed::renamed_variable;
 use super::request::{Upstreams, upstream_names};
 use super::response::RuleSettings;
@@ -153,10 +153,9 @@ pub(in crate::config) fn compile(
         call.check(report, known);
     }
     let prompt_entries = entries_of("prompts");
-    let prompts: Vec<PromptFile> = prompt_entries
-        .iter()
-        .filter_map(|entry| prompts::read(report, known, &defaults.scopes, entry))
-        .collect();
+    let prompts =
+        prompt_entries.iter().filter_map(|entry| prompts::read(report, known, &defaults.scopes, entry));
+    let prompts: PromptTable = prompts.map(|prompt| (prompt.name.clone(), prompt.into())).collect();
     let offers =
         |file: &UpstreamFile| file.tools.is_some() || file.prompts.is_some() || file.resources.is_some();
     let lists_tools = upstreams.iter().any(offers);

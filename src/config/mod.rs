@@ -61,7 +61,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use crate::auth::AccessSettings;
 use crate::policy::PassthroughSettings;
-use crate::route::{Scopes, UpstreamName};
+use crate::prompt::PromptTable;
+use crate::route::UpstreamName;
 use crate::settings::layers::ExternalSettings;
 use crate::settings::{Files, Node, Origin, Report};
 use crate::shared_state::StoreSettings;
@@ -80,7 +81,6 @@ pub use draft::Draft;
 pub use folder::ConfigFingerprint;
 pub use import::{ImportNote, ImportedTools, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
-pub use prompts::PromptFile;
 pub use renamed::renamed_flag;
 pub use route_tests::{Example, Expectation, ExpectationUpdate, Expected, Position, update_expectation};
 pub use routes::RouteFile;
@@ -137,8 +137,8 @@ pub struct Loaded {
     pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
     /// Routes, in the order of the files.
     pub routes: Arc<[RouteFile]>,
-    /// Prompts, in the order of the files.
-    pub prompts: Vec<PromptFile>,
+    /// Prompts, by name.
+    pub prompts: PromptTable,
     /// Files that the configuration refers to: secrets and certificates.
     pub named_files: Vec<PathBuf>,
     /// Expiry of the configured certificates.

@@ -1,11 +1,10 @@
 //! `prompts`: MCP prompts.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::input_requests::InputRequestRounds;
 use super::request::NAMES;
 use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
-use super::route_tests::Position;
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, is_template, open, read_in_scope};
 use super::{completions, content, input_requests, lint, schemas};
@@ -17,15 +16,6 @@ use crate::settings::{
     ValueKind, suggest,
 };
 use crate::translate::{AnnotationsTemplate, LinkTemplate, MessageRole, Template};
-
-/// Prompt with its position in the file.
-#[derive(Debug, Clone)]
-pub struct PromptFile {
-    /// The compiled prompt.
-    pub prompt: Arc<Prompt>,
-    /// Position of the prompt's name in the file.
-    pub position: Position,
-}
 
 /// The section of a prompt.
 #[derive(Section)]
@@ -118,7 +108,7 @@ pub(super) fn read(
     routes: RoutesOfFile<'_>,
     default_scopes: &Scopes,
     entry: &Entry,
-) -> Option<PromptFile> {
+) -> Option<Prompt> {
     let before = report.errors();
     let name = entry.key.text.parse::<ToolName>().map_err(|error| {
         let message = format!("invalid prompt name: {error}");
@@ -194,8 +184,7 @@ pub(super) fn read(
         input_requests,
         parts: parts.into_iter().map(|part| part.template).collect(),
     };
-    let position = Position::new(report, entry.key.span);
-    (report.errors() == before).then(|| PromptFile { prompt: Arc::new(prompt), position })
+    (report.errors() == before).then_some(prompt)
 }
 
 fn argument(

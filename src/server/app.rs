@@ -28,7 +28,6 @@ use crate::inbound::rest::RestApi;
 use crate::model::ToolName;
 use crate::pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotParts};
 use crate::policy::{CacheStore, Passthrough, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
-use crate::prompt::PromptTable;
 use crate::route::{Conflict, UpstreamName};
 use crate::shared_state::{ReplicaEvent, SharedStore};
 use crate::telemetry::{Meters, SpanQueue, Tracer};
@@ -385,9 +384,7 @@ impl Active {
         let SharedParts { meters, tracing, store, upstream_buffer } = parts;
         let Loaded { importer, prompts, passthrough, .. } = &self.loaded;
         let (table, routes) = lists.table(importer, &self.loaded.routes)?;
-        let prompts = prompts.iter().map(|file| (file.prompt.name.clone(), Arc::clone(&file.prompt)));
-        let prompts: PromptTable = prompts.collect();
-        let (proxied, proxy_routes) = lists.proxied(importer, &table, &prompts);
+        let (proxied, proxy_routes) = lists.proxied(importer, &table, prompts);
         for (name, bound) in &mut self.upstreams {
             let all = routes.iter().chain(&proxy_routes);
             bound.set_routes(all.filter(|file| file.route.upstream == *name), store);
@@ -415,7 +412,7 @@ impl Active {
         });
         let parts = SnapshotParts {
             policies,
-            prompts,
+            prompts: prompts.clone(),
             proxied,
             awaited,
             passthrough,

@@ -17,7 +17,7 @@ use super::lint::{no_effect, templates};
 use super::request::Upstreams;
 use super::response;
 use super::route_calls::UncheckedRouteCall;
-use super::route_tests::{self, Example, Position, UpstreamKind};
+use super::route_tests::{self, Example, UpstreamKind};
 use super::rules::RuleSets;
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, read_in_scope};
@@ -45,8 +45,6 @@ pub struct RouteFile {
     pub policy: RoutePolicySettings,
     /// Examples, which `glossator test` runs.
     pub tests: Vec<Example>,
-    /// Position of the route's name in the file.
-    pub position: Position,
     /// Names of the named rules from which each rule of the route comes.
     pub rule_origins: Vec<Option<String>>,
     /// Reason for the absence of an output schema, if the route is a tool without one.
@@ -379,7 +377,6 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         route: Arc::new(route),
         policy,
         tests,
-        position: Position::new(report, entry.key.span),
         rule_origins,
         no_output_schema: why_no_output.filter(|_| is_tool && !is_described_by_server),
         name_span: entry.key.span,

@@ -325,9 +325,7 @@ async fn the_header_must_repeat_the_name_of_the_prompt() {
     let text = CONFIGURATION.replace("LEGACY", "http://127.0.0.1:9");
     let loaded = glossator::config::load(&glossator::config::Sources::from_text("a.yaml", text)).unwrap();
     let endpoint = Endpoint::new();
-    let prompts =
-        loaded.prompts.iter().map(|file| (file.prompt.name.clone(), std::sync::Arc::clone(&file.prompt)));
-    let parts = SnapshotParts { prompts: prompts.collect(), ..SnapshotParts::default() };
+    let parts = SnapshotParts { prompts: loaded.prompts, ..SnapshotParts::default() };
     endpoint.gateway.replace(Snapshot::new(RouteTable::default(), parts));
     assert_eq!(endpoint.send(post.clone()).await.error(), (400, -32020));
     assert_eq!(endpoint.send(post.clone().without("mcp-name")).await.error(), (400, -32020));
