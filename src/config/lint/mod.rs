@@ -17,15 +17,17 @@ use std::sync::Arc;
 
 use super::routes::RouteFile;
 use crate::route::{Conflict, RouteTable};
-use crate::settings::{Code, Report};
+use crate::settings::{Code, Node, Report};
 
 /// Reports routes that match the same request, at the later of the two.
-pub(super) fn check_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
+pub(super) fn check_conflicts(report: &Report<'_>, routes: &[RouteFile], written: &Node) {
     let mut left: Vec<&RouteFile> = routes.iter().collect();
     while let Err(conflict) = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect()) {
         let Conflict { route, with, what, is_resource } = &conflict;
+        let key = if *is_resource { "resource" } else { "rest" };
         let span = |file: &RouteFile| {
-            if *is_resource { file.resource_span } else { file.rest_span }.unwrap_or(file.name_span)
+            let endpoint = written.get(file.name().as_str()).and_then(|route| route.get(key));
+            endpoint.map_or(file.name_span, |node| node.span)
         };
         let Some(index) = left.iter().position(|file| file.route.definition.name == *route) else { return };
         let file = left.remove(index);

@@ -50,8 +50,6 @@ pub struct RouteFile {
     /// Reason for the absence of an output schema, if the route is a tool without one.
     pub no_output_schema: Option<String>,
     pub(super) name_span: SourceSpan,
-    pub(super) rest_span: Option<SourceSpan>,
-    pub(super) resource_span: Option<SourceSpan>,
 }
 
 impl RouteFile {
@@ -380,8 +378,6 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         rule_origins,
         no_output_schema: why_no_output.filter(|_| is_tool && !is_described_by_server),
         name_span: entry.key.span,
-        rest_span: section.get("rest").map(|node| node.span),
-        resource_span: section.get("resource").map(|node| node.span),
     })
 }
 
