@@ -43,9 +43,9 @@ impl ExternalSettings {
     /// set a variable without a value to the empty string.
     pub(crate) fn register(files: &mut Files, environment: &Environment, flags: &[Flag]) -> Self {
         let mut external = Vec::new();
-        let is_setting = |(name, value): &(&str, &str)| name.starts_with(PREFIX) && !value.is_empty();
-        for (name, value) in environment.iter().filter(is_setting) {
-            external.push((name.to_owned(), files.add(name, value, Origin::Variable)));
+        let is_setting = |(name, value): &(&String, &String)| name.starts_with(PREFIX) && !value.is_empty();
+        for (name, value) in environment.0.iter().filter(is_setting) {
+            external.push((name.clone(), files.add(name, value, Origin::Variable)));
         }
         for Flag { name, setting, value } in flags {
             external.push((setting.clone(), files.add(name, value, Origin::Flag)));
@@ -125,7 +125,7 @@ fn report_unknown_variables(
     renamed: fn(&str) -> Option<(String, String)>,
 ) {
     let known: Vec<String> = settings.iter().map(|(path, _)| variable(path)).collect();
-    for (name, _) in environment.iter().filter(|(name, _)| !name.starts_with(PREFIX)) {
+    for name in environment.0.keys().filter(|name| !name.starts_with(PREFIX)) {
         if let Some(meant) = known.iter().find(|known| known.replace("__", "_") == *name) {
             let message = "this variable has no effect";
             let help = format!("write `{meant}`, with two underscores as the separator");

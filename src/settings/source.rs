@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::credential_forms::{credentials_in, merged, replaced};
+use super::secret::{Hidden, probable_secrets};
 use super::units::format_size;
 
 /// Byte range in one file.
@@ -38,7 +39,8 @@ struct SourceFile {
     name: String,
     /// Folder of the file; `None` for a text that is not a file.
     folder: Option<PathBuf>,
-    text: String,
+    /// May contain secrets.
+    text: Hidden<String>,
     /// Byte ranges of secrets; unset until the file is parsed. Until then, secrets are found by text search.
     masked: OnceLock<Vec<Range<usize>>>,
     origin: Origin,
@@ -59,7 +61,7 @@ pub(crate) enum Origin {
 impl Files {
     /// Adds a text and returns its index.
     pub(crate) fn add(&mut self, name: impl Into<String>, text: impl Into<String>, origin: Origin) -> usize {
-        let (name, text) = (name.into(), text.into());
+        let (name, text) = (name.into(), Hidden(text.into()));
         self.0.push(SourceFile { name, folder: None, text, masked: OnceLock::new(), origin });
         self.0.len() - 1
     }
@@ -98,12 +100,12 @@ impl Files {
 
     /// Text of the file that contains `span`.
     pub(crate) fn text(&self, span: SourceSpan) -> &str {
-        &self.0[span.file].text
+        &self.0[span.file].text.0
     }
 
     /// Span of the whole file.
     pub(crate) fn whole(&self, file: usize) -> SourceSpan {
-        SourceSpan { file, start: 0, end: self.0[file].text.len() }
+        SourceSpan { file, start: 0, end: self.0[file].text.0.len() }
     }
 
     /// Empty span at the beginning of a file.
@@ -157,7 +159,7 @@ impl Files {
 
     /// Sets the byte ranges of the secrets in a file.
     pub(crate) fn mask(&self, file: usize, ranges: Vec<Range<usize>>) {
-        let text = &self.0[file].text;
+        let text = &self.0[file].text.0;
         // The range of a block of lines ends at the next key, whose line is not part of the secret.
         let trimmed = ranges.into_iter().map(|range| {
             let length = text.get(range.clone()).map_or_else(|| range.len(), |text| text.trim_end().len());
@@ -173,9 +175,9 @@ impl Files {
         let is_inside = |range: &&Range<usize>| range.start < line.end && line.start < range.end;
         let mut ranges = match file.masked.get() {
             Some(ranges) => ranges.iter().filter(is_inside).cloned().collect(),
-            None => super::secret::probable_secrets(&file.text[line.clone()], line.start),
+            None => probable_secrets(&file.text.0[line.clone()], line.start),
         };
-        let credentials = credentials_in(&file.text[line.clone()]).into_iter();
+        let credentials = credentials_in(&file.text.0[line.clone()]).into_iter();
         ranges.extend(credentials.map(|range| line.start + range.start..line.start + range.end));
         merged(ranges)
     }

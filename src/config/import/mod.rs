@@ -25,8 +25,7 @@ use crate::upstream::mcp::McpLists;
 
 /// Creates routes from the tools of MCP servers, with the settings of the configuration that it belongs to.
 /// Clones share the data.
-#[derive(derive_more::Debug, Clone, Default)]
-#[debug("Importer({} upstreams)", upstreams.len())]
+#[derive(Debug, Clone, Default)]
 pub struct Importer {
     pub(in crate::config) files: Arc<Files>,
     upstreams: Arc<[UpstreamFile]>,
