@@ -28,8 +28,8 @@ use clap::{
 };
 use serde_json::json;
 
-use crate::config::{ConfigSource, Flag, Loaded, Sources, quoted_list, renamed_flag};
-use crate::settings::{Environment, Problems};
+use crate::config::{Flag, Loaded, Sources, quoted_list, renamed_flag};
+use crate::settings::Problems;
 use crate::telemetry::{ErrorChain, log};
 use output::Screen;
 
@@ -236,8 +236,7 @@ fn hint_for(argument: &str) -> Option<String> {
 
 impl ConfigArgument {
     fn sources(&self, flags: Vec<Flag>) -> Result<Sources, Failure> {
-        let origin = ConfigSource::Path(self.path()?);
-        Ok(Sources { origin, environment: Environment::from_process(), flags })
+        Ok(Sources { flags, ..Sources::from_path(self.path()?) })
     }
 
     /// Configured path, or the first default path that exists.

@@ -199,7 +199,7 @@ pub(in crate::config) fn compile(
         passthrough,
         routes: routes.into(),
         prompts,
-        named_files: Vec::new(),
+        named_files: report.named_files(),
         certificates,
         warnings: Vec::new(),
     })

@@ -225,12 +225,11 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let (trees, presets) = trees(&report);
     let loaded = compile::compile(&report, &sources.environment, &external, trees, presets.as_ref());
     let has_errors = report.errors() > 0;
-    let named_files = report.named_files();
     let found = report.into_problems();
     match loaded {
         Some(loaded) if !has_errors => {
             let importer = Importer::new(files, &loaded.upstreams);
-            Ok(Loaded { warnings: found, named_files, importer, ..loaded })
+            Ok(Loaded { warnings: found, importer, ..loaded })
         }
         _ => Err(Problems::from_list(found)),
     }

@@ -428,8 +428,7 @@ fn with_line_ends_of(text: &str, lines: String) -> String {
 fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
     let (key, node) = (entry.key.span, &entry.value);
     let colon = key.end + text.get(key.end..)?.find(':')? + 1;
-    let is_null = matches!(node.kind, Kind::Null);
-    let end = if is_null {
+    let end = if matches!(node.kind, Kind::Null) {
         let rest = text.get(colon..)?.lines().next().unwrap_or_default();
         let begin = rest.trim_start_matches(' ');
         let word = ["~", "null", "Null", "NULL"].into_iter().find(|word| begin.starts_with(word));
@@ -437,14 +436,11 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     } else {
         end_of(text, node)
     };
-    match (as_block, is_null) {
-        (true, _) => {
-            let block = yaml::block(value, column(text, key.start));
-            spliced(text, colon..end, with_line_ends_of(text, block))
-        }
-        (false, true) => spliced(text, colon..end, format!(" {}", yaml::flow(value))),
-        (false, false) => spliced(text, node.span.start..end, yaml::flow(value)),
-    }
+    let new = match as_block {
+        true => with_line_ends_of(text, yaml::block(value, column(text, key.start))),
+        false => format!(" {}", yaml::flow(value)),
+    };
+    spliced(text, colon..end, new)
 }
 
 /// Adds `expect` after the last key of an example.

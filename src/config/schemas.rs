@@ -158,13 +158,10 @@ pub(super) fn report_unknown<'a>(
 /// Parses `output`.
 pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> Option<OutputSchema> {
     let document = document(report, "output", node)?;
-    match OutputSchema::new(document, wrap) {
-        Ok(schema) => {
-            warn_of_cost(report, "output", node, schema.value_count_limit());
-            Some(schema)
-        }
-        Err(error) => reject_schema(report, node, &error),
-    }
+    let schema = OutputSchema::new(document, wrap);
+    let schema = schema.map_or_else(|error| reject_schema(report, node, &error), Some)?;
+    warn_of_cost(report, "output", node, schema.value_count_limit());
+    Some(schema)
 }
 
 /// Converts a schema to JSON after checking that clients support it.

@@ -208,18 +208,17 @@ impl Setting for Extract {
     ]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        if is_map_of_names(value.node) {
-            return read_parts(value);
+        match value.node.as_map().filter(|entries| is_map_of_names(entries)) {
+            Some(entries) => read_each(entries.iter().map(|entry| part(value, entry))).map(Self::Parts),
+            None => read_alone(value).map(|extractor| Self::One(Box::new(extractor))),
         }
-        Ok(Self::One(Box::new(read_alone(value)?)))
     }
 }
 
 /// Whether a value of `extract` is a map of named extractors: some key is no key of `extract`, and the value
 /// of that key looks like an extractor, possibly misspelled. In any other map, an unknown key is a misspelled
 /// extractor.
-fn is_map_of_names(node: &Node) -> bool {
-    let entries = node.as_map().unwrap_or_default();
+fn is_map_of_names(entries: &[Entry]) -> bool {
     let table = ExtractSettings::keys();
     let is_key = |key: &str| table.get(key).is_some() || RENAMES.key(table.id, key).is_some();
     entries
@@ -239,11 +238,6 @@ fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
         }
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => false,
     }
-}
-
-fn read_parts(value: &Cursor<'_>) -> Checked<Extract> {
-    let entries = value.node.as_map().unwrap_or_default();
-    read_each(entries.iter().map(|entry| part(value, entry))).map(Extract::Parts)
 }
 
 fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {

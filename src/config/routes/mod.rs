@@ -20,7 +20,7 @@ use super::route_calls::UncheckedRouteCall;
 use super::route_tests::{self, Example, UpstreamKind};
 use super::rules::RuleSets;
 use super::schemas::UsedArguments;
-use super::section::{ReadElsewhere, cursor, read_in_scope};
+use super::section::{ReadElsewhere, open, read_in_scope};
 use super::{async_operation, completions, input_requests, request, resource, schemas};
 use crate::model::{ToolDefinition, ToolName};
 use crate::policy::RoutePolicySettings;
@@ -28,7 +28,7 @@ use crate::route::{
     AsyncOperationRule, InputRequests, LogLine, RequestTemplate, ResourceDefinition, Route, Scopes,
     TaskSupport, ToolEffect,
 };
-use crate::settings::{Code, Entry, Named, OpenSection, Report, Section, Setting, SourceSpan};
+use crate::settings::{Code, Entry, Named, Report, Section, SourceSpan};
 use crate::translate::{
     ErrorRule, OnNoMatch, OutputSchema, Redaction, RuleAction, SAMPLE, SuccessRule, Translator,
     WrapNonObjects,
@@ -162,8 +162,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         let help = format!("write `{}: {{ request: {text} }}`", entry.key.text);
         return report.reject(Code::WrongType.at_span(entry.value.span), message, help);
     }
-    let value = cursor(report, entry.key.span, &entry.value, "a route", RouteSettings::KIND);
-    let section = OpenSection::open(&value, RouteSettings::keys()).ok()?;
+    let section = open::<RouteSettings>(report, entry.key.span, &entry.value)?;
     let mut in_request = UsedArguments::default();
     let request = match section.entry("request") {
         Some(entry) => request::read(report, context.upstreams, entry, &mut in_request),

@@ -133,13 +133,11 @@ impl<'n> RuleSets<'n> {
         response: Option<&Entry>,
     ) -> Option<Vec<ExpandedRule>> {
         let Some(response) = response else { return Some(Vec::new()) };
-        let span = response.key.span;
-        let text = format!("in `defaults.response`, tried for {route}");
+        let at = response.key.span;
+        let context = ProblemContext { text: format!("in `defaults.response`, tried for {route}"), at };
+        let origin = Some(RuleOrigin { names: "defaults".to_owned(), context });
         let user = format!("`defaults.response` for {route}");
-        let mut expansion = Expansion::new(self, report, &user);
-        expansion.origin =
-            Some(RuleOrigin { names: "defaults".to_owned(), context: ProblemContext { text, at: span } });
-        expansion.expand(span, &response.value)
+        Expansion { origin, ..Expansion::new(self, report, &user) }.expand(at, &response.value)
     }
 
     /// Warns of rules that no route uses, and parses those without required parameters so that their problems
