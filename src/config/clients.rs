@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::ListenerSettings;
 use crate::auth::{AccessSettings, ClientSettings, ResourceServer};
 use crate::route::Scopes;
-use crate::settings::{Code, Cursor, Named, Node, ReadContext, Report, Setting, SourceSpan};
+use crate::settings::{Code, Cursor, Entry, Named, Node, ReadContext, Report, Setting, SourceSpan};
 
 /// Maximum length of a client's name, in bytes.
 const NAME_LIMIT_BYTES: usize = 100;
@@ -49,7 +49,7 @@ pub(super) fn read(
         report.error(Code::NoClients.at_span(entry.key.span), "no client can call: `clients` is empty", help);
     }
     if let Some(auth) = &auth {
-        check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
+        check_subjects(report, entries, auth.as_ref());
     }
     let are_authenticated = entry.is_some() || has_auth;
     let with_name = |(name, client)| ClientSettings { name, ..client };
@@ -62,13 +62,9 @@ pub(super) fn read(
 }
 
 /// Checks that `jwt_subjects` identify clients, which requires exactly one authorization server.
-fn check_subjects<'n>(
-    report: &Report<'_>,
-    clients: impl Iterator<Item = &'n Node>,
-    auth: Option<&ResourceServer>,
-) {
+fn check_subjects(report: &Report<'_>, clients: &[Entry], auth: Option<&ResourceServer>) {
     let issuers = auth.map_or(0, |auth| auth.jwt.0.len());
-    let subjects = clients.filter_map(|client| client.get("jwt_subjects"));
+    let subjects = clients.iter().filter_map(|client| client.value.get("jwt_subjects"));
     for node in subjects.filter(|_| issuers != 1) {
         let (message, help) = match issuers {
             0 => (

@@ -147,7 +147,7 @@ pub(in crate::config) fn compile(
     let written = entries_of("routes");
     let routes: Vec<RouteFile> =
         written.iter().filter_map(|entry| routes::read(report, &route_context, entry)).collect();
-    import::check_tools(report, &root, &route_context, &upstreams);
+    import::check_tools(report, &root, &route_context);
     let known = RoutesOfFile { entries: written, parsed: &routes };
     for call in calls.borrow().iter() {
         call.check(report, known);

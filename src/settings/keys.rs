@@ -57,8 +57,8 @@ pub(crate) struct KeySpec {
     pub(crate) file: bool,
     /// Example for the error about the missing key.
     pub(crate) example: &'static str,
-    /// Keys that the key cannot be combined with.
-    pub(crate) conflicts: &'static [&'static str],
+    /// Keys that the key cannot be combined with: `a, b`.
+    pub(crate) conflicts: &'static str,
     /// Key that the key requires, and the help of the error if that is missing.
     pub(crate) requires: Option<(&'static str, &'static str)>,
 }
@@ -247,7 +247,7 @@ mod tests {
             masking: Masking::ByName,
             file: false,
             example: "",
-            conflicts: &[],
+            conflicts: "",
             requires: None,
         };
         key.help()

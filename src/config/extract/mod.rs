@@ -289,8 +289,15 @@ fn read_one(value: &Cursor<'_>) -> Checked<(Extractor, bool)> {
     let (source, optional) = (settings.source.take().map(Box::new), settings.optional);
     let Extractor { kind, .. } = value.checked(settings.extractor())?;
     let written = value.node.entry(kind.name());
-    if let Some(written) = written.filter(|_| source.is_some()) {
-        check_parses_text(&value, &kind, written)?;
+    let reads = match kind {
+        ExtractorKind::Binary(_) | ExtractorKind::Header(_) => Some("no text"),
+        ExtractorKind::Mcp(_) => Some("the whole response"),
+        _ => None,
+    };
+    if let (Some(_), Some(written), Some(reads)) = (&source, written, reads) {
+        let message = format!("`source` has no effect: `{}` reads {reads}", kind.name());
+        let at = Code::WrongExtractor.at_span(written.key.span);
+        return value.reject_coded(at, message, "remove `source`");
     }
     let (inner, outer) =
         (written.and_then(|written| written.value.entry("fields")), value.node.entry("fields"));
@@ -328,15 +335,4 @@ impl Setting for Extractor {
                     `source: { json: {}, type: { type: string, from: output } }`";
         value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)
     }
-}
-
-/// Rejects `source` of an extractor that does not parse text.
-fn check_parses_text(value: &Cursor<'_>, kind: &ExtractorKind, entry: &Entry) -> Checked<()> {
-    let reads = match kind {
-        ExtractorKind::Binary(_) | ExtractorKind::Header(_) => "no text",
-        ExtractorKind::Mcp(_) => "the whole response",
-        _ => return Ok(()),
-    };
-    let message = format!("`source` has no effect: `{}` reads {reads}", kind.name());
-    value.reject_coded(Code::WrongExtractor.at_span(entry.key.span), message, "remove `source`")
 }

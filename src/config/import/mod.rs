@@ -296,13 +296,9 @@ impl Trees<'_> {
 }
 
 /// Checks the settings of tools before a server lists them, by parsing sample routes.
-pub(super) fn check_tools(
-    report: &Report<'_>,
-    root: &Node,
-    context: &RouteContext<'_>,
-    upstreams: &[UpstreamFile],
-) {
-    for (file, rules) in upstreams.iter().filter_map(|file| Some((file, file.tools.as_ref()?))) {
+pub(super) fn check_tools(report: &Report<'_>, root: &Node, context: &RouteContext<'_>) {
+    let files = context.upstreams.files.iter();
+    for (file, rules) in files.filter_map(|file| Some((file, file.tools.as_ref()?))) {
         let upstream = file.settings.name();
         let settings = ToolImportSettings::new(root, upstream);
         let overrides = settings.get("overrides").and_then(|entry| entry.value.as_map()).unwrap_or_default();

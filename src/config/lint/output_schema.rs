@@ -299,7 +299,8 @@ impl Comparison<'_, '_> {
             }
         }
         if closed && open {
-            let message = format!("`output` does not permit fields with other names{}", field_path(place));
+            let of_place = if place.is_empty() { String::new() } else { format!(" in `{place}`") };
+            let message = format!("`output` does not permit fields with other names{of_place}");
             self.report.error(unknown, message, "remove `additionalProperties: false`, or `\"*\"`");
         }
     }
@@ -311,10 +312,6 @@ fn inside(place: &str, name: &str) -> String {
 
 fn name_of(place: &str) -> String {
     if place.is_empty() { "the value".to_owned() } else { format!("the field `{place}`") }
-}
-
-fn field_path(place: &str) -> String {
-    if place.is_empty() { String::new() } else { format!(" in `{place}`") }
 }
 
 /// Follows a path through the schema of a rule's value. Returns its first unknown field, and the known ones.

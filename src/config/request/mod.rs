@@ -189,7 +189,7 @@ impl RequestParser<'_> {
         let settings = RequestSettings::read_fields(&section, None);
         let upstream = match section.get("upstream").map(|node| (node.span, node.as_text())) {
             Some((span, Some(name))) => self.upstream(span, name),
-            Some((_, None)) => Err(section.reported()),
+            Some((_, None)) => self.value.checked(None),
             None => self.only_upstream(self.value.place),
         };
         // If the upstream has errors, the keys decide which kind is meant.

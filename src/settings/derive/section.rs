@@ -149,14 +149,14 @@ impl Declared<'_> {
             _ => quote!(Masking::ByName),
         };
         let example = self.options.text("example").unwrap_or_default();
-        let conflicts = self.options.texts("conflicts");
+        let conflicts = self.options.text("conflicts").unwrap_or_default();
         let help = self.options.text("help").unwrap_or_default();
         let requires = self.options.text("requires");
         let requires = requires.map_or_else(|| quote!(None), |other| quote!(Some((#other, #help))));
         quote!(Row::Key(KeySpec {
             name: #key, kind: #kind, description: #description, default: #default, takes_effect: #takes_effect,
             secret: #secret, masking: #masking, file: #file, example: #example,
-            conflicts: &[#(#conflicts),*], requires: #requires,
+            conflicts: #conflicts, requires: #requires,
         }))
     }
 
@@ -245,12 +245,6 @@ impl Options {
     /// Value of an option that is a string literal.
     fn text(&self, name: &str) -> Option<String> {
         string(self.value(name)?)
-    }
-
-    /// Items of an option such as `conflicts = "a, b"`.
-    fn texts(&self, name: &str) -> Vec<String> {
-        let text = self.text(name).unwrap_or_default();
-        text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
     }
 }
 
