@@ -15,7 +15,7 @@ use crate::policy::jitter;
 use crate::prompt::PromptTable;
 use crate::route::{Conflict, RouteTable, UpstreamName};
 use crate::telemetry::ErrorChain;
-use crate::upstream::mcp::{ListKind, McpLists, McpUpstream, WantedLists};
+use crate::upstream::mcp::{McpLists, McpUpstream, WantedLists};
 
 /// The latest lists of each MCP upstream that has sent them.
 #[derive(Debug, Default)]
@@ -45,10 +45,8 @@ impl DiscoveredLists {
     ) -> Result<(RouteTable, Vec<RouteFile>), Conflict> {
         let mut routes = written.to_vec();
         let mut listed: Vec<RouteFile> = Vec::new();
-        let imported = importer.import(
-            self.by_upstream.iter().map(|(name, lists)| (name, lists.get(ListKind::Tools).as_slice())),
-            written,
-        );
+        let imported = importer
+            .import(self.by_upstream.iter().map(|(name, lists)| (name, lists.tools.as_slice())), written);
         for mut imported in imported {
             for route in imported.completed {
                 if let Some(own) = routes.iter_mut().find(|own| own.name() == route.name()) {
@@ -163,10 +161,9 @@ pub(super) async fn poll(
         let listed = upstream.list(wanted, known.as_ref()).await;
         let (lists, error) =
             listed.map_or_else(|error| (None, Some(error)), |(lists, error)| (Some(lists), error));
-        let is_new = match (&lists, &known) {
-            (Some(lists), Some(known)) => !known.are_same(lists),
-            (Some(_), None) => true,
-            (None, _) => failures == 0,
+        let is_new = match &lists {
+            Some(_) => lists != known,
+            None => failures == 0,
         };
         if is_new {
             known = lists.clone().or(known);

@@ -1,6 +1,6 @@
 //! Tool in the list of an MCP server, and its conversion to a route.
 
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 
 use crate::config::routes::AnnotationSettings;
 use crate::route::UpstreamName;
@@ -39,8 +39,8 @@ pub(super) const FALLBACKS: [(InputParts, bool, &str); 6] = [
 ];
 
 impl ListedTool {
-    pub(super) fn read(tool: &RawValue) -> Result<Self, &'static str> {
-        let Ok(members) = serde_json::from_str::<Map<String, Value>>(tool.get()) else {
+    pub(super) fn read(tool: &str) -> Result<Self, &'static str> {
+        let Ok(members) = serde_json::from_str::<Map<String, Value>>(tool) else {
             return Err("a tool of its list is omitted: it is not an object");
         };
         let name = members.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());

@@ -9,7 +9,7 @@ mod proxied;
 
 use std::{cell::RefCell, sync::Arc};
 
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value};
 
 use self::listed_tool::{FALLBACKS, InputParts, ListedTool, ToolImportSettings, entries_of};
 pub use self::proxied::ProxiedLists;
@@ -85,7 +85,7 @@ impl Importer {
     /// server. A tool that can't be a route is omitted with a note.
     pub fn import<'l>(
         &self,
-        lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<RawValue>])>,
+        lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<str>])>,
         file_routes: &[RouteFile],
     ) -> Vec<ImportedTools> {
         self.read_lists(lists.into_iter(), |server, tools| server.import(tools, file_routes))
@@ -97,7 +97,8 @@ impl Importer {
         &self,
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l McpLists)>,
     ) -> Vec<ProxiedLists> {
-        let lists = lists.into_iter().filter(|(_, lists)| lists.has_prompts || lists.has_resources);
+        let lists =
+            lists.into_iter().filter(|(_, lists)| lists.prompts.is_some() || lists.resources.is_some());
         self.read_lists(lists, |server, lists| server.proxy(lists))
     }
 
@@ -137,7 +138,7 @@ impl Importer {
 }
 
 impl ListedServer<'_> {
-    fn import(&self, tools: &[Box<RawValue>], file_routes: &[RouteFile]) -> ImportedTools {
+    fn import(&self, tools: &[Box<str>], file_routes: &[RouteFile]) -> ImportedTools {
         let mut imported = ImportedTools {
             upstream: self.file.settings.name().clone(),
             routes: Vec::new(),

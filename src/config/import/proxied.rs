@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 
 use super::{ImportNote, ListedServer};
 use crate::config::{NameRules, RouteFile};
@@ -10,7 +10,7 @@ use crate::model::ToolName;
 use crate::pipeline::{ProxiedEntry, ProxiedKind, UriPattern};
 use crate::route::{Route, UpstreamName};
 use crate::settings::{Entry, Node};
-use crate::upstream::mcp::{ListKind, McpLists};
+use crate::upstream::mcp::McpLists;
 
 /// The offered prompts and resources of one upstream.
 #[derive(Debug)]
@@ -39,15 +39,15 @@ impl ListedServer<'_> {
             upstream: file.settings.name().clone(),
             routes: Vec::new(),
             entries: Vec::new(),
-            has_prompts: lists.has_prompts && file.prompts.is_some(),
-            has_resources: lists.has_resources && file.resources.is_some(),
+            has_prompts: lists.prompts.is_some() && file.prompts.is_some(),
+            has_resources: lists.resources.is_some() && file.resources.is_some(),
             notes: Vec::new(),
         };
         let completes = lists.completes;
-        if let Some(rules) = file.prompts.as_ref().filter(|_| out.has_prompts)
+        if let Some((rules, list)) = file.prompts.as_ref().zip(lists.prompts.as_ref())
             && let Some(route) = self.proxy_route("prompts", &mut out)
         {
-            let prompts = offered_entries(lists.get(ListKind::Prompts), "name", rules, &mut out.notes);
+            let prompts = offered_entries(list, "name", rules, &mut out.notes);
             for (upstream_key, mut definition) in prompts {
                 let name = rules.name_of(&upstream_key);
                 if let Err(error) = name.parse::<ToolName>() {
@@ -67,7 +67,7 @@ impl ListedServer<'_> {
                 });
             }
         }
-        if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)
+        if let Some((rules, [resources, templates])) = file.resources.as_ref().zip(lists.resources.as_ref())
             && let Some(route) = self.proxy_route("resources", &mut out)
         {
             let proxied = |(upstream_key, mut definition): ProxiedListEntry, pattern: Option<_>| {
@@ -77,9 +77,8 @@ impl ListedServer<'_> {
                 let (key, route) = (upstream_key.clone(), Arc::clone(&route));
                 ProxiedEntry { kind, key, route, upstream_key, definition, pattern, completes }
             };
-            let resources = offered_entries(lists.get(ListKind::Resources), "uri", rules, &mut out.notes);
-            let templates =
-                offered_entries(lists.get(ListKind::ResourceTemplates), "uriTemplate", rules, &mut out.notes);
+            let resources = offered_entries(resources, "uri", rules, &mut out.notes);
+            let templates = offered_entries(templates, "uriTemplate", rules, &mut out.notes);
             out.entries.extend(resources.into_iter().map(|entry| proxied(entry, None)));
             for entry in templates {
                 match UriPattern::parse(&entry.0, rules.except.clone()) {
@@ -120,14 +119,14 @@ impl ListedServer<'_> {
 /// The offered entries, in the upstream's order. Members that strict clients would reject the whole list for
 /// are removed.
 fn offered_entries(
-    list: &[Box<RawValue>],
+    list: &[Box<str>],
     key: &'static str,
     rules: &NameRules,
     notes: &mut Vec<ImportNote>,
 ) -> Vec<ProxiedListEntry> {
     let mut listed: Vec<ProxiedListEntry> = Vec::with_capacity(list.len());
     for entry in list {
-        let members = serde_json::from_str::<Map<String, Value>>(entry.get()).unwrap_or_default();
+        let members = serde_json::from_str::<Map<String, Value>>(entry).unwrap_or_default();
         match members.get(key).and_then(Value::as_str).filter(|name| !name.is_empty()) {
             Some(name) => listed.push((name.to_owned(), valid_members(&members, key))),
             None => {

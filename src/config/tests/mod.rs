@@ -144,7 +144,7 @@ routes:
     let loaded = loaded(text);
     let tools = ["get_weather", "say"].map(|name| {
         let tool = json!({ "name": name, "inputSchema": { "type": "object" } });
-        serde_json::value::to_raw_value(&tool).unwrap()
+        tool.to_string().into_boxed_str()
     });
     let imported = loaded.importer.import([(&"old".parse().unwrap(), &tools[..])], &loaded.routes);
     let text = "the route `ask` calls it, but the server has no such tool; did you mean `get_weather`?";

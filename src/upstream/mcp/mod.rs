@@ -130,32 +130,28 @@ impl McpResponse {
 }
 
 /// List of a server, each entry as JSON.
-pub type McpList = Vec<Box<RawValue>>;
+pub type McpList = Vec<Box<str>>;
 
 /// All lists of a server.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpLists {
-    lists: [McpList; 4],
-    /// Whether the server declares prompts.
-    pub has_prompts: bool,
-    /// Whether the server declares resources.
-    pub has_resources: bool,
+    /// Tools.
+    pub tools: McpList,
+    /// Prompts. `None` if they are not wanted, or the server does not declare any.
+    pub prompts: Option<McpList>,
+    /// Resources, and resource templates. `None` as for prompts.
+    pub resources: Option<[McpList; 2]>,
     /// Whether the server declares completions.
     pub completes: bool,
 }
 
-/// Kind of list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListKind {
-    /// `tools/list`.
-    Tools,
-    /// `prompts/list`.
-    Prompts,
-    /// `resources/list`.
-    Resources,
-    /// `resources/templates/list`.
-    ResourceTemplates,
-}
+/// Name of a list: method of the request, and member of the result.
+type ListName = (&'static str, &'static str);
+
+const TOOLS: ListName = ("tools/list", "tools");
+const PROMPTS: ListName = ("prompts/list", "prompts");
+const RESOURCES: ListName = ("resources/list", "resources");
+const RESOURCE_TEMPLATES: ListName = ("resources/templates/list", "resourceTemplates");
 
 /// Lists to fetch besides that of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -164,34 +160,6 @@ pub struct WantedLists {
     pub prompts: bool,
     /// Lists of resources and of resource templates.
     pub resources: bool,
-}
-
-impl McpLists {
-    /// List of one kind.
-    pub fn get(&self, kind: ListKind) -> &McpList {
-        &self.lists[kind as usize]
-    }
-
-    /// Whether two sets of lists are equal.
-    pub fn are_same(&self, other: &Self) -> bool {
-        let of = |lists: &Self| (lists.has_prompts, lists.has_resources, lists.completes);
-        let same = |(one, other): (&McpList, &McpList)| {
-            one.iter().map(|entry| entry.get()).eq(other.iter().map(|entry| entry.get()))
-        };
-        of(self) == of(other) && self.lists.iter().zip(&other.lists).all(same)
-    }
-}
-
-impl ListKind {
-    /// Method of the request, and member of the result.
-    fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Tools => ("tools/list", "tools"),
-            Self::Prompts => ("prompts/list", "prompts"),
-            Self::Resources => ("resources/list", "resources"),
-            Self::ResourceTemplates => ("resources/templates/list", "resourceTemplates"),
-        }
-    }
 }
 
 impl McpUpstream {
@@ -257,32 +225,30 @@ impl McpUpstream {
     ) -> Result<(McpLists, Option<UpstreamError>), UpstreamError> {
         let at = |failure: Failure| failure.into_error(&self.name);
         let (tools, declared) = self.tools().await.map_err(at)?;
-        let mut lists = McpLists {
-            has_prompts: wanted.prompts && declared.prompts,
-            has_resources: wanted.resources && declared.resources,
-            completes: declared.completions,
-            ..McpLists::default()
-        };
-        lists.lists[ListKind::Tools as usize] = tools;
+        let mut lists = McpLists { tools, completes: declared.completions, ..McpLists::default() };
         let mut failed = None;
-        for (kind, is_there) in [
-            (ListKind::Prompts, lists.has_prompts),
-            (ListKind::Resources, lists.has_resources),
-            (ListKind::ResourceTemplates, lists.has_resources),
-        ] {
-            if is_there {
-                lists.lists[kind as usize] = self.list_of(kind).await.unwrap_or_else(|failure| {
-                    failed = Some(at(failure));
-                    known.map(|known| known.get(kind).clone()).unwrap_or_default()
-                });
-            }
+        let mut or_known = |list: Result<McpList, Failure>, known: Option<&McpList>| {
+            list.unwrap_or_else(|failure| {
+                failed = Some(at(failure));
+                known.cloned().unwrap_or_default()
+            })
+        };
+        if wanted.prompts && declared.prompts {
+            let known = known.and_then(|known| known.prompts.as_ref());
+            lists.prompts = Some(or_known(self.list_of(PROMPTS).await, known));
+        }
+        if wanted.resources && declared.resources {
+            let known = known.and_then(|known| known.resources.as_ref());
+            let resources = or_known(self.list_of(RESOURCES).await, known.map(|[resources, _]| resources));
+            let templates = self.list_of(RESOURCE_TEMPLATES).await;
+            lists.resources = Some([resources, or_known(templates, known.map(|[_, templates]| templates))]);
         }
         Ok((lists, failed))
     }
 
     /// Fetches the list of tools, and returns the capabilities of the server with it.
     async fn tools(&self) -> Result<(McpList, ServerCapabilities), Failure> {
-        let tools = self.list_of(ListKind::Tools).await?;
+        let tools = self.list_of(TOOLS).await?;
         let agreed = match &self.link {
             Link::Http(link) => link.agreed().await?,
             Link::Child(link) => link.agreed().await?,
@@ -297,10 +263,10 @@ impl McpUpstream {
     }
 
     /// Fetches one list, page by page.
-    async fn list_of(&self, kind: ListKind) -> Result<McpList, Failure> {
+    async fn list_of(&self, name: ListName) -> Result<McpList, Failure> {
         let (mut list, mut cursor) = (McpList::new(), None::<String>);
         for _ in 0..Self::PAGES_LIMIT {
-            let (entries, next_cursor) = self.page(kind, cursor.clone()).await?;
+            let (entries, next_cursor) = self.page(name, cursor.clone()).await?;
             list.extend(entries);
             if list.len() > Self::LIST_LIMIT {
                 break;
@@ -313,7 +279,7 @@ impl McpUpstream {
         }
         let (limit, pages) = (Self::LIST_LIMIT, Self::PAGES_LIMIT);
         warn!(
-            upstream = %self.name, list = kind.names().0, limit, pages,
+            upstream = %self.name, list = name.0, limit, pages,
             "list of the MCP server truncated: it is over the limit"
         );
         list.truncate(Self::LIST_LIMIT);
@@ -323,10 +289,9 @@ impl McpUpstream {
     /// Fetches the entries of a page, and the cursor of the next one.
     async fn page(
         &self,
-        kind: ListKind,
+        (method, member): ListName,
         cursor: Option<String>,
     ) -> Result<(McpList, Option<String>), Failure> {
-        let (method, member) = kind.names();
         let params = cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect();
         let outgoing = McpRequest::new(method, params, Self::PAGE_LIMIT_BYTES);
         let after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
@@ -346,7 +311,8 @@ impl McpUpstream {
         let page = || -> Result<_, serde_json::Error> {
             let members: HashMap<String, &RawValue> = serde_json::from_str(result.get())?;
             let of = |member| members.get(member).map_or("null", |value| value.get());
-            Ok((serde_json::from_str(of(member))?, serde_json::from_str(of("nextCursor"))?))
+            let entries: Vec<Box<RawValue>> = serde_json::from_str(of(member))?;
+            Ok((entries.into_iter().map(Into::into).collect(), serde_json::from_str(of("nextCursor"))?))
         };
         page().map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
     }
@@ -435,7 +401,7 @@ impl McpUpstream {
             return false;
         }
         let started = Instant::now();
-        let tools = self.list_of(ListKind::Tools).await;
+        let tools = self.list_of(TOOLS).await;
         *refreshed_at = Some(started);
         let Ok(tools) = tools else { return false };
         link.param_headers.update(&self.name, tools);

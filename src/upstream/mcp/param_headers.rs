@@ -43,7 +43,7 @@ impl ParamHeaders {
         let mut tools = HashMap::new();
         list.retain(|entry| {
             // Other entries are reported when they are imported.
-            let Ok(ToolEntry { name, input_schema }) = serde_json::from_str(entry.get()) else { return true };
+            let Ok(ToolEntry { name, input_schema }) = serde_json::from_str(entry) else { return true };
             if let Some(invalid) = invalid_param_headers(&input_schema).first() {
                 let reason = shortened(&invalid.to_string());
                 let omitted = Err(reason.clone());
