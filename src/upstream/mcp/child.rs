@@ -18,10 +18,10 @@ use tracing::info;
 
 use super::child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES, log_errors, secrets_regex};
 use super::lifecycle::NegotiatedSession;
-use super::{McpRequest, McpResponse, McpUpstream, jsonrpc, lifecycle, whole_response};
-use crate::upstream::Failure;
+use super::{McpRequest, McpUpstream, jsonrpc, lifecycle, message_response, whole_response};
 use crate::upstream::error::QuotedSource;
 use crate::upstream::program::{ProcessGroup, Program};
+use crate::upstream::{Failure, UpstreamResult};
 
 /// Backoff before a child that exited early is restarted: initial and maximum. The first restart is
 /// immediate.
@@ -89,9 +89,9 @@ impl ChildLink {
     }
 
     /// Sends a request and waits for the response.
-    pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
+    pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> UpstreamResult {
         let running = self.running().await?;
-        running.handle.call(outgoing, running.agreed.is_per_request()).await.map(McpResponse::Message)
+        running.handle.call(outgoing, running.agreed.is_per_request()).await.map(message_response)
     }
 
     /// Returns what was negotiated with the child, starting it if necessary.

@@ -24,14 +24,14 @@ use super::jsonrpc::{self, JsonRpcError};
 use super::lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities};
 use super::param_headers::ParamHeaders;
 use super::sse::{EventStream, is_event_stream};
-use super::{McpRequest, McpResponse, McpUpstream, whole_response};
+use super::{McpRequest, McpUpstream, message_response, whole_response};
 use crate::model::{UpstreamResponse, encode_header_text};
 use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::buffer::BodyAccount;
 use crate::upstream::error::QuotedSource;
 use crate::upstream::http::{HttpSettings, HttpUpstream, IncomingResponse, discard_body};
-use crate::upstream::{Failure, OnDrop, ProgressSender};
+use crate::upstream::{Failure, OnDrop, ProgressSender, UpstreamResult};
 
 /// Longest message that opens a session, and longest event that is not for a request.
 const MESSAGE_LIMIT_BYTES: usize = 1 << 20;
@@ -113,16 +113,13 @@ impl HttpLink {
 
     /// Sends a request and waits for its response. If the server has forgotten the session, opens a new one,
     /// once.
-    pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
+    pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> UpstreamResult {
         for is_repeated in [false, true] {
             let session = match self.session().await {
                 Ok(session) => session,
                 Err(SessionFailure::Other(failure)) => return Err(failure),
                 Err(SessionFailure::Refused(response)) => {
-                    return Ok(McpResponse::HttpError(UpstreamResponse {
-                        rejects_session: true,
-                        ..response
-                    }));
+                    return Ok(UpstreamResponse { rejects_session: true, ..response });
                 }
             };
             // A server that lost its sessions may have restarted with other tools.
@@ -132,10 +129,8 @@ impl HttpLink {
             match self.request_in_session(&session, outgoing).await? {
                 // An error without an id concerns the whole message. For an unknown session, servers of
                 // legacy revisions respond 404, and many 400.
-                McpResponse::HttpError(UpstreamResponse {
-                    status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST,
-                    ..
-                }) if session.id.is_some() => {}
+                UpstreamResponse { status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST, .. }
+                    if session.id.is_some() => {}
                 response => return Ok(response),
             }
             if !is_repeated {
@@ -153,7 +148,7 @@ impl HttpLink {
         self: &Arc<Self>,
         session: &Arc<Session>,
         outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, Failure> {
+    ) -> UpstreamResult {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let is_per_request = session.agreed.is_per_request();
         let body = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
@@ -258,14 +253,12 @@ impl HttpLink {
         let session_id = response.head.headers.get(&SESSION_ID).cloned();
         let refused = |message| JsonRpcError { code: 0, message, is_synthetic: true };
         match self.read_response(&session, response, id, &outgoing).await {
-            Ok(McpResponse::Message(text)) => {
-                let outcome = whole_response(&text)?.outcome();
+            Ok(response) if response.status.is_success() => {
+                let outcome = whole_response(&response.body)?.outcome();
                 Ok(outcome.map(|result| (result.to_owned(), session_id)))
             }
-            Ok(McpResponse::HttpError(response)) if is_final(response.status) => {
-                Err(SessionFailure::Refused(response))
-            }
-            Ok(McpResponse::HttpError(response)) => {
+            Ok(response) if is_final(response.status) => Err(SessionFailure::Refused(response)),
+            Ok(response) => {
                 let text = std::str::from_utf8(&response.body).unwrap_or_default();
                 Ok(Err(jsonrpc::error_in(text).unwrap_or_else(|| {
                     refused(format!("it responded to `{method}` with status {}", response.status))
@@ -341,7 +334,7 @@ impl HttpLink {
         response: IncomingResponse,
         id: u64,
         outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, Failure> {
+    ) -> UpstreamResult {
         let status = response.head.status;
         if is_event_stream(&response.head) {
             return self.read_event_stream(session, response, id, outgoing).await;
@@ -350,13 +343,13 @@ impl HttpLink {
             response.read_whole(outgoing.limit_bytes, outgoing.account(), outgoing.progress()).await?;
         let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
         if let Some(response) = jsonrpc::response_to(text, id) {
-            return Ok(McpResponse::Message(upstream_response.body.slice_ref(response.text.as_bytes())));
+            return Ok(message_response(upstream_response.body.slice_ref(response.text.as_bytes())));
         }
         if status.is_success() {
             let reason = "its response body has no JSON-RPC response to the request";
             return Err(Failure::NotMcp(reason.into()));
         }
-        Ok(McpResponse::HttpError(upstream_response))
+        Ok(upstream_response)
     }
 
     /// Reads an event stream until the response to the request.
@@ -366,7 +359,7 @@ impl HttpLink {
         response: IncomingResponse,
         id: u64,
         outgoing: &McpRequest<'_>,
-    ) -> Result<McpResponse, Failure> {
+    ) -> UpstreamResult {
         let mut stream = EventStream::new(response.body, outgoing.limit_bytes, outgoing.account());
         while let Some(data) = stream.next().await? {
             if let Some(message) = jsonrpc::response_to(&data, id) {
@@ -378,7 +371,7 @@ impl HttpLink {
                     async move { while let Some(Ok(_)) = body.frame().await {} },
                 ));
                 let unscrubbed = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), text);
-                return Ok(McpResponse::Message(account.finish(response.scrubber.scrub(unscrubbed).body)));
+                return Ok(message_response(account.finish(response.scrubber.scrub(unscrubbed).body)));
             }
             self.handle(session, &data, |token| outgoing.progress().filter(|_| token == id));
         }

@@ -107,28 +107,6 @@ impl<'a> McpRequest<'a> {
     }
 }
 
-/// Response to a request.
-enum McpResponse {
-    /// Complete JSON-RPC response.
-    Message(Bytes),
-    /// HTTP error response without a JSON-RPC message.
-    HttpError(UpstreamResponse),
-}
-
-impl McpResponse {
-    /// JSON-RPC error in the response.
-    fn error(&self) -> Option<JsonRpcError> {
-        /// Longer responses are results.
-        const SEARCHED_BYTES: usize = 16 << 10;
-        let body = match self {
-            Self::Message(text) => text,
-            Self::HttpError(upstream_response) => &upstream_response.body,
-        };
-        let text = std::str::from_utf8(body).ok().filter(|text| text.len() <= SEARCHED_BYTES)?;
-        jsonrpc::error_in(text)
-    }
-}
-
 /// List of a server, each entry as JSON.
 pub type McpList = Vec<Box<str>>;
 
@@ -295,14 +273,12 @@ impl McpUpstream {
         let params = cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect();
         let outgoing = McpRequest::new(method, params, Self::PAGE_LIMIT_BYTES);
         let after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
-        let response = timeout(after, self.request(&outgoing)).await.map_err(|_| Failure::Deadline(after))?;
-        let text = match response? {
-            McpResponse::Message(text) => text,
-            McpResponse::HttpError(response) => {
-                return Err(Failure::NotMcp(format!("its status is {}", response.status).into()));
-            }
-        };
-        let result = match whole_response(&text)?.outcome() {
+        let response = timeout(after, self.request(&outgoing)).await;
+        let response = response.map_err(|_| Failure::Deadline(after))??;
+        if !response.status.is_success() {
+            return Err(Failure::NotMcp(format!("its status is {}", response.status).into()));
+        }
+        let result = match whole_response(&response.body)?.outcome() {
             Ok(result) => result,
             // The server has no list of that kind.
             Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
@@ -317,7 +293,8 @@ impl McpUpstream {
         page().map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
     }
 
-    async fn request(&self, outgoing: &McpRequest<'_>) -> Result<McpResponse, Failure> {
+    /// Sends a request and returns the JSON-RPC response, or an HTTP error response without one.
+    async fn request(&self, outgoing: &McpRequest<'_>) -> UpstreamResult {
         match &self.link {
             Link::Http(link) => link.request(outgoing).await,
             Link::Child(link) => link.request(outgoing).await,
@@ -356,7 +333,7 @@ impl McpUpstream {
         let sent = param_link.and_then(|link| link.param_headers.schema_of(tool));
         let sent_at = Instant::now();
         let mut response = self.request(&outgoing).await?;
-        let error = (*method == McpMethod::CallTool).then(|| response.error()).flatten();
+        let error = (*method == McpMethod::CallTool).then(|| error_of(&response)).flatten();
         if error.as_ref().is_some_and(JsonRpcError::is_of_unknown_tool) {
             self.changed.send_replace(());
         }
@@ -368,14 +345,7 @@ impl McpUpstream {
         {
             response = Box::pin(self.request(&outgoing)).await?;
         }
-        match response {
-            McpResponse::HttpError(response) => Ok(response),
-            McpResponse::Message(text) => {
-                let mut headers = HeaderMap::new();
-                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
-                Ok(UpstreamResponse::new(StatusCode::OK, headers, text))
-            }
-        }
+        Ok(response)
     }
 
     /// Reads the list of tools again after the server has rejected the headers of a call. Returns whether the
@@ -411,6 +381,21 @@ impl McpUpstream {
         }
         has_changed
     }
+}
+
+/// Response of an upstream with a JSON-RPC response, whatever its HTTP status was.
+fn message_response(text: Bytes) -> UpstreamResponse {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
+    UpstreamResponse::new(StatusCode::OK, headers, text)
+}
+
+/// JSON-RPC error in a response.
+fn error_of(response: &UpstreamResponse) -> Option<JsonRpcError> {
+    /// Longer responses are results.
+    const SEARCHED_BYTES: usize = 16 << 10;
+    let text = std::str::from_utf8(&response.body).ok().filter(|text| text.len() <= SEARCHED_BYTES)?;
+    jsonrpc::error_in(text)
 }
 
 /// Parses the JSON-RPC response in a string.
