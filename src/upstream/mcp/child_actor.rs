@@ -189,27 +189,14 @@ struct Actor<R> {
     stopping: Option<oneshot::Sender<()>>,
 }
 
-/// Reason why the actor stops serving a child.
-#[derive(Debug, PartialEq, Eq)]
-enum End {
-    /// The child was stopped.
-    Stopped,
-    /// The child hangs.
-    Hung,
-    /// The child exited, or closed its output.
-    ByItself,
-}
-
 impl<R: AsyncRead + Unpin> Actor<R> {
     /// Serves calls until the child exits or is stopped. Afterwards no process of its group is left.
     async fn run(mut self, mut group: ProcessGroup, writer: JoinHandle<()>) {
-        let end = self.serve(group.wait()).await;
+        self.serve(group.wait()).await;
+        let is_stopped = self.stopping.is_some() || self.commands.is_closed();
         self.commands.close();
         // Closing the input asks the child to exit (MCP, stdio, "Shutdown").
         writer.abort();
-        if end == End::Hung {
-            warn!(upstream = %self.name, after = ?HANG_TIMEOUT, "MCP program does not respond, killing it");
-        }
         let status = match timeout(END_TIMEOUT, self.read_until(group.wait())).await {
             Ok(status) => {
                 group.clear();
@@ -228,7 +215,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         })
         .await;
         self.fail_pending();
-        if end == End::Stopped {
+        if is_stopped {
             debug!(upstream = %self.name, status, "MCP program exited");
         } else {
             warn!(upstream = %self.name, status, "MCP program exited, restarting it");
@@ -236,7 +223,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    async fn serve(&mut self, exited: impl Future<Output = io::Result<ExitStatus>>) -> End {
+    /// Serves calls until the child exits, closes its output or hangs, or nothing needs it any more.
+    async fn serve(&mut self, exited: impl Future<Output = io::Result<ExitStatus>>) {
         let mut exited = pin!(exited);
         while self.stopping.is_none() {
             let hung_at = self.hung_at;
@@ -244,20 +232,20 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 line = self.output.next() => match line {
                     Ok(Some(line)) => self.line(line).await,
                     // The child may run on, but no more responses will arrive.
-                    Ok(None) | Err(_) => {
-                        self.fail_pending();
-                        return End::ByItself;
-                    }
+                    Ok(None) | Err(_) => return self.fail_pending(),
                 },
                 command = self.commands.recv() => match command {
                     Some(command) => self.command(command),
-                    None => return End::Stopped,
+                    None => return,
                 },
-                _ = &mut exited => return End::ByItself,
-                () = sleep_until(hung_at.unwrap_or_else(Instant::now)), if hung_at.is_some() => return End::Hung,
+                _ = &mut exited => return,
+                () = sleep_until(hung_at.unwrap_or_else(Instant::now)), if hung_at.is_some() => {
+                    let (upstream, after) = (&self.name, HANG_TIMEOUT);
+                    warn!(%upstream, ?after, "MCP program does not respond, killing it");
+                    return;
+                }
             }
         }
-        End::Stopped
     }
 
     fn command(&mut self, command: Command) {
@@ -494,7 +482,7 @@ mod tests {
         commands: mpsc::UnboundedSender<Command>,
         sent: mpsc::Receiver<Bytes>,
         output: DuplexStream,
-        serving: JoinHandle<End>,
+        serving: JoinHandle<()>,
         next_id: u64,
     }
 
@@ -539,7 +527,7 @@ mod tests {
         let [cancelled, ping] = child.abandon_call().await;
         assert!(cancelled.contains(r#""requestId":1"#), "{cancelled}");
         assert!(ping.contains(r#""method":"ping""#), "{ping}");
-        assert!(child.serving.await.unwrap() == End::Hung);
+        child.serving.await.unwrap();
         assert_eq!(began.elapsed(), HANG_TIMEOUT);
     }
 
