@@ -73,7 +73,7 @@ impl<'a> AccessLog<'a> {
             Ok(response) => response,
             Err(error) => {
                 self.report_upstream_error(error, took);
-                self.recorded.rejected_by = error.properties().rejected_by;
+                self.recorded.rejected_by = error.failure.properties().rejected_by;
                 self.recorded.reason = Some(ErrorChain(error).to_string());
                 return;
             }
@@ -134,7 +134,7 @@ impl<'a> AccessLog<'a> {
     /// Counts a failure of the upstream, and logs it. A rejection by one of our own limits is only in the log
     /// line of the call, and the reason for a missing credential is logged where it is missing.
     fn report_upstream_error(&self, error: &UpstreamError, took: Duration) {
-        let properties = error.properties();
+        let properties = error.failure.properties();
         if properties.stage != FailureStage::Rejected {
             self.route.meters.upstream_responded(properties.label, took);
         }

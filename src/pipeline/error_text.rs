@@ -156,7 +156,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
 
 /// Error type of an upstream error.
 pub(super) fn error_type_of(error: &UpstreamError) -> ErrorType {
-    let properties = error.properties();
+    let properties = error.failure.properties();
     match (&error.failure, properties.retry_after) {
         (Failure::RateLimited { .. } | Failure::ClientBusy(_), Some(retry_after)) => {
             ErrorType::RateLimited { retry_after }

@@ -41,7 +41,7 @@ use crate::upstream::ClientIdentity;
 pub use async_operation::{OpenOperation, OperationState};
 pub use elicit::{Elicitor, InputResponsesFuture, NoElicitor, elicit_first};
 pub use lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
-pub use progress::{Progress, Subscriber};
+pub use progress::Subscriber;
 pub use prompts::{PromptError, TypedArgument};
 pub use proxied::{Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};
 pub use resources::{CacheScope, FetchError, Freshness, ReadResource};

@@ -15,22 +15,11 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
     /// Minimum level of the log messages that it requested. `None`: no messages.
     fn level(&self) -> Option<McpLogLevel>;
 
-    /// Sends a progress notification.
-    fn progress(&self, progress: Progress<'_>);
+    /// Sends a progress notification. `done` increases each time; `message` is a status for people.
+    fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>);
 
     /// Sends a log message.
     fn log(&self, level: McpLogLevel, logger: &str, text: &str);
-}
-
-/// Progress of a call. `done` increases each time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress<'a> {
-    /// Progress so far.
-    pub done: f64,
-    /// Total, if there is one.
-    pub total: Option<f64>,
-    /// Status for people.
-    pub message: Option<&'a str>,
 }
 
 /// Maximum number of log messages of one call.
@@ -151,7 +140,7 @@ impl<'a> Reporter<'a> {
         let has_grown = self.last.is_none_or(|last| done > last);
         if let Some(subscriber) = self.subscriber.filter(|one| has_grown && one.wants_progress()) {
             (self.last, self.total, self.reported_at) = (Some(done), total, Some(Instant::now()));
-            subscriber.progress(Progress { done, total, message });
+            subscriber.progress(done, total, message);
         }
     }
 }
@@ -176,8 +165,8 @@ mod tests {
             self.0
         }
 
-        fn progress(&self, progress: Progress<'_>) {
-            self.1.lock().push(format!("{}/{:?}", progress.done, progress.total));
+        fn progress(&self, done: f64, total: Option<f64>, _: Option<&str>) {
+            self.1.lock().push(format!("{done}/{total:?}"));
         }
 
         fn log(&self, level: McpLogLevel, _: &str, text: &str) {

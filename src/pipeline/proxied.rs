@@ -187,12 +187,7 @@ impl ProxiedTable {
 #[derive(Default, Deserialize)]
 struct JsonRpcResponse {
     result: Option<Members>,
-    error: Option<JsonRpcErrorCode>,
-}
-
-#[derive(Deserialize)]
-struct JsonRpcErrorCode {
-    code: i64,
+    error: Option<Value>,
 }
 
 /// Member that a result must have.
@@ -235,7 +230,10 @@ impl Snapshot {
                 }
                 // The error may quote the URI, so that is redacted as an argument.
                 parameters.insert("uri".to_owned(), name.into());
-                (run.forwarding_error(parameters.into(), response).await, error.map(|error| error.code))
+                (
+                    run.forwarding_error(parameters.into(), response).await,
+                    error.and_then(|error| error["code"].as_i64()),
+                )
             }
         };
         run.log.end(failed.outcome);

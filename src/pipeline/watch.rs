@@ -29,7 +29,7 @@ use crate::route::{Route, UpstreamRequest};
 use crate::shared_state::ReplicaMessage;
 use crate::telemetry::{ErrorChain, Untrusted};
 use crate::translate::WorkBudget;
-use crate::upstream::{Deadline, UpstreamCall};
+use crate::upstream::{Deadline, QuotedSource, UpstreamCall};
 
 /// Maximum number of watched resources.
 pub const WATCHED_LIMIT: usize = 1000;
@@ -254,16 +254,15 @@ impl Snapshot {
         uri: &str,
         arguments: Map<String, Value>,
         known: Option<&PolledResource>,
-    ) -> Result<Option<PolledResource>, PollError> {
+    ) -> Result<Option<PolledResource>, QuotedSource> {
         let deadline = Deadline::after(route.timeout);
-        let error = |plain: &str, quoted: String| PollError { plain: plain.to_owned(), quoted };
-        let invalid = |quoted| error("its URI has no valid arguments of the route", quoted);
+        let invalid = |quoted| QuotedSource::new("its URI has no valid arguments of the route", quoted);
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(invalid)?;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), deadline.at, build).await;
-        let request = request.map_err(|_| error("its request can't be built in time", String::new()))?;
+        let request = request.map_err(|_| QuotedSource::new("its request can't be built in time", ""))?;
         let mut request = request.map_err(|error| invalid(error.to_string()))?;
         let known =
             known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
@@ -276,16 +275,15 @@ impl Snapshot {
             UpstreamCall::new(request, route.response_limit_bytes, deadline, route.idempotent);
         let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
         let response = route.policies.upstream.poll_stack(&upstream_call).await;
-        let response = response.map_err(|error| PollError {
-            plain: ErrorChain(&error).to_string(),
-            quoted: error.quoted_text().unwrap_or_default().to_owned(),
+        let response = response.map_err(|error| {
+            QuotedSource::new(ErrorChain(&error).to_string(), error.quoted_text().unwrap_or_default())
         })?;
         if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(None);
         }
         let translation = self.workers.translate(route, arguments, response.clone(), deadline.at).await;
         let translation =
-            translation.map_err(|_| error("its response can't be translated", String::new()))?;
+            translation.map_err(|_| QuotedSource::new("its response can't be translated", ""))?;
         match read_of(route, uri, &translation.result, Some(&response)) {
             Ok(read) => Ok(Some(PolledResource {
                 fingerprint: fingerprint(&read.contents),
@@ -294,17 +292,9 @@ impl Snapshot {
                 last_modified: response.headers.get(header::LAST_MODIFIED).cloned(),
             })),
             Err(FetchError::Missing(_)) => Ok(Some(PolledResource::missing(Some(Arc::clone(&route.route))))),
-            Err(unread) => Err(error("it can't be read", unread.to_string())),
+            Err(unread) => Err(QuotedSource::new("it can't be read", unread.to_string())),
         }
     }
-}
-
-/// Reason why a poll failed.
-struct PollError {
-    /// Text without parts of the URI or the response.
-    plain: String,
-    /// Text with them, for the log at `debug`.
-    quoted: String,
 }
 
 impl PolledResource {

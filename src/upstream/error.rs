@@ -22,14 +22,14 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ErrorSource {
 /// Error source that may quote text of the upstream or the client. The quotation is only logged at `debug`.
 #[derive(Debug, thiserror::Error)]
 #[error("{plain}")]
-pub(super) struct QuotedSource {
+pub(crate) struct QuotedSource {
     /// Text without quotations: types, lengths and constant text.
-    plain: String,
-    pub(super) quoted: String,
+    pub(crate) plain: String,
+    pub(crate) quoted: String,
 }
 
 impl QuotedSource {
-    pub(super) fn new(plain: impl Into<String>, quoted: impl Into<String>) -> Self {
+    pub(crate) fn new(plain: impl Into<String>, quoted: impl Into<String>) -> Self {
         Self { plain: plain.into(), quoted: quoted.into() }
     }
 
@@ -270,11 +270,6 @@ impl UpstreamError {
     /// Quoted text of the upstream, if there is any: only for a log at `debug`, after redaction.
     pub fn quoted_text(&self) -> Option<&str> {
         self.failure.source()?.downcast_ref::<QuotedSource>().map(|source| source.quoted.as_str())
-    }
-
-    /// Properties of the failure.
-    pub fn properties(&self) -> ErrorProperties {
-        self.failure.properties()
     }
 }
 

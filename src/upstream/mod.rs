@@ -33,7 +33,7 @@ pub use error::{
     ErrorProperties, ErrorSource, Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError,
     UpstreamResult,
 };
-pub(crate) use error::{Evidence, RequestEvidence};
+pub(crate) use error::{Evidence, QuotedSource, RequestEvidence};
 
 /// Client of one legacy server, of any kind. Clones share its connections.
 ///

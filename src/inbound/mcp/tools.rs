@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::elicitation::RequestElicitor;
 use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, tasks};
 use crate::inbound::without_nulls;
-use crate::pipeline::{Call, CallOutcome, Progress, Snapshot, Subscriber};
+use crate::pipeline::{Call, CallOutcome, Snapshot, Subscriber};
 use crate::route::McpLogLevel;
 use crate::settings::Word as _;
 
@@ -87,13 +87,13 @@ impl Subscriber for CallSubscriber<'_> {
         self.level.filter(|_| self.outbox.0.is_some())
     }
 
-    fn progress(&self, progress: Progress<'_>) {
+    fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = &self.token else { return };
         let params = without_nulls(json!({
             "progressToken": token,
-            "progress": number(progress.done),
-            "total": progress.total.map(number),
-            "message": progress.message,
+            "progress": number(done),
+            "total": total.map(number),
+            "message": message,
         }));
         self.outbox.notify("notifications/progress", &params);
     }

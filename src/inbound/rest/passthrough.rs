@@ -82,8 +82,8 @@ pub(super) async fn forward(
             response
         }
         Err(error) => {
-            span.failed(error.properties().label);
-            line.rejected_by = error.properties().rejected_by;
+            span.failed(error.failure.properties().label);
+            line.rejected_by = error.failure.properties().rejected_by;
             if line.rejected_by.is_none() {
                 let request_id = &context.request.request_id;
                 warn!(
@@ -92,7 +92,7 @@ pub(super) async fn forward(
                 );
             }
             let (status, message) = failure(&error);
-            response::upstream_failed(status, message, error.properties().retry_after)
+            response::upstream_failed(status, message, error.failure.properties().retry_after)
         }
     };
     line.status = Some(response.status());

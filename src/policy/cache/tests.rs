@@ -618,7 +618,7 @@ async fn a_cached_response_comes_with_the_result_of_the_request_for_it() {
         let result = response.upstream_result;
         results.push(result.map(|result| match result {
             Ok(status) => status.to_string(),
-            Err(error) => error.properties().label.to_owned(),
+            Err(error) => error.failure.properties().label.to_owned(),
         }));
     }
     let expected = ["200 OK", "none", "304 Not Modified", "503 Service Unavailable", "connection_failed"];

@@ -307,17 +307,14 @@ impl McpUpstream {
         let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
         let UpstreamRequest::Tool(request) = request else { return Err(Failure::wrong_kind()) };
         let ToolRequest { method, tool, arguments, headers } = request;
-        let mut params = Map::new();
-        match method {
-            McpMethod::CallTool | McpMethod::GetPrompt => {
-                params.insert("name".into(), (**tool).into());
-                params.insert("arguments".into(), arguments.clone().into());
-            }
-            McpMethod::ReadResource => {
-                params.insert("uri".into(), (**tool).into());
-            }
-            McpMethod::Complete => params.clone_from(arguments),
-        }
+        let params = match method {
+            McpMethod::CallTool | McpMethod::GetPrompt => Map::from_iter([
+                ("name".to_owned(), (**tool).into()),
+                ("arguments".to_owned(), arguments.clone().into()),
+            ]),
+            McpMethod::ReadResource => Map::from_iter([("uri".to_owned(), (**tool).into())]),
+            McpMethod::Complete => arguments.clone(),
+        };
         let outgoing = McpRequest {
             method: method.as_str(),
             params,
