@@ -165,16 +165,15 @@ impl HttpUpstream {
         mut credential: Option<Credential>,
     ) -> Result<IncomingResponse, Failure> {
         let mut next = request_to(&self.settings, &in_flight.endpoint.address, request)?;
+        let tokens = self.credentials.as_ref().and_then(CredentialSource::cache);
         let (mut redirects_left, mut is_renewed) = (self.settings.max_redirects, false);
         loop {
             let mut response = self.send_as(in_flight, &next, credential.as_ref()).await?;
             if !is_renewed
                 && response.status() == StatusCode::UNAUTHORIZED
-                && let Some((credentials, sent)) = self.credentials.as_ref().zip(credential.as_ref())
-                && let Some(renewed) = credentials
-                    .replace_rejected(sent, &in_flight.context)
-                    .await
-                    .map_err(Failure::Credential)?
+                && let Some((tokens, sent)) = tokens.zip(credential.as_ref())
+                && let Some(renewed) =
+                    tokens.replace_rejected(sent, &in_flight.context).await.map_err(Failure::Credential)?
             {
                 // A server that responds 401 has not processed the request, so any request may be sent again.
                 discard_body(response.into_body()).await;
@@ -212,10 +211,11 @@ impl HttpUpstream {
             request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
         }
         let response = send_to(in_flight, request).await.map_err(|(failure, _)| failure)?;
-        if let (Some(credentials), Some(credential)) = (&self.credentials, credential)
+        let tokens = self.credentials.as_ref().and_then(CredentialSource::cache);
+        if let (Some(tokens), Some(credential)) = (tokens, credential)
             && response.status() != StatusCode::UNAUTHORIZED
         {
-            credentials.accepted(credential);
+            tokens.accepted(credential);
         }
         Ok(response)
     }

@@ -227,23 +227,10 @@ impl CredentialSource {
         }
     }
 
-    /// Returns a replacement for a credential that the upstream refused, if there is one.
-    pub(super) async fn replace_rejected(
-        &self,
-        refused: &Credential,
-        context: &CallContext,
-    ) -> Result<Option<Credential>, Arc<CredentialError>> {
-        match self {
-            Self::Fixed(_) => Ok(None),
-            Self::Cached(cache) => cache.replace_rejected(refused, context).await,
-        }
-    }
-
-    /// Records that the upstream accepted a credential.
-    pub(super) fn accepted(&self, credential: &Credential) {
-        if let Self::Cached(cache) = self {
-            cache.accepted(credential);
-        }
+    /// Cache of the credential, unless it is fixed.
+    pub(super) fn cache(&self) -> Option<&Arc<TokenCache>> {
+        let Self::Cached(cache) = self else { return None };
+        Some(cache)
     }
 }
 

@@ -103,7 +103,7 @@ impl TokenCache {
     }
 
     /// Records that the upstream accepted a token.
-    pub(super) fn accepted(&self, credential: &Credential) {
+    pub(in crate::upstream::http) fn accepted(&self, credential: &Credential) {
         if let Some(cached) = &mut self.state.lock().cached {
             cached.accepted |= cached.credential.value == credential.value;
         }
@@ -111,7 +111,7 @@ impl TokenCache {
 
     /// Replaces a refused token. Only the first call whose token was refused requests the next one. `None` if
     /// the next one is the same, or the refused one is new and was never accepted.
-    pub(super) async fn replace_rejected(
+    pub(in crate::upstream::http) async fn replace_rejected(
         self: &Arc<Self>,
         refused: &Credential,
         context: &CallContext,
