@@ -103,7 +103,7 @@ impl ChildLink {
     /// dropped: programs that download themselves first take longer than most calls wait.
     async fn running(self: &Arc<Self>) -> Result<Arc<Running>, Failure> {
         if let Ok(state) = self.state.try_lock()
-            && let Some(running) = state.running.as_ref().filter(|running| !running.handle.is_closed())
+            && let Some(running) = state.running()
         {
             return Ok(running.clone());
         }
@@ -114,14 +114,11 @@ impl ChildLink {
 
     async fn started(&self) -> Result<Arc<Running>, Failure> {
         let mut state = self.state.lock().await;
-        match &state.running {
-            Some(running) if !running.handle.is_closed() => return Ok(running.clone()),
-            Some(running) => {
-                let ran_for = running.since.elapsed();
-                state.running = None;
-                state.failed(ran_for);
-            }
-            None => {}
+        if let Some(running) = state.running() {
+            return Ok(running.clone());
+        }
+        if let Some(exited) = state.running.take() {
+            state.failed(exited.since.elapsed());
         }
         if let Some(at) = state.not_before {
             let retry_after = at.saturating_duration_since(Instant::now());
@@ -130,11 +127,10 @@ impl ChildLink {
             }
             sleep_until(at).await;
         }
-        let began = Instant::now();
         let started = self.start().await.map(Arc::new);
         match &started {
             Ok(running) => state.running = Some(running.clone()),
-            Err(_) => state.failed(began.elapsed().min(STABLE_AFTER / 2)),
+            Err(_) => state.failed(Duration::ZERO),
         }
         started
     }
@@ -160,7 +156,7 @@ impl ChildLink {
     pub(super) fn program_state(&self) -> ProgramState {
         // Only a start holds the lock for longer than an instant.
         let Ok(state) = self.state.try_lock() else { return ProgramState::Starting };
-        if state.running.as_ref().is_some_and(|running| !running.handle.is_closed()) {
+        if state.running().is_some() {
             return ProgramState::Running;
         }
         let starts_in = state.not_before.map(|at| at.saturating_duration_since(Instant::now()));
@@ -198,6 +194,11 @@ async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
 }
 
 impl State {
+    /// Child, unless it has exited.
+    fn running(&self) -> Option<&Arc<Running>> {
+        self.running.as_ref().filter(|running| !running.handle.is_closed())
+    }
+
     /// Records an exit, and the earliest time of the next start.
     fn failed(&mut self, ran_for: Duration) {
         self.failures = if ran_for > STABLE_AFTER { 0 } else { self.failures + 1 };

@@ -88,11 +88,6 @@ impl Session {
         headers.extend(self.id.clone().map(|id| (SESSION_ID, id)));
         headers
     }
-
-    /// Request that ends the session, if the server has stored it.
-    fn end_request(&self) -> Option<HttpRequest> {
-        self.id.is_some().then(|| request(Method::DELETE, self.headers(), Bytes::new()))
-    }
 }
 
 impl Drop for HttpLink {
@@ -202,10 +197,11 @@ impl HttpLink {
     }
 }
 
+/// Ends a session, if the server has stored it.
 async fn end(http: HttpUpstream, session: Option<Arc<Session>>) {
-    if let Some(request) = session.and_then(|session| session.end_request())
-        && !matches!(timeout(NOTIFY_TIMEOUT, send(&http, request)).await, Ok(Ok(_)))
-    {
+    let Some(session) = session.filter(|session| session.id.is_some()) else { return };
+    let request = request(Method::DELETE, session.headers(), Bytes::new());
+    if !matches!(timeout(NOTIFY_TIMEOUT, send(&http, request)).await, Ok(Ok(_))) {
         debug!(upstream = %http.name(), "ending the MCP session failed");
     }
 }
