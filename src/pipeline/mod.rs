@@ -42,7 +42,7 @@ pub use async_operation::{OpenOperation, OperationState};
 pub use elicit::{Elicitor, InputResponsesFuture, NoElicitor, elicit_first};
 pub use lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::Subscriber;
-pub use prompts::{PromptError, TypedArgument};
+pub use prompts::TypedArgument;
 pub use proxied::{Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};
 pub use resources::{CacheScope, FetchError, Freshness, ReadResource};
 pub use run::CallOutcome;

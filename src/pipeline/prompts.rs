@@ -21,17 +21,6 @@ const FILTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limit of all messages of one prompt, in bytes.
 const MESSAGES_LIMIT_BYTES: usize = 64 << 20;
 
-/// Reason why a prompt has no messages. The text is for clients.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PromptError {
-    /// Invalid arguments.
-    #[error("{0}")]
-    Arguments(String),
-    /// Any other failure.
-    #[error("the prompt can't be built: {0}")]
-    Failed(String),
-}
-
 /// Argument that a person is typing.
 #[derive(Debug)]
 pub struct TypedArgument<'a> {
@@ -49,17 +38,17 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`PromptError`] if a part can't be fetched or rendered. There is no partial prompt.
+    /// [`FetchError`] if a part can't be fetched or rendered. There is no partial prompt.
     pub async fn prompt(
         &self,
         prompt: &Prompt,
         arguments: &Arguments,
         call: &Call<'_>,
-    ) -> Result<Vec<PromptMessage>, PromptError> {
+    ) -> Result<Vec<PromptMessage>, FetchError> {
         let fetched = prompt.parts.iter().map(|part| self.fetch(part, arguments, call));
         let fetched = join_all(fetched).await;
         let (names, stop) = (request_variables(arguments), WorkBudget::with_steps(WorkBudget::TEXT_STEPS));
-        let failed = |error: TemplateError| PromptError::Failed(error.to_string());
+        let failed = |error: TemplateError| FetchError::Failed(error.to_string());
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (part, fetched) in prompt.parts.iter().zip(fetched) {
             for message in part.messages(fetched?, &names, &stop).map_err(failed)? {
@@ -68,13 +57,13 @@ impl Snapshot {
             }
             if messages.len() > BLOCK_LIMIT || bytes > MESSAGES_LIMIT_BYTES {
                 let most = MESSAGES_LIMIT_BYTES >> 20;
-                return Err(PromptError::Failed(format!(
+                return Err(FetchError::Failed(format!(
                     "it would have more than {BLOCK_LIMIT} messages, or {most} MiB"
                 )));
             }
         }
         if messages.is_empty() {
-            return Err(PromptError::Failed("with these arguments it has no message".to_owned()));
+            return Err(FetchError::Failed("with these arguments it has no message".to_owned()));
         }
         Ok(messages)
     }
@@ -84,26 +73,26 @@ impl Snapshot {
         part: &PartTemplate,
         arguments: &Arguments,
         call: &Call<'_>,
-    ) -> Result<Option<ToolResult>, PromptError> {
+    ) -> Result<Option<ToolResult>, FetchError> {
         match &part.part {
             PartContent::Route(route_call) => {
                 let result = self.call_on_behalf(route_call, arguments, call).await;
-                let result = result.map_err(PromptError::Failed)?;
+                let result = result.map_err(FetchError::Failed)?;
                 match result.outcome {
                     ToolOutcome::Success => Ok(Some(result)),
-                    ToolOutcome::Error(ErrorType::Arguments) => Err(PromptError::Arguments(result.message())),
-                    ToolOutcome::Error(_) => Err(PromptError::Failed(result.message())),
+                    ToolOutcome::Error(ErrorType::Arguments) => Err(FetchError::Arguments(result.message())),
+                    ToolOutcome::Error(_) => Err(FetchError::Failed(result.message())),
                 }
             }
             PartContent::Resource(PromptResource { uri, text: None, .. }) => {
                 let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
                 let uri = uri.render_until(&request_variables(arguments), &stop);
-                let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
+                let uri = uri.map_err(|error| FetchError::Failed(error.to_string()))?;
                 let read = self.read(&uri, call.clone()).await.map_err(|error| {
                     use FetchError::{Arguments, Failed, Missing, Unknown};
                     let kind = match error {
-                        Unknown | Arguments(_) => PromptError::Arguments,
-                        Missing(_) | Failed(_) => PromptError::Failed,
+                        Unknown | Arguments(_) => Arguments,
+                        Missing(_) | Failed(_) => Failed,
                     };
                     kind(error.to_string())
                 })?;

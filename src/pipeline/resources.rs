@@ -21,7 +21,8 @@ pub struct ReadResource {
     pub freshness: Freshness,
 }
 
-/// Reason why a resource, or a prompt of an MCP upstream, can't be fetched. The text is for clients.
+/// Reason why a resource or a prompt can't be fetched. The text is for clients of a resource; for those of a
+/// prompt, that in the variant is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// No route has a resource with this URI.
@@ -30,7 +31,7 @@ pub enum FetchError {
     /// The upstream reports that it does not exist.
     #[error("resource not found: {0}")]
     Missing(String),
-    /// The URI or the prompt has invalid arguments.
+    /// The URI has invalid arguments, or the prompt was requested with them.
     #[error("no resource can have this URI: {0}")]
     Arguments(String),
     /// Any other failure.

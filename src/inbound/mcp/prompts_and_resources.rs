@@ -17,8 +17,8 @@ use super::{ErrorKind, RpcContext, RpcError, RpcRequest, RpcResult, truncated};
 use crate::inbound::without_nulls;
 use crate::model::{Arguments, kind_of, write_block};
 use crate::pipeline::{
-    CacheScope, Call, FetchError, PromptError, ProxiedEntry, ProxiedKind, REQUEST_ID_META, Snapshot,
-    TypedArgument, WatchError, elicit_first,
+    CacheScope, Call, FetchError, ProxiedEntry, ProxiedKind, REQUEST_ID_META, Snapshot, TypedArgument,
+    WatchError, elicit_first,
 };
 use crate::prompt::Prompt;
 use crate::route::{McpMethod, Suggestions};
@@ -58,7 +58,7 @@ pub(super) async fn get_prompt(rpc: &RpcContext<'_>) -> RpcResult {
     if let Some(input_required) = elicitor.end()? {
         return Ok(input_required);
     }
-    let arguments = arguments_checked.map_err(|unanswered| PromptError::Failed(unanswered.message()))?;
+    let arguments = arguments_checked.map_err(|unanswered| prompt_not_built(&unanswered.message()))?;
     messages(rpc, &snapshot, prompt, &arguments).await
 }
 
@@ -71,14 +71,23 @@ async fn forward(
     params: Map<String, Value>,
 ) -> RpcResult {
     let to = (method, entry.upstream_key.as_str());
-    let members =
-        Box::pin(snapshot.forward(entry, to, rpc.call(params))).await.map_err(|error| match error {
-            FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT.error(text),
-            FetchError::Failed(text) if method == McpMethod::GetPrompt => PromptError::Failed(text).into(),
-            FetchError::Failed(text) => ErrorKind::FAILED.error(text),
-            FetchError::Unknown => ErrorKind::PROMPT.error(error.to_string()),
-        })?;
+    let members = Box::pin(snapshot.forward(entry, to, rpc.call(params))).await;
+    let members = members.map_err(|error| fetch_error(method, &error))?;
     Ok(rpc.forwarded(members, None))
+}
+
+/// The error of a request for a prompt or for completions.
+fn fetch_error(method: McpMethod, error: &FetchError) -> RpcError {
+    match error {
+        FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT.error(text.clone()),
+        FetchError::Failed(text) if method == McpMethod::GetPrompt => prompt_not_built(text),
+        FetchError::Failed(text) => ErrorKind::FAILED.error(text.clone()),
+        FetchError::Unknown => ErrorKind::PROMPT.error(error.to_string()),
+    }
+}
+
+fn prompt_not_built(why: &str) -> RpcError {
+    ErrorKind::FAILED.error(format!("the prompt can't be built: {why}"))
 }
 
 /// The messages for checked arguments, after all input requests.
@@ -89,7 +98,8 @@ async fn messages(
     arguments: &Arguments,
 ) -> RpcResult {
     let call = rpc.call(Map::new());
-    let messages = snapshot.prompt(prompt, arguments, &call).await?;
+    let messages = snapshot.prompt(prompt, arguments, &call).await;
+    let messages = messages.map_err(|error| fetch_error(McpMethod::GetPrompt, &error))?;
     let messages = messages.into_iter().map(|mut message| {
         rpc.revision.adapt_content(&mut message.content);
         let mut block = Vec::new();

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::protocol::MethodRow;
 use super::{Rejection, Revision, tasks};
-use crate::pipeline::PromptError;
 use crate::route::ClientCapability;
 use crate::telemetry::MetricsSnapshot;
 
@@ -169,15 +168,6 @@ impl RpcError {
     /// The JSON-RPC error, for a client of `revision`.
     pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
         ErrorData::new(self.code(revision), self.text.clone(), self.data.as_deref().cloned())
-    }
-}
-
-impl From<PromptError> for RpcError {
-    fn from(error: PromptError) -> Self {
-        match error {
-            PromptError::Arguments(_) => ErrorKind::PROMPT.error(error.to_string()),
-            PromptError::Failed(_) => ErrorKind::FAILED.error(error.to_string()),
-        }
     }
 }
 
