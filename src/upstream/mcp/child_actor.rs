@@ -192,8 +192,7 @@ struct Actor<R> {
 impl<R: AsyncRead + Unpin> Actor<R> {
     /// Serves calls until the child exits or is stopped. Afterwards no process of its group is left.
     async fn run(mut self, mut group: ProcessGroup, writer: JoinHandle<()>) {
-        self.serve(group.wait()).await;
-        let is_stopped = self.stopping.is_some() || self.commands.is_closed();
+        let is_stopped = self.serve(group.wait()).await;
         self.commands.close();
         // Closing the input asks the child to exit (MCP, stdio, "Shutdown").
         writer.abort();
@@ -223,8 +222,9 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Serves calls until the child exits, closes its output or hangs, or nothing needs it any more.
-    async fn serve(&mut self, exited: impl Future<Output = io::Result<ExitStatus>>) {
+    /// Serves calls until the child is stopped, and returns `true`; or until it exits, closes its output or
+    /// hangs.
+    async fn serve(&mut self, exited: impl Future<Output = io::Result<ExitStatus>>) -> bool {
         let mut exited = pin!(exited);
         while self.stopping.is_none() {
             let hung_at = self.hung_at;
@@ -232,20 +232,24 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 line = self.output.next() => match line {
                     Ok(Some(line)) => self.line(line).await,
                     // The child may run on, but no more responses will arrive.
-                    Ok(None) | Err(_) => return self.fail_pending(),
+                    Ok(None) | Err(_) => {
+                        self.fail_pending();
+                        return false;
+                    }
                 },
                 command = self.commands.recv() => match command {
                     Some(command) => self.command(command),
-                    None => return,
+                    None => return true,
                 },
-                _ = &mut exited => return,
+                _ = &mut exited => return false,
                 () = sleep_until(hung_at.unwrap_or_else(Instant::now)), if hung_at.is_some() => {
                     let (upstream, after) = (&self.name, HANG_TIMEOUT);
                     warn!(%upstream, ?after, "MCP program does not respond, killing it");
-                    return;
+                    return false;
                 }
             }
         }
+        true
     }
 
     fn command(&mut self, command: Command) {
@@ -482,7 +486,7 @@ mod tests {
         commands: mpsc::UnboundedSender<Command>,
         sent: mpsc::Receiver<Bytes>,
         output: DuplexStream,
-        serving: JoinHandle<()>,
+        serving: JoinHandle<bool>,
         next_id: u64,
     }
 
@@ -527,7 +531,7 @@ mod tests {
         let [cancelled, ping] = child.abandon_call().await;
         assert!(cancelled.contains(r#""requestId":1"#), "{cancelled}");
         assert!(ping.contains(r#""method":"ping""#), "{ping}");
-        child.serving.await.unwrap();
+        assert!(!child.serving.await.unwrap());
         assert_eq!(began.elapsed(), HANG_TIMEOUT);
     }
 
