@@ -40,9 +40,7 @@ pub use input_requests::{
     ClientCapability, InputForm, InputRequest, InputRequestKind, InputRequestKindTemplate,
     InputRequestTemplate, InputRequests, InputResponse, InputRound, InvalidInput, NextStep, SamplingNeed,
 };
-pub use path::{
-    PathTemplate, PathTemplateError, QueryTemplate, leads_out, resolve_location, same_origin, scalar_text,
-};
+pub use path::{PathTemplate, PathTemplateError, QueryTemplate, leads_out, resolve_location, scalar_text};
 pub use request::{
     CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,
     RequestBodyTemplate, RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate,

@@ -4,9 +4,10 @@
 //!
 //! Also resolves a `Location` against the request's URI.
 
-use http::{Uri, uri::Scheme};
+use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde_json::Value;
+use url::{Position, Url};
 
 use super::request::items_of;
 use crate::model::{Arguments, kind_of};
@@ -334,62 +335,15 @@ fn shortened(bytes: &[u8]) -> Vec<u8> {
     short
 }
 
-/// Whether scheme, host and port are equal.
-pub fn same_origin(left: &Uri, right: &Uri) -> bool {
-    let default = if left.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
-    let port = |uri: &Uri| uri.port_u16().unwrap_or(default);
-    let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
-    left.scheme() == right.scheme() && host(left) == host(right) && port(left) == port(right)
-}
-
-/// Resolves a reference against the URI of the request (RFC 3986, section 5.2).
-pub fn resolve_location(request_uri: &Uri, location: &str) -> Option<Uri> {
-    let location = location.split('#').next()?;
-    let scheme = request_uri.scheme_str()?;
-    let authority = request_uri.authority()?;
-    if let Some(rest) = location.strip_prefix("//") {
-        return without_user(format!("{scheme}://{rest}").parse().ok()?);
+/// Resolves the `Location` of a response against the URI of the request. `None` if it is not on the same server
+/// (scheme, host and port), or has a user.
+pub fn resolve_location(request_uri: &str, location: &str) -> Option<PathAndQuery> {
+    let request_uri = Url::parse(request_uri).ok()?;
+    let target = request_uri.join(location).ok()?;
+    if target.origin() != request_uri.origin() || !target.username().is_empty() {
+        return None;
     }
-    let before_path = location.find(['/', '?']).unwrap_or(location.len());
-    if location[..before_path].contains(':') {
-        return without_user(location.parse().ok()?);
-    }
-    let (path, query) =
-        location.split_once('?').map_or((location, None), |(path, query)| (path, Some(query)));
-    let merged = if path.is_empty() {
-        request_uri.path().to_owned()
-    } else if path.starts_with('/') {
-        without_dot_segments(path)
-    } else {
-        let folder = request_uri.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-        without_dot_segments(&format!("{folder}/{path}"))
-    };
-    let query = if path.is_empty() && query.is_none() { request_uri.query() } else { query };
-    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-    format!("{scheme}://{authority}{merged}{query}").parse().ok()
-}
-
-/// Rejects a URI with a user, which would be sent as part of the host.
-fn without_user(uri: Uri) -> Option<Uri> {
-    (!uri.authority()?.as_str().contains('@')).then_some(uri)
-}
-
-fn without_dot_segments(path: &str) -> String {
-    let mut resolved: Vec<&str> = Vec::new();
-    let mut segments = path.split('/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        if !matches!(segment, "." | "..") {
-            resolved.push(segment);
-            continue;
-        }
-        if segment == ".." {
-            resolved.pop();
-        }
-        if segments.peek().is_none() {
-            resolved.push("");
-        }
-    }
-    format!("/{}", resolved.join("/"))
+    target[Position::BeforePath..Position::AfterQuery].parse().ok()
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ fn a_module_imports_only_modules_of_lower_layers() {
 #[test]
 fn external_crates_are_named_only_by_their_owners() {
     /// Crates or their items, and the path prefixes that may name them.
-    const OWNERS: [(&[&str], &[&str]); 28] = [
+    const OWNERS: [(&[&str], &[&str]); 29] = [
         (&["rmcp::", "use rmcp"], &["inbound/mcp/", "upstream/mcp"]),
         (&["hyper_util::client", "hyper::client", "HttpConnector"], &["upstream/"]),
         (&["client::legacy"], &["upstream/"]),
@@ -178,6 +178,7 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["tower"], &["admin/"]),
         (&["tower_http"], &["admin/"]),
         (&["form_urlencoded"], &["admin/", "inbound/", "upstream/http/credentials/"]),
+        (&["url::"], &["route/path"]),
         (&["fearless_simd"], &["model/json/escape"]),
         (&["wide::", "use wide"], &["model/json/escape"]),
         (

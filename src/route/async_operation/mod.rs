@@ -21,7 +21,7 @@ use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
-use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location, same_origin, scalar_text};
+use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location, scalar_text};
 use crate::model::{Arguments, UpstreamResponse};
 use crate::settings::{Checked, Code, Entry, OpenSection};
 use crate::translate::extract::Extract;
@@ -298,10 +298,9 @@ impl AsyncOperationRule {
             PathBase::Origin | PathBase::UrlItself => "",
         };
         let (scheme, authority) = (self.base.scheme_str()?, self.base.authority()?);
-        let from: Uri = format!("{scheme}://{authority}{base}{}", request.path_and_query).parse().ok()?;
-        let target = resolve_location(&from, response.headers.get(header::LOCATION)?.to_str().ok()?)?;
-        let path = target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        same_origin(&self.base, &target).then_some(OperationLocation::Path(path))
+        let request_uri = format!("{scheme}://{authority}{base}{}", request.path_and_query);
+        let location = response.headers.get(header::LOCATION)?.to_str().ok()?;
+        resolve_location(&request_uri, location).map(OperationLocation::Path)
     }
 }
 
