@@ -36,36 +36,8 @@ pub struct Conflict {
     pub is_resource: bool,
 }
 
-/// Result of a lookup by REST path.
-#[derive(Debug)]
-pub enum EndpointMatch<'a, R = Route> {
-    /// A route, with the percent-decoded arguments in the path.
-    Found {
-        /// Route.
-        route: &'a Arc<R>,
-        /// Name and value of each placeholder.
-        arguments: Vec<(String, String)>,
-    },
-    /// Only routes for other methods.
-    WrongMethod {
-        /// Methods of these routes.
-        allowed: Vec<Method>,
-    },
-    /// No route.
-    NotFound,
-}
-
-impl Default for RouteTable {
-    fn default() -> Self {
-        Self {
-            in_order: Vec::new(),
-            by_name: HashMap::new(),
-            uris: HashMap::new(),
-            uri_templates: Vec::new(),
-            endpoints: matchit::Router::new(),
-        }
-    }
-}
+/// Route of a REST request, with the name and the percent-decoded value of each placeholder in its path.
+type EndpointMatch<'a, R = Route> = (&'a Arc<R>, Vec<(String, String)>);
 
 impl RouteTable {
     /// Builds the table. Routes are sorted by tool name, so that lists are stable.
@@ -75,7 +47,13 @@ impl RouteTable {
     /// [`Conflict`] if two routes match the same request.
     pub fn new(mut routes: Vec<Arc<Route>>) -> Result<Self, Conflict> {
         routes.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
-        let mut table = Self { in_order: routes, ..Self::default() };
+        let mut table = Self {
+            in_order: routes,
+            by_name: HashMap::new(),
+            uris: HashMap::new(),
+            uri_templates: Vec::new(),
+            endpoints: matchit::Router::new(),
+        };
         for (index, route) in table.in_order.iter().enumerate() {
             if let Some(other) = table.by_name.insert(route.definition.name.clone(), index) {
                 return Err(table.conflict(index, other, "the name".to_owned()));
@@ -176,16 +154,18 @@ impl<R: Borrow<Route>> RouteTable<R> {
     }
 
     /// Route of a REST request.
-    pub fn by_endpoint(&self, method: &Method, path: &str) -> EndpointMatch<'_, R> {
-        let Ok(found) = self.endpoints.at(path) else { return EndpointMatch::NotFound };
+    ///
+    /// # Errors
+    ///
+    /// The methods of the routes with this path, if these are other ones; empty if there is no such route.
+    pub fn by_endpoint(&self, method: &Method, path: &str) -> Result<EndpointMatch<'_, R>, Vec<Method>> {
+        let found = self.endpoints.at(path).map_err(|_| Vec::new())?;
         let Some((_, index)) = found.value.iter().find(|(candidate, _)| candidate == method) else {
-            return EndpointMatch::WrongMethod {
-                allowed: found.value.iter().map(|(method, _)| method.clone()).collect(),
-            };
+            return Err(found.value.iter().map(|(method, _)| method.clone()).collect());
         };
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let arguments = found.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect();
-        EndpointMatch::Found { route: &self.in_order[*index], arguments }
+        Ok((&self.in_order[*index], arguments))
     }
 
     /// Whether a route has exactly this path, with any method.
@@ -195,7 +175,7 @@ impl<R: Borrow<Route>> RouteTable<R> {
 
     /// Whether a route has exactly this path and method.
     pub fn has_endpoint(&self, method: &Method, path: &str) -> bool {
-        self.has_path(path) && matches!(self.by_endpoint(method, path), EndpointMatch::Found { .. })
+        self.has_path(path) && self.by_endpoint(method, path).is_ok()
     }
 
     /// All routes, sorted by name.

@@ -190,7 +190,7 @@ async fn a_cut_off_call_may_have_taken_effect_even_if_its_tool_is_gone() {
     );
     client.write(&format!("{head}{body}")).await;
     upstream.until("the call is in flight", |state| state.requests.len() == 1).await;
-    proxy.gateway.replace(Snapshot::new(RouteTable::default(), SnapshotParts::default()));
+    proxy.gateway.replace(Snapshot::new(RouteTable::new(Vec::new()).unwrap(), SnapshotParts::default()));
     proxy.stop();
     let message = client.read(false).await.json();
     let error = message["error"]["message"].as_str().unwrap();

@@ -414,7 +414,8 @@ mod tests {
     }
 
     fn dispatcher() -> Arc<MessageDispatcher> {
-        let gateway = Gateway::new(Snapshot::new(RouteTable::default(), SnapshotParts::default()));
+        let gateway =
+            Gateway::new(Snapshot::new(RouteTable::new(Vec::new()).unwrap(), SnapshotParts::default()));
         Arc::new(MessageDispatcher::new(gateway, McpApiSettings::default(), Authenticator::default()))
     }
 

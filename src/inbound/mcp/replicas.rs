@@ -306,7 +306,8 @@ mod tests {
 
     /// An endpoint without tools, one of several replicas.
     fn replica(own: Option<ReplicaUrl>) -> (McpEndpoint, Gateway) {
-        let gateway = Gateway::new(Snapshot::new(RouteTable::default(), SnapshotParts::default()));
+        let gateway =
+            Gateway::new(Snapshot::new(RouteTable::new(Vec::new()).unwrap(), SnapshotParts::default()));
         let secret = SecretKey::new(b"the same for all");
         let settings = McpApiSettings { secret_key: secret, advertise_url: own, ..McpApiSettings::default() };
         (McpEndpoint::new(gateway.clone(), settings, Filter::new(&FilterSettings::default())), gateway)

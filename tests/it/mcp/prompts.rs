@@ -326,7 +326,7 @@ async fn the_header_must_repeat_the_name_of_the_prompt() {
     let loaded = glossator::config::load(&glossator::config::Sources::from_text("a.yaml", text)).unwrap();
     let endpoint = Endpoint::new();
     let parts = SnapshotParts { prompts: loaded.prompts, ..SnapshotParts::default() };
-    endpoint.gateway.replace(Snapshot::new(RouteTable::default(), parts));
+    endpoint.gateway.replace(Snapshot::new(RouteTable::new(Vec::new()).unwrap(), parts));
     assert_eq!(endpoint.send(post.clone()).await.error(), (400, -32020));
     assert_eq!(endpoint.send(post.clone().without("mcp-name")).await.error(), (400, -32020));
     let encoded = post.header("mcp-name", "=?base64?cGxhaW4=?=");
