@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 
 use super::run::CallRun;
 use super::{Call, NoElicitor, Snapshot, error_text};
 use crate::model::{
     ErrorType, ResourceBody, ResourceContents, ResourceContext, ToolOutcome, ToolResult, UpstreamResponse,
 };
+use crate::policy::CacheControl;
 use crate::route::Route;
 use crate::translate::empty_success_text;
 
@@ -64,30 +65,15 @@ impl Freshness {
     const MAX_COUNT: Duration = Duration::from_secs(30 * 24 * 3600);
 
     fn from_headers(headers: &HeaderMap) -> Self {
-        let (mut ttl, mut public, mut private) = (Duration::ZERO, false, false);
-        let values = headers.get_all(header::CACHE_CONTROL).into_iter();
-        let directives = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-        for directive in directives {
-            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
-            match name.trim().to_ascii_lowercase().as_str() {
-                "no-store" | "no-cache" => return Self::NONE,
-                "public" => public = true,
-                "private" => private = true,
-                "max-age" => ttl = seconds(value),
-                _ => {}
-            }
+        let control = CacheControl::from_headers(headers);
+        if control.no_store || control.no_cache {
+            return Self::NONE;
         }
+        let scope = if control.public && !control.private { CacheScope::Public } else { CacheScope::Private };
         // An earlier cache has used up a part of the lifetime.
-        let age =
-            headers.get(header::AGE).and_then(|value| value.to_str().ok()).map_or(Duration::ZERO, seconds);
-        let scope = if public && !private { CacheScope::Public } else { CacheScope::Private };
-        Self { ttl: ttl.saturating_sub(age), scope }
+        let ttl = control.max_age.unwrap_or_default().min(Self::MAX_COUNT).saturating_sub(control.age);
+        Self { ttl, scope }
     }
-}
-
-fn seconds(text: &str) -> Duration {
-    let seconds = text.trim().trim_matches('"').parse().map(Duration::from_secs);
-    seconds.unwrap_or_default().min(Freshness::MAX_COUNT)
 }
 
 impl Snapshot {
@@ -151,7 +137,7 @@ pub(super) fn read_of(
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderValue, header};
 
     use super::*;
 
@@ -168,7 +154,7 @@ mod tests {
             ("no-store, max-age=60", "", 0, CacheScope::Private),
             ("max-age=-1", "", 0, CacheScope::Private),
             ("max-age=99999999999", "", 30 * 24 * 3600, CacheScope::Private),
-            ("public, max-age=99999999999999999999999", "x", 0, CacheScope::Public),
+            ("public, max-age=99999999999999999999999", "x", 30 * 24 * 3600, CacheScope::Public),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));

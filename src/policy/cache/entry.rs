@@ -42,7 +42,7 @@ impl CachedResponse {
             response.status,
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
         );
-        let may_be = !control.no_store || settings.ignore_cache_control;
+        let may_be = !(control.no_store || control.private) || settings.ignore_cache_control;
         let is_of_use = match settings.ttl {
             CacheTtl::For(_) => true,
             CacheTtl::Upstream => {
@@ -151,21 +151,27 @@ impl CachedResponse {
     }
 }
 
-/// `Cache-Control` of a response.
+/// `Cache-Control` of a response (RFC 9111, section 5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct CacheControl {
-    /// The response must not be stored in a shared cache: `no-store`, `private`, or it sets a cookie.
-    pub(super) no_store: bool,
+pub struct CacheControl {
+    /// The response must not be stored: `no-store`.
+    pub no_store: bool,
+    /// The response must not be stored in a shared cache: `private`, or it sets a cookie.
+    pub private: bool,
+    /// The response may be stored in any cache: `public`.
+    pub public: bool,
     /// The response must be revalidated before each use: `no-cache`.
-    pub(super) no_cache: bool,
+    pub no_cache: bool,
     /// The response must not be used stale: `must-revalidate`, `proxy-revalidate`.
     pub(super) must_revalidate: bool,
-    /// Freshness lifetime. `None` if none is set.
+    /// `max-age`: freshness lifetime in any cache.
+    pub max_age: Option<Duration>,
+    /// Freshness lifetime in a shared cache. `None` if none is set.
     pub(super) freshness_lifetime: Option<Duration>,
     /// `stale-if-error`: additional lifetime if the upstream fails.
     pub(super) stale_if_error: Duration,
     /// `Age` of the response when it was received.
-    pub(super) age: Duration,
+    pub age: Duration,
     /// `Vary` names something that is not part of the cache key.
     pub(super) uncacheable_vary: bool,
 }
@@ -174,19 +180,22 @@ pub(super) struct CacheControl {
 const MAX_COUNT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl CacheControl {
-    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
-        let mut control = Self { no_store: headers.contains_key(header::SET_COOKIE), ..Self::default() };
-        let (mut max_age, mut shared, mut has_cache_control) = (None, None, false);
+    /// Reads the headers of a response.
+    pub fn from_headers(headers: &HeaderMap) -> Self {
+        let mut control = Self { private: headers.contains_key(header::SET_COOKIE), ..Self::default() };
+        let (mut shared, mut has_cache_control) = (None, false);
         let values = headers.get_all(header::CACHE_CONTROL).into_iter();
         let directives = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
         for directive in directives {
             has_cache_control = true;
             let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
             match name.trim().to_ascii_lowercase().as_str() {
-                "no-store" | "private" => control.no_store = true,
+                "no-store" => control.no_store = true,
+                "private" => control.private = true,
+                "public" => control.public = true,
                 "no-cache" => control.no_cache = true,
                 "must-revalidate" | "proxy-revalidate" => control.must_revalidate = true,
-                "max-age" => max_age = Some(seconds(value)),
+                "max-age" => control.max_age = Some(seconds(value)),
                 "s-maxage" => (shared, control.must_revalidate) = (Some(seconds(value)), true),
                 "stale-if-error" => control.stale_if_error = seconds(value),
                 _ => {}
@@ -199,7 +208,8 @@ impl CacheControl {
         control.no_cache |= !has_cache_control && contains(header::PRAGMA, "no-cache");
         // An invalid date, such as `0`, counts as expired.
         let expires = || headers.get(header::EXPIRES).map(|_| date_ahead(headers, header::EXPIRES));
-        control.freshness_lifetime = shared.or(max_age).or_else(|| expires().map(Option::unwrap_or_default));
+        control.freshness_lifetime =
+            shared.or(control.max_age).or_else(|| expires().map(Option::unwrap_or_default));
         let age = headers.get(header::AGE).and_then(|value| value.to_str().ok());
         control.age = age.map(seconds).unwrap_or_default();
         control.uncacheable_vary =

@@ -14,7 +14,7 @@ use std::{
 };
 
 use http::{HeaderName, StatusCode, header};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use settings_derive::Section;
 use tokio::time::timeout_at;
@@ -26,6 +26,7 @@ use crate::settings::{Checked, Cursor, Setting, ValueKind};
 use crate::telemetry::{CallContext, LabelCounter};
 use crate::upstream::{Deadline, Failure, SharedTask, UpstreamCall, UpstreamResult};
 
+pub use self::entry::CacheControl;
 use self::entry::CachedResponse;
 pub(super) use self::entry::RemoteCache;
 
@@ -114,7 +115,7 @@ impl Drop for CoalescedRequest {
             task.abort();
         }
         // Another one may have started since.
-        if let Some(mut in_flight) = self.cache.in_flight()
+        if let Some(mut in_flight) = self.cache.in_flight.as_ref().map(Mutex::lock)
             && in_flight.get(&self.key).is_some_and(|flight| flight.strong_count() == 0)
         {
             in_flight.remove(&self.key);
@@ -315,15 +316,10 @@ impl ResponseCache {
     fn flight(self: &Arc<Self>, key: &CacheKey) -> Arc<CoalescedRequest> {
         let new =
             || Arc::new(CoalescedRequest { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
-        let Some(mut in_flight) = self.in_flight() else { return new() };
+        let Some(mut in_flight) = self.in_flight.as_ref().map(Mutex::lock) else { return new() };
         let flight = in_flight.get(key).and_then(Weak::upgrade).unwrap_or_else(new);
         in_flight.insert(key.clone(), Arc::downgrade(&flight));
         flight
-    }
-
-    /// Requests in flight, if calls are coalesced.
-    fn in_flight(&self) -> Option<MutexGuard<'_, HashMap<CacheKey, Weak<CoalescedRequest>>>> {
-        Some(self.in_flight.as_ref()?.lock())
     }
 }
 

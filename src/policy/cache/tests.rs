@@ -442,7 +442,7 @@ async fn equal_simultaneous_calls_share_one_request() {
     };
     tokio::join!(calls, looks);
     assert_eq!(service.cache.events.get("coalesced"), 1);
-    assert!(service.cache.in_flight().unwrap().is_empty());
+    assert!(service.cache.in_flight.as_ref().unwrap().lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -471,7 +471,7 @@ async fn a_request_without_waiting_calls_is_cancelled() {
     assert!(one.is_err() && other.is_err());
     tokio::task::yield_now().await;
     assert_eq!(inside.count(), 0);
-    assert!(service.cache.in_flight().unwrap().is_empty());
+    assert!(service.cache.in_flight.as_ref().unwrap().lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -487,7 +487,7 @@ async fn a_completed_shared_request_serves_later_calls() {
     call(&service, upstream_call(SECOND)).await.unwrap_err();
     assert_eq!((script.upstream_calls(), service.cache.events.get("coalesced")), (1, 1));
     first.await.unwrap_err();
-    assert!(service.cache.in_flight().unwrap().is_empty());
+    assert!(service.cache.in_flight.as_ref().unwrap().lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
