@@ -27,6 +27,7 @@ mod table;
 use std::{collections::HashSet, str::FromStr, sync::Arc, time::Duration};
 
 use http::Method;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
@@ -142,7 +143,7 @@ impl Route {
     /// Whether a call may change something: its request does more than read, and the tool has no
     /// `readOnlyHint`.
     pub fn may_have_effect(&self) -> bool {
-        let only_reads = |annotations| ToolEffect::from_annotations(annotations).is_none();
+        let only_reads = |annotations| ToolEffect::from_annotations(annotations).is_none;
         self.translator.has_effect && !self.definition.annotations.as_ref().is_some_and(only_reads)
     }
 }
@@ -212,7 +213,8 @@ impl RouteCall {
 }
 
 /// Severity of a log notification, as in syslog (RFC 5424, section 6.2.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Word, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum McpLogLevel {
     /// Debugging information.
     Debug,

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::broadcast, task::JoinSet, time::timeout};
 
 use crate::crypto::{Purpose, SecretKey};
+use crate::route::McpLogLevel;
 
 mod address;
 mod client;
@@ -59,8 +60,8 @@ pub enum ReplicaMessage {
     Level {
         /// The id of the session.
         session: Box<str>,
-        /// The name of the new level.
-        level: Box<str>,
+        /// The new level.
+        level: McpLogLevel,
     },
     /// An MCP session was ended by its client.
     Ended {

@@ -291,8 +291,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             template.effect = annotations.as_ref().map(ToolEffect::from_annotations).unwrap_or_default();
         }
     }
-    let has_effect = !idempotent.unwrap_or_else(|| request.template.effect().is_none());
-    let is_idempotent = idempotent.unwrap_or_else(|| request.template.effect().is_idempotent());
+    let has_effect = !idempotent.unwrap_or_else(|| request.template.effect().is_none);
+    let is_idempotent = idempotent.unwrap_or_else(|| request.template.effect().is_idempotent);
     if samples.is_some() && !is_idempotent {
         let message = "`sample` requires a request that is safe to repeat: clients of the revision 2026-07-28 call again after sampling";
         let help = "write `idempotent: true` if the request can be sent twice, or use `input_requests` before the request";

@@ -318,7 +318,7 @@ impl MessageDispatcher {
     pub(super) fn set_level(&self, session: &str, level: McpLogLevel) {
         self.subscribed.set_level(session, level);
         if let Some(shared) = &self.gateway.shared {
-            shared.publish(&ReplicaMessage::Level { session: session.into(), level: level.word().into() });
+            shared.publish(&ReplicaMessage::Level { session: session.into(), level });
         }
     }
 
@@ -350,12 +350,7 @@ impl McpEndpoint {
                     self.dispatcher.read_subscriptions(&session).await;
                 }
             }
-            ReplicaMessage::Level { session, level } => {
-                // An unknown level may come from another version.
-                if let Some(level) = McpLogLevel::from_word(&level) {
-                    subscribed.set_level(&session, level);
-                }
-            }
+            ReplicaMessage::Level { session, level } => subscribed.set_level(&session, level),
             ReplicaMessage::Ended { session } => {
                 // It may have been ended here as well, or have expired meanwhile.
                 if sessions.end(&sessions.open(&session)) {

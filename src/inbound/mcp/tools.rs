@@ -99,7 +99,7 @@ impl Subscriber for CallSubscriber<'_> {
     }
 
     fn log(&self, level: McpLogLevel, logger: &str, text: &str) {
-        let params = json!({ "level": level.word(), "logger": logger, "data": text });
+        let params = json!({ "level": level, "logger": logger, "data": text });
         self.outbox.notify("notifications/message", &params);
     }
 }

@@ -23,8 +23,10 @@ pub struct ToolTemplate {
 /// Effect of a request. That of a tool call is declared by the tool's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ToolEffect {
-    is_none: bool,
-    is_idempotent: bool,
+    /// Whether the request has no effect.
+    pub is_none: bool,
+    /// Whether a second request has no further effect.
+    pub is_idempotent: bool,
 }
 
 /// Method of a request to an MCP server.
@@ -122,16 +124,6 @@ impl ToolEffect {
     pub(super) fn from_method(method: &Method) -> Self {
         Self { is_none: method.is_safe(), is_idempotent: method.is_idempotent() }
     }
-
-    /// Whether the request has no effect.
-    pub fn is_none(self) -> bool {
-        self.is_none
-    }
-
-    /// Whether a second request has no further effect.
-    pub fn is_idempotent(self) -> bool {
-        self.is_idempotent
-    }
 }
 
 #[cfg(test)]
@@ -172,7 +164,7 @@ mod tests {
     fn read_only_tools_are_idempotent() {
         let of = |annotations: Value| {
             let effect = ToolEffect::from_annotations(annotations.as_object().unwrap());
-            (effect.is_none(), effect.is_idempotent())
+            (effect.is_none, effect.is_idempotent)
         };
         assert_eq!(of(json!({ "readOnlyHint": true })), (true, true));
         assert_eq!(of(json!({ "readOnlyHint": false, "idempotentHint": true })), (false, true));
