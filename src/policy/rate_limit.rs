@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::ReplicaSharing;
 use crate::settings::suggest::quoted;
-use crate::settings::{Checked, Code, Cursor, Invalid, Setting, ValueKind, units};
+use crate::settings::{Checked, Code, Cursor, Invalid, OrOff, Setting, ValueKind, units};
 use crate::shared_state::{SharedStore, StoreUnreachable};
 use crate::telemetry::LabelCounter;
 use crate::upstream::{ClientIdentity, Failure, RateLimitScope};
@@ -118,15 +118,16 @@ impl RateLimit {
     /// Shortest interval between two searches for clients to evict.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-    /// Creates an unused limit, which `of` identifies. `events` counts rejected calls. Replicas count the
-    /// limit together, if there are any.
+    /// Creates an unused limit, which `of` identifies, if one is set. `events` counts rejected calls. Replicas
+    /// count the limit together, if there are any.
     pub(super) fn new(
         scope: RateLimitScope,
         of: &str,
-        settings: RateSettings,
-        events: LabelCounter,
+        settings: Option<OrOff<RateSettings>>,
+        events: &LabelCounter,
         sharing: Option<&ReplicaSharing>,
-    ) -> Self {
+    ) -> Option<Self> {
+        let settings = settings?.on()?;
         let now = Instant::now();
         let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
         let (CallsPer { count, per }, burst) = (settings.rate, settings.burst());
@@ -135,7 +136,7 @@ impl RateLimit {
             let of = format!("{} {of} {count} {} {burst}", scope.limit(), per.as_micros());
             (store.clone(), of)
         });
-        Self { scope, settings, used, events, counted }
+        Some(Self { scope, settings, used, events: events.clone(), counted })
     }
 
     /// Admits a call, or returns the time until the next one is admitted.
@@ -260,7 +261,7 @@ mod tests {
     }
 
     fn rate(scope: RateLimitScope, settings: RateSettings) -> RateLimit {
-        RateLimit::new(scope, "old", settings, upstream_events(), None)
+        RateLimit::new(scope, "old", Some(OrOff::On(settings)), &upstream_events(), None).unwrap()
     }
 
     fn client(number: u32) -> ClientIdentity {
@@ -321,7 +322,8 @@ mod tests {
     async fn a_rejected_call_has_retry_after() {
         let counted = upstream_events();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
-        let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, counted.clone(), None);
+        let settings = Some(OrOff::On(settings));
+        let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, &counted, None).unwrap();
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
@@ -356,7 +358,8 @@ mod tests {
     fn replicas(memory: &MemoryStore, scope: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
         [(), ()].map(|()| {
             let sharing = sharing(memory);
-            RateLimit::new(scope, "old", settings, upstream_events(), Some(&sharing))
+            let settings = Some(OrOff::On(settings));
+            RateLimit::new(scope, "old", settings, &upstream_events(), Some(&sharing)).unwrap()
         })
     }
 
@@ -423,7 +426,8 @@ mod tests {
         let (memory, counted) = (MemoryStore::default(), upstream_events());
         let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
         let sharing = sharing(&memory);
-        let rate = RateLimit::new(RateLimitScope::Route, "old", settings, counted.clone(), Some(&sharing));
+        let settings = Some(OrOff::On(settings));
+        let rate = RateLimit::new(RateLimitScope::Route, "old", settings, &counted, Some(&sharing)).unwrap();
         memory.disconnect();
         let error = rate.admit(&ClientIdentity::Only, OverLimit::Rejected).await.unwrap_err();
         assert!(matches!(error, Failure::RateLimitUnavailable), "{error:?}");

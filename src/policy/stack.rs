@@ -28,7 +28,6 @@ use super::{
 };
 use crate::model::{ToolName, UpstreamResponse};
 use crate::route::UpstreamName;
-use crate::settings::OrOff;
 use crate::shared_state::SharedStore;
 use crate::telemetry::LabelCounter;
 use crate::upstream::http::HttpUpstream;
@@ -245,9 +244,8 @@ impl UpstreamPolicies {
     pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<ReplicaSharing>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let (name, events) = (upstream.name(), upstream_events());
-        let rate = |scope, settings: Option<OrOff<_>>| {
-            Some(RateLimit::new(scope, name.as_str(), settings?.on()?, events.clone(), sharing.as_ref()))
-        };
+        let rate =
+            |scope, settings| RateLimit::new(scope, name.as_str(), settings, &events, sharing.as_ref());
         let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
         let breaker = CircuitBreaker::new(name.clone(), None, settings.circuit_breaker, events.clone());
         if let Some(http) = upstream.http() {
@@ -307,11 +305,8 @@ impl RoutePolicies {
         settings: RoutePolicySettings,
         store: &CacheStore,
     ) -> Arc<Self> {
-        let (events, name) = (route_events(), upstream.name());
-        let rate = |scope, settings: Option<OrOff<_>>| {
-            let (settings, sharing) = (settings?.on()?, upstream.sharing.as_ref());
-            Some(RateLimit::new(scope, tool.as_str(), settings, events.clone(), sharing))
-        };
+        let (events, name, sharing) = (route_events(), upstream.name(), upstream.sharing.as_ref());
+        let rate = |scope, settings| RateLimit::new(scope, tool.as_str(), settings, &events, sharing);
         let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
         let shares = settings.coalesces();
         let responses = (shares || settings.cache.is_some()).then(|| {
@@ -320,7 +315,7 @@ impl RoutePolicies {
                 upstream_id: upstream.id,
                 settings: settings.cache,
                 store: store.clone(),
-                remote: upstream.sharing.clone().map(RemoteCache),
+                remote: sharing.cloned().map(RemoteCache),
                 in_flight: shares.then(Mutex::default),
                 events: events.clone(),
             })
