@@ -179,7 +179,7 @@ impl RequestParser<'_> {
             self.check_kind(value.node.span, upstream, UpstreamKind::Http)?;
         }
         let Target(path, path_query) = self::target(value, if path.is_empty() { "/" } else { path })?;
-        let template = HttpTemplate { path_query, ..HttpTemplate::new(method, path) };
+        let template = HttpTemplate { method, path, path_query, ..HttpTemplate::default() };
         Ok(CompiledRequest { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
@@ -237,7 +237,7 @@ impl RequestParser<'_> {
             return self.value.reject_coded(Code::UnexpectedBody.at_span(self.value.place), message, help);
         }
         let (query, headers) = (values::parameters(query), headers.unwrap_or_default());
-        Ok(HttpTemplate { path_query, query, headers, body, ..HttpTemplate::new(method, path) })
+        Ok(HttpTemplate { method, path, path_query, query, headers, body, ..HttpTemplate::default() })
     }
 
     /// Rejects a request to an upstream of another kind. An upstream with errors has no kind.

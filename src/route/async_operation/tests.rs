@@ -29,7 +29,8 @@ fn by_location() -> AsyncOperationRule {
 fn named() -> AsyncOperationRule {
     let jq = |source| Some(Jq::compile(source, &[]).unwrap());
     let value = |source| Some(Matcher { value: jq(source), ..Matcher::default() });
-    let status = Box::new(HttpTemplate::new(Method::GET, PathTemplate::parse("/jobs/{job}").unwrap()));
+    let path = PathTemplate::parse("/jobs/{job}").unwrap();
+    let status = Box::new(HttpTemplate { path, ..HttpTemplate::default() });
     AsyncOperationRule {
         location: OperationLocationRule::Named { id: Jq::compile(".id", &[]).unwrap(), status },
         done: value(r#".state == "done""#),
@@ -237,7 +238,8 @@ fn an_operation_is_cancelled_at_its_status_url_or_by_a_configured_request() {
     assert_eq!(ended(&by_location(), &path("/jobs/7")), None);
     let rule = AsyncOperationRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..by_location() };
     assert_eq!(ended(&rule, &path("/jobs/7")).as_deref(), Some("DELETE /jobs/7"));
-    let request = HttpTemplate::new(Method::POST, PathTemplate::parse("/jobs/{job}/stop").unwrap());
+    let path = PathTemplate::parse("/jobs/{job}/stop").unwrap();
+    let request = HttpTemplate { method: Method::POST, path, ..HttpTemplate::default() };
     let rule = AsyncOperationRule { cancel: Some(CancelRule::Request(request)), ..named() };
     assert_eq!(ended(&rule, &name("7")).as_deref(), Some("POST /jobs/7/stop"));
 }

@@ -118,11 +118,6 @@ impl HttpTemplate {
     /// Longest path and query together, in bytes. Many servers reject more.
     const TARGET_LIMIT_BYTES: usize = 8 * 1024;
 
-    /// Creates a request without query, headers or body.
-    pub fn new(method: Method, path: PathTemplate) -> Self {
-        Self { method, path, ..Self::default() }
-    }
-
     /// Builds the request of a call. `client` are the headers that the client sent. `stop` cancels it.
     ///
     /// # Errors
@@ -308,7 +303,8 @@ mod tests {
     }
 
     fn template() -> HttpTemplate {
-        HttpTemplate::new(Method::POST, PathTemplate::parse("/v1/{city}").unwrap())
+        let path = PathTemplate::parse("/v1/{city}").unwrap();
+        HttpTemplate { method: Method::POST, path, ..HttpTemplate::default() }
     }
 
     fn build(template: &HttpTemplate, arguments: Value) -> Result<HttpRequest, RequestError> {

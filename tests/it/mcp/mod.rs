@@ -40,7 +40,7 @@ use glossator::{
         http::{Address, HttpSettings},
     },
 };
-use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
@@ -330,7 +330,10 @@ fn route(
         input_requests: Default::default(),
         rest: None,
         upstream: upstream.clone(),
-        request: RequestTemplate::Http(HttpTemplate::new(Method::GET, PathTemplate::parse(path).unwrap())),
+        request: RequestTemplate::Http(HttpTemplate {
+            path: PathTemplate::parse(path).unwrap(),
+            ..HttpTemplate::default()
+        }),
         async_operation: None,
         log: Vec::new(),
         propagates_trace_context: true,

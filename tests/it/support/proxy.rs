@@ -77,7 +77,11 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
     let path = PathTemplate::parse(path).unwrap();
     let names: Vec<String> = path.arguments().map(str::to_owned).collect();
     let properties: Value = names.iter().map(|name| (name.clone(), json!({ "type": "string" }))).collect();
-    let request = RequestTemplate::Http(HttpTemplate::new(method.parse().unwrap(), path));
+    let request = RequestTemplate::Http(HttpTemplate {
+        method: method.parse().unwrap(),
+        path,
+        ..HttpTemplate::default()
+    });
     let effect = request.effect();
     let mut route = Route {
         definition: ToolDefinition {
