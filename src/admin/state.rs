@@ -14,13 +14,12 @@ use axum::{
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{Api, Problem, milliseconds, seconds, without_null};
+use super::{Api, Problem, seconds, without_null};
 use crate::pipeline::Snapshot;
-use crate::policy::{CircuitBreakerView, PolicySettings, UpstreamPolicies};
+use crate::policy::{PolicySettings, UpstreamPolicies};
 use crate::route::{Route, UpstreamName};
+use crate::settings::units::milliseconds;
 use crate::telemetry::{CallCounts, FailedCall, HistorySlot, MatchedRule};
-use crate::upstream::http::{AddressView, EndpointState as AddressState};
-use crate::upstream::mcp::ProgramState;
 
 /// Number of history slots in one point of a route's sparkline.
 const SLOTS_PER_POINT: usize = 6;
@@ -233,50 +232,26 @@ pub(super) async fn upstreams(State(api): State<Arc<Api>>) -> Json<Value> {
 
 fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &UpstreamPolicies) -> Value {
     let view = policies.view();
-    let mut breaker = json!({ "state": view.breaker.as_str() });
-    match view.breaker {
-        CircuitBreakerView::Off | CircuitBreakerView::HalfOpen => {}
-        CircuitBreakerView::Closed { failures } => breaker["consecutive_failures"] = failures.into(),
-        CircuitBreakerView::Open { remaining } => breaker["half_open_in_ms"] = milliseconds(remaining).into(),
-    }
     let events = policies.events.read().map(|(event, count)| (event.to_owned(), count.into()));
     let proxied = |kind: &str| {
         let standing = format!("{name}.{kind}");
         snapshot.proxied.all().filter(|entry| entry.route.definition.name.as_str() == standing).count()
     };
-    let mut value = json!({
+    without_null(json!({
         "name": name.as_str(),
         "kind": view.kind,
         "routes": snapshot.table.in_order().iter().filter(|route| route.upstream == *name).count(),
         "prompts": proxied("prompts"),
         "resources": proxied("resources"),
-        "circuit_breaker": breaker,
+        "circuit_breaker": view.breaker,
         "in_flight": view.in_flight,
         "max_in_flight": view.in_flight_limit,
         "queued": view.queued,
         "max_queued": PolicySettings::MAX_QUEUED,
-        "endpoints": view.addresses.iter().map(describe_address).collect::<Vec<_>>(),
+        "endpoints": view.addresses,
         "policy_events": Map::from_iter(events),
-    });
-    if let Some(program) = view.program {
-        value["program"] = json!({ "state": program.as_str() });
-        if let ProgramState::Restarting { starts_in } = program {
-            value["program"]["starts_in_ms"] = milliseconds(starts_in).into();
-        }
-    }
-    value
-}
-
-fn describe_address(view: &AddressView) -> Value {
-    let mut value = json!({
-        "address": view.address,
-        "state": view.state.as_str(),
-        "in_flight": view.in_flight,
-    });
-    if let AddressState::Ejected { remaining } = view.state {
-        value["ejected_for_ms"] = milliseconds(remaining).into();
-    }
-    value
+        "program": view.program,
+    }))
 }
 
 #[cfg(test)]

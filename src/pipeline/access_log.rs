@@ -11,7 +11,7 @@ use crate::crypto;
 use crate::model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, media_type};
 use crate::policy::{CallResponse, result_label, status_class};
 use crate::route::TraceContext;
-use crate::settings::Word as _;
+use crate::settings::{Word as _, units::milliseconds};
 use crate::telemetry::{
     CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, ResponseMismatch, Span, SpanKind, Tracer,
     Untrusted,
@@ -246,8 +246,8 @@ impl Drop for AccessLog<'_> {
             upstream_status = self.recorded.upstream_status.map(|status| status.as_u16()),
             response_age_s = self.recorded.age.map(|age| age.as_secs()),
             exit_status = self.recorded.exit.map(tracing::field::display),
-            duration_ms = millis(took),
-            upstream_ms = self.context.upstream_time().map(|time| millis(time.min(took))),
+            duration_ms = milliseconds(took),
+            upstream_ms = self.context.upstream_time().map(|time| milliseconds(time.min(took))),
             attempts = self.context.attempts(),
             response_bytes = self.recorded.received_bytes,
             request_id = %self.call.request_id,
@@ -260,10 +260,6 @@ impl Drop for AccessLog<'_> {
             "call"
         );
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Method of a call without a message, such as that of a task after its input has arrived.

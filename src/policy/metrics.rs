@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::{Policies, UpstreamPolicies};
 use crate::route::UpstreamName;
+use crate::settings::units;
 use crate::telemetry::{LabelCounter, MetricFamily, MetricsSnapshot};
 use crate::upstream::Upstream;
 use crate::upstream::http::{AddressView, EndpointState};
@@ -127,8 +130,12 @@ fn circuit_breaker_view(
     breaker: CircuitBreakerView,
 ) {
     if breaker != CircuitBreakerView::Off {
-        let states = ["closed", "open", "half_open"];
-        family.add_each(labels, "state", states.map(|state| (state, u64::from(state == breaker.as_str()))));
+        let states = [
+            ("closed", matches!(breaker, CircuitBreakerView::Closed { .. })),
+            ("open", matches!(breaker, CircuitBreakerView::Open { .. })),
+            ("half_open", breaker == CircuitBreakerView::HalfOpen),
+        ];
+        family.add_each(labels, "state", states.map(|(state, is_present)| (state, u64::from(is_present))));
     }
 }
 
@@ -165,34 +172,25 @@ impl UpstreamView {
 }
 
 /// State of a circuit breaker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
 pub enum CircuitBreakerView {
     /// Off: admits all calls.
     Off,
     /// Admits calls.
     Closed {
         /// Consecutive failures.
+        #[serde(rename = "consecutive_failures")]
         failures: u32,
     },
     /// Rejects calls.
     Open {
         /// Remaining time. Zero if the next call is a probe.
+        #[serde(rename = "half_open_in_ms", serialize_with = "units::serialize_milliseconds")]
         remaining: Duration,
     },
     /// Admits one call as a probe.
     HalfOpen,
-}
-
-impl CircuitBreakerView {
-    /// Label in metrics and the admin API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Closed { .. } => "closed",
-            Self::Open { .. } => "open",
-            Self::HalfOpen => "half_open",
-        }
-    }
 }
 
 /// Label of the kind of an upstream.

@@ -3,6 +3,7 @@
 use std::{sync::LazyLock, time::Duration};
 
 use regex::Regex;
+use serde::Serializer;
 
 use super::{code::Code, fixed_regex, section::Invalid, suggest::quoted};
 
@@ -34,6 +35,16 @@ pub(crate) fn size(text: &str) -> Result<u64, Invalid> {
 /// Formats a duration in milliseconds.
 pub(crate) fn format_duration(millis: u64) -> String {
     format_amount(millis, &DURATION_UNITS)
+}
+
+/// Whole milliseconds of a duration.
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Serializes a duration as a number of milliseconds.
+pub(crate) fn serialize_milliseconds<S: Serializer>(time: &Duration, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_u64(milliseconds(*time))
 }
 
 /// Formats a size in bytes.

@@ -43,8 +43,8 @@ pub(crate) fn warn_of_long_timeouts(
             continue;
         }
         reported.push(place);
-        let [timeout, waits] = [route.timeout, shutdown_timeout]
-            .map(|time| units::format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+        let [timeout, waits] =
+            [route.timeout, shutdown_timeout].map(|time| units::format_duration(units::milliseconds(time)));
         let message = format!(
             "a call may take {timeout}, but `server.shutdown_timeout` is {waits}: a restart would end such \
              a call with an error"

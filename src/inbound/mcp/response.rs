@@ -33,10 +33,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::tasks::milliseconds;
 use super::{ErrorKind, LoggedRequest, Rejection, Replicas, Revision, RpcError, RpcId, SESSION_ID};
 use crate::inbound::{accepts, media_ranges};
 use crate::model::{ToolResult, media_type, write_result_fields};
+use crate::settings::units::milliseconds;
 use crate::upstream::OnDrop;
 
 /// A JSON-RPC response, with its HTTP status and headers.

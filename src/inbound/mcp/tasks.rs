@@ -23,6 +23,7 @@ use crate::crypto::Purpose;
 use crate::model::ToolResult;
 use crate::pipeline::{BoundRoute, OpenOperation, OperationState, Snapshot};
 use crate::route::{AsyncOperationRule, OperationLocation, Route, TaskSupport};
+use crate::settings::units::milliseconds;
 
 /// The extension's name, among the capabilities of both sides.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -274,10 +275,6 @@ impl Task {
         task.status_message = message;
         TaskResult { task, input_requests: None, poll_interval_ms: None, error: None, result: None }
     }
-}
-
-pub(super) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A request about a task.

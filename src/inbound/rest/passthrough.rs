@@ -32,6 +32,7 @@ use crate::inbound::filter::{FORWARDED_FOR, check_transfer_encoding};
 use crate::inbound::{Authenticator, Rejection, RequestContext, StreamedPassthrough, UnauthenticatedRequest};
 use crate::policy::Passthrough;
 use crate::route::{TraceContext, UpstreamName, leads_out};
+use crate::settings::units::milliseconds;
 use crate::telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_label};
 use crate::upstream::http::remove_hop_by_hop;
 use crate::upstream::{ClientIdentity, Failure, UpstreamError};
@@ -132,7 +133,7 @@ impl Drop for PassthroughLog {
             path = %self.path,
             status = self.status.map(|status| status.as_u16()),
             response_bytes = self.bytes,
-            duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms = milliseconds(self.started.elapsed()),
             rejected_by = self.rejected_by,
             upstream = %self.upstream,
             request_id = %self.request_id,

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use serde_json::Map;
 use tokio::{
     sync::watch,
@@ -19,6 +20,7 @@ use tracing::info;
 use super::child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES, log_errors, secrets_regex};
 use super::lifecycle::NegotiatedSession;
 use super::{McpRequest, McpUpstream, jsonrpc, lifecycle, message_response, whole_response};
+use crate::settings::units;
 use crate::upstream::error::QuotedSource;
 use crate::upstream::program::{ProcessGroup, Program};
 use crate::upstream::{Failure, UpstreamResult};
@@ -48,7 +50,8 @@ struct State {
 }
 
 /// State of the program of an MCP server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
 pub enum ProgramState {
     /// The program is not running. The next request starts it.
     Stopped,
@@ -59,20 +62,9 @@ pub enum ProgramState {
     /// The program has exited or did not start, and calls are rejected until it is started again.
     Restarting {
         /// Time until then.
+        #[serde(rename = "starts_in_ms", serialize_with = "units::serialize_milliseconds")]
         starts_in: Duration,
     },
-}
-
-impl ProgramState {
-    /// Label in the admin API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stopped => "stopped",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Restarting { .. } => "restarting",
-        }
-    }
 }
 
 /// Child that has completed the MCP handshake.

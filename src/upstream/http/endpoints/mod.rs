@@ -13,6 +13,7 @@ mod resolve;
 use std::sync::{Arc, OnceLock, atomic::Ordering};
 
 use arc_swap::ArcSwap;
+use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -114,11 +115,12 @@ impl Endpoints {
 }
 
 /// Snapshot of an endpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AddressView {
     /// Configured address, with the IP address if it has a host name.
     pub address: String,
     /// State.
+    #[serde(flatten)]
     pub state: EndpointState,
     /// Requests in flight.
     pub in_flight: usize,

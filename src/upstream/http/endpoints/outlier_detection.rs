@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use settings_derive::Section;
 use tokio::time::Instant;
 
-use crate::settings::{Checked, Code, OpenSection};
+use crate::settings::{Checked, Code, OpenSection, units};
 
 /// Settings of outlier detection: when a failing endpoint is ejected, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
@@ -42,13 +43,15 @@ impl OutlierDetectionSettings {
 }
 
 /// State of an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
 pub enum EndpointState {
     /// Requests are sent to the endpoint.
     Healthy,
     /// Ejected after failures.
     Ejected {
         /// Remaining time.
+        #[serde(rename = "ejected_for_ms", serialize_with = "units::serialize_milliseconds")]
         remaining: Duration,
     },
     /// The ejection is over, and the next request probes the endpoint.
@@ -58,7 +61,7 @@ pub enum EndpointState {
 }
 
 impl EndpointState {
-    /// Labels of all states in metrics and the admin API.
+    /// Labels of all states in metrics.
     pub const LABELS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
 
     /// Label of this state.
