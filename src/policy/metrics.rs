@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Policies, UpstreamPolicies};
+use super::{CacheStore, Policies, UpstreamPolicies};
 use crate::route::UpstreamName;
 use crate::settings::units;
 use crate::telemetry::{LabelCounter, MetricFamily, MetricsSnapshot};
@@ -70,12 +70,11 @@ pub fn read(reading: &mut MetricsSnapshot, policies: &Policies) {
         read_upstream(reading, name, upstream);
     }
     read_routes(reading, policies);
-    if let Some(store) = &policies.store {
-        reading.gauge("glossator_cache_entries", "Cached responses").set(store.0.len());
-        reading.gauge("glossator_cache_bytes", "Memory of cached responses, in bytes").set(store.0.weight());
-        let help = "Limit of the memory of cached responses, in bytes";
-        reading.gauge("glossator_cache_limit_bytes", help).set(store.0.capacity());
-    }
+    let CacheStore(store) = &policies.store;
+    reading.gauge("glossator_cache_entries", "Cached responses").set(store.len());
+    reading.gauge("glossator_cache_bytes", "Memory of cached responses, in bytes").set(store.weight());
+    let help = "Limit of the memory of cached responses, in bytes";
+    reading.gauge("glossator_cache_limit_bytes", help).set(store.capacity());
 }
 
 fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &UpstreamPolicies) {

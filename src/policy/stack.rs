@@ -52,8 +52,8 @@ pub struct Policies {
     pub upstreams: BTreeMap<UpstreamName, Arc<UpstreamPolicies>>,
     /// Policies of each route.
     pub routes: HashMap<ToolName, Arc<RoutePolicies>>,
-    /// Cached responses of all routes. `None` if no route caches.
-    pub store: Option<CacheStore>,
+    /// Cached responses of all routes.
+    pub store: CacheStore,
 }
 
 /// Upstream with the policies that apply to everything sent to it.

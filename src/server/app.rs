@@ -25,7 +25,6 @@ use crate::config::{
 use crate::inbound::filter::Filter;
 use crate::inbound::mcp::McpEndpoint;
 use crate::inbound::rest::RestApi;
-use crate::model::ToolName;
 use crate::pipeline::{AwaitedLists, ChangeEvent, Gateway, Snapshot, SnapshotParts};
 use crate::policy::{CacheStore, Passthrough, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
 use crate::route::{Conflict, UpstreamName};
@@ -54,22 +53,11 @@ pub struct App {
     replica_events: Option<AbortOnDropHandle<()>>,
     /// The spans to export, until the exporter is started.
     spans: Option<SpanQueue>,
-    /// The parts that all snapshots share.
-    parts: SharedParts,
     active: Active,
     lists: DiscoveredLists,
     discovered: (mpsc::Sender<Discovered>, mpsc::Receiver<Discovered>),
     /// The configuration at the start, without its routes.
     first: Loaded,
-}
-
-/// The parts that all snapshots share, in every configuration.
-#[derive(Debug)]
-struct SharedParts {
-    meters: Meters,
-    tracing: Tracer,
-    store: CacheStore,
-    upstream_buffer: UpstreamBuffer,
 }
 
 /// Limit of the lists of MCP servers that wait to become active.
@@ -92,16 +80,17 @@ impl App {
         let traces = loaded.telemetry.traces.as_ref();
         let (tracing, spans) = traces.map(|traces| Tracer::new(traces.sampling)).unzip();
         let tracing = tracing.unwrap_or_default();
-        let parts = SharedParts {
+        let store = CacheStore::new(loaded.server.cache_limit_bytes);
+        let parts = SnapshotParts {
+            policies: Policies { store, ..Policies::default() },
             meters: meters.clone(),
             tracing: tracing.clone(),
-            store: CacheStore::new(loaded.server.cache_limit_bytes),
-            upstream_buffer: UpstreamBuffer::new(loaded.server.upstream_buffer_limit_bytes),
+            upstream_buffer: Some(UpstreamBuffer::new(loaded.server.upstream_buffer_limit_bytes)),
+            ..SnapshotParts::default()
         };
         let shared = loaded.shared.clone().zip(loaded.server.mcp.secret_key.as_ref());
         let shared = shared.map(|(settings, secret)| SharedStore::new(settings, secret));
-        let (mut active, mut lists) =
-            (Active::new(loaded, None, shared.as_ref()), DiscoveredLists::default());
+        let (active, mut lists) = (Active::new(loaded, None, shared.as_ref()), DiscoveredLists::default());
         let snapshot = active.snapshot(&mut lists, &parts)?;
         let mut gateway = Gateway::new(snapshot);
         gateway.shared = shared;
@@ -132,7 +121,6 @@ impl App {
             expiries,
             replica_events: None,
             spans,
-            parts,
             active,
             lists,
             discovered: mpsc::channel(DISCOVERED_LIMIT),
@@ -142,7 +130,7 @@ impl App {
 
     /// A listener with the TLS and the buffers of this application.
     pub fn listener(&self, port: TcpListener) -> Listener {
-        let buffer = Some(self.parts.upstream_buffer.clone());
+        let buffer = self.gateway.snapshot().upstream_buffer.clone();
         Listener { tls: self.tls.clone(), buffer, ..Listener::from(port) }
     }
 
@@ -190,7 +178,7 @@ impl App {
     fn listed(&mut self, upstream: UpstreamName, lists: Option<McpLists>) {
         let Some(lists) = lists.filter(|_| self.active.upstreams.contains_key(&upstream)) else { return };
         self.lists.by_upstream.insert(upstream, lists);
-        match self.active.snapshot(&mut self.lists, &self.parts) {
+        match self.active.snapshot(&mut self.lists, &self.gateway.snapshot()) {
             Ok(snapshot) => self.gateway.replace(snapshot),
             // The routes of the configuration were checked when it became active.
             Err(conflict) => error!(error = %conflict, "applying the lists of MCP servers failed"),
@@ -206,14 +194,16 @@ impl App {
     ///
     /// As for [`App::new`]; nothing has changed then.
     pub fn apply(&mut self, loaded: &Loaded) -> Result<Vec<String>, Conflict> {
-        let mut active = Active::new(loaded, Some(&self.active), self.gateway.shared.as_ref());
+        let active = Active::new(loaded, Some(&self.active), self.gateway.shared.as_ref());
         self.lists.retain(|name| {
             active.upstreams.get(name).is_some_and(|bound| bound.policies.upstream.mcp().is_some())
         });
-        let snapshot = active.snapshot(&mut self.lists, &self.parts)?;
+        let snapshot = active.snapshot(&mut self.lists, &self.gateway.snapshot())?;
         self.active = active;
-        self.parts.store.set_limit(loaded.server.cache_limit_bytes);
-        self.parts.upstream_buffer.set_limit(loaded.server.upstream_buffer_limit_bytes);
+        snapshot.policies.store.set_limit(loaded.server.cache_limit_bytes);
+        if let Some(buffer) = &snapshot.upstream_buffer {
+            buffer.set_limit(loaded.server.upstream_buffer_limit_bytes);
+        }
         self.filter.replace(&loaded.server.filter);
         // Before the routes: at no time is a client admitted that the new configuration rejects.
         let authenticator = &self.filter.authenticator;
@@ -339,8 +329,6 @@ struct Active {
 struct BoundUpstream {
     file: UpstreamFile,
     policies: Arc<UpstreamPolicies>,
-    /// The policies of each of its routes.
-    routes: HashMap<ToolName, Arc<RoutePolicies>>,
     /// Polls the lists, if it is an MCP server.
     discovery: Option<Arc<AbortOnDropHandle<()>>>,
 }
@@ -379,22 +367,27 @@ impl Active {
         }
     }
 
-    /// The snapshot of this configuration with the lists of MCP servers.
-    fn snapshot(&mut self, lists: &mut DiscoveredLists, parts: &SharedParts) -> Result<Snapshot, Conflict> {
-        let SharedParts { meters, tracing, store, upstream_buffer } = parts;
+    /// The snapshot of this configuration with the lists of MCP servers. It shares metrics and memory with
+    /// the one before, and the state of the policies of each route whose upstream and settings are the same.
+    fn snapshot(&self, lists: &mut DiscoveredLists, before: &SnapshotParts) -> Result<Snapshot, Conflict> {
         let Loaded { importer, prompts, passthrough, .. } = &self.loaded;
         let (table, routes) = lists.table(importer, &self.loaded.routes)?;
         let (proxied, proxy_routes) = lists.proxied(importer, &table, prompts);
-        for (name, bound) in &mut self.upstreams {
-            let all = routes.iter().chain(&proxy_routes);
-            bound.set_routes(all.filter(|file| file.route.upstream == *name), store);
-        }
-        let upstreams = &self.upstreams;
-        let routes = upstreams.values().flat_map(|bound| &bound.routes);
+        let (upstreams, store) = (&self.upstreams, &before.policies.store);
+        let route_policies = |file: &RouteFile| {
+            let name = &file.route.definition.name;
+            let upstream = &upstreams.get(&file.route.upstream)?.policies;
+            let is_same = |old: &&Arc<RoutePolicies>| {
+                Arc::ptr_eq(&old.upstream, upstream) && old.settings == file.policy
+            };
+            let existing = before.policies.routes.get(name).filter(is_same).cloned();
+            let new = || RoutePolicies::new(upstream.clone(), name, file.policy, store);
+            Some((name.clone(), existing.unwrap_or_else(new)))
+        };
         let policies = Policies {
             upstreams: upstreams.iter().map(|(name, bound)| (name.clone(), bound.policies.clone())).collect(),
-            routes: routes.map(|(name, policies)| (name.clone(), policies.clone())).collect(),
-            store: Some(store.clone()),
+            routes: routes.iter().chain(&proxy_routes).filter_map(route_policies).collect(),
+            store: store.clone(),
         };
         let is_awaited = |name, bound: &BoundUpstream| {
             bound.policies.upstream.mcp().is_some() && !lists.by_upstream.contains_key(name)
@@ -416,9 +409,9 @@ impl Active {
             proxied,
             awaited,
             passthrough,
-            meters: meters.clone(),
-            tracing: tracing.clone(),
-            upstream_buffer: Some(upstream_buffer.clone()),
+            meters: before.meters.clone(),
+            tracing: before.tracing.clone(),
+            upstream_buffer: before.upstream_buffer.clone(),
         };
         Ok(Snapshot::new(table, parts))
     }
@@ -430,7 +423,7 @@ impl BoundUpstream {
         let sharing =
             shared.map(|store| ReplicaSharing { store: store.clone(), identity: file.identity.clone() });
         let policies = UpstreamPolicies::new(upstream, file.policy, sharing);
-        Self { file: file.clone(), policies, routes: HashMap::new(), discovery: None }
+        Self { file: file.clone(), policies, discovery: None }
     }
 
     /// The same upstream with new list rules, which may have another poll interval.
@@ -438,18 +431,6 @@ impl BoundUpstream {
         let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
         Self { file: file.clone(), discovery, ..self.clone() }
-    }
-
-    /// Replaces its routes. A route with the same policies as before keeps their state.
-    fn set_routes<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &CacheStore) {
-        let routes = routes.map(|file| {
-            let name = file.route.definition.name.clone();
-            let before = self.routes.get(&name).filter(|route| route.settings == file.policy).cloned();
-            let policies = before
-                .unwrap_or_else(|| RoutePolicies::new(self.policies.clone(), &name, file.policy, store));
-            (name, policies)
-        });
-        self.routes = routes.collect();
     }
 }
 

@@ -396,6 +396,12 @@ impl Weighter<CacheKey, Arc<CachedResponse>> for Weight {
     }
 }
 
+impl Default for CacheStore {
+    fn default() -> Self {
+        Self::new(Self::LIMIT_BYTES_DEFAULT)
+    }
+}
+
 impl CacheStore {
     /// Default limit of all cached responses.
     pub const LIMIT_BYTES_DEFAULT: usize = 64 << 20;

@@ -161,7 +161,7 @@ pub(crate) fn policies(upstream: Arc<UpstreamPolicies>, routes: &[Route]) -> Pol
         (tool.clone(), RoutePolicies::new(upstream.clone(), tool, settings, &store))
     };
     let routes = routes.iter().map(of_route).collect();
-    Policies { upstreams: [(name, upstream)].into(), routes, store: None }
+    Policies { upstreams: [(name, upstream)].into(), routes, store }
 }
 
 /// Running program.
