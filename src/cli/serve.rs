@@ -10,7 +10,10 @@ use std::{
 
 use clap::Args;
 use sd_notify::NotifyState;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::Signal,
+};
 use tracing::{info, warn};
 
 use super::output::Screen;
@@ -20,7 +23,8 @@ use crate::config::{self, ConfigSource, Flag, Loaded, Sources};
 use crate::descriptors;
 use crate::inbound::cgi as cgi_api;
 use crate::server::{
-    self, AdminListener, App, Hangups, Listener, Reloader, ServeError, handle_cgi, serve_stdio, stop_signal,
+    self, AdminListener, App, Listener, Reloader, ServeError, handle_cgi, hangup_signals, serve_stdio,
+    stop_signal,
 };
 use crate::settings::Environment;
 use crate::telemetry::log::LogFormat;
@@ -189,9 +193,9 @@ fn load(
     config: &ConfigArgument,
     flags: Vec<Flag>,
     screen: &mut Screen,
-) -> Result<(Sources, Loaded, Hangups), Failure> {
+) -> Result<(Sources, Loaded, Signal), Failure> {
     // Before anything slow: a supervisor may send SIGHUP right after it has started the program.
-    let hangups = Hangups::receive().map_err(Failure::from_error)?;
+    let hangups = hangup_signals().map_err(Failure::from_error)?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.format = loaded.log.format;
@@ -263,7 +267,7 @@ impl BoundServer {
 
     /// Serves until SIGTERM or Ctrl-C, then shuts down gracefully. Reloads the configuration from its sources
     /// meanwhile, if there are any.
-    pub(super) async fn serve(self, reload: Option<(Sources, &Loaded, Hangups)>) -> Result<(), Failure> {
+    pub(super) async fn serve(self, reload: Option<(Sources, &Loaded, Signal)>) -> Result<(), Failure> {
         let Self { mut app, listener, admin, process } = self;
         let (settings, handler) = (app.settings, app.handler.clone());
         let exit_timeout = settings.shutdown_delay

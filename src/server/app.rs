@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use futures_util::future::OptionFuture;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -248,22 +249,11 @@ impl App {
         }
         loop {
             self.active.poll_lists(&self.lists, &self.discovered.0);
-            let reload = async {
-                match &mut reloader {
-                    Some(reloader) => reloader.next_reason().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let requests = tokio::select! {
+            let reload = OptionFuture::from(reloader.as_mut().map(Reloader::next));
+            tokio::select! {
                 () = stop.cancelled() => break,
-                Some((upstream, lists)) = self.discovered.1.recv() => {
-                    self.listed(upstream, lists);
-                    continue;
-                }
-                requests = reload => requests,
-            };
-            if let Some(reloader) = &mut reloader {
-                reloader.reload(&mut self, requests).await;
+                Some((upstream, lists)) = self.discovered.1.recv() => self.listed(upstream, lists),
+                Some((reloader, requests)) = reload => reloader.reload(&mut self, requests).await,
             }
         }
         self.close().await;

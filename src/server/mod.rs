@@ -53,7 +53,7 @@ pub use exporter::FLUSH_TIMEOUT;
 pub use http_handler::HttpHandler;
 pub use listener::{AdminListener, Listener, bind, inherited};
 pub use reload::Reloader;
-pub use signals::{Hangups, stop_signal};
+pub use signals::{hangup_signals, stop_signal};
 pub use stdio::{handle_cgi, serve_stdio};
 
 /// Why the server can't start.

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{signal::unix::Signal, time::sleep};
 use tracing::{error, info, warn};
 
-use super::{App, Hangups};
+use super::App;
 use crate::admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest};
 use crate::config::{self, ConfigFingerprint, Loaded, Sources};
 use crate::settings::Section;
@@ -16,7 +16,7 @@ use crate::settings::Section;
 #[derive(Debug)]
 pub struct Reloader {
     process: ProcessControl,
-    hangups: Hangups,
+    hangups: Signal,
     files: ConfigFiles,
 }
 
@@ -34,24 +34,25 @@ struct ConfigFiles {
 
 impl Reloader {
     /// Creates the reloader of a process whose configuration was loaded from `sources`.
-    pub fn new(sources: Sources, loaded: &Loaded, process: ProcessControl, hangups: Hangups) -> Self {
+    pub fn new(sources: Sources, loaded: &Loaded, process: ProcessControl, hangups: Signal) -> Self {
         let (sources, interval) = (Arc::new(sources), loaded.server.listener.reload_interval);
         let named_files: Arc<[PathBuf]> = loaded.named_files.clone().into();
         let fingerprint = sources.fingerprint(&named_files);
         Self { process, hangups, files: ConfigFiles { sources, interval, named_files, fingerprint } }
     }
 
-    /// Waits for the next reason to reload. Returns the admin API's requests to reload, if they are the
-    /// reason.
-    pub(super) async fn next_reason(&mut self) -> Vec<ReloadRequest> {
+    /// Waits for the next reason to reload. Returns itself for the reload, with the admin API's requests to
+    /// reload, if they are the reason.
+    pub(super) async fn next(&mut self) -> (&mut Self, Vec<ReloadRequest>) {
+        let mut requests = Vec::new();
+        let reloads = &mut self.process.reloads;
         tokio::select! {
-            () = self.hangups.next() => Vec::new(),
-            requests = next_requests(&mut self.process.reloads) => requests,
-            () = self.files.changed() => {
-                info!("configuration files changed");
-                Vec::new()
-            }
+            Some(()) = self.hangups.recv() => {}
+            // All that are queued; none if there is no admin API.
+            1..=usize::MAX = reloads.recv_many(&mut requests, reloads.max_capacity()) => {}
+            () = self.files.changed() => info!("configuration files changed"),
         }
+        (self, requests)
     }
 
     /// Reloads the configuration, and responds to the requests. A valid configuration becomes active as a
@@ -129,16 +130,6 @@ impl Reloader {
             status.failures += 1;
         });
     }
-}
-
-/// Waits for a request, and returns all that are queued.
-async fn next_requests(reloads: &mut mpsc::Receiver<ReloadRequest>) -> Vec<ReloadRequest> {
-    let mut requests = Vec::new();
-    if reloads.recv_many(&mut requests, reloads.max_capacity()).await == 0 {
-        // There is no admin API.
-        std::future::pending::<()>().await;
-    }
-    requests
 }
 
 impl ConfigFiles {

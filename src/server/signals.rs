@@ -81,37 +81,24 @@ async fn next((terminate, interrupt): &mut (Signal, Signal)) -> SignalKind {
     }
 }
 
-/// Receiver of the hangup signals (SIGHUP) of this process, since it was created.
-#[derive(Debug)]
-pub struct Hangups(Signal);
-
-impl Hangups {
-    /// Receives hangup signals from now on, which then no longer end the process. Neither do SIGUSR1 and
-    /// SIGUSR2.
-    ///
-    /// Needs no runtime, so that it can be called before everything else: a hangup while the program starts
-    /// causes a reload once it serves.
-    ///
-    /// # Errors
-    ///
-    /// [`ServeError::Signals`] if the system does not deliver signals.
-    pub fn receive() -> Result<Self, ServeError> {
-        // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        let runtime = runtime.map_err(ServeError::Signals)?;
-        let _inside = runtime.enter();
-        // SIGUSR1 and SIGUSR2 have no function here, and would end the process. Their handlers stay after
-        // the receivers are dropped.
-        for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            drop(signal(kind).map_err(ServeError::Signals)?);
-        }
-        signal(SignalKind::hangup()).map(Self).map_err(ServeError::Signals)
+/// Receives the hangup signals (SIGHUP) of this process from now on, which then no longer end it. Neither do
+/// SIGUSR1 and SIGUSR2.
+///
+/// Needs no runtime, so that it can be called before everything else: a hangup while the program starts
+/// causes a reload once it serves.
+///
+/// # Errors
+///
+/// [`ServeError::Signals`] if the system does not deliver signals.
+pub fn hangup_signals() -> Result<Signal, ServeError> {
+    // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = runtime.map_err(ServeError::Signals)?;
+    let _inside = runtime.enter();
+    // SIGUSR1 and SIGUSR2 have no function here, and would end the process. Their handlers stay after the
+    // receivers are dropped.
+    for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        drop(signal(kind).map_err(ServeError::Signals)?);
     }
-
-    /// Waits for the next signal. Several that arrive while nothing awaits them count as one.
-    pub(super) async fn next(&mut self) {
-        if self.0.recv().await.is_none() {
-            std::future::pending::<()>().await;
-        }
-    }
+    signal(SignalKind::hangup()).map_err(ServeError::Signals)
 }
