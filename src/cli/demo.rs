@@ -44,7 +44,7 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
     let loaded = load(arguments, None)?;
     screen.format = loaded.log.format;
     run_in_runtime(&loaded, async {
-        let legacy = server::bind((Ipv4Addr::LOCALHOST, 0).into()).await.map_err(Failure::from_error)?;
+        let legacy = server::bind((Ipv4Addr::LOCALHOST, 0).into()).await.map_err(Failure::runtime)?;
         let legacy_address = legacy.local_addr().map_err(Failure::from_error)?;
         let loaded = load(arguments, Some(legacy_address))?;
         screen.problems(&loaded.warnings);
@@ -52,10 +52,10 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
         let address = server.listener.local_addr().map_err(Failure::from_error)?;
         let admin_address = server.admin.as_ref().and_then(|admin| admin.address);
         introduce(&loaded, (address, admin_address), legacy_address, screen);
-        let legacy_settings = ListenerSettings::default();
+        let (legacy_settings, handler) = (ListenerSettings::default(), HttpHandler::new(respond));
         tokio::select! {
             ended = server.serve(None) => ended,
-            _ = server::serve(legacy, legacy_settings, HttpHandler::new(respond), future::pending()) => Ok(()),
+            _ = server::serve(legacy, legacy_settings, handler, future::pending()) => Ok(()),
         }
     })
 }

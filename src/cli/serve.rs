@@ -23,8 +23,7 @@ use crate::config::{self, ConfigSource, Flag, Loaded, Sources};
 use crate::descriptors;
 use crate::inbound::cgi as cgi_api;
 use crate::server::{
-    self, AdminListener, App, Listener, Reloader, ServeError, handle_cgi, hangup_signals, serve_stdio,
-    stop_signal,
+    self, AdminListener, App, Listener, Reloader, handle_cgi, hangup_signals, serve_stdio, stop_signal,
 };
 use crate::settings::Environment;
 use crate::telemetry::log::LogFormat;
@@ -116,7 +115,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
     run_in_runtime(&loaded, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
         let exit_timeout = server::CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
-        let stop = stop_signal(exit_timeout).map_err(Failure::from_error)?;
+        let stop = stop_signal(exit_timeout).map_err(system_failure(NO_SIGNALS))?;
         let (limit_bytes, shutdown_timeout) =
             (loaded.server.filter.body_limit_bytes, loaded.server.listener.shutdown_timeout);
         let (_, process) = Process::new(Playground::new(&loaded));
@@ -154,7 +153,7 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
-    log::init(&loaded.log).map_err(Failure::from_error)?;
+    log::init(&loaded.log).map_err(Failure::runtime)?;
     let request = match cgi_api::request(&request, tokio::io::stdin()) {
         Ok(request) => request,
         Err(error) => {
@@ -195,13 +194,20 @@ fn load(
     screen: &mut Screen,
 ) -> Result<(Sources, Loaded, Signal), Failure> {
     // Before anything slow: a supervisor may send SIGHUP right after it has started the program.
-    let hangups = hangup_signals().map_err(Failure::from_error)?;
+    let hangups = hangup_signals().map_err(system_failure(NO_SIGNALS))?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
     Ok((sources, loaded, hangups))
 }
+
+/// Failure with this description, and the error of the system.
+fn system_failure(what: &'static str) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::runtime(format!("{what}: {}", ErrorChain(&error)))
+}
+
+const NO_SIGNALS: &str = "can't receive signals";
 
 /// Timeout for tasks that are still running when a command ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -212,7 +218,7 @@ pub(super) fn run_in_runtime(
     loaded: &Loaded,
     work: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
-    log::init(&loaded.log).map_err(Failure::from_error)?;
+    log::init(&loaded.log).map_err(Failure::runtime)?;
     descriptors::raise_limit();
     let runtime = build_runtime(&mut Builder::new_multi_thread())?;
     let done = runtime.block_on(work);
@@ -251,11 +257,10 @@ impl BoundServer {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
         let app = App::new(loaded).map_err(Failure::from_error)?;
         let in_use = |way_out: &'static str| {
-            move |error: ServeError| {
-                Failure::runtime(format!("{}; set another address {way_out}", ErrorChain(&error)))
-            }
+            move |error: String| Failure::runtime(format!("{error}; set another address {way_out}"))
         };
-        let port = match server::inherited().map_err(Failure::from_error)? {
+        let unusable = system_failure("can't listen at the socket that `LISTEN_FDS` passes");
+        let port = match server::inherited().map_err(unusable)? {
             Some(port) => port,
             None => server::bind(app.settings.listen).await.map_err(in_use("with `--listen`"))?,
         };
@@ -275,7 +280,7 @@ impl BoundServer {
             + 2 * server::CANCEL_TIMEOUT
             + server::FLUSH_TIMEOUT
             + 2 * SHUTDOWN_TIMEOUT;
-        let signal = stop_signal(exit_timeout).map_err(Failure::from_error)?;
+        let signal = stop_signal(exit_timeout).map_err(system_failure(NO_SIGNALS))?;
         let status = process.status.clone();
         let stop = async move {
             signal.await;

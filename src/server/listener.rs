@@ -10,11 +10,11 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use super::connection_limiter::take_log_turn;
-use super::{HttpHandler, ServeError, serve};
+use super::{HttpHandler, serve};
 use crate::admin::Admin;
 use crate::config::{AdminSettings, ListenerSettings};
 use crate::descriptors::client_reserve;
-use crate::telemetry::{ErrorChain, SAMPLE_INTERVAL, Untrusted};
+use crate::telemetry::{SAMPLE_INTERVAL, Untrusted};
 use crate::tls::ServerTls;
 use crate::upstream::UpstreamBuffer;
 
@@ -22,9 +22,9 @@ use crate::upstream::UpstreamBuffer;
 ///
 /// # Errors
 ///
-/// [`ServeError::Bind`] if the address can't be bound.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
+/// A sentence, if the address can't be bound.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| format!("can't listen at {address}: {error}"))
 }
 
 /// The listening socket that was inherited from the parent process (systemd socket activation, `LISTEN_FDS`).
@@ -32,15 +32,15 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 ///
 /// # Errors
 ///
-/// [`ServeError::Inherited`] if there is more than one socket, or it is not a listening TCP socket.
-pub fn inherited() -> Result<Option<TcpListener>, ServeError> {
+/// When there is more than one socket, or it is not a listening TCP socket.
+pub fn inherited() -> io::Result<Option<TcpListener>> {
     let mut passed = listenfd::ListenFd::from_env();
     if passed.len() > 1 {
-        return Err(ServeError::Inherited(io::Error::other("there is more than one")));
+        return Err(io::Error::other("there is more than one"));
     }
-    let Some(listener) = passed.take_tcp_listener(0).map_err(ServeError::Inherited)? else { return Ok(None) };
-    listener.set_nonblocking(true).map_err(ServeError::Inherited)?;
-    TcpListener::from_std(listener).map(Some).map_err(ServeError::Inherited)
+    let Some(listener) = passed.take_tcp_listener(0)? else { return Ok(None) };
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener).map(Some)
 }
 
 /// A bound port, with or without TLS.
@@ -133,14 +133,13 @@ impl AdminListener {
     ///
     /// # Errors
     ///
-    /// [`ServeError::Bind`], if the configuration names the address.
-    pub async fn open(settings: &AdminSettings, admin: Admin) -> Result<Option<Self>, ServeError> {
+    /// A sentence, if the configuration names the address and it can't be bound.
+    pub async fn open(settings: &AdminSettings, admin: Admin) -> Result<Option<Self>, String> {
         let Some(address) = settings.listen else { return Ok(None) };
         let listener = match bind(address).await {
             Ok(listener) => listener,
             Err(error) if settings.is_named => return Err(error),
             Err(error) => {
-                let error = ErrorChain(&error);
                 warn!(%error, "admin port unavailable; `listen` under `admin` sets another");
                 return Ok(None);
             }

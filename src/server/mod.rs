@@ -56,26 +56,6 @@ pub use reload::Reloader;
 pub use signals::{hangup_signals, stop_signal};
 pub use stdio::{handle_cgi, serve_stdio};
 
-/// Why the server can't start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The address can't be bound.
-    #[error("can't listen at {address}")]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the system.
-        #[source]
-        source: io::Error,
-    },
-    /// The socket in `LISTEN_FDS` can't be used.
-    #[error("can't listen at the socket that `LISTEN_FDS` passes")]
-    Inherited(#[source] io::Error),
-    /// The signals that stop the program can't be received.
-    #[error("can't receive signals")]
-    Signals(#[source] io::Error),
-}
-
 /// Timeout for cut-off requests to write their errors, and then for their connections to close.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 

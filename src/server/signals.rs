@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::ServeError;
 use crate::telemetry::log;
 
 /// Returns a future that completes on the first SIGTERM or Ctrl-C after this call.
@@ -17,15 +16,14 @@ use crate::telemetry::log;
 ///
 /// # Errors
 ///
-/// [`ServeError::Signals`] if the system does not deliver signals.
-pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, ServeError> {
+/// When the system does not deliver signals.
+pub fn stop_signal(exit_timeout: Duration) -> io::Result<impl Future<Output = ()>> {
     // A thread of their own: if an endless translation blocked all workers, none of their tasks and timers
     // would run, and the program could not be stopped.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(ServeError::Signals)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
-        stop_signals().map_err(ServeError::Signals)?
+        stop_signals()?
     };
     let (sender, received) = oneshot::channel();
     let watch = async move {
@@ -47,8 +45,7 @@ pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, S
         }
         end(last.as_raw_value());
     };
-    let watching = thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch));
-    watching.map_err(ServeError::Signals)?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch))?;
     Ok(async move {
         if received.await.is_err() {
             // The thread ended without a signal, so none can be received any more; the server continues.
@@ -89,16 +86,15 @@ async fn next((terminate, interrupt): &mut (Signal, Signal)) -> SignalKind {
 ///
 /// # Errors
 ///
-/// [`ServeError::Signals`] if the system does not deliver signals.
-pub fn hangup_signals() -> Result<Signal, ServeError> {
+/// When the system does not deliver signals.
+pub fn hangup_signals() -> io::Result<Signal> {
     // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-    let runtime = runtime.map_err(ServeError::Signals)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
     // SIGUSR1 and SIGUSR2 have no function here, and would end the process. Their handlers stay after the
     // receivers are dropped.
     for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-        drop(signal(kind).map_err(ServeError::Signals)?);
+        drop(signal(kind)?);
     }
-    signal(SignalKind::hangup()).map_err(ServeError::Signals)
+    signal(SignalKind::hangup())
 }

@@ -82,17 +82,6 @@ impl LogFormat {
     }
 }
 
-/// Why the log can't be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// The system creates no thread that writes it.
-    #[error("the log can't be written")]
-    NoThread(#[source] io::Error),
-    /// The log of this process is already set up.
-    #[error("the log is already set up")]
-    AlreadySet,
-}
-
 impl LogSettings {
     /// Directives of `tracing_subscriber::EnvFilter`: `warn`, `info,rmcp=warn`.
     fn filter(&self) -> String {
@@ -128,9 +117,10 @@ pub fn dropped() -> u64 {
 ///
 /// # Errors
 ///
-/// [`LogError`] if the thread can't be created, or there is a log already.
-pub fn init(settings: &LogSettings) -> Result<(), LogError> {
-    let writer = LogWriter::start(io::stderr(), settings.format).map_err(LogError::NoThread)?;
+/// A sentence, if the thread can't be created, or there is a log already.
+pub fn init(settings: &LogSettings) -> Result<(), String> {
+    let writer = LogWriter::start(io::stderr(), settings.format)
+        .map_err(|error| format!("the log can't be written: {error}"))?;
     let lines = Subscriber::builder()
         .with_env_filter(EnvFilter::new(settings.filter()))
         .with_timer(write_now as fn(&mut Writer<'_>) -> fmt::Result)
@@ -147,8 +137,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
             lines.json().flatten_event(true).with_ansi(false).finish(),
         ),
     };
-    set.map_err(|_| LogError::AlreadySet)?;
-    WRITER.set(writer).map_err(|_| LogError::AlreadySet)
+    set.ok().and_then(|()| WRITER.set(writer).ok()).ok_or_else(|| "the log is already set up".to_owned())
 }
 
 /// The current time in UTC, in the format of log lines: `2026-11-21T23:36:47.647162Z`.

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use glossator::config::{self, Sources};
-use serde_json::json;
+use glossator::policy::CircuitBreakerView;
+use serde_json::{Value, json};
 
 use crate::support::{Gate, Loaded, Response, Scripted, Step, response, soon};
 
@@ -94,11 +95,16 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     assert_eq!(call(&served, "good", &[]).await.tool_text(), "ok");
     assert_eq!(upstream.state().requests.len(), 3 + 5 + 2 + 1);
     let snapshot = served.gateway.snapshot();
-    let state = |route: &str| snapshot.policies.routes[route].circuit_breaker().as_str();
+    let state = |route: &str| state_of(snapshot.policies.routes[route].circuit_breaker());
     assert_eq!(["bad", "worse", "again", "good"].map(state), ["open", "off", "open", "closed"]);
     let events = &snapshot.policies.routes["bad"].events;
     assert_eq!((events.get("circuit_breaker_opened"), events.get("circuit_breaker_rejected")), (1, 1));
-    assert_eq!(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_str(), "closed");
+    assert_eq!(state_of(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker), "closed");
+}
+
+/// State of a circuit breaker in the admin API.
+fn state_of(breaker: CircuitBreakerView) -> Value {
+    json!(breaker)["state"].clone()
 }
 
 /// An unreachable upstream is unreachable for every route.
@@ -137,9 +143,9 @@ async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_h
     assert_eq!(call(&served, "b", &[]).await.status, 502);
     assert_eq!(call(&served, "a", &[]).await.status, 503);
     let snapshot = served.gateway.snapshot();
-    let state = || snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_str();
+    let state = || state_of(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker);
     assert_eq!(state(), "open");
-    assert_eq!(snapshot.policies.routes["a"].circuit_breaker().as_str(), "closed");
+    assert_eq!(state_of(snapshot.policies.routes["a"].circuit_breaker()), "closed");
     is_healthy.store(true, Ordering::Relaxed);
     soon("the circuit is closed", async {
         while state() != "closed" {

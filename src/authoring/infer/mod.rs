@@ -304,9 +304,10 @@ fn collect_words(text: &str, found: &mut HashSet<String>) {
 /// references (`&nbsp;`). An approximation, because it only measures the share.
 fn between_tags(document: &str) -> impl Iterator<Item = &str> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
-        fixed_regex(
-            r"(?is)<!\[CDATA\[|\]\]>|<!--.*?-->|<script\b.*?</script\s*>|<style\b.*?</style\s*>|<[a-z/!?][^>]*>|&#?\w{1,32};",
-        )
+        fixed_regex(concat!(
+            r"(?is)<!\[CDATA\[|\]\]>|<!--.*?-->|<script\b.*?</script\s*>|<style\b.*?</style\s*>",
+            r"|<[a-z/!?][^>]*>|&#?\w{1,32};"
+        ))
     });
     MARKUP.split(document)
 }
