@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ColorChoice, ValueEnum};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::output::{Color, Screen, TextStyle};
+use super::output::{Screen, TextStyle};
 use super::{ConfigArgument, Failure, Output};
 use crate::authoring::count;
 use crate::config::{Loaded, quoted_list};
@@ -19,9 +19,9 @@ pub(super) struct CheckArguments {
     /// Output format
     #[arg(long, value_enum, default_value_t = CheckOutput::Text)]
     output: CheckOutput,
-    /// When to print colours
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    color: Color,
+    /// When to print colours; `auto` is on a terminal, if `NO_COLOR` is not set
+    #[arg(long, value_enum, default_value_t = ColorChoice::Auto)]
+    color: ColorChoice,
     /// Fail on warnings, too
     #[arg(long)]
     deny_warnings: bool,

@@ -8,7 +8,6 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 use bytes::Bytes;
-use clap::ValueEnum;
 
 use super::Failure;
 use crate::model::Recording;
@@ -22,15 +21,6 @@ pub(super) struct Screen {
     err: anstream::Stderr,
     /// Format of standard error: that of the log.
     pub(super) format: LogFormat,
-}
-
-/// Condition for colours in the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Color {
-    /// On a terminal, where `NO_COLOR` is not set
-    Auto,
-    Always,
-    Never,
 }
 
 /// Styles of text, by purpose, with their terminal codes.
@@ -54,11 +44,11 @@ impl Screen {
     }
 
     /// Prints colours from now on when the user wants them.
-    pub(super) fn color(&mut self, color: Color) {
+    pub(super) fn color(&mut self, color: clap::ColorChoice) {
         let choice = match color {
-            Color::Auto => return,
-            Color::Always => ColorChoice::Always,
-            Color::Never => ColorChoice::Never,
+            clap::ColorChoice::Auto => return,
+            clap::ColorChoice::Always => ColorChoice::Always,
+            clap::ColorChoice::Never => ColorChoice::Never,
         };
         self.out = AutoStream::new(io::stdout(), choice);
         self.err = AutoStream::new(io::stderr(), choice);

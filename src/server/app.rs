@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use futures_util::future::OptionFuture;
+use futures_util::future::{OptionFuture, join_all};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{error, warn};
@@ -241,11 +241,8 @@ impl App {
 
     async fn keep_current(mut self, mut reloader: Option<Reloader>, stop: CancellationToken) {
         // Clients are served meanwhile: a server that hangs delays only the requests that need its lists.
-        tokio::select! {
-            () = self.fetch_first_lists() => {}
-            () = stop.cancelled() => {
-                self.gateway.fetching_lists.send_replace(false);
-            }
+        if stop.run_until_cancelled(self.fetch_first_lists()).await.is_none() {
+            self.gateway.fetching_lists.send_replace(false);
         }
         loop {
             self.active.poll_lists(&self.lists, &self.discovered.0);
@@ -261,12 +258,9 @@ impl App {
 
     /// Ends the sessions with MCP servers, and child processes.
     pub async fn close(self) {
-        let mut closing = JoinSet::new();
-        for upstream in self.active.mcp_servers() {
-            closing.spawn(async move { upstream.close().await });
-        }
+        let servers = self.active.mcp_servers();
         drop(self.active);
-        while closing.join_next().await.is_some() {}
+        join_all(servers.iter().map(McpUpstream::close)).await;
     }
 }
 

@@ -193,7 +193,14 @@ impl Collector {
                 }
                 Err(error) => error,
             };
-            self.failed(&error);
+            self.counts.add("failed");
+            self.failed_requests += 1;
+            // An outage is logged when it begins, and then every interval.
+            if take_log_turn(&mut self.failure_logged, LOG_INTERVAL) {
+                let (signal, failed_requests, error) =
+                    (self.signal, self.failed_requests, ErrorChain(&error));
+                warn!(signal, failed_requests, %error, "telemetry export failed");
+            }
             if attempt == attempts || is_last || !error.is_transient() {
                 break;
             }
@@ -219,15 +226,5 @@ impl Collector {
             return Err(ExportError::Rejected(response.status));
         }
         Ok(read_response(&response.body))
-    }
-
-    /// Logs an outage when it begins, and then every [`LOG_INTERVAL`].
-    fn failed(&mut self, error: &ExportError) {
-        self.counts.add("failed");
-        self.failed_requests += 1;
-        if take_log_turn(&mut self.failure_logged, LOG_INTERVAL) {
-            let (signal, failed_requests, error) = (self.signal, self.failed_requests, ErrorChain(error));
-            warn!(signal, failed_requests, %error, "telemetry export failed");
-        }
     }
 }

@@ -23,7 +23,8 @@ pub fn stop_signal(exit_timeout: Duration) -> io::Result<impl Future<Output = ()
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
-        stop_signals()?
+        // SIGTERM, and SIGINT, which is Ctrl-C.
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
     let (sender, received) = oneshot::channel();
     let watch = async move {
@@ -63,11 +64,6 @@ const SIGNAL_GROUP_INTERVAL: Duration = Duration::from_millis(500);
 fn end(signal: i32) -> ! {
     log::flush();
     process::exit(128 + signal)
-}
-
-/// SIGTERM, and SIGINT, which is Ctrl-C.
-fn stop_signals() -> io::Result<(Signal, Signal)> {
-    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
 }
 
 /// Waits for the next of these signals.

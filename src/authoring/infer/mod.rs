@@ -27,7 +27,7 @@ use settings_derive::Word;
 
 use self::candidates::Candidate;
 use self::samples::ClassifiedSamples;
-use self::write::ProposalDraft;
+use self::write::{MAX_RESPONSE_LIMIT_BYTES, ProposalDraft};
 use crate::authoring::{playground::result_json, without_empty};
 use crate::config::{self, Loaded, Sources, yaml};
 use crate::model::{ToolResult, UpstreamResponse};
@@ -193,9 +193,6 @@ fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     parsing
 }
 
-/// Largest `response_limit` that a route may have, so that no sample is too long for the trial.
-const MAX_RESPONSE_LIMIT: &str = "1GiB";
-
 /// The value that a candidate extracts from each success.
 ///
 /// # Errors
@@ -228,9 +225,10 @@ fn looks_binary(response: &UpstreamResponse) -> bool {
 
 fn run_extractor(extract: &Value, charset: Option<&str>, samples: &[&Sample]) -> Result<Vec<Value>, String> {
     let rule = without_empty(json!({ "extract": extract, "charset": charset })).into();
+    // No sample is too long for the trial.
     let loaded = load_proposal(&format!(
         "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
-         request: GET /\n    response_limit: {MAX_RESPONSE_LIMIT}\n    response:{}\n",
+         request: GET /\n    response_limit: {MAX_RESPONSE_LIMIT_BYTES}B\n    response:{}\n",
         yaml::block(&rule, 4)
     ))
     .ok_or_else(String::new)?;

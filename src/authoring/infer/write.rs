@@ -28,7 +28,7 @@ const MAX_EXAMPLES: usize = 12;
 /// Limit of the body of an example; a longer one belongs into a recording beside the file.
 const MAX_BODY_BYTES: usize = 8 << 10;
 /// Highest `response_limit`, in bytes.
-const MAX_RESPONSE_LIMIT_BYTES: usize = 1 << 30;
+pub(super) const MAX_RESPONSE_LIMIT_BYTES: usize = 1 << 30;
 /// Limit of a comment, in characters.
 const MAX_COMMENT_LENGTH: usize = 160;
 
