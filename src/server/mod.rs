@@ -18,7 +18,8 @@
 //!
 //! - [`AdminListener`] serves the admin API, [`serve_stdio`] an MCP client on stdin and stdout,
 //!   [`handle_cgi`] one request of a web server.
-//! - `exporter` sends traces and metrics to a collector. `signals` are those of the operating system.
+//! - `exporter` sends traces and metrics to a collector. [`stop_signal`] waits for a signal that ends the
+//!   program.
 
 mod activity;
 mod app;
@@ -30,13 +31,15 @@ mod line_ends;
 mod listener;
 mod mcp_discovery;
 mod reload;
-mod signals;
 mod stdio;
 
-use std::{future::Future, io, mem, net::SocketAddr, os::fd::AsFd, pin::pin, time::Duration};
+use std::{
+    future::Future, io, mem, net::SocketAddr, os::fd::AsFd, pin::pin, process, thread, time::Duration,
+};
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{debug, info, warn};
@@ -47,13 +50,13 @@ use self::listener::HandshakeFailures;
 use crate::config::ListenerSettings;
 use crate::descriptors::check_reserve;
 use crate::inbound::{Shutdown, ShutdownSignal};
+use crate::telemetry::log;
 
 pub use app::{App, RunningApp};
 pub use exporter::FLUSH_TIMEOUT;
 pub use http_handler::HttpHandler;
 pub use listener::{AdminListener, Listener, bind, inherited};
-pub use reload::Reloader;
-pub use signals::{hangup_signals, stop_signal};
+pub use reload::{Reloader, hangup_signals};
 pub use stdio::{handle_cgi, serve_stdio};
 
 /// Timeout for cut-off requests to write their errors, and then for their connections to close.
@@ -130,6 +133,71 @@ pub async fn serve(
     }
     handshakes.log();
     cut_off
+}
+
+/// Returns a future that completes on the first SIGTERM or Ctrl-C after this call.
+///
+/// A second signal ends the process at once, and so does the first if the process has not ended after
+/// `exit_timeout`. Signals that arrive together with the first do not count as a second one.
+///
+/// # Errors
+///
+/// When the system does not deliver signals.
+pub fn stop_signal(exit_timeout: Duration) -> io::Result<impl Future<Output = ()>> {
+    // A thread of their own: if an endless translation blocked all workers, none of their tasks and timers
+    // would run, and the program could not be stopped.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = {
+        let _inside = runtime.enter();
+        // SIGTERM, and SIGINT, which is Ctrl-C.
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let (sender, received) = oneshot::channel();
+    let watch = async move {
+        let mut last = next_stop_signal(&mut signals).await;
+        // Without a receiver the process is about to end anyway.
+        let _ = sender.send(());
+        let first = Instant::now();
+        let second = async {
+            loop {
+                last = next_stop_signal(&mut signals).await;
+                if first.elapsed() >= SIGNAL_GROUP_INTERVAL {
+                    break;
+                }
+            }
+        };
+        match timeout(exit_timeout, second).await {
+            Ok(()) => warn!("second stop signal: cancelling requests in flight"),
+            Err(_) => warn!(after = ?exit_timeout, "shutdown did not finish in time, exiting"),
+        }
+        exit_by_signal(last.as_raw_value());
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch))?;
+    Ok(async move {
+        if received.await.is_err() {
+            // The thread ended without a signal, so none can be received any more; the server continues.
+            std::future::pending::<()>().await;
+        }
+    })
+}
+
+/// Time within which further signals count as the first one. Supervisors and wrappers (`timeout`, `npx` on
+/// Ctrl-C) forward a signal that the process has already received with its process group.
+const SIGNAL_GROUP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Exits with the status that shells use for a process that was ended by a signal: 128 plus its number.
+#[expect(clippy::exit, clippy::disallowed_methods, reason = "whatever is still running is what this ends")]
+fn exit_by_signal(signal: i32) -> ! {
+    log::flush();
+    process::exit(128 + signal)
+}
+
+/// Waits for the next of these signals.
+async fn next_stop_signal((terminate, interrupt): &mut (Signal, Signal)) -> SignalKind {
+    tokio::select! {
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = interrupt.recv() => SignalKind::interrupt(),
+    }
 }
 
 /// Accepts connections and serves each in a task.

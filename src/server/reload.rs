@@ -1,10 +1,12 @@
 //! Hot reload of the configuration: on SIGHUP, on a request to the admin API, and when its files change.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::{signal::unix::Signal, time::sleep};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
 use tracing::{error, info, warn};
 
 use super::App;
@@ -130,6 +132,27 @@ impl Reloader {
             status.failures += 1;
         });
     }
+}
+
+/// Receives the hangup signals (SIGHUP) of this process from now on, which then no longer end it. Neither do
+/// SIGUSR1 and SIGUSR2.
+///
+/// Needs no runtime, so that it can be called before everything else: a hangup while the program starts
+/// causes a reload once it serves.
+///
+/// # Errors
+///
+/// When the system does not deliver signals.
+pub fn hangup_signals() -> io::Result<Signal> {
+    // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    // SIGUSR1 and SIGUSR2 have no function here, and would end the process. Their handlers stay after the
+    // receivers are dropped.
+    for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        drop(signal(kind)?);
+    }
+    signal(SignalKind::hangup())
 }
 
 impl ConfigFiles {
