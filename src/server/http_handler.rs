@@ -1,8 +1,9 @@
 //! The handler of all requests of a port: routes them to their APIs, counts and traces them.
 
-use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Instant};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Instant};
 
 use axum::body::Body;
+use futures_util::future::BoxFuture;
 use http::{HeaderValue, Request, Response, Version, header, uri::Authority};
 
 use crate::inbound::mcp::McpEndpoint;
@@ -11,11 +12,9 @@ use crate::inbound::{MCP_PATHS, UnauthenticatedRequest};
 use crate::route::TraceContext;
 use crate::telemetry::{Meters, Span, SpanKind, Tracer, method_label};
 
-type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
-
 /// Handler of every request of a port, on any path. Cheap to clone.
 #[derive(Clone)]
-pub struct HttpHandler(Arc<dyn Fn(Request<Body>) -> ResponseFuture + Send + Sync>);
+pub struct HttpHandler(Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Response<Body>> + Send + Sync>);
 
 impl HttpHandler {
     /// Creates a handler from a function. Dropping the future of a response cancels the request.

@@ -72,9 +72,8 @@ impl Meters {
 
     /// The metrics of a route with this number of rules.
     pub fn route(&self, tool: Arc<str>, upstream: Arc<str>, rules: usize) -> Arc<RouteMeters> {
-        let upstream_meters = get_or_create(&mut self.0.upstreams.lock(), Arc::clone(&upstream), || {
-            UpstreamMeters::new(Arc::clone(&upstream))
-        });
+        let upstream_meters =
+            get_or_create(&mut self.0.upstreams.lock(), Arc::clone(&upstream), UpstreamMeters::default);
         let key = (Arc::clone(&tool), Arc::clone(&upstream), rules);
         let failures = self.0.failures.clone();
         get_or_create(&mut self.0.routes.lock(), key, || {
@@ -107,8 +106,8 @@ impl Meters {
     /// removed; otherwise they would be exported until the process ends.
     pub fn read(&self) -> MetricsSnapshot {
         let mut reading = MetricsSnapshot::default();
-        in_use(&self.0.routes).iter().for_each(|route| route.report(&mut reading));
-        in_use(&self.0.upstreams).iter().for_each(|upstream| upstream.report(&mut reading));
+        in_use(&self.0.routes).iter().for_each(|(_, route)| route.report(&mut reading));
+        in_use(&self.0.upstreams).iter().for_each(|(name, upstream)| upstream.report(name, &mut reading));
         report_http(&mut reading, &self.0.http);
         for source in self.0.sources.lock().iter() {
             source(&mut reading);
@@ -135,10 +134,10 @@ impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
 }
 
 /// The metrics that something else still uses, in order; the others are removed.
-fn in_use<K: Ord, M>(known: &Mutex<BTreeMap<K, Arc<M>>>) -> Vec<Arc<M>> {
+fn in_use<K: Clone + Ord, M>(known: &Mutex<BTreeMap<K, Arc<M>>>) -> Vec<(K, Arc<M>)> {
     let mut known = known.lock();
     known.retain(|_, meters| Arc::strong_count(meters) > 1);
-    known.values().cloned().collect()
+    known.iter().map(|(key, meters)| (key.clone(), Arc::clone(meters))).collect()
 }
 
 /// The metrics under a key, which are created if there are none.

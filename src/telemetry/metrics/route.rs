@@ -63,9 +63,8 @@ pub enum ResponseMismatch {
 }
 
 /// The metrics of the requests to one upstream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct UpstreamMeters {
-    name: Arc<str>,
     responses: LabelCounter,
     durations: Histogram,
 }
@@ -193,12 +192,8 @@ impl RouteMeters {
 }
 
 impl UpstreamMeters {
-    pub(super) fn new(name: Arc<str>) -> Self {
-        Self { name, responses: LabelCounter::default(), durations: Histogram::default() }
-    }
-
-    pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
-        let labels = [("upstream", &*self.name)];
+    pub(super) fn report(&self, name: &str, reading: &mut MetricsSnapshot) {
+        let labels = [("upstream", name)];
         let help = "Upstream requests by result, retries not counted separately";
         let requests = reading.counter("glossator_upstream_requests", help);
         requests.add_each(&labels, "result", self.responses.read());
