@@ -7,7 +7,6 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode};
-use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
@@ -30,10 +29,8 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Operation that was returned to a client as a task.
 #[derive(Debug)]
 pub struct OpenOperation {
-    /// Validated arguments of the call.
-    pub arguments: Map<String, Value>,
-    /// Input responses of the client before the operation started.
-    pub input_responses: Map<String, Value>,
+    /// Validated arguments of the call, with the input responses of the client before the operation started.
+    pub arguments: Arguments,
     /// Status URL of the operation, or its id.
     pub location: OperationLocation,
     /// Status message.
@@ -97,7 +94,6 @@ impl Snapshot {
         &self,
         route: &Arc<BoundRoute>,
         call: Call<'_>,
-        input_responses: Map<String, Value>,
         location: &OperationLocation,
     ) -> OperationState {
         let Some(rule) = &route.async_operation else {
@@ -108,7 +104,6 @@ impl Snapshot {
         }
         let mut no_elicitor = NoElicitor;
         let mut run = CallRun::new(self, route, call, &mut no_elicitor);
-        run.exchange.arguments.input_responses = input_responses;
         let (response, failed) = match run.poll(location).await {
             Ok(PollOutcome::Running(RunningOperation { status, wait, .. })) => {
                 run.log.end_open();
@@ -135,18 +130,18 @@ impl Snapshot {
     }
 
     /// Cancels an operation, if its route has a request for that, and waits for the upstream's response.
+    /// `call` has the arguments of the call that started it.
     pub async fn cancel_operation(
         &self,
         route: &Arc<BoundRoute>,
         mut call: Call<'_>,
-        input_responses: Map<String, Value>,
         location: &OperationLocation,
     ) {
         if route.async_operation.is_none() || check_scopes(route, &call.client).is_err() {
             return;
         }
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
-        let arguments = Arguments { given: std::mem::take(&mut call.arguments), input_responses };
+        let arguments = std::mem::take(&mut call.arguments);
         let exchange = UpstreamExchange::new(route, context, arguments, &call);
         if let Some(cancelled) = exchange.cancel(location) {
             cancelled.await;

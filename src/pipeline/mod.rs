@@ -29,10 +29,10 @@ use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
-use serde_json::{Map, Value};
 use settings_derive::Word;
 use tokio::sync::broadcast;
 
+use crate::model::Arguments;
 use crate::route::TraceContext;
 use crate::shared_state::SharedStore;
 use crate::telemetry::{RequestId, Span};
@@ -125,8 +125,8 @@ impl Gateway {
 /// Call of a client, without wire details: the arguments of a tool, and the context of the call.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
-    /// Arguments, not checked yet.
-    pub arguments: Map<String, Value>,
+    /// Arguments, not checked yet; with input responses if the call is about an operation.
+    pub arguments: Arguments,
     /// Headers of the client. Only those that a route allows by name are forwarded.
     pub headers: &'a HeaderMap,
     /// Id of the request in the log and in errors.
@@ -163,14 +163,14 @@ pub struct McpMessage<'a> {
 impl<'a> Call<'a> {
     /// Creates a call without notifications, in the trace of its headers.
     pub fn new(
-        arguments: Map<String, Value>,
+        arguments: impl Into<Arguments>,
         headers: &'a HeaderMap,
         request_id: RequestId,
         api: ApiKind,
         client: ClientIdentity,
     ) -> Self {
         Self {
-            arguments,
+            arguments: arguments.into(),
             headers,
             request_id,
             api,

@@ -121,7 +121,7 @@ impl Snapshot {
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         let filled = route_call.fill(arguments, &route.input, Some(&stop));
         let filled = filled.map_err(|error| error.to_string())?;
-        let call = Call { arguments: filled, ..call.clone() };
+        let call = Call { arguments: filled.into(), ..call.clone() };
         Ok(self.call(route, call, &mut NoElicitor).await)
     }
 

@@ -215,7 +215,7 @@ impl Snapshot {
     ) -> Result<Members, FetchError> {
         let route = self.forwarding.get(&to.route.definition.name);
         let route = route.expect("every proxied entry has a bound route");
-        let mut parameters = std::mem::take(&mut call.arguments);
+        let mut parameters = std::mem::take(&mut call.arguments.given);
         let mut no_elicitor = NoElicitor;
         let mut run = CallRun::new(self, route, call, &mut no_elicitor);
         let (failed, code) = match run.send_forwarded((method, name), parameters.clone()).await {

@@ -90,7 +90,8 @@ impl Snapshot {
         };
         let (route, arguments) = self.table.by_uri(uri).ok_or_else(unknown)?;
         let mut no_elicitor = NoElicitor;
-        let mut run = CallRun::new(self, route, Call { arguments, ..call }, &mut no_elicitor);
+        let mut run =
+            CallRun::new(self, route, Call { arguments: arguments.into(), ..call }, &mut no_elicitor);
         let result = run.result().await;
         let response = run.response.take();
         read_of(route, uri, &run.finish(result), response.as_ref())

@@ -123,7 +123,7 @@ impl<'a> CallRun<'a> {
         mut call: Call<'a>,
         elicitor: &'a mut dyn Elicitor,
     ) -> Self {
-        let arguments = std::mem::take(&mut call.arguments).into();
+        let arguments = std::mem::take(&mut call.arguments);
         let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
         let log = AccessLog::begin(&snapshot.tracing, route, call);
         let exchange = UpstreamExchange::new(route, log.context.clone(), arguments, &log.call);
@@ -168,14 +168,12 @@ impl<'a> CallRun<'a> {
         };
         let result = match step {
             PollOutcome::Running(RunningOperation { status, location, wait }) => {
-                let (rule, arguments) = (&route.async_operation, &self.exchange.arguments);
                 return Ok(CallOutcome::Operation(Box::new(OpenOperation {
-                    arguments: arguments.given.clone(),
-                    input_responses: arguments.input_responses.clone(),
+                    arguments: std::mem::take(&mut self.exchange.arguments),
                     location,
                     message: status.describe(),
                     wait,
-                    ttl: rule.as_ref().map_or(Duration::ZERO, |rule| rule.task.ttl),
+                    ttl: route.async_operation.as_ref().map_or(Duration::ZERO, |rule| rule.task.ttl),
                 })));
             }
             PollOutcome::Ended(response, failed) => self.translate_last(response, failed).await,

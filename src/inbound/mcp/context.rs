@@ -22,8 +22,8 @@ use super::{
     RpcRequest, RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, truncated,
 };
 use crate::model::{
-    PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header, is_exact_in_header,
-    param_header_text,
+    Arguments, PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header,
+    is_exact_in_header, param_header_text,
 };
 use crate::pipeline::{Call, McpMessage, Members, ProxiedEntry};
 use crate::route::{Scopes, TraceContext};
@@ -298,7 +298,7 @@ impl RpcContext<'_> {
     }
 
     /// A call with these arguments on behalf of the request.
-    pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
+    pub(super) fn call(&self, arguments: impl Into<Arguments>) -> Call<'_> {
         let UnauthenticatedRequest { request_id, span, address, api, .. } = &self.message.context.request;
         let client = self.message.client().clone();
         let call = Call::new(arguments, self.message.headers(), request_id.clone(), *api, client);

@@ -13,13 +13,13 @@ use tokio::{
     time::Instant,
 };
 
-use super::elicitation::ElicitationRound;
+use super::elicitation::{ElicitationRound, capabilities};
 use super::tasks::written_result;
-use super::{ErrorKind, Revision, RpcContext};
+use super::{ErrorKind, Revision, RpcContext, RpcResult};
 use crate::crypto::random_id;
-use crate::model::ToolResult;
+use crate::model::{Arguments, ToolResult};
 use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
-use crate::route::ClientCapability;
+use crate::route::InputRequest;
 
 /// Limit of such tasks. A call beyond it elicits input itself.
 const TASKS_LIMIT: usize = 1024;
@@ -33,7 +33,7 @@ const RESULTS_LIMIT_BYTES: usize = 32 << 20;
 /// The tasks of this replica with input requests.
 #[derive(Debug)]
 pub(super) struct ElicitingTasks {
-    tasks: Mutex<HashMap<String, (Instant, Arc<ElicitingTask>)>>,
+    tasks: Mutex<HashMap<String, (Instant, ElicitingTask)>>,
     /// A permit for each byte of results that may be stored.
     result_bytes: Arc<Semaphore>,
 }
@@ -44,13 +44,8 @@ impl Default for ElicitingTasks {
     }
 }
 
-/// One such task.
-#[derive(Debug)]
-pub(super) struct ElicitingTask {
-    capabilities: Vec<ClientCapability>,
-    /// Locked by one request at a time.
-    pub(super) state: tokio::sync::Mutex<ElicitingState>,
-}
+/// One such task, whose state is locked by one request at a time.
+pub(super) type ElicitingTask = Arc<tokio::sync::Mutex<ElicitingState>>;
 
 /// The state of such a task.
 #[derive(Debug)]
@@ -72,7 +67,7 @@ pub(super) enum ElicitingState {
 impl ElicitingTasks {
     /// Stores a new task that waits for its first input responses, and returns its name at this replica.
     /// `None` when there are too many.
-    pub(super) fn begin(&self, task: ElicitingTask, ttl: Duration) -> Option<String> {
+    pub(super) fn begin(&self, ttl: Duration) -> Option<String> {
         let now = Instant::now();
         let mut tasks = self.tasks.lock();
         if tasks.len() >= TASKS_LIMIT {
@@ -81,12 +76,12 @@ impl ElicitingTasks {
         if tasks.len() >= TASKS_LIMIT {
             return None;
         }
-        let name = random_id();
-        tasks.insert(name.clone(), (now + ttl, Arc::new(task)));
+        let (name, state) = (random_id(), ElicitingState::InputRequired(Map::new()));
+        tasks.insert(name.clone(), (now + ttl, Arc::new(state.into())));
         Some(name)
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Arc<ElicitingTask>> {
+    pub(super) fn find(&self, name: &str) -> Option<ElicitingTask> {
         let mut tasks = self.tasks.lock();
         let (until, task) = tasks.get(name)?;
         if *until > Instant::now() {
@@ -107,82 +102,88 @@ impl ElicitingTasks {
     }
 }
 
-impl ElicitingTask {
-    /// A task that waits for its first input responses, for a client with these capabilities.
-    pub(super) fn new(capabilities: Vec<ClientCapability>) -> Self {
-        Self { capabilities, state: tokio::sync::Mutex::new(ElicitingState::InputRequired(Map::new())) }
-    }
+/// A round of input requests of a task.
+pub(super) struct TaskRound {
+    /// The input requests that are still open.
+    pub(super) open: Vec<InputRequest>,
+    /// All input responses so far.
+    pub(super) input_responses: Map<String, Value>,
+    /// The result that ends the task, if an input request was declined and none is open.
+    pub(super) declined: Option<Box<ToolResult>>,
+}
 
-    /// Matches these responses, and the earlier ones, to the input requests of this task. If one was
-    /// declined, the task ends with the result beside the round.
-    pub(super) async fn round(
-        &self,
+impl TaskRound {
+    /// Matches these responses, and the earlier ones, to the input requests of a task. `rpc` is a request
+    /// about it.
+    ///
+    /// # Errors
+    ///
+    /// When the arguments or a response are invalid, or the client lacks a capability.
+    pub(super) async fn new(
+        rpc: &RpcContext<'_>,
         snapshot: &Snapshot,
         route: &Arc<BoundRoute>,
         arguments: &Map<String, Value>,
         earlier_responses: &Map<String, Value>,
         responses: Map<String, Value>,
-    ) -> (ElicitationRound<'static>, Option<Box<ToolResult>>) {
-        let mut round =
-            ElicitationRound::new(self.capabilities.clone(), earlier_responses.clone(), responses);
-        let declined = match snapshot.check_arguments(route, arguments.clone().into()).await {
-            Ok(arguments) => elicit_first(&route.input_requests, arguments, &mut round).await.err(),
-            Err(sentence) => {
-                round.outcome = Err(ErrorKind::PARAMS.error(sentence));
-                None
-            }
-        };
-        let written = serde_json::to_vec(&round.input_responses);
+    ) -> RpcResult<Self> {
+        let arguments = snapshot.check_arguments(route, arguments.clone().into()).await;
+        let arguments = arguments.map_err(|sentence| ErrorKind::PARAMS.error(sentence))?;
+        let capabilities = capabilities(rpc.revision, &rpc.capabilities());
+        let mut round = ElicitationRound::new(capabilities, earlier_responses.clone(), responses);
+        let declined = elicit_first(&route.input_requests, arguments, &mut round).await.err();
+        let (open, input_responses) = (round.outcome?, round.input_responses);
+        let written = serde_json::to_vec(&input_responses);
         if !written.is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
-            round.outcome = Err(ErrorKind::PARAMS.error(format!(
+            return Err(ErrorKind::PARAMS.error(format!(
                 "the input responses of a task may have at most {RESPONSES_LIMIT_BYTES} bytes together"
             )));
         }
-        (round, declined)
+        Ok(Self { open, input_responses, declined })
     }
+}
 
-    /// Starts the work at the upstream, once all input is there. Nothing awaits it: the call that started the
-    /// task is over. `rpc` is the request with the last input response.
-    pub(super) fn begin(
-        self: Arc<Self>,
-        rpc: &RpcContext<'_>,
-        snapshot: Arc<Snapshot>,
-        route: Arc<BoundRoute>,
-        arguments: Map<String, Value>,
-        input_responses: Map<String, Value>,
-    ) -> ElicitingState {
-        let Call { headers, request_id, api, client, trace, .. } = rpc.call(Map::new());
-        let (headers, revision) = (headers.clone(), rpc.revision);
-        let tasks = Arc::clone(&rpc.dispatcher.eliciting_tasks);
-        let (ends, mut ended) = oneshot::channel();
-        tokio::spawn(async move {
-            let call = |arguments| {
-                let call = Call::new(arguments, &headers, request_id.clone(), api, client.clone());
-                Call { trace: trace.clone(), mcp_version: revision.as_str(), ..call }
-            };
-            let mut round = ElicitationRound::new(self.capabilities.clone(), input_responses, Map::new());
-            let called = tokio::select! {
-                called = snapshot.call_as_task(&route, call(arguments), &mut round) => called,
-                _ = &mut ended => return,
-            };
-            let mut state = self.state.lock().await;
-            match (&*state, called) {
-                (ElicitingState::Starting { .. }, CallOutcome::Operation(operation)) => {
-                    *state = ElicitingState::Running(operation)
-                }
-                (ElicitingState::Starting { .. }, CallOutcome::Result(result)) => {
-                    *state = tasks.store(result, revision)
-                }
-                // It was cancelled at the last moment.
-                (_, CallOutcome::Operation(operation)) => {
-                    drop(state);
-                    let OpenOperation { arguments, input_responses, location, .. } = *operation;
-                    let call = call(arguments);
-                    snapshot.cancel_operation(&route, call, input_responses, &location).await;
-                }
-                (_, CallOutcome::Result(_)) => {}
+/// Starts the work of a task at the upstream, once all input is there. Nothing awaits it: the call that
+/// started the task is over. `rpc` is the request with the last input response.
+pub(super) fn begin(
+    task: ElicitingTask,
+    rpc: &RpcContext<'_>,
+    snapshot: Arc<Snapshot>,
+    route: Arc<BoundRoute>,
+    arguments: Map<String, Value>,
+    input_responses: Map<String, Value>,
+) -> ElicitingState {
+    let Call { headers, request_id, api, client, trace, .. } = rpc.call(Map::new());
+    let (headers, revision) = (headers.clone(), rpc.revision);
+    let capabilities = capabilities(rpc.revision, &rpc.capabilities());
+    let mut round = ElicitationRound::new(capabilities, input_responses, Map::new());
+    let tasks = Arc::clone(&rpc.dispatcher.eliciting_tasks);
+    let (ends, mut ended) = oneshot::channel();
+    tokio::spawn(async move {
+        let call = |arguments: Arguments| {
+            let call = Call::new(arguments, &headers, request_id.clone(), api, client.clone());
+            Call { trace: trace.clone(), mcp_version: revision.as_str(), ..call }
+        };
+        let called = tokio::select! {
+            called = snapshot.call_as_task(&route, call(arguments.into()), &mut round) => called,
+            _ = &mut ended => return,
+        };
+        let mut state = task.lock().await;
+        match (&*state, called) {
+            (ElicitingState::Starting { .. }, CallOutcome::Operation(operation)) => {
+                *state = ElicitingState::Running(operation)
             }
-        });
-        ElicitingState::Starting { _ends: ends }
-    }
+            (ElicitingState::Starting { .. }, CallOutcome::Result(result)) => {
+                *state = tasks.store(result, revision)
+            }
+            // It was cancelled at the last moment.
+            (_, CallOutcome::Operation(operation)) => {
+                drop(state);
+                let call = call(operation.arguments);
+                snapshot.cancel_operation(&route, call, &operation.location).await;
+            }
+            (_, CallOutcome::Result(_)) => {}
+        }
+    });
+    ElicitingState::Starting { _ends: ends }
 }

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::response::{raw_json, write_tool_result};
-use super::task_elicitation::{ElicitingState, ElicitingTask};
+use super::task_elicitation::{ElicitingState, ElicitingTask, TaskRound, begin};
 use super::{ErrorKind, Revision, RpcContext, RpcError, RpcResponse, RpcResult, elicitation};
 use crate::crypto::Purpose;
-use crate::model::ToolResult;
+use crate::model::{Arguments, ToolResult};
 use crate::pipeline::{BoundRoute, OpenOperation, OperationState, Snapshot};
 use crate::route::{AsyncOperationRule, OperationLocation, Route, TaskSupport};
 use crate::settings::units::milliseconds;
@@ -62,14 +62,10 @@ pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
 
 /// The response to a call that has become a task.
 pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation) -> RpcResponse {
-    let location = TaskLocation::Upstream {
-        location: operation.location.to_text(),
-        input_responses: operation.input_responses,
-    };
-    let task = Task::new(rpc, tool, operation.arguments, location, operation.ttl);
-    let poll_interval_ms = Some(milliseconds(operation.wait));
-    let result = task.result(TaskStatus::Working, operation.message);
-    rpc.result_of_type("task", &TaskResult { poll_interval_ms, ..result })
+    let OpenOperation { arguments, location, message, wait, ttl } = operation;
+    let task = Task::new(rpc, tool, arguments, TaskLocation::Upstream(location.to_text()), ttl);
+    let state = OperationState::Running { message, wait };
+    rpc.result_of_type("task", &task.operation_result(state, rpc.revision))
 }
 
 /// The response to a call that becomes a task before its input requests, so that the task sends them. `None`
@@ -81,18 +77,16 @@ pub(super) async fn create_with_input(
     arguments: &Map<String, Value>,
 ) -> Option<RpcResponse> {
     let rule = route.async_operation.as_ref().filter(|rule| rule.task.requests_input)?;
-    let task = ElicitingTask::new(elicitation::capabilities(rpc.revision, &rpc.capabilities()));
-    let (round, _) = task.round(snapshot, route, arguments, &Map::new(), Map::new()).await;
-    let open = round.outcome.ok().filter(|open| !open.is_empty())?;
-    let name = rpc.dispatcher.eliciting_tasks.begin(task, rule.task.ttl)?;
+    let round = TaskRound::new(rpc, snapshot, route, arguments, &Map::new(), Map::new()).await.ok()?;
+    if round.open.is_empty() {
+        return None;
+    }
+    let name = rpc.dispatcher.eliciting_tasks.begin(rule.task.ttl)?;
     let address = rpc.dispatcher.open_requests.replicas.own.as_ref().map(|own| own.written.clone());
     let (tool, location) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
-    let task = Task::new(rpc, tool, arguments.clone(), location, rule.task.ttl);
-    let result = TaskResult {
-        input_requests: Some(elicitation::requests(&open, rpc.revision)),
-        poll_interval_ms: Some(milliseconds(rule.poll_interval)),
-        ..task.result(TaskStatus::InputRequired, None)
-    };
+    let task = Task::new(rpc, tool, arguments.clone().into(), location, rule.task.ttl);
+    let mut result = task.input_required(&round, rpc.revision);
+    result.task.poll_interval_ms = Some(milliseconds(rule.poll_interval));
     Some(rpc.result_of_type("task", &result))
 }
 
@@ -100,14 +94,13 @@ pub(super) async fn create_with_input(
 pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
     let task_request = TaskRequest::read(rpc)?;
     let result = match &task_request.task.location {
-        TaskLocation::Upstream { location, input_responses } => {
+        TaskLocation::Upstream(location) => {
             let location = OperationLocation::from_text(location);
             let location = location.ok_or_else(|| ErrorKind::PARAMS.error(TASK_NOT_FOUND))?;
-            let arguments = task_request.task.arguments.clone();
-            task_request.poll(rpc, &location, arguments, input_responses.clone()).await
+            task_request.poll(rpc, &location, task_request.task.arguments.clone()).await
         }
         TaskLocation::Replica { name, address } => match rpc.dispatcher.eliciting_tasks.find(name) {
-            Some(task) => task_request.local_result(rpc, &task).await,
+            Some(task) => task_request.local_result(rpc, &task).await?,
             None => return forward(rpc, address.as_deref()).await,
         },
     };
@@ -124,15 +117,14 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
     let Some(task) = tasks.find(&name) else { return forward(rpc, address.as_deref()).await };
     let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
-    let mut state = task.state.lock().await;
+    let mut state = task.lock().await;
     let ElicitingState::InputRequired(earlier) = &mut *state else { return acknowledged() };
-    let (round, declined) = task.round(&snapshot, &route, &arguments, earlier, responses).await;
-    match (round.outcome, declined) {
-        (Ok(open), _) if !open.is_empty() => *earlier = round.input_responses,
-        (Err(error), _) if error.kind == ErrorKind::PARAMS => return Err(error),
-        (_, Some(result)) => *state = tasks.store(*result, rpc.revision),
-        (_, None) => {
-            *state = Arc::clone(&task).begin(rpc, snapshot, route, arguments, round.input_responses);
+    let given = arguments.given;
+    match TaskRound::new(rpc, &snapshot, &route, &given, earlier, responses).await? {
+        TaskRound { open, input_responses, .. } if !open.is_empty() => *earlier = input_responses,
+        TaskRound { declined: Some(result), .. } => *state = tasks.store(*result, rpc.revision),
+        TaskRound { input_responses, .. } => {
+            *state = begin(Arc::clone(&task), rpc, snapshot, route, given, input_responses);
         }
     }
     acknowledged()
@@ -141,24 +133,25 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
 /// `tasks/cancel`: cancels the upstream's operation, if the route has a request for that. The next
 /// `tasks/get` reports the outcome.
 pub(super) async fn cancel(rpc: &RpcContext<'_>) -> RpcResult {
-    let task_request = TaskRequest::read(rpc)?;
-    match &task_request.task.location {
-        TaskLocation::Upstream { location, input_responses } => {
+    let TaskRequest { task: Task { arguments, location, .. }, route, snapshot } = &TaskRequest::read(rpc)?;
+    match location {
+        TaskLocation::Upstream(location) => {
             if let Some(location) = OperationLocation::from_text(location) {
-                task_request.cancel_operation(rpc, input_responses, &location).await;
+                snapshot.cancel_operation(route, rpc.call(arguments.clone()), &location).await;
             }
         }
         TaskLocation::Replica { name, address } => {
             let Some(task) = rpc.dispatcher.eliciting_tasks.find(name) else {
                 return forward(rpc, address.as_deref()).await;
             };
-            let mut state = task.state.lock().await;
+            let mut state = task.lock().await;
             match &*state {
                 ElicitingState::InputRequired(_) | ElicitingState::Starting { .. } => {
                     *state = ElicitingState::Cancelled
                 }
                 ElicitingState::Running(operation) => {
-                    task_request.cancel_operation(rpc, &operation.input_responses, &operation.location).await
+                    let call = rpc.call(operation.arguments.clone());
+                    snapshot.cancel_operation(route, call, &operation.location).await;
                 }
                 ElicitingState::Completed { .. } | ElicitingState::Discarded | ElicitingState::Cancelled => {}
             }
@@ -208,7 +201,7 @@ struct Task {
     #[serde(skip)]
     id: String,
     tool: String,
-    arguments: Map<String, Value>,
+    arguments: Arguments,
     location: TaskLocation,
     /// The client that owns it, if clients have identities.
     owner: Option<String>,
@@ -220,26 +213,28 @@ struct Task {
 /// Where the state of a task is stored.
 #[derive(Debug, Serialize, Deserialize)]
 enum TaskLocation {
-    /// At the upstream.
-    Upstream { location: String, input_responses: Map<String, Value> },
+    /// At the upstream, where this is the location of the operation.
+    Upstream(String),
     /// At a replica, under this name.
     Replica { name: String, address: Option<String> },
 }
 
 /// A result about a task, for its client.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct TaskResult {
     #[serde(flatten)]
     task: model::Task,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input_requests: Option<Map<String, Value>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    poll_interval_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorData>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
+    #[serde(flatten)]
+    payload: Option<TaskPayload>,
+}
+
+/// The member that a task has in some states, named as its variant.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum TaskPayload {
+    InputRequests(Map<String, Value>),
+    Error(ErrorData),
+    Result(Box<RawValue>),
 }
 
 impl Task {
@@ -247,7 +242,7 @@ impl Task {
     fn new(
         rpc: &RpcContext<'_>,
         tool: &str,
-        arguments: Map<String, Value>,
+        arguments: Arguments,
         location: TaskLocation,
         ttl: Duration,
     ) -> Self {
@@ -266,14 +261,41 @@ impl Task {
         task
     }
 
-    /// The members of every result about the task.
-    fn result(&self, status: TaskStatus, message: Option<String>) -> TaskResult {
+    /// A result about the task in this state.
+    fn result(&self, status: TaskStatus, payload: Option<TaskPayload>) -> TaskResult {
         let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
         // No state is stored, so it was determined just now.
         let (created, updated) = (format!("{created:.3}"), format!("{:.3}", Timestamp::now()));
-        let mut task = model::Task::new(&self.id, status, created, updated).with_ttl_ms(self.ttl_ms);
-        task.status_message = message;
-        TaskResult { task, input_requests: None, poll_interval_ms: None, error: None, result: None }
+        let task = model::Task::new(&self.id, status, created, updated).with_ttl_ms(self.ttl_ms);
+        TaskResult { task, payload }
+    }
+
+    fn input_required(&self, round: &TaskRound, revision: Revision) -> TaskResult {
+        let input_requests = TaskPayload::InputRequests(elicitation::requests(&round.open, revision));
+        self.result(TaskStatus::InputRequired, Some(input_requests))
+    }
+
+    fn completed(&self, written: Vec<u8>) -> TaskResult {
+        self.result(TaskStatus::Completed, Some(TaskPayload::Result(raw_json(written))))
+    }
+
+    fn operation_result(&self, state: OperationState, revision: Revision) -> TaskResult {
+        match state {
+            OperationState::Running { message, wait } => {
+                let mut result = self.result(TaskStatus::Working, None);
+                result.task.status_message = message;
+                result.task.poll_interval_ms = Some(milliseconds(wait));
+                result
+            }
+            OperationState::Done(result) => self.completed(written_result(result, revision)),
+            OperationState::Cancelled => self.result(TaskStatus::Cancelled, None),
+            OperationState::Lost { reason } => {
+                let error = TaskPayload::Error(ErrorData::internal_error(reason.clone(), None));
+                let mut result = self.result(TaskStatus::Failed, Some(error));
+                result.task.status_message = Some(reason);
+                result
+            }
+        }
     }
 }
 
@@ -303,49 +325,34 @@ impl TaskRequest {
     }
 
     /// The state of a task that this replica stores.
-    async fn local_result(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> TaskResult {
+    async fn local_result(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> RpcResult<TaskResult> {
         let rule = self.route.async_operation.as_ref();
         let wait = rule.map_or(AsyncOperationRule::POLL_DEFAULT, |rule| rule.poll_interval);
-        let state = task.state.lock().await;
+        let state = task.lock().await;
         let state = match &*state {
             ElicitingState::InputRequired(responses) => {
-                let (snapshot, arguments) = (&self.snapshot, &self.task.arguments);
-                let round = task.round(snapshot, &self.route, arguments, responses, Map::new());
-                let (round, declined) = round.await;
-                match (round.outcome, declined) {
-                    (Ok(open), _) if !open.is_empty() => {
-                        let input_requests = Some(elicitation::requests(&open, rpc.revision));
-                        return TaskResult {
-                            input_requests,
-                            ..self.task.result(TaskStatus::InputRequired, None)
-                        };
-                    }
-                    (Err(error), _) if error.kind == ErrorKind::PARAMS => {
-                        OperationState::Lost { reason: error.text.into_owned() }
-                    }
-                    (_, Some(result)) => OperationState::Done(*result),
+                let (snapshot, given) = (&self.snapshot, &self.task.arguments.given);
+                let round = TaskRound::new(rpc, snapshot, &self.route, given, responses, Map::new()).await?;
+                match round.declined {
+                    _ if !round.open.is_empty() => return Ok(self.task.input_required(&round, rpc.revision)),
+                    Some(result) => OperationState::Done(*result),
                     // The route requires less input than before: the next `tasks/update`, with any content,
                     // starts the work.
-                    (_, None) => OperationState::Running { message: None, wait },
+                    None => OperationState::Running { message: None, wait },
                 }
             }
             ElicitingState::Starting { .. } => OperationState::Running { message: None, wait },
-            ElicitingState::Completed { written, .. } => {
-                let result = Some(raw_json(written.clone()));
-                return TaskResult { result, ..self.task.result(TaskStatus::Completed, None) };
-            }
+            ElicitingState::Completed { written, .. } => return Ok(self.task.completed(written.clone())),
             ElicitingState::Discarded => OperationState::Lost { reason: TOO_LONG.to_owned() },
             ElicitingState::Cancelled => OperationState::Cancelled,
             ElicitingState::Running(operation) => {
-                let OpenOperation { location, arguments, input_responses, .. } = &**operation;
-                let (location, arguments) = (location.clone(), arguments.clone());
-                let input_responses = input_responses.clone();
+                let (location, arguments) = (operation.location.clone(), operation.arguments.clone());
                 // Other requests may read the state while the upstream responds.
                 drop(state);
-                return self.poll(rpc, &location, arguments, input_responses).await;
+                return Ok(self.poll(rpc, &location, arguments).await);
             }
         };
-        self.operation_result(state, rpc.revision)
+        Ok(self.task.operation_result(state, rpc.revision))
     }
 
     /// The state of an operation at the upstream.
@@ -353,39 +360,9 @@ impl TaskRequest {
         &self,
         rpc: &RpcContext<'_>,
         location: &OperationLocation,
-        arguments: Map<String, Value>,
-        input_responses: Map<String, Value>,
+        arguments: Arguments,
     ) -> TaskResult {
-        let call = rpc.call(arguments);
-        let state = self.snapshot.poll_operation(&self.route, call, input_responses, location).await;
-        self.operation_result(state, rpc.revision)
-    }
-
-    fn operation_result(&self, state: OperationState, revision: Revision) -> TaskResult {
-        match state {
-            OperationState::Running { message, wait } => {
-                let poll_interval_ms = Some(milliseconds(wait));
-                TaskResult { poll_interval_ms, ..self.task.result(TaskStatus::Working, message) }
-            }
-            OperationState::Done(result) => {
-                let result = Some(raw_json(written_result(result, revision)));
-                TaskResult { result, ..self.task.result(TaskStatus::Completed, None) }
-            }
-            OperationState::Cancelled => self.task.result(TaskStatus::Cancelled, None),
-            OperationState::Lost { reason } => {
-                let error = Some(ErrorData::internal_error(reason.clone(), None));
-                TaskResult { error, ..self.task.result(TaskStatus::Failed, Some(reason)) }
-            }
-        }
-    }
-
-    async fn cancel_operation(
-        &self,
-        rpc: &RpcContext<'_>,
-        input_responses: &Map<String, Value>,
-        location: &OperationLocation,
-    ) {
-        let call = rpc.call(self.task.arguments.clone());
-        self.snapshot.cancel_operation(&self.route, call, input_responses.clone(), location).await;
+        let state = self.snapshot.poll_operation(&self.route, rpc.call(arguments), location).await;
+        self.task.operation_result(state, rpc.revision)
     }
 }

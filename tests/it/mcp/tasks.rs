@@ -70,11 +70,22 @@ async fn with_status(states: &'static [&'static str]) -> Scripted {
     .await
 }
 
-async fn post(program: &Loaded, knows_tasks: bool, method: &str, name: &str, mut params: Value) -> Response {
-    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
+async fn post(program: &Loaded, knows_tasks: bool, method: &str, name: &str, params: Value) -> Response {
     let extensions = if knows_tasks { json!({ EXTENSION: {} }) } else { json!({}) };
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
-        json!({ "elicitation": {}, "extensions": extensions });
+    let capabilities = json!({ "elicitation": {}, "extensions": extensions });
+    post_as(program, capabilities, method, name, params).await
+}
+
+/// Sends a request of a client that declares these capabilities.
+async fn post_as(
+    program: &Loaded,
+    capabilities: Value,
+    method: &str,
+    name: &str,
+    mut params: Value,
+) -> Response {
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
     let headers = [
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",
@@ -442,6 +453,19 @@ async fn a_task_requests_input_first_and_accepts_responses_one_by_one() {
     let started_count =
         upstream.state().requests.iter().filter(|request| request.line().starts_with("POST")).count();
     assert_eq!(started_count, 1);
+}
+
+#[tokio::test]
+async fn input_requests_of_a_task_need_the_capabilities_of_the_request_that_gets_them() {
+    let upstream = with_status(&[r#"{"state": "done"}"#]).await;
+    let program = start(&upstream, TASK_WITH_INPUT, SECRET).await;
+    let id = create_task(&program).await;
+    let capabilities = json!({ "extensions": { EXTENSION: {} } });
+    let params = json!({ "taskId": id });
+    let unable = post_as(&program, capabilities, "tasks/get", &id, params).await.json();
+    assert_eq!(unable["error"]["code"], -32021, "{unable}");
+    assert!(unable["error"]["data"]["requiredCapabilities"]["elicitation"].is_object(), "{unable}");
+    assert_eq!(open(&about(&program, "tasks/get", &id).await["result"]), ["owner", "reader"]);
 }
 
 #[tokio::test]
