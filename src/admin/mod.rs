@@ -40,7 +40,7 @@ use axum::{
     routing::{get, post},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 use tower_http::{
@@ -325,14 +325,6 @@ impl From<Rejection> for Problem {
         rejection.add_header(problem.0.headers_mut());
         problem
     }
-}
-
-/// An object without its members that are null.
-fn without_null(mut object: Value) -> Value {
-    if let Some(members) = object.as_object_mut() {
-        members.retain(|_, value| !value.is_null());
-    }
-    object
 }
 
 /// Seconds since 1970.

@@ -8,8 +8,8 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Api, Playground, Problem, require_json, seconds, without_null};
-use crate::inbound::{MediaRange, media_ranges};
+use super::{Api, Playground, Problem, require_json, seconds};
+use crate::inbound::{MediaRange, media_ranges, without_nulls};
 use crate::pipeline::Gateway;
 use crate::policy;
 use crate::shared_state::SharedStore;
@@ -135,9 +135,9 @@ impl Api {
         let upstreams = self.readiness_upstreams();
         let are_reachable = upstreams.values().all(|upstream| upstream["reachable"] == true);
         let shared = self.gateway.shared.as_ref().map(|shared| shared.state());
-        without_null(json!({
+        without_nulls(json!({
             "ready": !status.is_ending && are_reachable,
-            "configuration": without_null(json!({
+            "configuration": without_nulls(json!({
                 "generation": status.generation,
                 "since": seconds(status.since),
                 "restart_pending": status.restart_pending,

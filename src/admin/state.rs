@@ -14,7 +14,8 @@ use axum::{
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{Api, Problem, seconds, without_null};
+use super::{Api, Problem, seconds};
+use crate::inbound::without_nulls;
 use crate::pipeline::Snapshot;
 use crate::policy::{PolicySettings, UpstreamPolicies};
 use crate::route::{Route, UpstreamName};
@@ -164,7 +165,7 @@ impl FailureQuery {
 }
 
 fn describe_failure(failure: &FailedCall) -> Value {
-    without_null(json!({
+    without_nulls(json!({
         "at": milliseconds(failure.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
         "route": &*failure.tool,
         "upstream": &*failure.upstream,
@@ -209,7 +210,7 @@ pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
 
 fn describe_route(route: &Route) -> Value {
     let endpoints = route.endpoints().map(|endpoint| format!("{} {}", endpoint.method, endpoint.path));
-    without_null(json!({
+    without_nulls(json!({
         "name": route.definition.name.as_str(),
         "upstream": route.upstream.as_str(),
         "tool": route.is_tool,

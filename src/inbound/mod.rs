@@ -45,7 +45,7 @@ fn cut_off_by_shutdown(may_have_effect: bool) -> &'static str {
 }
 
 /// A JSON object without the members that are `null`.
-fn without_nulls(mut object: Value) -> Value {
+pub fn without_nulls(mut object: Value) -> Value {
     object.as_object_mut().into_iter().for_each(|members| members.retain(|_, value| !value.is_null()));
     object
 }

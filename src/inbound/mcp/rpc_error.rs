@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::protocol::MethodRow;
 use super::{Rejection, Revision, tasks};
+use crate::model::cut_characters;
 use crate::route::ClientCapability;
 use crate::telemetry::MetricsSnapshot;
 
@@ -206,8 +207,5 @@ impl Default for ErrorCounts {
 
 /// Client-supplied text for an error, truncated to 100 characters.
 pub(super) fn truncated(text: &str) -> String {
-    match text.char_indices().nth(100) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    cut_characters(text, 100)
 }
