@@ -183,7 +183,7 @@ impl RestApi {
                 Box::pin(passthrough::forward(upstream, authenticator, context, head.clone(), body)).await
             }
             Target::Manifest => response::manifest(&head.headers, snapshot, client, mount),
-            Target::OpenApi => response::json(StatusCode::OK, openapi::document(snapshot, client, mount)),
+            Target::OpenApi => response::value(StatusCode::OK, &openapi::document(snapshot, client, mount)),
             Target::Status => {
                 let status = json!({
                     "name": env!("CARGO_PKG_NAME"),

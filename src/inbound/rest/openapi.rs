@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
 
@@ -38,7 +37,7 @@ const CALL_FAILURES: [(&str, &str); 4] = [
 
 /// Builds the document, with paths in the order of the tools' names. Endpoints that call no tool are omitted,
 /// and so are tools that the client may not call. `mount` is the prefix of all paths, if there is one.
-pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Bytes {
+pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Value {
     let mut document: Value = serde_json::from_str(TEMPLATE).expect("the file is JSON");
     document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
     for route in snapshot.table.in_order().iter().filter(|route| client.may(&route.scopes)) {
@@ -58,7 +57,7 @@ pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str
     if !mount.is_empty() {
         document["servers"] = json!([{ "url": mount }]);
     }
-    document.to_string().into()
+    document
 }
 
 /// One route, with references to its schemas.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::{body::Body, response::IntoResponse};
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -208,14 +207,9 @@ pub(super) fn listed(methods: &[Method]) -> String {
     methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// A small JSON document.
+/// A JSON document.
 pub(super) fn value(status: StatusCode, value: &Value) -> Response<Body> {
-    json(status, value.to_string().into())
-}
-
-/// Response with JSON text.
-pub(super) fn json(status: StatusCode, body: Bytes) -> Response<Body> {
-    typed(status, body.into(), JSON)
+    typed(status, value.to_string().into(), JSON)
 }
 
 fn typed(status: StatusCode, body: Body, media_type: &'static str) -> Response<Body> {
@@ -225,6 +219,8 @@ fn typed(status: StatusCode, body: Body, media_type: &'static str) -> Response<B
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::model::{BlockText, Content, ContentBlock, JsonText};
 
