@@ -62,9 +62,8 @@ impl<'a> RequestElicitor<'a> {
             false => capabilities(rpc.revision, &rpc.capabilities()),
         };
         if is_legacy {
-            let legacy_client = Some((rpc, input_requests.input_timeout));
-            let round = ElicitationRound::new(capabilities, Map::new(), Map::new());
-            let round = ElicitationRound { legacy_client, ..round };
+            let mut round = ElicitationRound::new(capabilities, Map::new(), Map::new());
+            round.legacy_client = Some((rpc, input_requests.input_timeout));
             return Ok(Self { rpc, input_requests, subject: String::new(), round });
         }
         let state = rpc.request.param("requestState").optional_text("params.requestState")?;
