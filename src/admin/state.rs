@@ -238,7 +238,7 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
         let standing = format!("{name}.{kind}");
         snapshot.proxied.all().filter(|entry| entry.route.definition.name.as_str() == standing).count()
     };
-    without_null(json!({
+    without_nulls(json!({
         "name": name.as_str(),
         "kind": view.kind,
         "routes": snapshot.table.in_order().iter().filter(|route| route.upstream == *name).count(),

@@ -31,7 +31,6 @@ mod certificates;
 mod clients;
 mod compile;
 mod completions;
-mod content;
 mod draft;
 mod extract;
 mod file;

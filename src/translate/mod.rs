@@ -45,9 +45,10 @@ mod variables;
 mod tests;
 
 pub use charset::Charset;
+pub(crate) use content::check_one_kind;
 pub use content::{
-    AnnotationsTemplate, BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, LinkTemplate,
-    ResourceTemplate,
+    AnnotationsTemplate, BLOCK_LIMIT, BlockTemplate, ContentForm, ContentTemplate, FromResponse,
+    LinkTemplate, ResourceTemplate,
 };
 pub(crate) use convert::without_exponent;
 pub use error::{
