@@ -57,6 +57,7 @@ impl TranslationRun<'_> {
         finding: LazyExtraction<'_>,
     ) -> Result<ToolResult, TranslationFailure> {
         let (extracted, tree) = finding.into_extracted(self.trace)?;
+        let has_no_value = rule.structured.is_none() && self.translator.output.is_none();
         let (extracted, answered) = match extracted {
             Extracted::Mcp(McpResult { content, value, verdict: ResultKind::Success }) => {
                 (value.map_or(Extracted::Nothing, |value| *value), content)
@@ -64,15 +65,11 @@ impl TranslationRun<'_> {
             Extracted::Mcp(McpResult { content, verdict, .. }) => {
                 return Ok(self.mcp_error(view, content, verdict));
             }
+            Extracted::Block(content) if has_no_value => (Extracted::Nothing, vec![content]),
             extracted => (extracted, Vec::new()),
         };
-        let whole_text = if let Extracted::Text(text) = &extracted { Some(text.clone()) } else { None };
-        let (found, block) = match extracted {
-            Extracted::Block(content) => (None, Some(content)),
-            other => (Some((other, tree)), None),
-        };
-        let wants_value = rule.templates().any(|template| template.uses("value"));
-        let (structured, value) = self.structure(rule, view, captures, found, wants_value)?;
+        let mut whole_text = if let Extracted::Text(text) = &extracted { Some(text.clone()) } else { None };
+        let (structured, value) = self.structure(rule, view, captures, extracted, tree)?;
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
                 let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));
@@ -84,12 +81,11 @@ impl TranslationRun<'_> {
             (_, structured) => (structured, None),
         };
         // If the value is the text of the response, a cut value is the rest of that text.
-        let shortened =
-            structured.as_ref().filter(|_| cut.is_some()).map(|structured| structured.json.parse());
-        let whole_text = match (whole_text, shortened) {
-            (Some(_), Some(Value::String(text))) => Some(text.into()),
-            (whole_text, _) => whole_text,
-        };
+        if let (Some(text), Some(_), Some(structured)) = (&mut whole_text, &cut, &structured)
+            && let Value::String(rest) = structured.json.parse()
+        {
+            *text = rest.into();
+        }
         let context =
             TemplateContext { view, captures, value: value.as_ref(), structured: structured.as_ref() };
         if let Some(sample) = &rule.sample
@@ -109,8 +105,8 @@ impl TranslationRun<'_> {
             shown.extend(answered.into_iter().map(|content| RenderedBlock { content, text }));
         }
         if shown.is_empty() {
-            let default = || default_block(view.response, whole_text, structured.as_ref());
-            shown.push(RenderedBlock { content: block.unwrap_or_else(default), text: TextKind::Rendered });
+            let content = default_block(view.response, whole_text, structured.as_ref());
+            shown.push(RenderedBlock { content, text: TextKind::Rendered });
         }
         let (mut content, cut): (Vec<_>, _) = match &rule.limit {
             None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
@@ -144,23 +140,19 @@ impl TranslationRun<'_> {
         rule: &SuccessRule,
         view: &ResponseView<'_>,
         captures: &Captures,
-        found: Option<(Extracted, Option<Value>)>,
-        wants_value: bool,
+        extracted: Extracted,
+        tree: Option<Value>,
     ) -> Result<(Option<Structured>, Option<Value>), TranslationFailure> {
         let output = self.translator.output.as_ref();
         let is_unchanged = rule.structured.is_none() && output.is_none();
-        let (extracted, tree) = match found {
-            None if is_unchanged => return Ok((None, None)),
-            None => return Err("expected a value, found binary data".into()),
-            Some((Extracted::Nothing, _)) if is_unchanged => return Ok((None, None)),
-            Some((Extracted::Nothing, _)) if rule.structured.is_none() => {
-                return Err("it is empty, but this tool has an output schema".into());
-            }
-            Some(found) => found,
-        };
+        let wants_value = rule.templates().any(|template| template.uses("value"));
         let bare_allowed = self.translator.wrap == WrapNonObjects::LegacyClients;
         let wrapped = |json| Structured { bare_allowed, ..Structured::new(json) };
         let source = match extracted {
+            Extracted::Nothing if is_unchanged => return Ok((None, None)),
+            Extracted::Nothing if rule.structured.is_none() => {
+                return Err("it is empty, but this tool has an output schema".into());
+            }
             // The fast path: nothing reads the response as a tree.
             Extracted::Raw(json) if is_unchanged && !wants_value => {
                 if rule.limit.is_some() || rule.content.reads_structure() {
