@@ -6,7 +6,7 @@
 //! is looked up is piped through a filter that counts its length. So is each operand of `~` and `+`, once per
 //! copy. `a * b` becomes a filter that counts before it repeats a text.
 
-use std::{collections::BTreeSet, iter::once, sync::LazyLock};
+use std::{collections::BTreeSet, iter::once, ops::Range, sync::LazyLock};
 
 use minijinja::{
     Environment, Error, ErrorKind, Expression, State, Value,
@@ -173,23 +173,16 @@ const LOOKED_UP: &str = "__looked_up";
 const COPIED: &str = "__copied";
 const TIMES: &str = "__times";
 
-/// Replacement of a part of the configured template.
-struct Edit {
-    at: usize,
-    removed: usize,
-    text: String,
-}
-
 /// Instruments a configured template. Its lines keep their numbers.
 pub(super) fn instrumented(written: &str) -> Result<String, Error> {
-    let mut edits = Edits { written, list: Vec::new() };
+    let mut edits = Edits { written, replacements: Vec::new() };
     edits.statement(&parsed(written)?);
     // The sort is stable: of two edits at one position, the outer one stays first at the beginning, and last
     // at the end.
-    edits.list.sort_by_key(|edit| edit.at);
+    edits.replacements.sort_by_key(|(range, _)| range.start);
     let mut source = written.to_owned();
-    for Edit { at, removed, text } in edits.list.into_iter().rev() {
-        source.replace_range(at..at + removed, &text);
+    for (range, text) in edits.replacements.into_iter().rev() {
+        source.replace_range(range, &text);
     }
     Ok(source)
 }
@@ -201,12 +194,13 @@ pub(super) fn has_insertions(part: &str) -> bool {
 
 struct Edits<'a> {
     written: &'a str,
-    list: Vec<Edit>,
+    /// Texts for parts of the configured template.
+    replacements: Vec<(Range<usize>, String)>,
 }
 
 impl Edits<'_> {
     fn insert(&mut self, at: usize, text: impl Into<String>) {
-        self.list.push(Edit { at, removed: 0, text: text.into() });
+        self.replacements.push((at..at, text.into()));
     }
 
     fn statement(&mut self, statement: &Stmt<'_>) {
@@ -272,7 +266,8 @@ impl Edits<'_> {
         let Some(gap) = self.written[behind..].find('*') else { return };
         self.insert(operation.span().start_offset as usize, "(");
         self.expression(&operation.left);
-        self.list.push(Edit { at: behind + gap, removed: 1, text: format!(")|{TIMES}(") });
+        let sign = behind + gap;
+        self.replacements.push((sign..sign + 1, format!(")|{TIMES}(")));
         self.expression(&operation.right);
         self.insert(operation.span().end_offset as usize, ")");
     }
