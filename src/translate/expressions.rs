@@ -369,13 +369,10 @@ impl UsedArguments {
                 self.add_input_response(report, name, span);
             }
         }
-        match arguments_of(template) {
-            None => self.all = true,
-            Some(arguments) => {
-                for (name, optional) in arguments {
-                    self.add(&name, optional, span_of_name(report, span, &name));
-                }
-            }
+        let arguments = arguments_of(template);
+        self.all |= arguments.is_none();
+        for (name, optional) in arguments.into_iter().flatten() {
+            self.add(&name, optional, span_of_name(report, span, &name));
         }
     }
 
