@@ -8,7 +8,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 use settings_derive::Section;
 
 use crate::model::{
@@ -42,18 +43,21 @@ pub struct Prompt {
     pub parts: Vec<PartTemplate>,
 }
 
-/// An argument of a prompt; its value is a string.
-#[derive(Debug)]
+/// An argument of a prompt, in the format of `prompts/list`; its value is a string.
+#[derive(Debug, Serialize)]
 pub struct PromptArgument {
     /// The name of the argument.
     pub name: String,
     /// A display name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The meaning of the argument.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Whether clients must send the argument.
     pub required: bool,
     /// Completions for its value.
+    #[serde(skip)]
     pub completion: Option<Completion>,
 }
 
@@ -71,12 +75,11 @@ impl Prompt {
 
     /// The prompt in the format of `prompts/list` (MCP 2026-07-28, schema, `Prompt`).
     pub fn to_json(&self) -> Map<String, Value> {
-        let arguments = || self.arguments.iter().map(PromptArgument::to_json).map(Value::Object).collect();
         object_without_nones([
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
             ("description", self.description.as_deref().map(Value::from)),
-            ("arguments", (!self.arguments.is_empty()).then(arguments)),
+            ("arguments", (!self.arguments.is_empty()).then(|| json!(self.arguments))),
         ])
     }
 
@@ -109,17 +112,6 @@ impl Prompt {
 
     /// Maximum number of reported errors in the arguments.
     const ERRORS_LIMIT: usize = 5;
-}
-
-impl PromptArgument {
-    fn to_json(&self) -> Map<String, Value> {
-        object_without_nones([
-            ("name", Some(self.name.as_str().into())),
-            ("title", self.title.as_deref().map(Value::from)),
-            ("description", self.description.as_deref().map(Value::from)),
-            ("required", Some(self.required.into())),
-        ])
-    }
 }
 
 /// One message: one block of content (MCP 2026-07-28, schema, `PromptMessage`).
