@@ -9,7 +9,7 @@ use settings_derive::{Section, Word};
 
 use super::settings::TEXTS;
 use crate::settings::{Checked, Cursor, Setting, ValueKind, read_each, read_one_of, text_of};
-use crate::translate::convert::{scaled, without_exponent};
+use crate::translate::convert::{scaled, to_number, without_exponent};
 
 /// Format of a number. The first prefix and the first suffix that matches is removed.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
@@ -150,16 +150,14 @@ impl SizeForm {
     pub(super) fn read(&self, text: &str) -> Option<Value> {
         const MAX_DIGITS: usize = 18;
         let text = text.trim();
-        let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
-        let (number, name) = text.split_at(end);
-        let exponent = if number.ends_with(char::is_whitespace) { 0 } else { exponent_length(name) };
-        let (exponent, name) = name.split_at(exponent);
-        let unit = match name.trim_start() {
+        let number = text.trim_end_matches(char::is_alphabetic);
+        let unit = match &text[number.len()..] {
             "" => self.unit_bytes,
             name => size_unit(name, self.kilo_base)?,
         };
-        let (whole, fraction) =
-            number.trim_end().split_once(self.decimal).unwrap_or_else(|| (number.trim_end(), "0"));
+        let number = number.trim_end();
+        let (number, exponent) = number.split_at(number.find(['e', 'E']).unwrap_or(number.len()));
+        let (whole, fraction) = number.split_once(self.decimal).unwrap_or((number, "0"));
         let whole = without_groups(whole, if self.decimal == '.' { ',' } else { '.' })?;
         if whole.is_empty() || fraction.is_empty() {
             return None;
@@ -170,16 +168,6 @@ impl SizeForm {
         }
         // Half a byte is rounded up.
         u64::try_from((scaled(&number, 2 * unit)? + 1) / 2).ok().map(Value::from)
-    }
-}
-
-/// Length of the exponent that a text begins with: 4 for `e+09 B`, 0 for `EB`, which is a unit.
-fn exponent_length(text: &str) -> usize {
-    let Some(after) = text.strip_prefix(['e', 'E']) else { return 0 };
-    let digits = after.strip_prefix(['+', '-']).unwrap_or(after);
-    match digits.bytes().take_while(u8::is_ascii_digit).count() {
-        0 => 0,
-        count => text.len() - digits.len() + count,
     }
 }
 
@@ -221,7 +209,6 @@ pub enum ShortClock {
     Minutes,
 }
 
-const WEEK: i128 = 7 * DAY;
 const DAY: i128 = 24 * HOUR;
 const HOUR: i128 = 60 * MINUTE;
 const MINUTE: i128 = 60 * SECOND;
@@ -230,18 +217,10 @@ pub(super) const MILLISECOND: i128 = 1_000_000;
 
 /// Nanoseconds of a unit: `ms`, `s`, `sec`, `minutes`. A bare `M` is rejected, because it may mean months.
 pub(super) fn time_unit(name: &str) -> Option<i128> {
-    match name.to_lowercase().as_str() {
-        _ if name == "M" => None,
-        "ns" | "nsec" | "nanosecond" | "nanoseconds" => Some(1),
-        "us" | "µs" | "μs" | "usec" | "microsecond" | "microseconds" => Some(1_000),
-        "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => Some(MILLISECOND),
-        "s" | "sec" | "secs" | "second" | "seconds" => Some(SECOND),
-        "m" | "min" | "mins" | "minute" | "minutes" => Some(MINUTE),
-        "h" | "hr" | "hrs" | "hour" | "hours" => Some(HOUR),
-        "d" | "day" | "days" => Some(DAY),
-        "w" | "week" | "weeks" => Some(WEEK),
-        _ => None,
-    }
+    let is_unit = name != "M" && name.chars().all(char::is_alphabetic);
+    // jiff has the micro sign; programs also write the Greek letter.
+    let name = name.to_lowercase().replace('μ', "µ");
+    if is_unit { span(&format!("1{name}")) } else { None }
 }
 
 impl DurationForm {
@@ -255,11 +234,12 @@ impl DurationForm {
         let text = text.trim();
         let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest.trim_start()));
         let nanos = match rest.starts_with('P') {
-            true => iso_8601(rest).ok_or(EXPECTED)?,
+            true => span(rest).ok_or(EXPECTED)?,
             false => self.parts(rest)?,
         };
-        let unit = if self.output_unit == ResultUnit::Seconds { SECOND } else { MILLISECOND };
-        decimal(sign * nanos, unit).ok_or(EXPECTED)
+        let exponent = if self.output_unit == ResultUnit::Seconds { -9 } else { -6 };
+        let number = without_exponent(&format!("{}e{exponent}", sign * nanos));
+        number.and_then(|number| to_number(&number)).ok_or(EXPECTED)
     }
 
     fn parts(&self, text: &str) -> Result<i128, &'static str> {
@@ -268,10 +248,11 @@ impl DurationForm {
             let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
             let (number, after) = rest.split_at(digits);
             if after.starts_with([':', '-']) {
-                let days_came = last_unit == DAY || last_unit == WEEK;
-                if last_unit != i128::MAX && !days_came {
+                // Only weeks and days may be before a clock.
+                if last_unit < DAY {
                     return Err(EXPECTED);
                 }
+                let days_came = last_unit < i128::MAX;
                 return total.checked_add(self.clock(rest, days_came)?).ok_or(EXPECTED);
             }
             let spaced = after.trim_start();
@@ -327,27 +308,15 @@ const EXPECTED: &str = "a duration such as `90`, `5m30s`, `3 days, 4:05`, `1:02:
 const SHORT_CLOCK: &str =
     "a duration whose two numbers have a meaning (`clock_format: h:mm` or `clock_format: m:ss`)";
 
-/// Parses `P1DT2H3M4.5S` or `P2W`. Years and months are rejected, because their lengths vary.
-fn iso_8601(text: &str) -> Option<i128> {
+/// Parses `P1DT2H3M4.5S`, `P2W` or `1min`. Years and months are rejected, because their lengths vary.
+fn span(text: &str) -> Option<i128> {
     let duration = text.parse::<Span>().ok()?.to_duration(SpanRelativeTo::days_are_24_hours());
     duration.ok().map(|duration| duration.as_nanos())
-}
-
-/// Converts nanoseconds to a decimal number of units, without trailing zeros.
-fn decimal(nanos: i128, unit: i128) -> Option<Value> {
-    let sign = if nanos < 0 { "-" } else { "" };
-    let (whole, rest) = (nanos.abs() / unit, nanos.abs() % unit);
-    let width = unit.to_string().len() - 1;
-    let fraction = format!("{rest:0width$}");
-    let fraction = fraction.trim_end_matches('0');
-    let point = if fraction.is_empty() { "" } else { "." };
-    serde_json::from_str(&format!("{sign}{whole}{point}{fraction}")).ok().map(Value::Number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translate::convert::to_number;
 
     #[track_caller]
     fn check(form: &NumberForm, text: &str, expected: Option<&str>) {
