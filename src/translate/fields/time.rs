@@ -2,8 +2,10 @@
 
 use jiff::{
     Timestamp,
-    civil::{Date, DateTime},
-    fmt::{rfc2822, strtime, temporal::DateTimeParser},
+    fmt::{
+        rfc2822, strtime,
+        temporal::{DateTimeParser, Pieces},
+    },
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
 use settings_derive::Section;
@@ -57,11 +59,8 @@ impl std::str::FromStr for TimeZoneSetting {
     /// Parses `Europe/Oslo`, `UTC` or `+01:00`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with(['+', '-']) {
-            let probe = format!("2000-01-01T00:00{text}");
-            let pieces = DateTimeParser::new().parse_pieces(&probe).ok();
-            let offset = pieces.and_then(|pieces| pieces.to_numeric_offset());
-            let zone = offset.map(|offset| Self(offset.to_time_zone()));
-            return zone.ok_or_else(|| format!("`{text}` is not an offset from UTC"));
+            let zone = DateTimeParser::new().parse_time_zone(text);
+            return zone.map(Self).map_err(|_| format!("`{text}` is not an offset from UTC"));
         }
         TimeZone::get(text).map(Self).map_err(|_| format!("unknown time zone `{text}`"))
     }
@@ -113,13 +112,6 @@ fn read_back(directives: &str, zone: TimeZone) -> Result<strtime::BrokenDownTime
     strtime::parse(directives, strtime::format(directives, &sample)?)
 }
 
-/// Parsed date, with a time and an offset if present.
-struct ParsedTime {
-    date: Date,
-    time: Option<DateTime>,
-    offset: Option<Offset>,
-}
-
 /// Expected types, for messages.
 const NO_TIME: &str = "a date and time";
 const A_DATE: &str = "a date";
@@ -132,12 +124,14 @@ impl TimeForm {
     /// The expected form.
     pub(super) fn date_time(&self, text: &str) -> Result<String, String> {
         let found = self.find(text.trim(), NO_TIME)?;
-        let (instant, offset) = match (found.time, found.offset, &self.zone) {
+        let date = found.date();
+        let time = found.time().map(|time| date.to_datetime(time));
+        let (instant, offset) = match (time, found.to_numeric_offset(), &self.zone) {
             (Some(time), Some(offset), _) => {
                 (offset.to_timestamp(time).map_err(|_| self.expected(NO_TIME))?, offset)
             }
             (None, _, Some(TimeZoneSetting(zone))) if self.formats.len() > 1 => {
-                let day = found.date.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
+                let day = date.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
                 (day.timestamp(), day.offset())
             }
             (None, ..) => return Err("a date with a time".to_owned()),
@@ -171,7 +165,7 @@ impl TimeForm {
     ///
     /// The expected form.
     pub(super) fn date(&self, text: &str) -> Result<String, String> {
-        self.with_four_digits(self.find(text.trim(), A_DATE)?.date.to_string())
+        self.with_four_digits(self.find(text.trim(), A_DATE)?.date().to_string())
     }
 
     /// RFC 3339 requires years of four digits.
@@ -187,11 +181,11 @@ impl TimeForm {
         format!("{what} {}", names.join(", or "))
     }
 
-    /// Parses a text; `what` is the expected type, for messages.
-    fn find(&self, text: &str, what: &str) -> Result<ParsedTime, String> {
+    /// Parses a date, with a time and an offset if present; `what` is the expected type, for messages.
+    fn find<'t>(&self, text: &'t str, what: &str) -> Result<Pieces<'t>, String> {
         // `%Y` parses `26` as the year 26, which is never meant.
-        let is_short = |found: &ParsedTime| {
-            let year = found.date.year();
+        let is_short = |found: &Pieces<'_>| {
+            let year = found.date().year();
             (0..100).contains(&year) && !text.contains(&format!("{year:04}"))
         };
         let mut found = self.formats.iter().filter_map(|form| self.read(form, text)).peekable();
@@ -202,55 +196,48 @@ impl TimeForm {
         })
     }
 
-    fn read(&self, form: &TimeFormat, text: &str) -> Option<ParsedTime> {
+    fn read<'t>(&self, form: &TimeFormat, text: &'t str) -> Option<Pieces<'t>> {
         match form {
-            TimeFormat::Standard => usual(text),
+            TimeFormat::Standard => DateTimeParser::new().parse_pieces(text).ok().or_else(|| {
+                let zoned = rfc2822::parse(text).ok()?;
+                Some(Pieces::from((zoned.timestamp(), zoned.offset())))
+            }),
             TimeFormat::Directives(directives) => parse_with_directives(directives, text),
             TimeFormat::Unix(_, unit) => self.epoch(text, *unit),
         }
     }
 
     /// Parses a decimal number of units since 1970, truncated to nanoseconds.
-    fn epoch(&self, text: &str, unit_nanos: i128) -> Option<ParsedTime> {
+    fn epoch(&self, text: &str, unit_nanos: i128) -> Option<Pieces<'static>> {
         // Metrics exporters write `1.7e+09`.
         let text = without_exponent(text)?;
         let (sign, number) = text.strip_prefix('-').map_or((1, text.as_str()), |number| (-1, number));
         let number = number.strip_suffix('.').unwrap_or(number);
         let instant = Timestamp::from_nanosecond(sign * scaled(number, unit_nanos)?).ok()?;
         let offset = self.zone.as_ref().map_or(Offset::UTC, |TimeZoneSetting(zone)| zone.to_offset(instant));
-        Some(ParsedTime::from_timestamp(instant, offset))
+        Some(Pieces::from((instant, offset)))
     }
 }
 
-impl ParsedTime {
-    fn from_timestamp(instant: Timestamp, offset: Offset) -> Self {
-        let time = offset.to_datetime(instant);
-        Self { date: time.date(), time: Some(time), offset: Some(offset) }
-    }
-}
-
-fn usual(text: &str) -> Option<ParsedTime> {
-    if let Ok(pieces) = DateTimeParser::new().parse_pieces(text) {
-        let time = pieces.time().map(|time| pieces.date().to_datetime(time));
-        return Some(ParsedTime { date: pieces.date(), time, offset: pieces.to_numeric_offset() });
-    }
-    let zoned = rfc2822::parse(text).ok()?;
-    Some(ParsedTime::from_timestamp(zoned.timestamp(), zoned.offset()))
-}
-
-fn parse_with_directives(directives: &str, text: &str) -> Option<ParsedTime> {
+fn parse_with_directives(directives: &str, text: &str) -> Option<Pieces<'static>> {
     let read = strtime::parse(directives, text).ok()?;
     if let Some(instant) = read.timestamp() {
-        return Some(ParsedTime::from_timestamp(instant, read.offset().unwrap_or(Offset::UTC)));
+        return Some(Pieces::from((instant, read.offset().unwrap_or(Offset::UTC))));
     }
     if read.iana_time_zone().is_some() {
         let zoned = read.to_zoned().ok()?;
         // A local time that the zone skips would become another time.
         let exists = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
-        return exists.then(|| ParsedTime::from_timestamp(zoned.timestamp(), zoned.offset()));
+        return exists.then(|| Pieces::from((zoned.timestamp(), zoned.offset())));
     }
-    let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
-    Some(ParsedTime { date: read.to_date().ok()?, time, offset: read.offset() })
+    let pieces = match read.hour() {
+        Some(_) => Pieces::from(read.to_datetime().ok()?),
+        None => Pieces::from(read.to_date().ok()?),
+    };
+    Some(match read.offset() {
+        Some(offset) => pieces.with_offset(offset),
+        None => pieces,
+    })
 }
 
 parsed_settings! {
