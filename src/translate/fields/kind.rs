@@ -8,7 +8,7 @@ use super::number::ResultUnit;
 use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, each_record};
 use crate::model::{object_without_nones, type_of};
 use crate::settings::suggest::{quoted, quoted_list};
-use crate::settings::{Checked, Code, Cursor, Entry, Kind, Setting, ValueKind};
+use crate::settings::{Checked, Code, Cursor, Entry, Kind, Setting, SourceSpan, ValueKind};
 use crate::translate::convert::{to_integer, to_number};
 use crate::translate::read_error::ReadError;
 
@@ -319,7 +319,6 @@ impl Setting for Enumeration {
         /// Escape of the word `*`.
         const STAR: &str = r"\*";
         const HELP: &str = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
-        let (mut words, mut places, mut rest) = (Vec::new(), Vec::new(), None);
         let entries = value.node.as_map().unwrap_or_default();
         let items = value.node.as_list().unwrap_or_default();
         let nodes = entries.iter().map(|entry| &entry.value);
@@ -330,40 +329,34 @@ impl Setting for Enumeration {
                 format!("a value must be a string, a number, `true`, `false` or null, found {found}");
             return value.reject_coded(Code::WrongType.at_span(node.span), message, HELP);
         }
+        let ignore_case =
+            value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
+        let (mut words, mut rest, mut known) = (Vec::new(), None, HashMap::new());
+        let mut add = |word: &str, meaning: Value, place: SourceSpan| {
+            let compared = if ignore_case { word.to_ascii_lowercase() } else { word.to_owned() };
+            let first = *known.entry(compared).or_insert(words.len());
+            words.push((word.to_owned(), meaning));
+            if first + 1 < words.len() {
+                let (word, first) = (quoted(word), quoted(&words[first].0));
+                let message = format!("{word} has no effect: `values` has {first} before it");
+                let at = Code::DuplicateValue.at_span(place);
+                value.context.report.warning(at, message, "remove one of the two");
+            }
+        };
         for Entry { key, value: node, .. } in entries {
-            let word = match key.text.as_str() {
-                REST => {
-                    rest = Some(node.to_json());
-                    continue;
-                }
-                STAR => REST,
-                word => word.trim(),
-            };
-            words.push((word.to_owned(), node.to_json()));
-            places.push(key.span);
+            match key.text.as_str() {
+                REST => rest = Some(node.to_json()),
+                STAR => add(REST, node.to_json(), key.span),
+                word => add(word.trim(), node.to_json(), key.span),
+            }
         }
         for item in items {
             let word = item.scalar().unwrap_or_default();
-            words.push((word.trim().to_owned(), word.trim().into()));
-            places.push(item.span);
+            add(word.trim(), word.trim().into(), item.span);
         }
         if words.is_empty() {
             let expected = "a map from words to values, or a list of words";
             return value.reject_kind(expected, Some(HELP.to_owned()));
-        }
-        let ignore_case =
-            value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
-        let mut known = HashMap::new();
-        for (index, ((word, _), place)) in words.iter().zip(places).enumerate() {
-            let compared = if ignore_case { word.to_ascii_lowercase() } else { word.clone() };
-            let first = *known.entry(compared).or_insert(index);
-            if first == index {
-                continue;
-            }
-            let (word, first) = (quoted(word), quoted(&words[first].0));
-            let message = format!("{word} has no effect: `values` has {first} before it");
-            let at = Code::DuplicateValue.at_span(place);
-            value.context.report.warning(at, message, "remove one of the two");
         }
         Ok(Self { words, rest, ignore_case })
     }
