@@ -297,6 +297,7 @@ impl Setting for ColumnNames {
 const SHOWN: usize = 80;
 
 /// Builder of a list of row objects, with string members.
+#[derive(Default)]
 pub(super) struct Rows {
     /// Line number of the header in the response; `None` if the rule declares the names.
     header_line: Option<usize>,
@@ -355,18 +356,7 @@ impl Rows {
     /// response.
     pub(super) fn named(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
-        let limit_bytes = allowed.min(TABLE_LIMIT_BYTES);
-        Self {
-            header_line: None,
-            is_prose: false,
-            is_certain: false,
-            names,
-            spare: false,
-            ragged_rows,
-            rows: Vec::new(),
-            bytes: 0,
-            limit_bytes,
-        }
+        Self { names, ragged_rows, limit_bytes: allowed.min(TABLE_LIMIT_BYTES), ..Self::default() }
     }
 
     /// Adds a row; `line` is called if an error needs it.
