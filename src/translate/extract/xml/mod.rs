@@ -116,10 +116,7 @@ impl Xml {
         if document.is_empty() {
             return Err("expected an XML document, found an empty response".into());
         }
-        check(document).map_err(|(offset, error)| {
-            let place = position(document, offset, lines_before);
-            error.in_part(&place)
-        })?;
+        check(document, lines_before)?;
         let options = ParsingOptions {
             // An empty one, as checked before.
             allow_dtd: true,
@@ -179,14 +176,6 @@ impl Xml {
                 self.add(&mut members, format!("{prefix}{}", attribute.name()), attribute.value().into());
             }
         }
-        if is_nil {
-            // A row of `mysql --xml` has its column name in an attribute, and no value.
-            if members.is_empty() {
-                return Value::Null;
-            }
-            members.insert(TEXT_KEY.to_owned(), Value::Null);
-            return Value::Object(members);
-        }
         let mut text = String::new();
         let mut has_children = false;
         for child in element.children() {
@@ -201,11 +190,13 @@ impl Xml {
         if self.trim || has_children && text.trim().is_empty() {
             text = text.trim().to_owned();
         }
+        // A row of `mysql --xml` has its column name in an attribute, and no value.
+        let text = if is_nil { Value::Null } else { text.into() };
         if members.is_empty() {
-            return text.into();
+            return text;
         }
-        if !text.is_empty() {
-            members.insert(TEXT_KEY.to_owned(), text.into());
+        if text != "" {
+            members.insert(TEXT_KEY.to_owned(), text);
         }
         Value::Object(members)
     }
@@ -287,19 +278,20 @@ static QUOTED: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#""[^"]*"?|'[^']*
 ///
 /// # Errors
 ///
-/// Byte offset and a sentence.
-fn check(text: &str) -> Result<(), (usize, ReadError)> {
+/// A sentence with the position.
+fn check(text: &str, lines_before: usize) -> Result<(), ReadError> {
+    let at = |offset| move |error: ReadError| error.in_part(&position(text, offset, lines_before));
     if !text.starts_with('<') {
-        return Err((0, ReadError::with_quote(20, "expected an XML document, found ", text)));
+        return Err(at(0)(ReadError::with_quote(20, "expected an XML document, found ", text)));
     }
     let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
-    at_most(MARK_LIMIT, marks, "marks `<` and `=`").map_err(|error| (0, error))?;
+    at_most(MARK_LIMIT, marks, "marks `<` and `=`").map_err(at(0))?;
     let (mut elements, mut namespace_work) = (0, 0);
     // Number of namespaces that each open element declares.
     let mut open: Vec<usize> = Vec::new();
     for found in MARKUP.find_iter(text) {
         let tag = found.as_str();
-        let in_place = |error: ReadError| (found.start(), error);
+        let in_place = at(found.start());
         if tag.starts_with("</") {
             open.pop();
             continue;
