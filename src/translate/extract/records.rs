@@ -139,7 +139,11 @@ impl Records {
                 let (begin, bare) = (position, whole.trim_end_matches(['\n', '\r']));
                 position += whole.len();
                 let starts = self.block_start.as_ref().is_some_and(|start| start.regex().is_match(bare));
-                let separates = !starts && self.separates(bare);
+                let separates = match &self.block_separator {
+                    _ if starts => false,
+                    Some(separator) => separator.regex().is_match(bare),
+                    None => self.block_start.is_none() && bare.trim().is_empty(),
+                };
                 let ended = if starts || separates { open.take() } else { None };
                 if starts || self.block_start.is_none() && !separates {
                     open.get_or_insert((index + 1, begin));
@@ -150,13 +154,6 @@ impl Records {
             }
             open.take().map(|(line, from)| LineBlock { line, text: &text[from..] })
         })
-    }
-
-    fn separates(&self, line: &str) -> bool {
-        match &self.block_separator {
-            Some(separator) => separator.regex().is_match(line),
-            None => self.block_start.is_none() && line.trim().is_empty(),
-        }
     }
 }
 
