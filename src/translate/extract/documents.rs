@@ -132,10 +132,6 @@ impl Extraction for Binary {
         (ValueCount::Block, MemberNames::NoFields)
     }
 
-    fn reads_text(&self) -> bool {
-        false
-    }
-
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         self.block(view).map(|block| Extracted::Block(Content::from(block)))
     }
@@ -241,10 +237,6 @@ impl Extraction for Header {
             HeaderShape::Object => MemberNames::Names(self.names.iter().map(String::as_str).collect()),
         };
         (ValueCount::One, names)
-    }
-
-    fn reads_text(&self) -> bool {
-        false
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {

@@ -155,8 +155,8 @@ impl Extract {
     /// Whether an extractor of the rule reads the response as text.
     pub(crate) fn reads_text(&self) -> bool {
         match self {
-            Self::One(extractor) => extractor.kind.extraction().reads_text(),
-            Self::Parts(parts) => parts.iter().any(|part| part.extractor.kind.extraction().reads_text()),
+            Self::One(extractor) => extractor.kind.reads_text(),
+            Self::Parts(parts) => parts.iter().any(|part| part.extractor.kind.reads_text()),
         }
     }
 }
@@ -193,7 +193,7 @@ impl ExtractPart {
             ExtractorKind::Grok(regex) => {
                 view.text().is_ok_and(|text| regex.missing_in(text).count() == regex.patterns.0.len())
             }
-            kind => kind.extraction().reads_text() && view.text().is_ok_and(|text| text.trim().is_empty()),
+            kind => kind.reads_text() && view.text().is_ok_and(|text| text.trim().is_empty()),
         }
     }
 }
@@ -218,11 +218,8 @@ impl Extractor {
     /// JSON Schema of the value, a list if there are records; `None` if it has no types.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         let record = self.typing.schema()?;
-        match self.kind.value_count() {
-            ValueCount::Many => Some(list_of(record)),
-            ValueCount::One => Some(record),
-            ValueCount::Block => None,
-        }
+        // A block has no types.
+        Some(if self.kind.value_count() == ValueCount::Many { list_of(record) } else { record })
     }
 
     /// Names of the extractor and its sources, for messages.
@@ -285,12 +282,9 @@ impl Extractor {
 
     /// The result, which must be a string.
     fn text(&self, view: &ResponseView<'_>) -> Result<ByteString, ReadError> {
-        match self.extract(view)?.into_success()? {
-            Extracted::Text(text) => Ok(text),
-            found => match found.into_value(view)? {
-                Value::String(text) => Ok(text.into()),
-                other => Err(read_error!("expected a string to parse, found {}", kind_of(&other))),
-            },
+        match self.extract(view)?.into_success()?.into_value(view)? {
+            Value::String(text) => Ok(text.into()),
+            other => Err(read_error!("expected a string to parse, found {}", kind_of(&other))),
         }
     }
 
@@ -314,11 +308,6 @@ pub(crate) trait Extraction {
     /// Number of values per response, and the names that fields may use.
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::One, MemberNames::AnyNames)
-    }
-
-    /// Whether the extractor reads the response as text, so that the charset matters.
-    fn reads_text(&self) -> bool {
-        true
     }
 
     /// Extracts the value. `typing` has the types that are applied afterwards.
@@ -397,6 +386,11 @@ impl ExtractorKind {
     /// Names that fields may use.
     pub fn finds(&self) -> MemberNames<'_> {
         self.extraction().finds().1
+    }
+
+    /// Whether the extractor reads the response as text, so that the charset matters.
+    fn reads_text(&self) -> bool {
+        !matches!(self, Self::Binary(_) | Self::Header(_))
     }
 }
 
