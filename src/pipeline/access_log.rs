@@ -14,7 +14,7 @@ use crate::route::TraceContext;
 use crate::settings::{Word as _, units::milliseconds};
 use crate::telemetry::{
     CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, ResponseMismatch, Span, SpanKind, Tracer,
-    Untrusted, milliseconds,
+    Untrusted,
 };
 use crate::translate::LogNote;
 use crate::upstream::{FailureStage, UpstreamError};

@@ -21,7 +21,6 @@ use tracing::{debug, warn};
 use super::{McpEndpoint, MessageDispatcher};
 use crate::pipeline::{Gateway, ResourceWatch, WatchError};
 use crate::route::McpLogLevel;
-use crate::settings::Word as _;
 use crate::shared_state::{ReplicaMessage, SharedStore};
 use crate::telemetry::Untrusted;
 

@@ -7,7 +7,6 @@ use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, tasks};
 use crate::inbound::without_nulls;
 use crate::pipeline::{Call, CallOutcome, Snapshot, Subscriber};
 use crate::route::McpLogLevel;
-use crate::settings::Word as _;
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
 pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
