@@ -83,31 +83,39 @@ impl HeaderLine {
     /// (`Mounted on`), with two exceptions: most rows have a separate cell under the second word, or `wanted`
     /// names (those that fields use) decide otherwise. If every row has as many words as the header, the
     /// words are the cells.
-    pub(super) fn from_header(
+    pub(super) fn from_header<'t>(
         header: &[char],
-        rows: &[Vec<char>],
+        rows: impl Iterator<Item = &'t str> + Clone,
         first: Option<&str>,
         wanted: &[&str],
     ) -> Self {
         let words = words(header);
         let boundaries = boundaries(header, &words, wanted);
-        let by_words = !boundaries.contains(&None) && is_prose(&words, rows, first.is_some());
-        let is_close =
-            |second: usize| !by_words && second > 0 && words[second].start - words[second - 1].end == 1;
-        // Number of rows with a separate cell under the word.
-        let own_cells = |second: usize| {
-            let before = words[second - 1].end;
-            rows.iter().filter(|row| is_blank(row, before) && has_text(row, &words[second])).count()
-        };
+        let by_words = !boundaries.contains(&None) && is_prose(&words, rows.clone(), first.is_some());
+        let is_close = |&second: &usize| words[second].start - words[second - 1].end == 1;
+        let close: Vec<usize> = (1..words.len()).filter(|index| !by_words && is_close(index)).collect();
+        // Number of rows with a separate cell under the word, minus the number of other rows.
+        let mut apart = vec![0_i64; words.len()];
+        let mut count = 0;
+        if !close.is_empty() {
+            for row in rows.clone() {
+                let row = expand_tabs(row);
+                count += 1;
+                for &second in &close {
+                    let own = is_blank(&row, words[second - 1].end) && has_text(&row, &words[second]);
+                    apart[second] += if own { 1 } else { -1 };
+                }
+            }
+        }
         let mut spans: Vec<Range<usize>> = Vec::new();
         for (index, word) in words.iter().enumerate() {
-            let joined = is_close(index)
+            let joined = close.binary_search(&index).is_ok()
                 && match boundaries[index] {
                     None => true,
-                    Some(0) => own_cells(index) * 2 <= rows.len(),
+                    Some(0) => apart[index] <= 0,
                     // The wanted name may also be the first word of a longer one (`Mounted` for
                     // `Mounted on`).
-                    Some(1) => own_cells(index) == 0 && !rows.is_empty(),
+                    Some(1) => apart[index] == -count && count > 0,
                     Some(_) => false,
                 };
             match spans.last_mut() {
@@ -120,10 +128,7 @@ impl HeaderLine {
             names.insert(0, first.to_owned());
             spans.insert(0, 0..0);
         }
-        // Whether most rows have text under the name.
-        let is_filled =
-            |span: &Range<usize>| rows.iter().filter(|row| has_text(row, span)).count() * 2 > rows.len();
-        let filled = if by_words { Vec::new() } else { spans.iter().map(is_filled).collect() };
+        let filled = if by_words { Vec::new() } else { filled(&spans, rows) };
         Self { names, spans, filled, first_is_given: first.is_some(), by_words, fixed: false }
     }
 
@@ -216,6 +221,19 @@ impl HeaderLine {
     }
 }
 
+/// For each name, whether most rows have text under it.
+fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Vec<bool> {
+    let (mut counts, mut all) = (vec![0_usize; spans.len()], 0_usize);
+    for row in rows {
+        let row = expand_tabs(row);
+        all += 1;
+        for (count, span) in counts.iter_mut().zip(spans) {
+            *count += usize::from(has_text(&row, span));
+        }
+    }
+    counts.into_iter().map(|count| count * 2 > all).collect()
+}
+
 /// For each word of a header, the number of wanted names that begin or end before it: with two of them, a
 /// column name ends there. `None` if the word and the one before it are in one wanted name.
 fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Option<usize>> {
@@ -247,18 +265,19 @@ fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<O
 /// that. There are more words under a name than the name has (`RESTARTS`: `1 (3d ago)`). Or the row ends in
 /// two words one space apart, like words of one cell, and the last is not under its name (`Mounted on`:
 /// `/my disk`).
-fn is_prose(header: &[Range<usize>], rows: &[Vec<char>], first_is_given: bool) -> bool {
+fn is_prose<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, first_is_given: bool) -> bool {
     let expected = header.len() + usize::from(first_is_given);
     let mut begins: Vec<usize> = (0..header.len())
         .filter(|&index| index == 0 || header[index].start - header[index - 1].end > 1)
         .collect();
     begins.push(header.len());
-    let mut against = 0_usize;
+    let (mut count, mut against) = (0_usize, 0_usize);
     for row in rows {
-        let row = words(row);
-        if row.len() != expected {
+        if row.split_whitespace().count() != expected {
             return false;
         }
+        count += 1;
+        let row = words(&expand_tabs(row));
         let mut at = 0;
         let is_crowded = begins.windows(2).any(|group| {
             let from = header[group[0]].start;
@@ -277,7 +296,7 @@ fn is_prose(header: &[Range<usize>], rows: &[Vec<char>], first_is_given: bool) -
         };
         against += usize::from(is_crowded || is_close);
     }
-    !rows.is_empty() && against * 2 <= rows.len()
+    count > 0 && against * 2 <= count
 }
 
 /// The word before a cut that is between two names, under neither, and one space before the next cell. It

@@ -215,22 +215,23 @@ impl Columns {
         at_most(COLUMN_LIMIT, words(&header).len(), "columns").map_err(|error| lines[at].locate(error))?;
         // A line of `---- -----` under the header marks exactly where columns begin.
         let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expand_tabs(line.text));
-        let body: Vec<_> = lines[at + 1..].iter().filter(|line| !is_rule(line.text)).collect();
-        let rows: Vec<_> = body.iter().map(|line| expand_tabs(line.text)).collect();
+        let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
         let header = match ruled.filter(|rule| (2..=COLUMN_LIMIT).contains(&words(rule).len())) {
             Some(rule) => HeaderLine::ruled(&header, &rule),
             None => {
                 let wanted: Vec<&str> = typing.paths().iter().map(|path| path.as_str()).collect();
-                HeaderLine::from_header(&header, &rows, self.first_column.as_deref(), &wanted)
+                let rows = body().map(|line| line.text);
+                HeaderLine::from_header(&header, rows, self.first_column.as_deref(), &wanted)
             }
         };
         if let Some(name) = header.first_named() {
             return Err(first_is_named(lines[at], name));
         }
-        let mut table = self.rows_under(lines[at], header.names.clone(), lines, text)?;
+        let mut rows = self.rows_under(lines[at], header.names.clone(), lines, text)?;
         // A long cell shifts the cells after it. If every cell is one word, they can be counted instead.
         let all_words = LazyCell::new(|| {
-            let mut straight = rows.iter().filter_map(|row| header.cells(row).ok()).peekable();
+            let mut straight =
+                body().filter_map(|line| header.cells(&expand_tabs(line.text)).ok()).peekable();
             // Without another row for comparison, a cell of several words can't be distinguished from a
             // shifted one.
             straight.peek().is_some()
@@ -239,18 +240,19 @@ impl Columns {
                     cells[..before_last].iter().all(|cell| cell.split_whitespace().count() == 1)
                 })
         });
-        for (line, row) in body.into_iter().zip(&rows) {
+        for line in body() {
+            let row = expand_tabs(line.text);
             let in_line = |error: ReadError| with_hint(line.locate(error), lines, line);
-            header.check_first_column(row).map_err(in_line)?;
+            header.check_first_column(&row).map_err(in_line)?;
             let counted = || split_words(line.text, header.names.len());
-            let cells = match header.cells(row) {
+            let cells = match header.cells(&row) {
                 Err(_) if counted().len() == header.names.len() && *all_words => counted(),
                 Err(_) if self.ragged_rows == RaggedRows::Skip => continue,
                 cells => cells.map_err(in_line)?,
             };
-            table.add(&cells, || line.line).map_err(|error| with_hint(error, lines, line))?;
+            rows.add(&cells, || line.line).map_err(|error| with_hint(error, lines, line))?;
         }
-        table.into_value(typing)
+        rows.into_value(typing)
     }
 }
 
