@@ -326,34 +326,46 @@ mod tests {
         CacheControl { freshness_lifetime: Some(Duration::from_secs(seconds)), ..CacheControl::default() }
     }
 
+    fn max_age(seconds: u64) -> CacheControl {
+        CacheControl { max_age: Some(Duration::from_secs(seconds)), ..freshness_lifetime(seconds) }
+    }
+
     #[test]
     fn max_age_sets_the_freshness_lifetime() {
         assert_eq!(control(&[]), CacheControl::default());
-        assert_eq!(control(&[("cache-control", "public, Max-Age=\"60\"")]), freshness_lifetime(60));
-        assert_eq!(control(&[("cache-control", "max-age=60"), ("expires", "0")]), freshness_lifetime(60));
+        assert_eq!(
+            control(&[("cache-control", "public, Max-Age=\"60\"")]),
+            CacheControl { public: true, ..max_age(60) }
+        );
+        assert_eq!(control(&[("cache-control", "max-age=60"), ("expires", "0")]), max_age(60));
         assert_eq!(
             control(&[("cache-control", "max-age=60, s-maxage=9")]),
-            CacheControl { must_revalidate: true, ..freshness_lifetime(9) }
+            CacheControl {
+                must_revalidate: true,
+                max_age: Some(Duration::from_mins(1)),
+                ..freshness_lifetime(9)
+            }
         );
-        assert_eq!(control(&[("cache-control", "max-age=soon")]), freshness_lifetime(0));
+        assert_eq!(control(&[("cache-control", "max-age=soon")]), max_age(0));
         assert_eq!(
             control(&[("cache-control", "max-age=99999999999999999999999")]),
-            freshness_lifetime(MAX_COUNT.as_secs())
+            max_age(MAX_COUNT.as_secs())
         );
         let dates = [("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("expires", "Sun, 06 Nov 1994 08:50:37 GMT")];
         assert_eq!(control(&dates), freshness_lifetime(60));
         assert_eq!(control(&[("expires", "0")]), freshness_lifetime(0));
         let aged = control(&[("cache-control", "max-age=60, stale-if-error=5"), ("age", "20")]);
         let (age, stale_if_error) = (Duration::from_secs(20), Duration::from_secs(5));
-        assert_eq!(aged, CacheControl { age, stale_if_error, ..freshness_lifetime(60) });
+        assert_eq!(aged, CacheControl { age, stale_if_error, ..max_age(60) });
     }
 
     #[test]
-    fn no_store_prevents_caching() {
-        for line in ["no-store", "private, max-age=60", "max-age=60, private=\"x-a, x-b\""] {
-            assert!(control(&[("cache-control", line)]).no_store, "{line}");
+    fn directives_and_headers_that_prevent_caching_are_read() {
+        assert!(control(&[("cache-control", "no-store")]).no_store);
+        for line in ["private, max-age=60", "max-age=60, private=\"x-a, x-b\""] {
+            assert!(control(&[("cache-control", line)]).private, "{line}");
         }
-        assert!(control(&[("set-cookie", "session=1")]).no_store);
+        assert!(control(&[("set-cookie", "session=1")]).private);
         assert!(control(&[("cache-control", "no-cache")]).no_cache);
         assert!(control(&[("pragma", "no-cache")]).no_cache);
         assert!(!control(&[("pragma", "no-cache"), ("cache-control", "max-age=1")]).no_cache);
