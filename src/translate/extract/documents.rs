@@ -105,8 +105,10 @@ pub struct Binary {
 /// Parses a media type, with or without parameters.
 pub(crate) fn read_media_type(value: &Cursor<'_>) -> Checked<Option<String>> {
     let text = text_of(value)?;
-    // Both are tokens, like the names of headers (RFC 9110, sections 5.1 and 8.3.1).
-    let is_token = |part: &str| part.parse::<HeaderName>().is_ok();
+    let is_token = |part: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+        !part.is_empty() && part.bytes().all(is_allowed)
+    };
     match text.split(';').next().unwrap_or_default().trim().split_once('/') {
         Some((kind, subtype)) if is_token(kind) && is_token(subtype) => Ok(Some(text.to_owned())),
         _ => {
