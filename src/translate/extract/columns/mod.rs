@@ -301,7 +301,14 @@ const NO_HEADER: &str = "expected a line with the names of the columns, found no
 
 /// Splits a line into at most `count` cells at white space; the last cell is the rest of the line.
 fn split_words(line: &str, count: usize) -> Vec<String> {
-    let row = expand_tabs(line);
-    let starts: Vec<usize> = words(&row).iter().map(|word| word.start).take(count).skip(1).collect();
-    cut_at(&row, &starts)
+    let mut rest = line.trim();
+    let mut cells = Vec::new();
+    while !rest.is_empty() {
+        let is_last = cells.len() + 1 == count;
+        let split = if is_last { None } else { rest.split_once(char::is_whitespace) };
+        let (cell, after) = split.unwrap_or((rest, ""));
+        cells.push(cell.to_owned());
+        rest = after.trim_start();
+    }
+    cells
 }
