@@ -31,6 +31,7 @@ mod certificates;
 mod clients;
 mod compile;
 mod completions;
+mod content;
 mod draft;
 mod extract;
 mod file;

@@ -7,7 +7,7 @@ use super::request::NAMES;
 use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, is_template, open, read_in_scope};
-use super::{completions, input_requests, lint, schemas};
+use super::{completions, content, input_requests, lint, schemas};
 use crate::model::ToolName;
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, PromptResource};
 use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
@@ -15,7 +15,7 @@ use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, suggest,
 };
-use crate::translate::{AnnotationsTemplate, LinkTemplate, MessageRole, Template, check_one_kind};
+use crate::translate::{AnnotationsTemplate, LinkTemplate, MessageRole, Template};
 
 /// The section of a prompt.
 #[derive(Section)]
@@ -296,7 +296,7 @@ impl BlockSettings {
     const KINDS: [&str; 4] = ["text", "route", "resource", "resource_link"];
 
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        check_one_kind(section, &Self::KINDS, "a block of a message")
+        content::check_one_kind(section, &Self::KINDS, "a block of a message")
     }
 }
 

@@ -1,17 +1,16 @@
 //! Content blocks of a result, built from templates or from the response.
 //!
-//! A [`ContentTemplate`] has [`BlockTemplate`]s; [`render`] builds those of one result.
+//! A [`ContentTemplate`] has blocks, each with a [`BlockPayload`]; [`render`] builds those of one result.
 
-use std::{iter::once, sync::LazyLock};
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use minijinja::Value as Name;
 use regex::Regex;
 use serde_json::Value;
-use settings_derive::{Section, Word};
+use settings_derive::Section;
 
-use super::expressions::{Scope, read_condition};
-use super::extract::{Binary, BinaryKind, read_media_type};
+use super::extract::read_media_type;
 use super::read_error::ReadError;
 use super::template::from_json;
 use super::variables::{TemplateContext, jq_names};
@@ -21,10 +20,7 @@ use crate::model::{
     Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, ResourceContents, Structured,
     kind_of,
 };
-use crate::settings::{
-    Checked, Code, Cursor, Invalid, Kind, OpenSection, Setting, ValueKind, Word as _, fixed_regex, read_each,
-    text_of,
-};
+use crate::settings::{Checked, Cursor, Invalid, Setting as _, Word as _, fixed_regex, text_of};
 
 /// Content blocks of a success rule, in order. If there are none, the result has one text block: the
 /// structured content as JSON, or the text of the response without structured content.
@@ -36,61 +32,45 @@ pub const BLOCK_LIMIT: usize = 1000;
 /// Limit of the blocks of one result together, in bytes.
 const CONTENT_LIMIT_BYTES: usize = 64 << 20;
 
-/// One block, or one for each item of a list. It has exactly one kind of content.
-#[derive(Debug, Default, Section)]
-#[section(name = "a block of content", id = "block", check_keys = Self::check_keys, check = Self::check)]
+/// One block, or one for each item of a list.
+#[derive(Debug)]
 pub struct BlockTemplate {
-    /// Text: a template.
-    pub text: Option<Template>,
-    /// Text of the response (`verbatim`), or the structured content as JSON (`json`, `json-pretty`).
-    pub r#as: Option<ContentForm>,
-    /// Image: `response` for the response body, or a template of Base64 data.
-    #[key(kind = ValueKind::Text)]
-    pub image: Option<FromResponse<Template>>,
-    /// Audio: `response` for the response body, or a template of Base64 data.
-    #[key(kind = ValueKind::Text)]
-    pub audio: Option<FromResponse<Template>>,
-    /// Embedded resource: `response` for the response body, or a map.
-    pub resource: Option<FromResponse<ResourceTemplate>>,
-    /// Link to a resource.
-    pub resource_link: Option<LinkTemplate>,
-    /// Media type of `image`, `audio` or `resource: response`.
-    #[key(with = read_media_type, conflicts = "text, as, resource_link")]
-    pub media_type: Option<String>,
-    /// jq condition on the structured content; if it is false, the block is omitted.
-    #[key(kind = Jq::KIND, with = read_condition)]
-    pub when: Option<Jq>,
-    /// jq filter to a list; each item gives one block, with the item as the variable `item`.
-    pub for_each: Option<Jq>,
-    /// Hints for clients.
+    /// Kind and contents of the block.
+    pub payload: BlockPayload,
+    /// Annotations, which are hints for clients.
     pub annotations: Option<AnnotationsTemplate>,
+    /// Condition on the structured content; if it is false, the block is omitted.
+    pub when: Option<Jq>,
+    /// Filter that returns a list: one block for each item, which is `item` in the block's templates.
+    pub each: Option<Jq>,
 }
 
-/// Form in which a block has the response or the structured content.
-#[derive(Debug, Clone, Copy, PartialEq, Word)]
-pub enum ContentForm {
+/// Kind and contents of a block.
+#[derive(Debug)]
+pub enum BlockPayload {
+    /// A rendered text.
+    Text(Template),
     /// The text of the response, unchanged.
     Verbatim,
     /// The structured content as compact JSON.
     Json,
     /// The structured content as indented JSON.
-    #[word("json-pretty")]
     JsonPretty,
-}
-
-/// Data of a block.
-#[derive(Debug)]
-pub enum FromResponse<T> {
-    /// The body of the response.
-    Body,
-    /// Configured data: a resource, or a template that renders Base64.
-    Given(T),
-}
-
-impl<T> FromResponse<T> {
-    fn given(&self) -> Option<&T> {
-        if let Self::Given(data) = self { Some(data) } else { None }
-    }
+    /// The body of the response, as an image, audio or an embedded resource.
+    Bytes(super::extract::Binary),
+    /// Image or audio from Base64 data inside the response.
+    Base64 {
+        /// Whether the data is an image; audio otherwise.
+        is_image: bool,
+        /// Template of the Base64 data.
+        data: Template,
+        /// Media type of the data, such as `image/png`.
+        media_type: String,
+    },
+    /// A resource link.
+    ResourceLink(LinkTemplate),
+    /// An embedded resource.
+    Resource(ResourceTemplate),
 }
 
 /// Link to a resource.
@@ -191,7 +171,7 @@ impl ContentTemplate {
 
     /// Whether a condition or a list of rows is computed from the structured content.
     fn has_filters(&self) -> bool {
-        self.0.iter().any(|block| block.when.is_some() || block.for_each.is_some())
+        self.0.iter().any(|block| block.when.is_some() || block.each.is_some())
     }
 
     /// Whether a block reads the structured content as a tree.
@@ -202,23 +182,24 @@ impl ContentTemplate {
 
     /// Whether a block has a text other than the structured content: a template, or the response.
     pub(in crate::translate) fn has_own_text(&self) -> bool {
-        self.0.iter().any(|block| block.text.is_some() || block.r#as == Some(ContentForm::Verbatim))
+        self.0.iter().any(|block| matches!(block.payload, BlockPayload::Text(_) | BlockPayload::Verbatim))
     }
 
     /// Whether a block is the structured content as indented JSON, which is longer than compact JSON.
     pub(in crate::translate) fn is_pretty(&self) -> bool {
-        self.0.iter().any(|block| block.r#as == Some(ContentForm::JsonPretty))
+        self.0.iter().any(|block| matches!(block.payload, BlockPayload::JsonPretty))
     }
 }
 
 impl BlockTemplate {
+    /// A block without conditions.
+    pub fn new(payload: BlockPayload) -> Self {
+        Self { payload, annotations: None, when: None, each: None }
+    }
+
     fn templates(&self) -> impl Iterator<Item = &Template> {
-        let data = [&self.image, &self.audio].into_iter().flatten().filter_map(FromResponse::given);
-        let resource = self.resource.iter().filter_map(FromResponse::given);
-        let of_resource = resource.flat_map(|own| once(&own.uri).chain(&own.text).chain(&own.blob));
-        let of_link = self.resource_link.iter().flat_map(LinkTemplate::templates);
         let last_modified = self.annotations.iter().filter_map(|own| own.last_modified.as_ref());
-        self.text.iter().chain(data).chain(of_resource).chain(of_link).chain(last_modified)
+        self.payload.templates().into_iter().chain(last_modified)
     }
 
     fn render(
@@ -229,135 +210,15 @@ impl BlockTemplate {
     ) -> Result<RenderedBlock, ReadError> {
         let failed = |error: TemplateError| error.in_part("a template of the rule failed to render");
         let render = |template: &Template| template.render_within(names, budget).map_err(failed);
-        let block = self.content_block(context, render)?;
+        let block = self.payload.render(context, render)?;
         let annotations = self.annotations.as_ref().map(|annotations| annotations.render(render));
         let annotations = annotations.transpose()?.flatten();
-        let text = match self.r#as {
-            Some(ContentForm::Json | ContentForm::JsonPretty) => TextKind::Json,
-            Some(ContentForm::Verbatim) => TextKind::Verbatim,
-            None => TextKind::Rendered,
+        let text = match self.payload {
+            BlockPayload::Json | BlockPayload::JsonPretty => TextKind::Json,
+            BlockPayload::Verbatim => TextKind::Verbatim,
+            _ => TextKind::Rendered,
         };
         Ok(RenderedBlock { content: Content { block, annotations }, text })
-    }
-
-    fn content_block(
-        &self,
-        context: &TemplateContext<'_>,
-        render: impl Fn(&Template) -> Result<String, ReadError>,
-    ) -> Result<ContentBlock, ReadError> {
-        let view = context.view;
-        let structured = || context.structured.ok_or("expected a value to show as JSON, found none");
-        let media_type = || self.media_type.clone();
-        let of_body = |kind| Binary { kind: Some(kind), media_type: media_type() }.block(view);
-        let base64 = |data| base64_text(&render(data)?);
-        Ok(match self {
-            Self { text: Some(text), .. } => ContentBlock::Text(BlockText::Plain(render(text)?)),
-            Self { r#as: Some(form), .. } => ContentBlock::Text(match form {
-                ContentForm::Verbatim => BlockText::Shared(view.shared_text()?.clone()),
-                ContentForm::Json => structured().map(|_| BlockText::StructuredContent)?,
-                ContentForm::JsonPretty => BlockText::Plain(pretty(structured()?)),
-            }),
-            Self { image: Some(FromResponse::Body), .. } => of_body(BinaryKind::Image)?,
-            Self { audio: Some(FromResponse::Body), .. } => of_body(BinaryKind::Audio)?,
-            Self { image: Some(FromResponse::Given(data)), .. } => {
-                ContentBlock::Image { data: base64(data)?, mime_type: media_type().unwrap_or_default() }
-            }
-            Self { audio: Some(FromResponse::Given(data)), .. } => {
-                ContentBlock::Audio { data: base64(data)?, mime_type: media_type().unwrap_or_default() }
-            }
-            Self { resource_link: Some(link), .. } => link.render(render)?,
-            Self { resource: Some(FromResponse::Given(resource)), .. } => {
-                let of_response = || view.response.media_type().map(Into::into);
-                let resource = ResourceContents {
-                    uri: render(&resource.uri)?,
-                    media_type: resource.media_type.clone().or_else(of_response),
-                    body: match (&resource.text, &resource.blob) {
-                        (Some(template), _) => ResourceBody::Text(render(template)?),
-                        (None, Some(data)) => ResourceBody::Blob(base64(data)?),
-                        (None, None) => ResourceBody::Text(view.text()?.to_owned()),
-                    },
-                };
-                ContentBlock::Resource { resource }
-            }
-            Self { resource: Some(FromResponse::Body) | None, .. } => of_body(BinaryKind::Resource)?,
-        })
-    }
-
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        const KINDS: [&str; 6] = ["text", "as", "image", "audio", "resource", "resource_link"];
-        check_one_kind(section, &KINDS, "a block of content")?;
-        let is_map = section.get("resource").is_some_and(|node| node.as_map().is_some());
-        if is_map && section.entry("media_type").is_some() {
-            return Err(section.conflict("media_type", "resource: {…}"));
-        }
-        Ok(())
-    }
-
-    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        let data = [("image", &self.image), ("audio", &self.audio)];
-        let mut untyped = data.iter().filter(|(_, data)| matches!(data, Some(FromResponse::Given(_))));
-        let Some((key, _)) = untyped.next().filter(|_| self.media_type.is_none()) else { return Ok(self) };
-        let at = section.get(key).map_or(section.value.node.span, |node| node.span);
-        let help = "add `media_type: image/png`, or write `response` for the body and type of the response";
-        let message = "data from a template needs a `media_type`";
-        Err(section.reject_at(Code::MissingKey.at_span(at), message, help))
-    }
-}
-
-/// Checks that a block has exactly one kind of content.
-pub(crate) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &str) -> Checked<()> {
-    let mut found = kinds.iter().filter_map(|kind| section.entry(kind));
-    let help = "write `- text: …`, and another `-` for the next block";
-    match (found.next(), found.next()) {
-        (Some(_), None) => Ok(()),
-        (None, _) => Err(section.missing(format!("{block} has no content"), help)),
-        (Some(_), Some(second)) => {
-            let message = format!("{block} must have one kind of content, found several");
-            Err(section.reject_at(Code::ConflictingKeys.at_span(second.key.span), &message, help))
-        }
-    }
-}
-
-/// Reads a block. The variable `item` exists only in a block with `for_each`.
-fn read_block(value: &Cursor<'_>) -> Checked<BlockTemplate> {
-    let item: &[_] = if value.node.get("for_each").is_some() { &["item"] } else { &[] };
-    Scope::from_cursor(value).with_more_names(item, || BlockTemplate::read(value))
-}
-
-impl Setting for ContentTemplate {
-    const KIND: ValueKind =
-        ValueKind::Either(&[ValueKind::Text, BlockTemplate::KIND, ValueKind::List(&BlockTemplate::KIND)]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let blocks = match &value.node.kind {
-            Kind::List(items) if items.is_empty() => {
-                let help = "write at least one block, or remove `content` for the default";
-                let message = "`content` is an empty list";
-                return value.reject_coded(Code::EmptyValue.at_span(value.node.span), message, help);
-            }
-            Kind::List(items) => {
-                let name = format!("an item of {}", value.name);
-                let item = |item| value.part(item, &name, BlockTemplate::KIND).with_span(item.span);
-                read_each(items.iter().map(|node| read_block(&item(node))))?
-            }
-            Kind::Map(_) => vec![read_block(value)?],
-            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
-                vec![BlockTemplate { text: Some(Template::read(value)?), ..BlockTemplate::default() }]
-            }
-        };
-        Ok(Self(blocks))
-    }
-}
-
-impl<T: Setting> Setting for FromResponse<T> {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["response"]), T::KIND]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        if value.node.as_text() == Some("response") {
-            return Ok(Self::Body);
-        }
-        value.reject_renamed_word()?;
-        T::read(value).map(Self::Given)
     }
 }
 
@@ -407,7 +268,7 @@ pub(in crate::translate) fn render(
             trace.step("omitted", || format!("block {}: `{}` is false", index + 1, when.source()));
             continue;
         }
-        let Some(each) = &block.for_each else {
+        let Some(each) = &block.each else {
             add(block.render(context, &plain, &budget)?)?;
             continue;
         };
@@ -444,6 +305,56 @@ fn is_timestamp(text: &str) -> bool {
     });
     // The parser checks days of months, but accepts more forms than RFC 3339.
     SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
+}
+
+impl BlockPayload {
+    fn templates(&self) -> Vec<&Template> {
+        match self {
+            Self::Text(text) => vec![text],
+            Self::Base64 { data, .. } => vec![data],
+            Self::ResourceLink(link) => link.templates().collect(),
+            Self::Resource(ResourceTemplate { uri, text, blob, .. }) => {
+                std::iter::once(uri).chain(text).chain(blob).collect()
+            }
+            Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
+        }
+    }
+
+    pub(super) fn render(
+        &self,
+        context: &TemplateContext<'_>,
+        render: impl Fn(&Template) -> Result<String, ReadError>,
+    ) -> Result<ContentBlock, ReadError> {
+        let (view, structured) = (context.view, context.structured);
+        let structured = structured.ok_or("expected a value to show as JSON, found none");
+        Ok(match self {
+            Self::Text(template) => ContentBlock::Text(BlockText::Plain(render(template)?)),
+            Self::Verbatim => ContentBlock::Text(BlockText::Shared(view.shared_text()?.clone())),
+            Self::Json => structured.map(|_| ContentBlock::Text(BlockText::StructuredContent))?,
+            Self::JsonPretty => ContentBlock::Text(BlockText::Plain(pretty(structured?))),
+            Self::Bytes(binary) => binary.block(view)?,
+            Self::Base64 { is_image, data, media_type } => {
+                let (data, mime_type) = (base64_text(&render(data)?)?, media_type.clone());
+                match is_image {
+                    true => ContentBlock::Image { data, mime_type },
+                    false => ContentBlock::Audio { data, mime_type },
+                }
+            }
+            Self::ResourceLink(link) => link.render(render)?,
+            Self::Resource(ResourceTemplate { uri, media_type, text, blob }) => {
+                let resource = ResourceContents {
+                    uri: render(uri)?,
+                    media_type: media_type.clone().or_else(|| view.response.media_type().map(Into::into)),
+                    body: match (text, blob) {
+                        (Some(template), _) => ResourceBody::Text(render(template)?),
+                        (None, Some(template)) => ResourceBody::Blob(base64_text(&render(template)?)?),
+                        (None, None) => ResourceBody::Text(view.text()?.to_owned()),
+                    },
+                };
+                ContentBlock::Resource { resource }
+            }
+        })
+    }
 }
 
 impl LinkTemplate {

@@ -45,10 +45,9 @@ mod variables;
 mod tests;
 
 pub use charset::Charset;
-pub(crate) use content::check_one_kind;
 pub use content::{
-    AnnotationsTemplate, BLOCK_LIMIT, BlockTemplate, ContentForm, ContentTemplate, FromResponse,
-    LinkTemplate, ResourceTemplate,
+    AnnotationsTemplate, BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, LinkTemplate,
+    ResourceTemplate,
 };
 pub(crate) use convert::without_exponent;
 pub use error::{

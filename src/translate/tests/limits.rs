@@ -149,8 +149,9 @@ fn a_short_response_with_much_work_is_detected() {
     rule.matcher.json = Some(Jq::compile("[range(100)] | length > 0", &[]).unwrap());
     assert!(!is_long(rule, n));
     let block = || {
-        let text = Some(Template::compile("{% for i in range(500) %}{{ i }}{% endfor %}").unwrap());
-        BlockTemplate { text, ..BlockTemplate::default() }
+        BlockTemplate::new(BlockPayload::Text(
+            Template::compile("{% for i in range(500) %}{{ i }}{% endfor %}").unwrap(),
+        ))
     };
     let mut rule = filter(".");
     if let RuleAction::Success(rule) = &mut rule.action {

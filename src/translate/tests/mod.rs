@@ -40,8 +40,8 @@ fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
 
 fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&str>) -> Rule {
     let content = content.map_or_else(ContentTemplate::default, |text| {
-        let text = Some(Template::compile(text).unwrap());
-        ContentTemplate(vec![BlockTemplate { text, ..BlockTemplate::default() }])
+        let payload = BlockPayload::Text(Template::compile(text).unwrap());
+        ContentTemplate(vec![BlockTemplate::new(payload)])
     });
     let structured = structured.map(|filter| Jq::compile(filter, &[]).unwrap());
     let action = RuleAction::Success(SuccessRule { structured, content, limit: None, sample: None });

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::settings::OneOrMore;
-use crate::translate::extract::{Extract, ExtractPart, Extractor, ExtractorKind, Typing};
+use crate::translate::extract::{Binary, Extract, ExtractPart, Extractor, ExtractorKind, Typing};
 use crate::translate::*;
 
 /// Number of typings.
@@ -93,57 +93,50 @@ pub(super) fn extract(kind: ExtractorKind, typing: Typing, beside: Option<Extrac
 
 /// Content; the first is the default.
 pub(super) fn content(index: usize) -> ContentTemplate {
-    let block = BlockTemplate::default;
-    let text = |source| BlockTemplate { text: Some(template(source)), ..block() };
+    let block = |payload| BlockTemplate::new(payload);
+    let text = |source| block(BlockPayload::Text(template(source)));
     let blocks = match index {
         0 => return ContentTemplate::default(),
         1 => vec![text("{{ text }}")],
         2 => vec![text("{{ structured }} {{ value.a }}")],
         3 => vec![text("{{ why }}")],
         4 => vec![
-            BlockTemplate { for_each: Some(jq(".result?")), ..text("{{ item.a | default(item) }}") },
+            BlockTemplate { each: Some(jq(".result?")), ..text("{{ item.a | default(item) }}") },
             BlockTemplate { when: Some(jq(".a")), ..text("{{ structured.a }}") },
         ],
         5 => vec![BlockTemplate { when: Some(jq("false")), ..text("never") }],
         6 => vec![
-            BlockTemplate { r#as: Some(ContentForm::Verbatim), ..block() },
+            block(BlockPayload::Verbatim),
             BlockTemplate {
                 annotations: Some(AnnotationsTemplate {
                     last_modified: Some(template("{{ text }}")),
                     ..AnnotationsTemplate::default()
                 }),
-                r#as: Some(ContentForm::JsonPretty),
-                ..block()
+                ..block(BlockPayload::JsonPretty)
             },
             text("{{ structured.result | default([]) | markdown_table }}"),
         ],
         7 => vec![
-            BlockTemplate {
-                image: Some(FromResponse::Given(template("{{ structured.a }}"))),
-                media_type: Some("image/png".into()),
-                ..block()
-            },
-            BlockTemplate {
-                resource: Some(FromResponse::Given(ResourceTemplate {
-                    uri: template("file:///a"),
-                    media_type: None,
-                    text: None,
-                    blob: Some(template("{{ text }}")),
-                })),
-                ..block()
-            },
+            block(BlockPayload::Base64 {
+                is_image: true,
+                data: template("{{ structured.a }}"),
+                media_type: "image/png".into(),
+            }),
+            block(BlockPayload::Resource(ResourceTemplate {
+                uri: template("file:///a"),
+                media_type: None,
+                text: None,
+                blob: Some(template("{{ text }}")),
+            })),
         ],
         _ => vec![
-            BlockTemplate { resource: Some(FromResponse::Body), ..block() },
-            BlockTemplate {
-                resource_link: Some(LinkTemplate {
-                    uri: template("http://a/{{ text }}"),
-                    name: template("{{ structured.a | default('a') }}"),
-                    description: None,
-                    media_type: None,
-                }),
-                ..block()
-            },
+            block(BlockPayload::Bytes(Binary { kind: None, media_type: None })),
+            block(BlockPayload::ResourceLink(LinkTemplate {
+                uri: template("http://a/{{ text }}"),
+                name: template("{{ structured.a | default('a') }}"),
+                description: None,
+                media_type: None,
+            })),
         ],
     };
     ContentTemplate(blocks)

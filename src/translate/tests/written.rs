@@ -39,9 +39,10 @@ fn a_rule_may_pass_on_what_it_wants_and_is_capped() {
 
 #[test]
 fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
-    let text = Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %} {{ item }}").unwrap();
-    let for_each = Some(Jq::compile(".rows", &[]).unwrap());
-    let block = BlockTemplate { text: Some(text), for_each, ..BlockTemplate::default() };
+    let mut block = BlockTemplate::new(BlockPayload::Text(
+        Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %} {{ item }}").unwrap(),
+    ));
+    block.each = Some(Jq::compile(".rows", &[]).unwrap());
     let mut rule = success(ExtractorKind::Json(Json), None, None);
     if let RuleAction::Success(success) = &mut rule.action {
         success.content = ContentTemplate(vec![block]);
