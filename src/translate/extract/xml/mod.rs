@@ -176,6 +176,14 @@ impl Xml {
                 self.add(&mut members, format!("{prefix}{}", attribute.name()), attribute.value().into());
             }
         }
+        if is_nil {
+            // A row of `mysql --xml` has its column name in an attribute, and no value.
+            if members.is_empty() {
+                return Value::Null;
+            }
+            members.insert(TEXT_KEY.to_owned(), Value::Null);
+            return Value::Object(members);
+        }
         let mut text = String::new();
         let mut has_children = false;
         for child in element.children() {
@@ -190,13 +198,11 @@ impl Xml {
         if self.trim || has_children && text.trim().is_empty() {
             text = text.trim().to_owned();
         }
-        // A row of `mysql --xml` has its column name in an attribute, and no value.
-        let text = if is_nil { Value::Null } else { text.into() };
         if members.is_empty() {
-            return text;
+            return text.into();
         }
-        if text != "" {
-            members.insert(TEXT_KEY.to_owned(), text);
+        if !text.is_empty() {
+            members.insert(TEXT_KEY.to_owned(), text.into());
         }
         Value::Object(members)
     }

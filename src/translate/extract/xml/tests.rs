@@ -75,6 +75,8 @@ fn nothing_is_empty_and_nil_is_null() {
     check(named, Ok(r##"{"b":{"@name":"note","#text":null}}"##));
     let dropped = Xml { attributes: Attributes::Dropped, ..Xml::default() };
     check_with(&dropped, named, Ok(r#"{"b":null}"#));
+    let full = "<a xmlns:i='http://www.w3.org/2001/XMLSchema-instance'><b i:nil='true'>x<c>5</c></b></a>";
+    check(full, Ok(r#"{"b":null}"#));
 }
 
 #[test]
