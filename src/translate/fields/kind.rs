@@ -334,9 +334,10 @@ impl Setting for Enumeration {
         let (mut words, mut rest, mut known) = (Vec::new(), None, HashMap::new());
         let mut add = |word: &str, meaning: Value, place: SourceSpan| {
             let compared = if ignore_case { word.to_ascii_lowercase() } else { word.to_owned() };
-            let first = *known.entry(compared).or_insert(words.len());
+            let index = words.len();
+            let first = *known.entry(compared).or_insert(index);
             words.push((word.to_owned(), meaning));
-            if first + 1 < words.len() {
+            if first < index {
                 let (word, first) = (quoted(word), quoted(&words[first].0));
                 let message = format!("{word} has no effect: `values` has {first} before it");
                 let at = Code::DuplicateValue.at_span(place);
