@@ -172,6 +172,20 @@ routes: {{ a: {{ description: A., request: RUN old }} }}"
 }
 
 #[test]
+fn a_range_of_media_types_is_no_media_type() {
+    let text = "\
+upstreams: { old: http://127.0.0.1:9000 }
+routes:
+  a:
+    description: A.
+    request: GET old/a
+    response: { content: { image: response, media_type: image/* } }
+";
+    let found = load(&Sources::from_text("glossator.yaml", text)).unwrap_err().to_string();
+    assert!(found.contains("expected a media type, found `image/*`"), "{found}");
+}
+
+#[test]
 fn how_tokens_are_taken_may_come_from_outside() {
     let auth = "server: { auth: { jwt: { issuer: 'https://a.test', audience: me, jwks: 'https://a.test/keys', \
                 algorithms: ['${NONE:-RS512}', '${NONE:-PS256}'], clock_skew: '${NONE:-7s}' } } }";
