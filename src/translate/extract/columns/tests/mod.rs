@@ -309,3 +309,8 @@ fn hostile_tables_come_to_an_end() {
     let long = format!("{}\n{}", wide.join("  "), "y".repeat(1_000_000));
     check(&under_header(), &long, Err("line 2"));
 }
+
+#[test]
+fn the_rest_of_a_line_is_unchanged() {
+    check(&by_words("a b"), "1  x\ty  z \n", Ok(r#"[{"a":"1","b":"x\ty  z"}]"#));
+}
