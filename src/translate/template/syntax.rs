@@ -194,7 +194,7 @@ pub(super) fn has_insertions(part: &str) -> bool {
 
 struct Edits<'a> {
     written: &'a str,
-    /// Texts for parts of the configured template.
+    /// Texts, each with the range of the configured template that it replaces.
     replacements: Vec<(Range<usize>, String)>,
 }
 
