@@ -217,10 +217,11 @@ pub(super) const MILLISECOND: i128 = 1_000_000;
 
 /// Nanoseconds of a unit: `ms`, `s`, `sec`, `minutes`. A bare `M` is rejected, because it may mean months.
 pub(super) fn time_unit(name: &str) -> Option<i128> {
-    let is_unit = name != "M" && name.chars().all(char::is_alphabetic);
+    if name == "M" || !name.chars().all(char::is_alphabetic) {
+        return None;
+    }
     // jiff has the micro sign; programs also write the Greek letter.
-    let name = name.to_lowercase().replace('μ', "µ");
-    if is_unit { span(&format!("1{name}")) } else { None }
+    span(&format!("1{}", name.to_lowercase().replace('μ', "µ")))
 }
 
 impl DurationForm {
@@ -472,6 +473,10 @@ mod duration_tests {
             ("250ms", "0.25"),
             ("1.5h", "5400"),
             ("3 µs", "0.000003"),
+            ("3 μs", "0.000003"),
+            ("2 Wks", "1209600"),
+            ("-0s", "0"),
+            ("9999999999999999999 w", "6047999999999999999395200"),
             ("0.1234567891234 s", "0.123456789"),
             ("-5m", "-300"),
         ] {
@@ -485,6 +490,14 @@ mod duration_tests {
             "",
             "-",
             "5 fortnights",
+            "5 mo",
+            "2 years",
+            "5 days ago",
+            "5ago",
+            "5h5",
+            "1e3 s",
+            "5 Stunden",
+            "5 秒",
             "5M",
             "P1M",
             "P1Y",
