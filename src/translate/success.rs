@@ -99,7 +99,8 @@ impl TranslationRun<'_> {
             return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
         }
         let mut shown = content::render(&rule.content, &context, self.trace)?;
-        // Blocks of an MCP server pass unchanged, unless they contain values that are cut now.
+        // A binary block and the blocks of an MCP server pass unchanged, unless they contain values that are
+        // cut now.
         if shown.is_empty() && cut.is_none() {
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Rendered };
             shown.extend(answered.into_iter().map(|content| RenderedBlock { content, text }));
