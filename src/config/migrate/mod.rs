@@ -119,9 +119,7 @@ impl Migration<'_> {
     fn yaml(&self, text: &str) -> Result<Migrated, Problems> {
         let forms: Vec<_> = self.read(text)?.1.iter().map(|tree| self.form_of(tree)).collect();
         let mut migrated = self.rewrite(text, &forms)?;
-        if forms.iter().any(|form| matches!(form, Some(ValueKind::Section(_)))) {
-            self.move_keys(&mut migrated);
-        }
+        self.move_keys(&mut migrated, &forms);
         if forms.iter().any(Option::is_none) {
             let (files, trees) = self.read(&migrated.text)?;
             let mut blocks = Vec::new();

@@ -7,7 +7,7 @@ use super::{Change, Migrated, Migration, Remark, with_edits};
 use crate::config::compile::FileSettings;
 use crate::config::renamed::{Replacement, section_of};
 use crate::settings::source::line_start;
-use crate::settings::{Entry, Key, LineAndColumn, Node, Section as _, SourceSpan};
+use crate::settings::{Entry, Key, LineAndColumn, Node, Section as _, SourceSpan, ValueKind};
 
 /// Additional indentation of the keys of a nested section.
 const INDENT: &str = "  ";
@@ -22,17 +22,19 @@ struct NestedKey<'n> {
 }
 
 impl Migration<'_> {
-    /// Moves keys of a block map into a new nested section, which takes the place of the first.
+    /// Moves keys of a block map into a new nested section, which takes the place of the first. `forms` are
+    /// those of the documents; only configurations are changed.
     ///
     /// A key in flow style keeps its place and its remark, and so does a key whose nested section exists
     /// already. Nothing is moved if the parsed result would differ in anything else.
-    pub(super) fn move_keys(&self, migrated: &mut Migrated) {
+    pub(super) fn move_keys(&self, migrated: &mut Migrated, forms: &[Option<ValueKind>]) {
         let Ok((files, trees)) = self.read(&migrated.text) else { return };
         let text = &migrated.text;
         let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let mut expected: Vec<_> = trees.iter().map(Node::to_json).collect();
         let (mut edits, mut changes) = (Vec::new(), Vec::new());
-        for (tree, json) in trees.iter().zip(&mut expected) {
+        for ((tree, json), form) in trees.iter().zip(&mut expected).zip(forms) {
+            let Some(ValueKind::Section(_)) = form else { continue };
             for Entry { key: section, value } in tree.as_map().unwrap_or_default() {
                 let json = &mut json[&section.text];
                 let mut inserted: BTreeMap<_, (Range<usize>, String)> = BTreeMap::new();
@@ -72,7 +74,8 @@ impl Migration<'_> {
         }
     }
 
-    /// Keys of a section of the configuration that can be moved into a nested section.
+    /// Keys of a section of the configuration that can be moved into a nested section. Those that `<<` or an
+    /// alias inserts are written above the section.
     fn nested_keys<'n>(&self, text: &str, section: &Key, value: &'n Node) -> Vec<NestedKey<'n>> {
         let keys = FileSettings::keys().get(&section.text).and_then(|key| section_of(key.kind));
         let (Some(keys), Some(entries)) = (keys, value.as_map()) else { return Vec::new() };
@@ -81,11 +84,13 @@ impl Migration<'_> {
             let path = now.split_once('.').filter(|(parent, _)| value.get(parent).is_none())?;
             Some(NestedKey { entry, path, lines: lines_of(text, entry.key.span)? })
         };
-        entries.iter().filter_map(nested_key).collect()
+        let own = entries.iter().filter(|entry| entry.key.span.start >= section.span.end);
+        own.filter_map(nested_key).collect()
     }
 }
 
-/// Lines of a key of a block map and of its value, with the comments directly above it. `None` in flow style.
+/// Lines of a key of a block map and of its value, with the comments directly above it. `None` if anything
+/// else is before the key in its line, as in flow style.
 fn lines_of(text: &str, key: SourceSpan) -> Option<Range<usize>> {
     let begin = line_start(&text[..key.start]);
     let margin = text[begin..key.start].trim().is_empty().then_some(&text[begin..key.start])?;

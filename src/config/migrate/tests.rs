@@ -104,8 +104,8 @@ fn a_key_that_is_now_in_a_nested_section_is_moved_with_its_comments() {
          key: ${GLOSSATOR__SERVER__LISTEN} # secret\n\n  listen: :80 # here\n\nroutes: {}\n",
     );
     check(
-        "version: 1\r\nserver:\r\n    tls_key: k\r\n---\r\nserver:\r\n  bind: a\r\n  tls_key: >-\r\n    b",
-        "version: 1\r\nserver:\r\n    tls:\r\n      key: k\r\n---\r\nserver:\r\n  listen: a\r\n  \
+        "server:\r\n    tls_key: k\r\n---\r\nserver:\r\n  bind: a\r\n  tls_key: >-\r\n    b",
+        "server:\r\n    tls:\r\n      key: k\r\n---\r\nserver:\r\n  listen: a\r\n  \
          tls:\r\n    key: >-\r\n      b\r\n",
     );
     let moved = migrated("server:\n  bind: a\n  tls_key: k\n", Format::Yaml);
@@ -137,6 +137,17 @@ fn uncertain_names_are_unchanged() {
     // A map that is `retry` in one place, and another section in the other.
     check_remarks(
         "routes: { a: { retry: &r { tries: 1 }, cache: *r } }\n",
+    check_remarks("prompts: &a\n  tls_key: k\nserver: *a\n", &[&remark("2:3", "key")]);
+    check(
+        "prompts: &a\n  tls_key: k\nserver:\n  <<: *a\n  tls_certificate: c\n",
+        "prompts: &a\n  tls_key: k\nserver:\n  <<: *a\n  tls:\n    certificate: c\n",
+    );
+    // The value is not indented, or would be that of another anchor.
+    check_remarks("server:\n  tls_key:\n  - k\n  listen: a\n", &[&remark("2:3", "key")]);
+    check_remarks(
+        "server:\n  tls_key: k\n  listen: &a x\n  tls_certificate: *a\n",
+        &[&remark("2:3", "key"), &remark("4:3", "certificate")],
+    );
         &["1:28: retry: `tries` is now `max_attempts`, but an alias uses it for something else"],
     );
 }
@@ -194,6 +205,11 @@ fn other_files_have_variables_of_the_environment_and_configurations_as_texts() {
 }
 
 #[test]
+    // Its second document is not a configuration.
+    check(
+        "server:\n  tls_key: k\n---\nkind: x\nname: y\nserver:\n  tls_key: k\n",
+        "server:\n  tls:\n    key: k\n---\nkind: x\nname: y\nserver:\n  tls_key: k\n",
+    );
 fn several_documents_are_renamed_each() {
     check(
         "---\nserver: { bind: a }\n---\npaths: {}\n...\n",
