@@ -58,7 +58,7 @@ pub struct Change {
     pub now: String,
 }
 
-/// Place that was not renamed automatically.
+/// Place that was not renamed automatically, with its position in the new file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Remark {
     /// Line, from 1.
@@ -149,6 +149,10 @@ impl Migration<'_> {
                 whole.remarks.push(Remark { line: block.line + 1, column: 1, message });
                 continue;
             };
+            let lines = |text: &str| text.matches('\n').count();
+            let added = lines(&migrated.text).saturating_sub(lines(&block.text));
+            let below = whole.remarks.iter_mut().filter(|remark| remark.line > block.line);
+            below.for_each(|remark| remark.line += added);
             whole.text.replace_range(block.range.clone(), &block.in_file(&migrated.text));
             let changes = migrated.changes.into_iter();
             whole.changes.extend(changes.map(|change| Change {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Change, Migrated, Migration, Remark, with_edits};
+use super::{Change, Migrated, Migration, with_edits};
 use crate::config::compile::FileSettings;
 use crate::config::renamed::{Replacement, section_of};
 use crate::settings::source::line_start;
@@ -62,14 +62,16 @@ impl Migration<'_> {
                 edits.extend(inserted.into_values().chain(removed));
             }
         }
+        if changes.is_empty() {
+            return;
+        }
         let moved = with_edits(text, edits);
         let is_expected = |(_, trees): (_, Vec<Node>)| trees.iter().map(Node::to_json).eq(expected);
-        if self.read(&moved).is_ok_and(is_expected) {
-            let is_moved = |remark: &Remark| {
-                changes.iter().any(|change| (change.line, change.column) == (remark.line, remark.column))
-            };
-            migrated.text = moved;
-            migrated.remarks.retain(|remark| !is_moved(remark));
+        // The remaining remarks are about other lines now.
+        if self.read(&moved).is_ok_and(is_expected)
+            && let Ok(Migrated { remarks, .. }) = self.rewrite(&moved, forms)
+        {
+            (migrated.text, migrated.remarks) = (moved, remarks);
             migrated.changes.extend(changes);
         }
     }

@@ -115,6 +115,21 @@ fn a_key_that_is_now_in_a_nested_section_is_moved_with_its_comments() {
 }
 
 #[test]
+fn a_remark_below_a_key_that_was_moved_has_its_line_in_the_new_file() {
+    let lines = |text: &str, format| -> Vec<_> {
+        let remarks = migrated(text, format).remarks;
+        remarks.iter().map(|remark| (remark.line, remark.column)).collect()
+    };
+    let (moved, removed) = ("server:\n  tls_key: k\n", "server:\n  front_page: x\n");
+    assert_eq!(lines(&format!("{moved}  front_page: x\n"), Format::Yaml), [(4, 3)]);
+    let page = format!("```yaml\n{moved}```\n```yaml\n{removed}```\n");
+    assert_eq!(lines(&page, Format::Markdown), [(8, 3)]);
+    let blocks = format!("a.yaml: |\n{moved}b.yaml: |\n{removed}").replace("\n  ", "\n    ");
+    let manifest = blocks.replace("\nserver", "\n  server");
+    assert_eq!(lines(&manifest, Format::Yaml), [(7, 5)]);
+}
+
+#[test]
 fn a_key_that_can_not_be_moved_into_its_nested_section_is_reported() {
     let remark =
         |place: &str, key: &str| format!("{place}: server: `tls_{key}` is now `tls.{key}`: move it by hand");
@@ -122,6 +137,17 @@ fn a_key_that_can_not_be_moved_into_its_nested_section_is_reported() {
     check_remarks("server: { tls_key: k, listen: :80 }\n", &[&remark("1:11", "key")]);
     // Merged from elsewhere, where the key would mean something else.
     check_remarks("prompts: &a\n  tls_key: k\nserver:\n  <<: *a\n", &[&remark("2:3", "key")]);
+    check_remarks("prompts: &a\n  tls_key: k\nserver: *a\n", &[&remark("2:3", "key")]);
+    check(
+        "prompts: &a\n  tls_key: k\nserver:\n  <<: *a\n  tls_certificate: c\n",
+        "prompts: &a\n  tls_key: k\nserver:\n  <<: *a\n  tls:\n    certificate: c\n",
+    );
+    // The value is not indented, or would be that of another anchor.
+    check_remarks("server:\n  tls_key:\n  - k\n  listen: a\n", &[&remark("2:3", "key")]);
+    check_remarks(
+        "server:\n  tls_key: k\n  listen: &a x\n  tls_certificate: *a\n",
+        &[&remark("2:3", "key"), &remark("4:3", "certificate")],
+    );
     check("server: { tls_key: k, bind: :80 }\n", "server: { tls_key: k, listen: :80 }\n");
 }
 
@@ -137,17 +163,6 @@ fn uncertain_names_are_unchanged() {
     // A map that is `retry` in one place, and another section in the other.
     check_remarks(
         "routes: { a: { retry: &r { tries: 1 }, cache: *r } }\n",
-    check_remarks("prompts: &a\n  tls_key: k\nserver: *a\n", &[&remark("2:3", "key")]);
-    check(
-        "prompts: &a\n  tls_key: k\nserver:\n  <<: *a\n  tls_certificate: c\n",
-        "prompts: &a\n  tls_key: k\nserver:\n  <<: *a\n  tls:\n    certificate: c\n",
-    );
-    // The value is not indented, or would be that of another anchor.
-    check_remarks("server:\n  tls_key:\n  - k\n  listen: a\n", &[&remark("2:3", "key")]);
-    check_remarks(
-        "server:\n  tls_key: k\n  listen: &a x\n  tls_certificate: *a\n",
-        &[&remark("2:3", "key"), &remark("4:3", "certificate")],
-    );
         &["1:28: retry: `tries` is now `max_attempts`, but an alias uses it for something else"],
     );
 }
@@ -190,6 +205,11 @@ fn other_files_have_variables_of_the_environment_and_configurations_as_texts() {
          ---\nkind: ConfigMap\ndata:\n  # bind\n  a.yaml: |\n      server:\n\n        \
          listen: :80 # x\n        tls:\n          key: k\n  b: |\n    server: { bind: x }\n",
     );
+    // Its second document is not a configuration.
+    check(
+        "server:\n  tls_key: k\n---\nkind: x\nname: y\nserver:\n  tls_key: k\n",
+        "server:\n  tls:\n    key: k\n---\nkind: x\nname: y\nserver:\n  tls_key: k\n",
+    );
     let manifest = "kind: ConfigMap\ndata:\n  a.yaml: |\n    server:\n      bind: x\n";
     let change = &migrated(manifest, Format::Yaml).changes[0];
     assert_eq!((change.line, change.column), (5, 7));
@@ -205,11 +225,6 @@ fn other_files_have_variables_of_the_environment_and_configurations_as_texts() {
 }
 
 #[test]
-    // Its second document is not a configuration.
-    check(
-        "server:\n  tls_key: k\n---\nkind: x\nname: y\nserver:\n  tls_key: k\n",
-        "server:\n  tls:\n    key: k\n---\nkind: x\nname: y\nserver:\n  tls_key: k\n",
-    );
 fn several_documents_are_renamed_each() {
     check(
         "---\nserver: { bind: a }\n---\npaths: {}\n...\n",
