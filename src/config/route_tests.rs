@@ -428,7 +428,8 @@ fn with_line_ends_of(text: &str, lines: String) -> String {
 fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
     let (key, node) = (entry.key.span, &entry.value);
     let colon = key.end + text.get(key.end..)?.find(':')? + 1;
-    let end = if matches!(node.kind, Kind::Null) {
+    let is_null = matches!(node.kind, Kind::Null);
+    let end = if is_null {
         let rest = text.get(colon..)?.lines().next().unwrap_or_default();
         let begin = rest.trim_start_matches(' ');
         let word = ["~", "null", "Null", "NULL"].into_iter().find(|word| begin.starts_with(word));
@@ -436,11 +437,13 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     } else {
         end_of(text, node)
     };
-    let new = match as_block {
-        true => with_line_ends_of(text, yaml::block(value, column(text, key.start))),
-        false => format!(" {}", yaml::flow(value)),
+    let (start, new) = match (as_block, is_null) {
+        (true, _) => (colon, with_line_ends_of(text, yaml::block(value, column(text, key.start)))),
+        (false, true) => (colon, format!(" {}", yaml::flow(value))),
+        // A comment above the value stays.
+        (false, false) => (node.span.start, yaml::flow(value)),
     };
-    spliced(text, colon..end, new)
+    spliced(text, start..end, new)
 }
 
 /// Adds `expect` after the last key of an example.
@@ -523,6 +526,12 @@ mod tests {
             Ok(
                 "      - { response: { body: x }, expect: { text: a } }\n      - { response: { body: y }, expect: { text: \"c\\nd\" } }",
             ),
+        );
+        check(
+            "      - { response: {}, expect: # Why.\n          { text: a } }",
+            0,
+            json!({ "text": "c\nd" }),
+            Ok("      - { response: {}, expect: # Why.\n          { text: \"c\\nd\" } }"),
         );
     }
 
