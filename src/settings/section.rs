@@ -395,8 +395,9 @@ impl<'a> OpenSection<'a> {
         let mut checked = Ok(());
         for entry in self.entries {
             let Some(key) = self.table.get(&entry.key.text) else { continue };
-            let is_there = |name: &&str| self.entries.iter().any(|entry| entry.key.text == *name);
-            let conflict = key.conflicts.split(", ").find(is_there);
+            // Unlike `split`, this has no items if there are no conflicts.
+            let mut conflicts = key.conflicts.split_terminator(", ");
+            let conflict = conflicts.find(|other| self.entry(other).is_some());
             if let Some(other) = conflict {
                 checked = Err(self.conflict(key.name, other));
             } else if let Some((other, help)) = key.requires.filter(|(other, _)| self.entry(other).is_none())

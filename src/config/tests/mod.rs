@@ -340,6 +340,13 @@ fn a_number_in_a_schema_keeps_its_digits() {
     assert_eq!(input.keys().next().unwrap(), "type");
 }
 
+#[test]
+fn an_empty_key_conflicts_with_no_other() {
+    let text = format!("{MINIMAL}server: {{ '': x, listen: ':80' }}\n");
+    let found = load(&Sources::from_text("glossator.yaml", text)).unwrap_err().to_string();
+    assert!(found.contains("unknown key") && !found.contains("beside"), "{found}");
+}
+
 #[track_caller]
 fn check_example(text: &str) {
     let sources = Sources::from_text("a.yaml", text);
