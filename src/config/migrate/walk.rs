@@ -234,16 +234,16 @@ impl<'t> Walk<'t> {
     /// Renames a key, unless it is now in a nested section, or its new name is one of the `names` that the
     /// section has.
     fn rename(&mut self, key: &mut Key, path: &str, names: &mut Vec<String>, section: &'static str) {
-        let obstacle = match path {
-            _ if path.contains('.') => ": move it by hand",
-            _ if names.iter().any(|name| name == path) => ", which is also present",
-            _ => {
-                if self.replace(key.span, &key.text, path, section) {
-                    path.clone_into(&mut key.text);
-                    names.push(path.to_owned());
-                }
-                return;
+        let obstacle = if path.contains('.') {
+            ": move it by hand"
+        } else if names.iter().any(|name| name == path) {
+            ", which is also present"
+        } else {
+            if self.replace(key.span, &key.text, path, section) {
+                path.clone_into(&mut key.text);
+                names.push(path.to_owned());
             }
+            return;
         };
         self.remark(key.span, section, format!("`{}` is now `{path}`{obstacle}", key.text));
     }
