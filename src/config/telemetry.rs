@@ -119,6 +119,7 @@ impl TelemetrySettings {
         let before = context.report.errors();
         (self.traces, self.metrics) = (self.traces_export(&variables), self.metrics_export(&variables));
         if context.report.errors() > before {
+            // Both have reported their problems.
             return section.value.checked(None);
         }
         self.service = variables.service(self.service_name.clone(), &self.resource_attributes);

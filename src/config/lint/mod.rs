@@ -19,7 +19,8 @@ use super::routes::RouteFile;
 use crate::route::{Conflict, RouteTable};
 use crate::settings::{Code, Node, Report};
 
-/// Reports routes that match the same request, at the later of the two.
+/// Reports routes that match the same request, at the later of the two. `written` is the map `routes` of the
+/// file.
 pub(super) fn check_conflicts(report: &Report<'_>, routes: &[RouteFile], written: &Node) {
     let mut left: Vec<&RouteFile> = routes.iter().collect();
     while let Err(conflict) = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect()) {

@@ -189,6 +189,7 @@ impl RequestParser<'_> {
         let settings = RequestSettings::read_fields(&section, None);
         let upstream = match section.get("upstream").map(|node| (node.span, node.as_text())) {
             Some((span, Some(name))) => self.upstream(span, name),
+            // `read_fields` has reported it.
             Some((_, None)) => self.value.checked(None),
             None => self.only_upstream(self.value.place),
         };
