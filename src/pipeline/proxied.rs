@@ -223,8 +223,10 @@ impl Snapshot {
             Ok(response) => {
                 let JsonRpcResponse { result, error } =
                     serde_json::from_slice(&response.body).unwrap_or_default();
-                if let Some(members) = result.filter(|members| members.contains_key(required_member(method)))
-                {
+                // A response with an error is never a success, whatever the error is and even with a result.
+                let is_success =
+                    |result: &Members| error.is_none() && result.contains_key(required_member(method));
+                if let Some(members) = result.filter(is_success) {
                     run.log.end(ToolOutcome::Success);
                     return Ok(members);
                 }

@@ -68,6 +68,9 @@ fn answer(rpc: &RpcRequest<'_>) -> Option<Vec<Step>> {
             ))),
             Some("crash") => error(-32603, "NullPointerException at 10.0.0.7:80"),
             Some("empty") => Some(rpc.result("{}")),
+            Some(error @ ("5" | r#""text""# | "{}" | r#"{"code":"x"}"# | r#"{"code":1,"message":"sent"}"#)) => {
+                Some(rpc.answer(&format!(r#""result":{{"messages":{MESSAGES}}},"error":{error}"#)))
+            }
             Some(_) => error(-32602, "no note of this name in /srv/notes/all"),
             None => error(-32602, "argument `note` is missing"),
         },
@@ -211,6 +214,17 @@ async fn errors_are_json_rpc_errors_without_internals_of_the_server() {
             let tells = ["/srv", "10.0.0.7", "NullPointer", "/dev"].iter().any(|word| message.contains(word));
             assert!(!tells, "{message}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_response_with_a_result_and_an_error_is_an_error() {
+    let notes = notes().await;
+    let served = serving(&notes, "").await;
+    for error in ["5", r#""text""#, "{}", r#"{"code":"x"}"#, r#"{"code":1,"message":"sent"}"#] {
+        let params = json!({ "name": "sum_up", "arguments": { "note": error } });
+        let response = send_json(&served, "2025-11-25", "prompts/get", params).await;
+        assert_eq!((&response["error"]["code"], response.get("result")), (&json!(-32603), None), "{error}");
     }
 }
 
