@@ -125,8 +125,8 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
     let whole: Message<'_> = read(message.as_str())?;
     let Message { content, structured, is_error, .. } = match whole {
         Message { content: Some(_), .. } | Message { structured: Some(_), .. } => whole,
-        Message { result: Some(result), .. } => read(result.get())?,
         Message { error: Some(error), .. } => return protocol_error(message, error),
+        Message { result: Some(result), .. } => read(result.get())?,
         Message { error: None, .. } => {
             return Err(
                 "expected an MCP tool result, found JSON without `content`, `result` or `error`".into()
@@ -339,6 +339,16 @@ mod tests {
         let error = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: x"}}"#;
         let ResultKind::ProtocolError { code, message } = answer(error).unwrap().verdict else { panic!() };
         assert_eq!((code.unwrap().to_string().as_str(), message.as_str()), ("-32602", "Unknown tool: x"));
+    }
+
+    #[test]
+    fn a_response_with_a_result_and_an_error_is_an_error() {
+        let result = r#""result": {"content": [{"type": "text", "text": "1"}]}"#;
+        for (error, is_success) in [(r#"{"code": -32603}"#, false), ("{}", false), ("null", true)] {
+            let both = answer(&format!(r#"{{{result}, "error": {error}}}"#)).unwrap();
+            assert_eq!(both.is_success(), is_success, "{error}");
+        }
+        check(&format!(r#"{{{result}, "error": "text"}}"#), Err("JSON of another kind"));
     }
 
     #[test]
