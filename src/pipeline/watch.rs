@@ -240,14 +240,14 @@ impl Snapshot {
         if let (Err(error), false) = (&polled, was_failing) {
             // Logged once for a series of failures, which would all say the same.
             let (redaction, route) = (&route.translator.redaction, &route.definition.name);
-            warn!(%route, error = error.plain, "polling a resource failed");
+            warn!(%route, %error, "polling a resource failed");
             let quoted = redaction.redact(&error.quoted);
             debug!(%route, uri = %Untrusted(uri), error = %Untrusted(&quoted), "resource poll error text");
         }
         (polled.ok().flatten(), interval)
     }
 
-    /// Polls a resource by its route. `None`: it is unchanged.
+    /// Polls a resource by its route. `None`: it is unchanged. The error may quote the URI or the response.
     async fn poll_route(
         &self,
         route: &Arc<BoundRoute>,

@@ -24,7 +24,8 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ErrorSource {
 #[error("{plain}")]
 pub(crate) struct QuotedSource {
     /// Text without quotations: types, lengths and constant text.
-    pub(crate) plain: String,
+    plain: String,
+    /// Text with quotations, for a log at `debug`.
     pub(crate) quoted: String,
 }
 
