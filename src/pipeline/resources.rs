@@ -22,17 +22,17 @@ pub struct ReadResource {
     pub freshness: Freshness,
 }
 
-/// Reason why a resource or a prompt can't be fetched. The text is for clients of a resource; for those of a
-/// prompt, that in the variant is.
+/// Reason why a resource or a prompt can't be fetched. `Display` is the text for clients that read a
+/// resource. Clients that request a prompt receive the text in the variant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// No route has a resource with this URI.
     #[error("unknown resource; `resources/list` and `resources/templates/list` list the available ones")]
     Unknown,
-    /// The upstream reports that it does not exist.
+    /// The upstream reports that the resource does not exist.
     #[error("resource not found: {0}")]
     Missing(String),
-    /// The URI has invalid arguments, or the prompt was requested with them.
+    /// The arguments in the URI, or those of the prompt, are invalid.
     #[error("no resource can have this URI: {0}")]
     Arguments(String),
     /// Any other failure.

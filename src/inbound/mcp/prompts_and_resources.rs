@@ -72,20 +72,21 @@ async fn forward(
 ) -> RpcResult {
     let to = (method, entry.upstream_key.as_str());
     let members = Box::pin(snapshot.forward(entry, to, rpc.call(params))).await;
-    let members = members.map_err(|error| fetch_error(method, &error))?;
+    let members = members.map_err(|error| fetch_error(method, error))?;
     Ok(rpc.forwarded(members, None))
 }
 
-/// The error of a request for a prompt or for completions.
-fn fetch_error(method: McpMethod, error: &FetchError) -> RpcError {
+/// JSON-RPC error of `prompts/get` or `completion/complete`, for the reason why the fetch failed.
+fn fetch_error(method: McpMethod, error: FetchError) -> RpcError {
     match error {
-        FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT.error(text.clone()),
-        FetchError::Failed(text) if method == McpMethod::GetPrompt => prompt_not_built(text),
-        FetchError::Failed(text) => ErrorKind::FAILED.error(text.clone()),
+        FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT.error(text),
+        FetchError::Failed(text) if method == McpMethod::GetPrompt => prompt_not_built(&text),
+        FetchError::Failed(text) => ErrorKind::FAILED.error(text),
         FetchError::Unknown => ErrorKind::PROMPT.error(error.to_string()),
     }
 }
 
+/// JSON-RPC error for a prompt whose messages can't be built, with the reason.
 fn prompt_not_built(why: &str) -> RpcError {
     ErrorKind::FAILED.error(format!("the prompt can't be built: {why}"))
 }
@@ -99,7 +100,7 @@ async fn messages(
 ) -> RpcResult {
     let call = rpc.call(Map::new());
     let messages = snapshot.prompt(prompt, arguments, &call).await;
-    let messages = messages.map_err(|error| fetch_error(McpMethod::GetPrompt, &error))?;
+    let messages = messages.map_err(|error| fetch_error(McpMethod::GetPrompt, error))?;
     let messages = messages.into_iter().map(|mut message| {
         rpc.revision.adapt_content(&mut message.content);
         let mut block = Vec::new();
