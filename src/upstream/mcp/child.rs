@@ -43,6 +43,7 @@ pub(super) struct ChildLink {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Child of the last start. It may have exited since.
     running: Option<Arc<Running>>,
     /// Consecutive early exits.
     failures: u32,
@@ -186,7 +187,7 @@ async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
 }
 
 impl State {
-    /// Child, unless it has exited.
+    /// Running child. `None` if it was not started, has exited or is being stopped.
     fn running(&self) -> Option<&Arc<Running>> {
         self.running.as_ref().filter(|running| !running.handle.is_closed())
     }

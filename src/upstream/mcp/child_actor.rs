@@ -222,8 +222,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Serves calls until the child is stopped, and returns `true`; or until it exits, closes its output or
-    /// hangs.
+    /// Serves calls until the child is stopped, exits, closes its output or hangs. Returns whether it was
+    /// stopped.
     async fn serve(&mut self, exited: impl Future<Output = io::Result<ExitStatus>>) -> bool {
         let mut exited = pin!(exited);
         while self.stopping.is_none() {

@@ -323,7 +323,8 @@ fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
 // Messages from the server.
 
 impl HttpLink {
-    /// Reads the response to a request: a JSON document, or an event stream.
+    /// Reads the response to a request from a JSON document or an event stream. Without a JSON-RPC response,
+    /// an HTTP error response is returned unchanged.
     async fn read_response(
         self: &Arc<Self>,
         session: &Arc<Session>,

@@ -117,7 +117,7 @@ pub struct McpLists {
     pub tools: McpList,
     /// Prompts. `None` if they are not wanted, or the server does not declare any.
     pub prompts: Option<McpList>,
-    /// Resources, and resource templates. `None` as for prompts.
+    /// Resources, and resource templates. `None` if they are not wanted, or the server does not declare any.
     pub resources: Option<[McpList; 2]>,
     /// Whether the server declares completions.
     pub completes: bool,
@@ -241,7 +241,7 @@ impl McpUpstream {
     }
 
     /// Fetches one list, page by page.
-    async fn list_of(&self, name: ListName) -> Result<McpList, Failure> {
+    async fn list_of(&self, name @ (method, _): ListName) -> Result<McpList, Failure> {
         let (mut list, mut cursor) = (McpList::new(), None::<String>);
         for _ in 0..Self::PAGES_LIMIT {
             let (entries, next_cursor) = self.page(name, cursor.clone()).await?;
@@ -257,7 +257,7 @@ impl McpUpstream {
         }
         let (limit, pages) = (Self::LIST_LIMIT, Self::PAGES_LIMIT);
         warn!(
-            upstream = %self.name, list = name.0, limit, pages,
+            upstream = %self.name, list = method, limit, pages,
             "list of the MCP server truncated: it is over the limit"
         );
         list.truncate(Self::LIST_LIMIT);
@@ -380,7 +380,7 @@ impl McpUpstream {
     }
 }
 
-/// Response of an upstream with a JSON-RPC response, whatever its HTTP status was.
+/// Upstream response whose body is a JSON-RPC response. Its status is 200, whatever the HTTP status was.
 fn message_response(text: Bytes) -> UpstreamResponse {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
