@@ -9,10 +9,10 @@ use crate::upstream::{ProgressEvent, ProgressReceiver, ProgressSender};
 
 /// Client that may have requested notifications about its call.
 pub trait Subscriber: fmt::Debug + Send + Sync {
-    /// Whether it has requested progress.
+    /// Whether the client has requested progress notifications.
     fn wants_progress(&self) -> bool;
 
-    /// Minimum level of the log messages that it requested. `None`: no messages.
+    /// Minimum level of the log messages that the client has requested. `None`: no messages.
     fn level(&self) -> Option<McpLogLevel>;
 
     /// Sends a progress notification. `done` increases each time; `message` is a status for people.

@@ -82,7 +82,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`FetchError`] if there is no such resource, or the read fails.
+    /// [`FetchError`] if no route has a resource with this URI, or the read fails.
     pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, FetchError> {
         let unknown = || match self.awaited.resources {
             true => FetchError::Failed(error_text::NOT_READY.to_owned()),

@@ -102,7 +102,7 @@ impl Importer {
         self.read_lists(lists, |server, lists| server.proxy(lists))
     }
 
-    /// Parses the files again if there is a list. A list of an upstream that is not in them is omitted.
+    /// Parses the files again if there is a list. A list of an upstream that the files lack is omitted.
     fn read_lists<'l, L, T>(
         &self,
         lists: impl Iterator<Item = (&'l UpstreamName, L)>,

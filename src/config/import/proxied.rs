@@ -21,9 +21,9 @@ pub struct ProxiedLists {
     pub routes: Vec<RouteFile>,
     /// The prompts, resources and resource templates.
     pub entries: Vec<ProxiedEntry>,
-    /// Whether it declares prompts and they are offered.
+    /// Whether the upstream declares prompts, and its settings offer prompts to clients.
     pub has_prompts: bool,
-    /// Whether it declares resources and they are offered.
+    /// Whether the upstream declares resources, and its settings offer resources to clients.
     pub has_resources: bool,
     /// Omitted entries, with the reason.
     pub notes: Vec<ImportNote>,
