@@ -51,6 +51,12 @@ async fn a_rate_limited_client_gets_retry_after() {
     assert_eq!(call(&served, "a", &[]).await.status, 429, "a reload forgives nothing");
     assert_eq!(upstream.state().requests.len(), 2);
     assert_eq!(served.gateway.snapshot().policies.routes["a"].events.get("rate_limited"), 3);
+    served.app.apply(&load(&upstream, &text.replace("1 per hour", "2 per hour"))).unwrap();
+    assert_eq!(call(&served, "a", &[]).await.status, 200, "another limit begins anew");
+    served.app.apply(&load(&upstream, &text.replace("a: {", "c: {"))).unwrap();
+    served.app.apply(&load(&upstream, text)).unwrap();
+    assert_eq!(call(&served, "a", &[]).await.status, 200, "so does that of a route that was removed");
+    assert_eq!(call(&served, "a", &[]).await.status, 429);
 }
 
 /// A response proves that the upstream is reachable. The failures of one route are no evidence about others.
