@@ -97,7 +97,7 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     reading.gauge("glossator_upstream_queued_requests", help).add(&labels, view.queued);
     let help = "State of the circuit breaker of an upstream: 1 for its present state, 0 for the others";
     let family = reading.gauge("glossator_upstream_circuit_breaker_state", help);
-    circuit_breaker_view(family, &labels, view.breaker);
+    read_circuit_breaker(family, &labels, view.breaker);
     if view.kind == "http" {
         let help = "Endpoints of an upstream by state";
         let counts = EndpointState::LABELS.into_iter().map(|state| {
@@ -118,12 +118,12 @@ fn read_routes(reading: &mut MetricsSnapshot, policies: &Policies) {
     for (tool, route) in routes {
         let help = "State of the circuit breaker of a route: 1 for its present state, 0 for the others";
         let family = reading.gauge("glossator_route_circuit_breaker_state", help);
-        circuit_breaker_view(family, &[("route", tool.as_str())], route.circuit_breaker());
+        read_circuit_breaker(family, &[("route", tool.as_str())], route.circuit_breaker());
     }
 }
 
 /// Adds the state of a circuit breaker, unless it is off.
-fn circuit_breaker_view(
+fn read_circuit_breaker(
     family: &mut MetricFamily,
     labels: &[(&'static str, &str)],
     breaker: CircuitBreakerView,
@@ -184,7 +184,7 @@ pub enum CircuitBreakerView {
     },
     /// Rejects calls.
     Open {
-        /// Remaining time. Zero if the next call is a probe.
+        /// Time until the circuit is half-open. Zero if the next call is a probe.
         #[serde(rename = "half_open_in_ms", serialize_with = "units::serialize_milliseconds")]
         remaining: Duration,
     },
