@@ -44,7 +44,7 @@ enum CheckOutput {
 }
 
 impl CheckArguments {
-    /// The form of its failure.
+    /// Format in which the failure of the command itself is printed.
     pub(super) fn output(&self) -> Output {
         match self.output {
             CheckOutput::Json => Output::Json,
@@ -114,7 +114,8 @@ fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
     }
 }
 
-/// The last line: how much is configured where it is good, and the number of errors and warnings.
+/// Last line of the text output: the number of routes, prompts and upstreams if the configuration is good,
+/// and the number of errors and warnings.
 fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>) -> String {
     let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));

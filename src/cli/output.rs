@@ -43,7 +43,7 @@ impl Screen {
         Self { out: anstream::stdout(), err: anstream::stderr(), format: LogFormat::Text }
     }
 
-    /// Prints colours from now on when the user wants them.
+    /// Sets when colours are printed from now on.
     pub(super) fn color(&mut self, color: clap::ColorChoice) {
         let choice = match color {
             clap::ColorChoice::Auto => return,

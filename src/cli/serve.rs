@@ -187,7 +187,7 @@ fn write_response(response: &[u8]) {
     let _ = out.write_all(response).and_then(|()| out.flush());
 }
 
-/// Loads the configuration of a process that reloads it later.
+/// Loads the configuration of a process that reloads it later, and receives SIGHUP from now on.
 fn load(
     config: &ConfigArgument,
     flags: Vec<Flag>,
@@ -207,6 +207,7 @@ fn system_failure(what: &'static str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::runtime(format!("{what}: {}", ErrorChain(&error)))
 }
 
+/// Failure if the system does not deliver signals.
 const NO_SIGNALS: &str = "can't receive signals";
 
 /// Timeout for tasks that are still running when a command ends.

@@ -64,14 +64,15 @@ pub struct App {
 /// Limit of the lists of MCP servers that wait to become active.
 const DISCOVERED_LIMIT: usize = 16;
 
-/// Timeout for MCP servers to send their first lists, before requests that need them are served without.
+/// Timeout for MCP servers to send their first lists, before requests that need these lists are served
+/// without them.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout for ending the sessions and child processes of upstreams.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl App {
-    /// Assembles the parts. Nothing is bound or connected yet.
+    /// Assembles the application. Nothing is bound or connected yet.
     ///
     /// # Errors
     ///
@@ -142,7 +143,7 @@ impl App {
         self.gateway.fetching_lists.send_replace(true);
     }
 
-    /// Fetches the first lists of MCP servers, if they are to be waited for.
+    /// Fetches the first lists of MCP servers, if [`start`](Self::start) has requests wait for them.
     pub async fn fetch_first_lists(&mut self) {
         if *self.gateway.fetching_lists.borrow() {
             self.discover(DISCOVERY_TIMEOUT).await;
@@ -193,7 +194,7 @@ impl App {
     ///
     /// # Errors
     ///
-    /// As for [`App::new`]; nothing has changed then.
+    /// [`Conflict`], as for [`App::new`]; the active configuration is unchanged then.
     pub fn apply(&mut self, loaded: &Loaded) -> Result<Vec<String>, Conflict> {
         let active = Active::new(loaded, Some(&self.active), self.gateway.shared.as_ref());
         self.lists.retain(|name| {
@@ -246,6 +247,7 @@ impl App {
         }
         loop {
             self.active.poll_lists(&self.lists, &self.discovered.0);
+            // Without a reloader it is `None` at once, which disables its branch.
             let reload = OptionFuture::from(reloader.as_mut().map(Reloader::next));
             tokio::select! {
                 () = stop.cancelled() => break,

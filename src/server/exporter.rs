@@ -144,7 +144,7 @@ struct Collector {
     counts: LabelCounter,
     /// The number of failed requests since the collector last accepted one.
     failed_requests: u64,
-    /// When one of them was last logged.
+    /// Time of the last log line about a failed request.
     failure_logged: Option<Instant>,
     stop: CancellationToken,
 }
@@ -195,7 +195,7 @@ impl Collector {
             };
             self.counts.add("failed");
             self.failed_requests += 1;
-            // An outage is logged when it begins, and then every interval.
+            // An outage is logged when it begins, and then once in each interval.
             if take_log_turn(&mut self.failure_logged, LOG_INTERVAL) {
                 let (signal, failed_requests, error) =
                     (self.signal, self.failed_requests, ErrorChain(&error));

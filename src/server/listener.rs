@@ -163,7 +163,7 @@ impl AdminListener {
             async move { admin.handle(request).await }
         });
         let serving = AbortOnDropHandle::new(tokio::spawn(async move {
-            // It may use every file descriptor.
+            // The admin API may use every file descriptor: clients leave some of them to it.
             let listener = Listener { reserve: 0, ..Listener::from(listener) };
             let served = serve(listener, settings, handler, std::future::pending());
             tokio::select! {

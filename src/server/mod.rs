@@ -12,7 +12,8 @@
 //! Configuration:
 //!
 //! - [`App`] is everything that serves a configuration, and replaces it with the next one.
-//! - `reload` decides when. `mcp_discovery` keeps the lists of MCP servers current.
+//! - `reload` reloads the configuration when its files change, and on request. `mcp_discovery` keeps the
+//!   lists of MCP servers current.
 //!
 //! Others:
 //!
@@ -72,7 +73,7 @@ pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// 3. The port is closed, and the last requests are finished. Requests that are still in flight after
 ///    [`ListenerSettings::shutdown_timeout`], counted from step 2, get an error.
 ///
-/// Returns the number of connections with such requests.
+/// Returns the number of connections whose requests got this error.
 pub async fn serve(
     listener: impl Into<Listener>,
     settings: ListenerSettings,
@@ -144,8 +145,8 @@ pub async fn serve(
 ///
 /// When the system does not deliver signals.
 pub fn stop_signal(exit_timeout: Duration) -> io::Result<impl Future<Output = ()>> {
-    // A thread of their own: if an endless translation blocked all workers, none of their tasks and timers
-    // would run, and the program could not be stopped.
+    // Signals have a thread of their own: if an endless translation blocked all workers of the main runtime,
+    // none of its tasks and timers would run, and the program could not be stopped.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
@@ -192,7 +193,7 @@ fn exit_by_signal(signal: i32) -> ! {
     process::exit(128 + signal)
 }
 
-/// Waits for the next of these signals.
+/// Waits for the next SIGTERM or SIGINT.
 async fn next_stop_signal((terminate, interrupt): &mut (Signal, Signal)) -> SignalKind {
     tokio::select! {
         _ = terminate.recv() => SignalKind::terminate(),
@@ -263,7 +264,8 @@ impl Acceptor {
         }
     }
 
-    /// An accepted connection stays in its field when this is cancelled, or fails.
+    /// Accepts the next connection into the field `accepted`, unless one waits there. The connection stays
+    /// there if this is cancelled, or fails.
     async fn try_accept(&mut self, port: &TcpListener) -> io::Result<()> {
         let (stream, _) = match &mut self.accepted {
             Some(accepted) => accepted,

@@ -50,7 +50,7 @@ impl Reloader {
         let reloads = &mut self.process.reloads;
         tokio::select! {
             Some(()) = self.hangups.recv() => {}
-            // All that are queued; none if there is no admin API.
+            // All requests that are queued. Without an admin API, 0 at once, which disables this branch.
             1..=usize::MAX = reloads.recv_many(&mut requests, reloads.max_capacity()) => {}
             () = self.files.changed() => info!("configuration files changed"),
         }

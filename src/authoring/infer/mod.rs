@@ -199,7 +199,7 @@ fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
 ///
 /// The error of the first sample that it can't parse; empty if the extractor is not valid.
 fn extracted_values(candidate: &Candidate, classified: &ClassifiedSamples<'_>) -> Result<Vec<Value>, String> {
-    // It returns a content block rather than a value.
+    // `binary` returns a content block rather than a value.
     if candidate.name == "binary" {
         return Ok(Vec::new());
     }
@@ -225,7 +225,7 @@ fn looks_binary(response: &UpstreamResponse) -> bool {
 
 fn run_extractor(extract: &Value, charset: Option<&str>, samples: &[&Sample]) -> Result<Vec<Value>, String> {
     let rule = without_empty(json!({ "extract": extract, "charset": charset })).into();
-    // No sample is too long for the trial.
+    // The highest limit, so that no sample is too long for the trial.
     let loaded = load_proposal(&format!(
         "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
          request: GET /\n    response_limit: {MAX_RESPONSE_LIMIT_BYTES}B\n    response:{}\n",

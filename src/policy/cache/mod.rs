@@ -51,7 +51,7 @@ const MAX_TTL: u64 = 30 * 24 * 3_600_000;
 /// Freshness lifetime of cached responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheTtl {
-    /// Fixed.
+    /// The same for every response.
     For(Duration),
     /// As `Cache-Control` and `Expires` of the response say. Without these, each use revalidates the
     /// response.

@@ -133,7 +133,7 @@ impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
     }
 }
 
-/// The metrics that something else still uses, in order; the others are removed.
+/// The metrics that a configuration or a call still uses, in the order of their keys; the others are removed.
 fn in_use<K: Clone + Ord, M>(known: &Mutex<BTreeMap<K, Arc<M>>>) -> Vec<(K, Arc<M>)> {
     let mut known = known.lock();
     known.retain(|_, meters| Arc::strong_count(meters) > 1);

@@ -62,7 +62,7 @@ pub enum ProgramState {
     Running,
     /// The program has exited or did not start, and calls are rejected until it is started again.
     Restarting {
-        /// Time until then.
+        /// Time until the next start.
         #[serde(rename = "starts_in_ms", serialize_with = "units::serialize_milliseconds")]
         starts_in: Duration,
     },

@@ -50,7 +50,7 @@ pub enum EndpointState {
     Healthy,
     /// Ejected after failures.
     Ejected {
-        /// Remaining time.
+        /// Remaining time of the ejection.
         #[serde(rename = "ejected_for_ms", serialize_with = "units::serialize_milliseconds")]
         remaining: Duration,
     },
