@@ -6,7 +6,7 @@
 //! - [`ToolName`] and [`ToolDefinition`] describe a tool, and [`Arguments`] are the input of a call.
 //! - [`Schema`] validates input and output. `param_headers` has the arguments that headers repeat.
 //! - [`ToolResult`] is the result, and [`JsonText`] its structured content, which is not rebuilt.
-//! - [`write_result`] writes the JSON that every API sends. [`ResourceContents`] are a result as the contents
+//! - [`write_result`] writes the JSON that every API sends. [`ResourceContext`] converts a result to the contents
 //!   of a resource.
 //! - [`UpstreamResponse`] is the response of an upstream; `recording` and `har` parse responses saved in
 //!   files.
@@ -36,7 +36,7 @@ pub use recording::{EntryChoice, NO_ENTRIES, Recording, parse_header};
 pub use response::{ProgramEnd, ProgramExit, UpstreamResponse, media_type};
 pub use result::{
     Annotations, BlockText, Content, ContentBlock, ErrorFormat, ErrorType, ForeignBlock, ResourceBody,
-    Structured, ToolOutcome, ToolResult,
+    ResourceContents, Structured, ToolOutcome, ToolResult,
 };
 pub use schema::{
     CHECK_STEP_LIMIT, CheckResult, Schema, SchemaDialect, SchemaDocument, SchemaError, TooCostly, combined,
@@ -48,6 +48,6 @@ pub use text::{
 };
 pub use violation::Violation;
 pub use write::{
-    ResourceContents, ResourceContext, StructuredContentSupport, result_to_json, write_block, write_escaped,
-    write_result, write_result_fields,
+    ResourceContext, StructuredContentSupport, result_to_json, write_block, write_escaped, write_result,
+    write_result_fields,
 };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use settings_derive::Word;
 
-use super::{JsonText, ResourceContents};
+use super::JsonText;
 
 /// Result of a tool call, the same for every API and independent of its wire format.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,8 @@ pub struct Content {
     pub annotations: Option<Annotations>,
 }
 
-/// MCP content types. The types of an MCP server's blocks are read with `Deserialize`, except for text.
+/// Type and data of a block: one variant for each content type of MCP, and one for blocks that are forwarded
+/// unchanged. `Deserialize` reads the JSON of a block, except for text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ContentBlock {
@@ -127,7 +128,21 @@ pub enum BlockText {
     StructuredContent,
 }
 
-/// Contents of an embedded resource.
+/// An embedded resource, or one of the contents of a resource (MCP 2026-07-28, Resources, "Resource
+/// Contents").
+#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
+pub struct ResourceContents {
+    /// URI of the resource, or of a part of it.
+    pub uri: String,
+    /// Media type of the body, such as `text/csv`.
+    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// A string, or bytes.
+    #[serde(flatten)]
+    pub body: ResourceBody,
+}
+
+/// Body of a resource.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResourceBody {

@@ -3,13 +3,13 @@
 //! The JSON is written by hand. Its two large parts are the structured content and the text that repeats it.
 //! They are spliced and escaped once from the upstream's own bytes, directly into the response.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::json::escape;
 use super::{
-    BlockText, Content, ContentBlock, ForeignBlock, ResourceBody, Structured, ToolOutcome, ToolResult,
-    object_without_nones,
+    BlockText, Content, ContentBlock, ForeignBlock, ResourceBody, ResourceContents, Structured, ToolOutcome,
+    ToolResult, object_without_nones,
 };
 
 /// JSON values that a client accepts as `structuredContent`.
@@ -191,19 +191,6 @@ fn write_member(key: &str, value: &impl Serialize, out: &mut Vec<u8>) {
     write_escaped(key, out);
     out.push(b':');
     serde_json::to_writer(out, value).expect("all keys are strings");
-}
-
-/// One of the contents of a resource (MCP 2026-07-28, Resources, "Resource Contents").
-#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
-pub struct ResourceContents {
-    /// URI of the resource, or of a part of it.
-    pub uri: String,
-    /// Media type of the body, such as `text/csv`.
-    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
-    pub media_type: Option<String>,
-    /// A string, or bytes.
-    #[serde(flatten)]
-    pub body: ResourceBody,
 }
 
 /// Data about a resource that the result of reading it does not contain.

@@ -56,7 +56,7 @@ impl ResourceDefinition {
 
     /// Entry in `resources/list` or `resources/templates/list`.
     pub fn to_json(&self) -> Map<String, Value> {
-        let annotations = self.annotations.as_ref().filter(|those| **those != Annotations::default());
+        let annotations = self.annotations.as_ref().filter(|own| **own != Annotations::default());
         object_without_nones([
             (if self.uri.is_template() { "uriTemplate" } else { "uri" }, Some(self.uri.as_str().into())),
             ("name", Some(self.name.as_str().into())),

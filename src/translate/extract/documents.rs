@@ -168,10 +168,9 @@ impl Binary {
             BinaryKind::Image => ContentBlock::Image { data, mime_type },
             BinaryKind::Audio => ContentBlock::Audio { data, mime_type },
             BinaryKind::Resource => {
-                let (uri, body) = (format!("response://{}", view.input.tool), ResourceBody::Blob(data));
-                ContentBlock::Resource {
-                    resource: ResourceContents { uri, media_type: Some(mime_type), body },
-                }
+                let uri = format!("response://{}", view.input.tool);
+                let (media_type, body) = (Some(mime_type), ResourceBody::Blob(data));
+                ContentBlock::Resource { resource: ResourceContents { uri, media_type, body } }
             }
         })
     }
