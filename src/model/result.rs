@@ -144,12 +144,25 @@ pub struct ResourceContents {
 
 /// Body of a resource.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", from = "BodyMembers")]
 pub enum ResourceBody {
     /// A string.
     Text(String),
     /// Bytes in Base64.
     Blob(String),
+}
+
+/// Members of a resource for its body. Some servers send both, one of them `null`.
+#[derive(Deserialize)]
+struct BodyMembers {
+    text: Option<String>,
+    blob: Option<String>,
+}
+
+impl From<BodyMembers> for ResourceBody {
+    fn from(BodyMembers { text, blob }: BodyMembers) -> Self {
+        blob.map_or_else(|| Self::Text(text.unwrap_or_default()), Self::Blob)
+    }
 }
 
 /// Annotations of a block (MCP 2026-07-28, schema, `Annotations`).

@@ -251,7 +251,11 @@ impl ResourceContext<'_> {
                 self.contents(Some(media_type), ResourceBody::Text(text.clone()))
             }
             ContentBlock::Foreign(sent) => match serde_json::from_str(sent.json.as_str()) {
-                // The server's own type is more exact than the declared one.
+                // The server's own URI and type are more exact than the requested and the declared one.
+                Ok(ContentBlock::Resource { resource }) => {
+                    let declared = || self.declared.map(str::to_owned);
+                    ResourceContents { media_type: resource.media_type.or_else(declared), ..resource }
+                }
                 Ok(block) => self.block(&block, structured, false),
                 Err(_) => {
                     let body = ResourceBody::Text(sent.json.as_str().to_owned());
@@ -416,6 +420,39 @@ mod tests {
                 { "uri": "r://x", "mimeType": "text/uri-list", "text": "r://z" },
                 { "uri": "r://x", "mimeType": "application/json", "text": "{\"type\":\"new\",\"more\":1}" },
             ]),
+        );
+    }
+
+    #[test]
+    fn an_embedded_resource_of_another_server_keeps_its_uri_type_and_body() {
+        let sent = |resource: Value| {
+            let block =
+                json!({ "type": "resource", "resource": resource, "annotations": { "priority": 0.5 } });
+            let json = JsonText::from_value(&block);
+            ContentBlock::Foreign(ForeignBlock { json, text: None, link: None })
+        };
+        check(
+            vec![
+                sent(json!({ "uri": "response://y", "mimeType": null, "text": "t", "_meta": { "n": 1.5 } })),
+                sent(json!({ "uri": "r://y", "mimeType": "a/b", "text": null, "blob": "AA==" })),
+                sent(json!({ "uri": "r://y", "blob": null, "text": "t" })),
+                sent(json!({ "uri": "r://y", "text": "t", "blob": "AA==" })),
+            ],
+            Some("text/csv"),
+            json!([
+                { "uri": "response://y", "mimeType": "text/csv", "text": "t" },
+                { "uri": "r://y", "mimeType": "a/b", "blob": "AA==" },
+                { "uri": "r://y", "mimeType": "text/csv", "text": "t" },
+                { "uri": "r://y", "mimeType": "text/csv", "blob": "AA==" },
+            ]),
+        );
+        // The server's own type is more exact than the declared one, also for a single block.
+        let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
+        let json = JsonText::from_value(&image);
+        check(
+            vec![ContentBlock::Foreign(ForeignBlock { json, text: None, link: None })],
+            Some("image/x"),
+            json!([{ "uri": "r://x", "mimeType": "image/png", "blob": "AA==" }]),
         );
     }
 }
