@@ -66,14 +66,15 @@ pub use limit::{LIMIT_META_KEY, Limit, ListPath, PagingArguments};
 pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, StatusPattern};
 pub use output_schema::{OutputSchema, WrapNonObjects};
 pub use pattern::Pattern;
+pub use read_error::LogNote;
 pub use redaction::{Redaction, SecretPattern};
 pub use response_view::{Inspection, inspect};
 pub use success::{SuccessRule, empty_success_text};
 pub(crate) use template::TemplateBudget;
 pub use template::{OutputContext, Template, TemplateError, message_variables, request_variables};
 pub use translator::{
-    CallInput, LogNote, OnNoMatch, Rule, RuleAction, Trace, TraceStep, Translation, TranslationLimits,
-    Translator, translate,
+    CallInput, OnNoMatch, Rule, RuleAction, Trace, TraceStep, Translation, TranslationLimits, Translator,
+    translate,
 };
 pub use variables::{
     MessageRole, SAMPLE, SamplingOptions, SamplingRequest, SamplingRequestTemplate, TEMPLATE_NAMES,

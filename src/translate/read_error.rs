@@ -1,4 +1,5 @@
-//! Reason why a response could not be read, with and without quotes of it.
+//! Reason why a response could not be read, and notes for the log: each with and without quotes of the
+//! response.
 
 use crate::model::cut_characters;
 use crate::settings::suggest::quoted;
@@ -75,6 +76,15 @@ impl ReadError {
     pub(crate) fn with_suffix(self, words: &str) -> Self {
         Self::new(self.quoting + words, self.plain + words)
     }
+}
+
+/// A note for the log, with the reason for the result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogNote {
+    /// Wording without quotes of the response or the arguments.
+    pub plain: Option<String>,
+    /// Wording with quotes of them, or the beginning of the response: for `debug` only.
+    pub quoting: Option<String>,
 }
 
 /// A fixed sentence quotes nothing of the response.

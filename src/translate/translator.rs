@@ -11,7 +11,7 @@ use super::extract::Extract;
 use super::leak_filter::{ClientStrings, redacted};
 use super::matcher::status_text;
 use super::pattern::Captures;
-use super::read_error::ReadError;
+use super::read_error::{LogNote, ReadError};
 use super::response_view::{DecompressedBody, LazyExtraction, ResponseView};
 use super::{
     Charset, ErrorRule, JqError, Matcher, OutputSchema, Redaction, SamplingRequest, StatusPattern,
@@ -138,15 +138,6 @@ pub struct Translation {
     pub sampling: Option<Box<SamplingRequest>>,
     /// Notes for the operator, to be logged; some quote the response.
     pub notes: Vec<LogNote>,
-}
-
-/// A note for the log, with the reason for the result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogNote {
-    /// Wording without quotes of the response or the arguments.
-    pub plain: Option<String>,
-    /// Wording with such quotes, or the beginning of the response: for `debug` only.
-    pub quoting: Option<String>,
 }
 
 /// Translates a response into a tool result.
