@@ -12,7 +12,11 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use glossator::config::{self, ConfigSource, Environment, Sources};
+use glossator::{
+    auth::PresentedCredential,
+    config::{self, ConfigSource, Environment, Sources},
+    tls::Pem,
+};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -433,4 +437,15 @@ async fn no_command_prints_a_secret() {
         assert!(printed.contains(key), "{printed}");
         assert_no_secrets(key, &printed);
     }
+}
+
+#[test]
+fn debug_output_of_a_secret_names_its_kind_only() {
+    let text = secret("debug");
+    assert_eq!(format!("{:?}", PresentedCredential::Secret(text.as_str().into())), "Secret(…)");
+    assert_eq!(format!("{:?}", Pem(text.clone().into())), "Pem(…)");
+    let environment: Environment = [("NAME".to_owned(), text.clone())].into_iter().collect();
+    assert_eq!(format!("{environment:?}"), r#"["NAME"]"#);
+    let source = ConfigSource::Text { name: "a.yaml".into(), text };
+    assert_eq!(format!("{source:?}"), r#"Text { name: "a.yaml", .. }"#);
 }
