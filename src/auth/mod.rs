@@ -75,7 +75,7 @@ impl ClientSettings {
     }
 }
 
-/// The credential of a request. It must not be shown.
+/// The credential of a request. `Debug` shows only its kind.
 #[derive(derive_more::Debug, Clone)]
 pub enum PresentedCredential {
     /// Nothing.

@@ -110,7 +110,7 @@ pub enum ConfigSource {
         /// Name of the file in problem reports.
         name: String,
         /// Contents of the file, in YAML.
-        // It may contain secrets.
+        // The text may contain secrets.
         #[debug(skip)]
         text: String,
     },

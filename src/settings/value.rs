@@ -219,7 +219,7 @@ fn measure_text(node: &Node) -> String {
 pub(crate) trait Word: Copy + PartialEq + 'static {
     const WORDS: &'static [(&'static str, Self)];
 
-    /// The variant of a word.
+    /// The variant with this word; `None` if no variant has it.
     fn from_word(word: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, variant)| *variant)
     }

@@ -136,7 +136,7 @@ impl fmt::Display for StoreHost {
 
 /// The section `shared_state`: the store of several replicas.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Section)]
-// Without passwords and keys.
+// `Debug` shows no passwords and keys.
 #[debug("StoreSettings({address:?})")]
 #[section(id = "shared_state", text = "url", process, variables, check = Self::complete)]
 pub struct StoreSettings {

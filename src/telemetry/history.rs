@@ -199,7 +199,7 @@ pub struct FailedCall {
 /// The rule that determined the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum MatchedRule {
-    /// A rule of the route, from 0.
+    /// A rule of the route, by its index; `Display` counts from 1.
     #[display("{}", _0 + 1)]
     Rule(usize),
     /// No rule of the route: the default rules.

@@ -38,7 +38,7 @@ pub enum RequestTemplate {
     Tool(ToolTemplate),
 }
 
-/// Request to an upstream. Two are equal if exactly the same is sent.
+/// Request to an upstream. Two requests are equal if exactly the same is sent.
 #[derive(Debug, Clone, PartialEq, Eq, derive_more::From)]
 pub enum UpstreamRequest {
     /// HTTP request, also for CGI programs.

@@ -341,7 +341,7 @@ pub(super) struct Frame {
     is_markdown: bool,
 }
 
-/// Cells between the bars of a line, as in `psql`, `mysql`, SQLite boxes and Markdown.
+/// A cell between the bars of a line, as in `psql`, `mysql`, SQLite boxes and Markdown.
 #[derive(derive_more::AsRef)]
 pub(super) struct Cell {
     /// Text without surrounding white space.
