@@ -48,7 +48,7 @@ pub use request::{
     UpstreamRequest, ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriTemplate};
-pub use table::{Conflict, RouteTable};
+pub use table::{Conflict, EndpointMatch, RouteTable};
 
 use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName};
 use crate::settings::suggest::quoted;

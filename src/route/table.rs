@@ -36,8 +36,24 @@ pub struct Conflict {
     pub is_resource: bool,
 }
 
-/// Route of a REST request, with the name and the percent-decoded value of each placeholder in its path.
-type EndpointMatch<'a, R = Route> = (&'a Arc<R>, Vec<(String, String)>);
+/// Result of a lookup by REST path.
+#[derive(Debug)]
+pub enum EndpointMatch<'a, R = Route> {
+    /// A route, with the percent-decoded arguments in the path.
+    Found {
+        /// Route.
+        route: &'a Arc<R>,
+        /// Name and value of each placeholder.
+        arguments: Vec<(String, String)>,
+    },
+    /// Only routes for other methods.
+    WrongMethod {
+        /// Methods of these routes.
+        allowed: Vec<Method>,
+    },
+    /// No route.
+    NotFound,
+}
 
 impl RouteTable {
     /// Builds the table. Routes are sorted by tool name, so that lists are stable.
@@ -154,18 +170,16 @@ impl<R: Borrow<Route>> RouteTable<R> {
     }
 
     /// Route of a REST request.
-    ///
-    /// # Errors
-    ///
-    /// The methods of the routes with this path, if these are other ones; empty if there is no such route.
-    pub fn by_endpoint(&self, method: &Method, path: &str) -> Result<EndpointMatch<'_, R>, Vec<Method>> {
-        let found = self.endpoints.at(path).map_err(|_| Vec::new())?;
+    pub fn by_endpoint(&self, method: &Method, path: &str) -> EndpointMatch<'_, R> {
+        let Ok(found) = self.endpoints.at(path) else { return EndpointMatch::NotFound };
         let Some((_, index)) = found.value.iter().find(|(candidate, _)| candidate == method) else {
-            return Err(found.value.iter().map(|(method, _)| method.clone()).collect());
+            return EndpointMatch::WrongMethod {
+                allowed: found.value.iter().map(|(method, _)| method.clone()).collect(),
+            };
         };
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let arguments = found.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect();
-        Ok((&self.in_order[*index], arguments))
+        EndpointMatch::Found { route: &self.in_order[*index], arguments }
     }
 
     /// Whether a route has exactly this path, with any method.
@@ -175,7 +189,7 @@ impl<R: Borrow<Route>> RouteTable<R> {
 
     /// Whether a route has exactly this path and method.
     pub fn has_endpoint(&self, method: &Method, path: &str) -> bool {
-        self.has_path(path) && self.by_endpoint(method, path).is_ok()
+        self.has_path(path) && matches!(self.by_endpoint(method, path), EndpointMatch::Found { .. })
     }
 
     /// All routes, sorted by name.

@@ -38,7 +38,7 @@ use super::{
 use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within};
 use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot};
 use crate::policy;
-use crate::route::Route;
+use crate::route::{EndpointMatch, Route};
 use crate::telemetry::method_label;
 use crate::upstream::ClientIdentity;
 
@@ -260,9 +260,8 @@ impl RestApi {
             return Target::NotFound;
         }
         match snapshot.table.by_endpoint(get_for_head(method), path) {
-            Ok((route, in_path)) => Target::Tool { route, in_path },
-            Err(allowed) if allowed.is_empty() => without_tool(snapshot, path),
-            Err(mut allowed) => {
+            EndpointMatch::Found { route, arguments } => Target::Tool { route, in_path: arguments },
+            EndpointMatch::WrongMethod { mut allowed } => {
                 if path == STATUS && !allowed.contains(&Method::GET) {
                     allowed.push(Method::GET);
                 }
@@ -271,6 +270,7 @@ impl RestApi {
                 }
                 Target::WrongMethod(allowed)
             }
+            EndpointMatch::NotFound => without_tool(snapshot, path),
         }
     }
 }
@@ -387,8 +387,8 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
 fn url_of<'a>(snapshot: &'a Snapshot, target: Target<'a>, client: &ClientIdentity, path: &str) -> Target<'a> {
     let Target::WrongMethod(mut allowed) = target else { return target };
     allowed.retain(|method| match snapshot.table.by_endpoint(get_for_head(method), path) {
-        Ok((route, _)) => client.may(&route.scopes),
-        Err(_) => true,
+        EndpointMatch::Found { route, .. } => client.may(&route.scopes),
+        EndpointMatch::WrongMethod { .. } | EndpointMatch::NotFound => true,
     });
     if allowed.is_empty() { without_tool(snapshot, path) } else { Target::WrongMethod(allowed) }
 }
