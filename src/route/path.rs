@@ -335,12 +335,12 @@ fn shortened(bytes: &[u8]) -> Vec<u8> {
     short
 }
 
-/// Resolves the `Location` of a response against the URI of the request. `None` if it is not on the same server
-/// (scheme, host and port), or has a user.
+/// Resolves the `Location` of a response against the URI of the request, as browsers do (WHATWG URL). `None`
+/// if it has another origin (scheme, host and port), or a user or password.
 pub fn resolve_location(request_uri: &str, location: &str) -> Option<PathAndQuery> {
     let request_uri = Url::parse(request_uri).ok()?;
     let target = request_uri.join(location).ok()?;
-    if target.origin() != request_uri.origin() || !target.username().is_empty() {
+    if target.origin() != request_uri.origin() || target.authority().contains('@') {
         return None;
     }
     target[Position::BeforePath..Position::AfterQuery].parse().ok()

@@ -400,6 +400,13 @@ mod tests {
             ("", "http://old.test:81/a/b/c?q=1"),
             // Not valid, but browsers follow it.
             ("/the file?a b", "http://old.test:81/the%20file?a%20b"),
+            ("\t/x\ty ", "http://old.test:81/xy"),
+            ("\\x\\y", "http://old.test:81/x/y"),
+            ("/x/%2e%2E/%2e/y", "http://old.test:81/y"),
+            // On the same server, whatever it looks like.
+            ("/%2F%2Fevil.test/..%2fx", "http://old.test:81/%2F%2Fevil.test/..%2fx"),
+            ("/.//evil.test/", "http://old.test:81//evil.test/"),
+            ("http:/x", "http://old.test:81/x"),
         ] {
             check(&Method::GET, 302, location, Some((&Method::GET, expected)));
         }
@@ -416,6 +423,17 @@ mod tests {
             "http://old.test:81@evil.test/",
             "http://me@old.test:81/",
             "//me@old.test:81/",
+            "http://:password@old.test:81/",
+            "/\\evil.test/x",
+            "\\\\evil.test/x",
+            "/\t/evil.test/x",
+            "ht\ttp://evil.test/x",
+            "http://old.test:81\\@evil.test/",
+            "https:/x",
+            "http://old.test.:81/",
+            "http://xn--old-.test:81/",
+            "http://old.test:99999/x",
+            "javascript:alert(1)",
         ] {
             check(&Method::GET, 302, location, None);
         }
