@@ -221,7 +221,8 @@ impl StoreClient {
         reason
     }
 
-    /// Passes on a message of a replica, unless it was not written by one.
+    /// Passes on a message of a replica. A message that no replica has encrypted is ignored, and so is one
+    /// that only another version knows.
     pub(super) fn received(&self, encrypted: &[u8]) {
         let json = self.decrypted(Purpose::Published(&self.settings.prefix), encrypted);
         if let Some(message) = json.and_then(|json| serde_json::from_slice(&json).ok()) {

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -278,6 +279,12 @@ async fn a_message_is_readable_only_with_the_secret() {
     memory.publish(b"{\"ended\":{\"session\":\"x\"}}");
     assert!(heard.try_recv().is_err());
     assert_eq!(other.counts().foreign, 1);
+}
+
+#[test]
+fn a_log_level_is_the_same_word_in_messages_of_all_versions() {
+    let message = ReplicaMessage::Level { session: "x".into(), level: McpLogLevel::Warning };
+    assert_eq!(json!(message), json!({ "level": { "session": "x", "level": "warning" } }));
 }
 
 #[test]
