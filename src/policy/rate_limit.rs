@@ -118,8 +118,8 @@ impl RateLimit {
     /// Shortest interval between two searches for clients to evict.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-    /// Creates an unused limit, which `of` identifies, if one is set. `events` counts rejected calls. Replicas
-    /// count the limit together, if there are any.
+    /// Creates an unused limit of the upstream or tool `of`; `None` if the setting is missing or `off`.
+    /// `events` counts rejected calls. With `sharing`, all replicas count the limit together.
     pub(super) fn new(
         scope: RateLimitScope,
         of: &str,
