@@ -2,7 +2,6 @@
 
 use std::{str::FromStr, sync::Arc};
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{SchemaDocument, StructuredContentSupport};
@@ -108,7 +107,7 @@ impl std::borrow::Borrow<str> for ToolName {
 pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
 
 /// Arguments of one call, by name, in the client's order, and the input responses of its route.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
     /// Arguments of the tool, by name.
     pub given: Map<String, Value>,

@@ -21,7 +21,7 @@ use crate::model::{Arguments, ToolResult};
 use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
 use crate::route::InputRequest;
 
-/// Limit of such tasks. A call beyond it elicits input itself.
+/// Limit of the tasks with input requests at one replica. A call beyond it elicits input itself.
 const TASKS_LIMIT: usize = 1024;
 
 /// Limit of the input responses of one task, in bytes.
@@ -44,29 +44,30 @@ impl Default for ElicitingTasks {
     }
 }
 
-/// One such task, whose state is locked by one request at a time.
+/// State of a task with input requests, locked by one request at a time.
 pub(super) type ElicitingTask = Arc<tokio::sync::Mutex<ElicitingState>>;
 
-/// The state of such a task.
+/// State of a task with input requests.
 #[derive(Debug)]
 pub(super) enum ElicitingState {
-    /// It waits for input responses; these have arrived.
+    /// The task waits for input responses; these have arrived.
     InputRequired(Map<String, Value>),
     /// The upstream request is in flight. Dropping the sender cancels it.
     Starting { _ends: oneshot::Sender<()> },
     /// The upstream runs the operation.
     Running(Box<OpenOperation>),
-    /// It has ended, with this result as a client gets it. Its bytes are counted until it is dropped.
+    /// The task has ended, with this result as a client gets it. The permit counts the bytes of the result
+    /// until they are dropped.
     Completed { written: Vec<u8>, _permit: OwnedSemaphorePermit },
-    /// It has ended, and its result is too long to be stored.
+    /// The task has ended, and its result is too long to be stored.
     Discarded,
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
 }
 
 impl ElicitingTasks {
     /// Stores a new task that waits for its first input responses, and returns its name at this replica.
-    /// `None` when there are too many.
+    /// `None` when there are too many tasks.
     pub(super) fn begin(&self, ttl: Duration) -> Option<String> {
         let now = Instant::now();
         let mut tasks = self.tasks.lock();
@@ -81,6 +82,7 @@ impl ElicitingTasks {
         Some(name)
     }
 
+    /// State of the task with this name, if its TTL has not expired.
     pub(super) fn find(&self, name: &str) -> Option<ElicitingTask> {
         let mut tasks = self.tasks.lock();
         let (until, task) = tasks.get(name)?;
@@ -113,8 +115,8 @@ pub(super) struct TaskRound {
 }
 
 impl TaskRound {
-    /// Matches these responses, and the earlier ones, to the input requests of a task. `rpc` is a request
-    /// about it.
+    /// Matches these responses, and the earlier ones, to the input requests of a task. `rpc` is the request
+    /// about the task; its client needs the capabilities.
     ///
     /// # Errors
     ///
@@ -143,9 +145,9 @@ impl TaskRound {
     }
 }
 
-/// Starts the work of a task at the upstream, once all input is there. Nothing awaits it: the call that
-/// started the task is over. `rpc` is the request with the last input response.
-pub(super) fn begin(
+/// Starts the operation of a task at the upstream, once all input is there. Nothing awaits the operation: the
+/// call that created the task is over. `rpc` is the request with the last input response.
+pub(super) fn start_operation(
     task: ElicitingTask,
     rpc: &RpcContext<'_>,
     snapshot: Arc<Snapshot>,
@@ -176,7 +178,7 @@ pub(super) fn begin(
             (ElicitingState::Starting { .. }, CallOutcome::Result(result)) => {
                 *state = tasks.store(result, revision)
             }
-            // It was cancelled at the last moment.
+            // The task was cancelled at the last moment.
             (_, CallOutcome::Operation(operation)) => {
                 drop(state);
                 let call = call(operation.arguments);

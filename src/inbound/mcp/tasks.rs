@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::response::{raw_json, write_tool_result};
-use super::task_elicitation::{ElicitingState, ElicitingTask, TaskRound, begin};
+use super::task_elicitation::{ElicitingState, ElicitingTask, TaskRound, start_operation};
 use super::{ErrorKind, Revision, RpcContext, RpcError, RpcResponse, RpcResult, elicitation};
 use crate::crypto::Purpose;
 use crate::model::{Arguments, ToolResult};
@@ -63,7 +63,9 @@ pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
 /// The response to a call that has become a task.
 pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation) -> RpcResponse {
     let OpenOperation { arguments, location, message, wait, ttl } = operation;
-    let task = Task::new(rpc, tool, arguments, TaskLocation::Upstream(location.to_text()), ttl);
+    let Arguments { given, input_responses } = arguments;
+    let location = TaskLocation::Upstream { location: location.to_text(), input_responses };
+    let task = Task::new(rpc, tool, given, location, ttl);
     let state = OperationState::Running { message, wait };
     rpc.result_of_type("task", &task.operation_result(state, rpc.revision))
 }
@@ -84,7 +86,7 @@ pub(super) async fn create_with_input(
     let name = rpc.dispatcher.eliciting_tasks.begin(rule.task.ttl)?;
     let address = rpc.dispatcher.open_requests.replicas.own.as_ref().map(|own| own.written.clone());
     let (tool, location) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
-    let task = Task::new(rpc, tool, arguments.clone().into(), location, rule.task.ttl);
+    let task = Task::new(rpc, tool, arguments.clone(), location, rule.task.ttl);
     let mut result = task.input_required(&round, rpc.revision);
     result.task.poll_interval_ms = Some(milliseconds(rule.poll_interval));
     Some(rpc.result_of_type("task", &result))
@@ -94,10 +96,11 @@ pub(super) async fn create_with_input(
 pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
     let task_request = TaskRequest::read(rpc)?;
     let result = match &task_request.task.location {
-        TaskLocation::Upstream(location) => {
+        TaskLocation::Upstream { location, input_responses } => {
             let location = OperationLocation::from_text(location);
             let location = location.ok_or_else(|| ErrorKind::PARAMS.error(TASK_NOT_FOUND))?;
-            task_request.poll(rpc, &location, task_request.task.arguments.clone()).await
+            let (given, input_responses) = (task_request.task.arguments.clone(), input_responses.clone());
+            task_request.poll(rpc, &location, Arguments { given, input_responses }).await
         }
         TaskLocation::Replica { name, address } => match rpc.dispatcher.eliciting_tasks.find(name) {
             Some(task) => task_request.local_result(rpc, &task).await?,
@@ -119,12 +122,11 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
     let responses = responses.unwrap_or_default();
     let mut state = task.lock().await;
     let ElicitingState::InputRequired(earlier) = &mut *state else { return acknowledged() };
-    let given = arguments.given;
-    match TaskRound::new(rpc, &snapshot, &route, &given, earlier, responses).await? {
+    match TaskRound::new(rpc, &snapshot, &route, &arguments, earlier, responses).await? {
         TaskRound { open, input_responses, .. } if !open.is_empty() => *earlier = input_responses,
         TaskRound { declined: Some(result), .. } => *state = tasks.store(*result, rpc.revision),
         TaskRound { input_responses, .. } => {
-            *state = begin(Arc::clone(&task), rpc, snapshot, route, given, input_responses);
+            *state = start_operation(Arc::clone(&task), rpc, snapshot, route, arguments, input_responses);
         }
     }
     acknowledged()
@@ -135,9 +137,11 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
 pub(super) async fn cancel(rpc: &RpcContext<'_>) -> RpcResult {
     let TaskRequest { task: Task { arguments, location, .. }, route, snapshot } = &TaskRequest::read(rpc)?;
     match location {
-        TaskLocation::Upstream(location) => {
+        TaskLocation::Upstream { location, input_responses } => {
             if let Some(location) = OperationLocation::from_text(location) {
-                snapshot.cancel_operation(route, rpc.call(arguments.clone()), &location).await;
+                let (given, input_responses) = (arguments.clone(), input_responses.clone());
+                let call = rpc.call(Arguments { given, input_responses });
+                snapshot.cancel_operation(route, call, &location).await;
             }
         }
         TaskLocation::Replica { name, address } => {
@@ -195,15 +199,15 @@ pub(super) fn written_result(result: ToolResult, revision: Revision) -> Vec<u8> 
     out
 }
 
-/// The content of a task's id.
+/// The content of a task's id. Replicas of other versions read it as well.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     #[serde(skip)]
     id: String,
     tool: String,
-    arguments: Arguments,
+    arguments: Map<String, Value>,
     location: TaskLocation,
-    /// The client that owns it, if clients have identities.
+    /// The client that owns the task, if clients have identities.
     owner: Option<String>,
     /// Milliseconds since 1970.
     created: i64,
@@ -213,8 +217,8 @@ struct Task {
 /// Where the state of a task is stored.
 #[derive(Debug, Serialize, Deserialize)]
 enum TaskLocation {
-    /// At the upstream, where this is the location of the operation.
-    Upstream(String),
+    /// At the upstream: the location of the operation, and the client's input responses before it started.
+    Upstream { location: String, input_responses: Map<String, Value> },
     /// At a replica, under this name.
     Replica { name: String, address: Option<String> },
 }
@@ -242,7 +246,7 @@ impl Task {
     fn new(
         rpc: &RpcContext<'_>,
         tool: &str,
-        arguments: Arguments,
+        arguments: Map<String, Value>,
         location: TaskLocation,
         ttl: Duration,
     ) -> Self {
@@ -270,15 +274,18 @@ impl Task {
         TaskResult { task, payload }
     }
 
+    /// A result about the task that waits for these input responses.
     fn input_required(&self, round: &TaskRound, revision: Revision) -> TaskResult {
         let input_requests = TaskPayload::InputRequests(elicitation::requests(&round.open, revision));
         self.result(TaskStatus::InputRequired, Some(input_requests))
     }
 
+    /// A result about the completed task: the result of the call, as JSON.
     fn completed(&self, written: Vec<u8>) -> TaskResult {
         self.result(TaskStatus::Completed, Some(TaskPayload::Result(raw_json(written))))
     }
 
+    /// A result about the task whose operation is in this state.
     fn operation_result(&self, state: OperationState, revision: Revision) -> TaskResult {
         match state {
             OperationState::Running { message, wait } => {
@@ -331,8 +338,9 @@ impl TaskRequest {
         let state = task.lock().await;
         let state = match &*state {
             ElicitingState::InputRequired(responses) => {
-                let (snapshot, given) = (&self.snapshot, &self.task.arguments.given);
-                let round = TaskRound::new(rpc, snapshot, &self.route, given, responses, Map::new()).await?;
+                let (snapshot, arguments) = (&self.snapshot, &self.task.arguments);
+                let round =
+                    TaskRound::new(rpc, snapshot, &self.route, arguments, responses, Map::new()).await?;
                 match round.declined {
                     _ if !round.open.is_empty() => return Ok(self.task.input_required(&round, rpc.revision)),
                     Some(result) => OperationState::Done(*result),
@@ -364,5 +372,23 @@ impl TaskRequest {
     ) -> TaskResult {
         let state = self.snapshot.poll_operation(&self.route, rpc.call(arguments), location).await;
         self.task.operation_result(state, rpc.revision)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_of_an_id_is_the_same_in_all_versions() {
+        let at_upstream = json!({ "Upstream": { "location": "=7", "input_responses": { "person": "Ada" } } });
+        for location in [at_upstream, json!({ "Replica": { "name": "x", "address": null } })] {
+            let content = json!({
+                "tool": "make_report", "arguments": { "year": "2026" }, "location": location,
+                "owner": null, "created": 1, "ttl_ms": 2,
+            });
+            let task: Task = serde_json::from_value(content.clone()).unwrap();
+            assert_eq!(json!(task), content);
+        }
     }
 }

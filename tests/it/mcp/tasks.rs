@@ -489,6 +489,29 @@ async fn declining_or_cancelling_ends_a_task_with_input_requests() {
 }
 
 #[tokio::test]
+async fn the_request_that_cancels_an_operation_has_the_arguments_that_a_person_entered() {
+    let upstream = with_status(&[r#"{"state": "running"}"#]).await;
+    let keys = TASK_WITH_INPUT
+        .replace("fields: { name: string } }\nasync", "arguments: [name] }\nasync")
+        .replace("cancel: DELETE", "cancel: POST old/jobs/{job}/stop?by={name}")
+        .replace("{{ input_responses.reader.name }}", "{{ args.name }}");
+    let keys =
+        format!("input: {{ properties: {{ name: {{ type: string }}, year: {{}} }} }}\n{}", keys.trim());
+    let program = start(&upstream, &keys, SECRET).await;
+    let id = create_task(&program).await;
+    let mut both = named("owner", "Ada");
+    both["reader"] = named("reader", "Cy")["reader"].clone();
+    assert!(update(&program, &id, both).await["error"].is_null());
+    let was_sent =
+        |line: &str| upstream.state().requests.iter().any(|request| request.line().starts_with(line));
+    while !was_sent("GET /jobs/7 ") {
+        assert_eq!(about(&program, "tasks/get", &id).await["result"]["status"], "working");
+    }
+    assert!(about(&program, "tasks/cancel", &id).await["error"].is_null());
+    assert!(was_sent("POST /jobs/7/stop?by=Cy "), "{:?}", upstream.state().requests);
+}
+
+#[tokio::test]
 async fn a_task_whose_work_is_done_at_once_keeps_its_result() {
     let upstream =
         Scripted::answering(response("404 Not Found", "application/json", r#"{"error": "no such year"}"#))
