@@ -340,11 +340,7 @@ mod tests {
         assert_eq!(control(&[("cache-control", "max-age=60"), ("expires", "0")]), max_age(60));
         assert_eq!(
             control(&[("cache-control", "max-age=60, s-maxage=9")]),
-            CacheControl {
-                must_revalidate: true,
-                max_age: Some(Duration::from_mins(1)),
-                ..freshness_lifetime(9)
-            }
+            CacheControl { must_revalidate: true, freshness_lifetime: Some(9 * SECOND), ..max_age(60) }
         );
         assert_eq!(control(&[("cache-control", "max-age=soon")]), max_age(0));
         assert_eq!(
@@ -360,12 +356,24 @@ mod tests {
     }
 
     #[test]
-    fn directives_and_headers_that_prevent_caching_are_read() {
-        assert!(control(&[("cache-control", "no-store")]).no_store);
-        for line in ["private, max-age=60", "max-age=60, private=\"x-a, x-b\""] {
-            assert!(control(&[("cache-control", line)]).private, "{line}");
+    fn private_responses_and_cookies_are_not_cached() {
+        let (ttl, stale_if_error) = (CacheTtl::For(SECOND), Duration::ZERO);
+        let settings = CacheSettings { ttl, stale_if_error, ignore_cache_control: false };
+        for (name, value) in [
+            ("cache-control", "no-store"),
+            ("cache-control", "private, max-age=60"),
+            ("cache-control", "max-age=60, private=\"x-a, x-b\""),
+            ("cache-control", "public, private"),
+            ("set-cookie", "session=1"),
+        ] {
+            let entry = CachedResponse { control: control(&[(name, value)]), ..entry() };
+            assert!(!entry.is_cacheable(settings), "{name}: {value}");
+            assert!(entry.is_cacheable(CacheSettings { ignore_cache_control: true, ..settings }));
         }
-        assert!(control(&[("set-cookie", "session=1")]).private);
+    }
+
+    #[test]
+    fn no_cache_requires_revalidation() {
         assert!(control(&[("cache-control", "no-cache")]).no_cache);
         assert!(control(&[("pragma", "no-cache")]).no_cache);
         assert!(!control(&[("pragma", "no-cache"), ("cache-control", "max-age=1")]).no_cache);
