@@ -21,6 +21,17 @@ struct NestedKey<'n> {
     lines: Range<usize>,
 }
 
+impl NestedKey<'_> {
+    /// Lines of the key in the nested section: with its new name, and further indented.
+    fn indented_lines(&self, text: &str, line_end: &str) -> String {
+        let key = self.entry.key.span;
+        let (before, after) = (&text[self.lines.start..key.start], &text[key.end..self.lines.end]);
+        let renamed = format!("{before}{}{after}", self.path.1);
+        let indent = |line: &str| if line.is_empty() { "" } else { INDENT };
+        renamed.lines().map(|line| format!("{}{line}{line_end}", indent(line))).collect()
+    }
+}
+
 impl Migration<'_> {
     /// Moves keys of a block map into a new nested section, which takes the place of the first. `forms` are
     /// those of the documents; only configurations are changed.
@@ -37,29 +48,23 @@ impl Migration<'_> {
             let Some(ValueKind::Section(_)) = form else { continue };
             for Entry { key: section, value } in tree.as_map().unwrap_or_default() {
                 let json = &mut json[&section.text];
-                let mut inserted: BTreeMap<_, (Range<usize>, String)> = BTreeMap::new();
+                let mut sections = BTreeMap::new();
                 let mut removed = Vec::new();
-                for NestedKey { entry, path: (parent, name), lines } in self.nested_keys(text, section, value)
-                {
-                    let Entry { key, value } = entry;
-                    let margin = &text[line_start(&text[..key.span.start])..key.span.start];
-                    let (_, insertion) = inserted.entry(parent).or_insert_with(|| {
+                for nested in self.nested_keys(text, section, value) {
+                    let NestedKey { entry: Entry { key, value }, path: (parent, name), lines } = &nested;
+                    let (_, new) = sections.entry(*parent).or_insert_with(|| {
+                        let margin = &text[line_start(&text[..key.span.start])..key.span.start];
                         (lines.start..lines.start, format!("{margin}{parent}:{line_end}"))
                     });
-                    let (before, after) =
-                        (&text[lines.start..key.span.start], &text[key.span.end..lines.end]);
-                    for line in format!("{before}{name}{after}").lines() {
-                        let indent = if line.is_empty() { "" } else { INDENT };
-                        *insertion += &format!("{indent}{line}{line_end}");
-                    }
-                    removed.push((lines, String::new()));
+                    *new += &nested.indented_lines(text, line_end);
+                    removed.push((lines.clone(), String::new()));
                     json[parent][name] = value.to_json();
                     json.as_object_mut().and_then(|json| json.remove(&key.text));
                     let LineAndColumn { line, column } = files.line_and_column(key.span);
                     let (was, now) = (key.text.clone(), format!("{parent}.{name}"));
                     changes.push(Change { line, column, section: section.text.clone(), was, now });
                 }
-                edits.extend(inserted.into_values().chain(removed));
+                edits.extend(sections.into_values().chain(removed));
             }
         }
         if changes.is_empty() {
