@@ -410,6 +410,9 @@ def slow_streams(glossator, ended, counts):
                 connection.send_data(stream, b"x")
         with contextlib.suppress(OSError):
             client.sendall(connection.data_to_send())
+        # Each answer of the server would else be followed by the next bytes at once: that is not slow, and
+        # leaves no time to the probes, which are threads of this process.
+        ended.wait(0.1)
     client.close()
 
 
