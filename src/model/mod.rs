@@ -6,8 +6,8 @@
 //! - [`ToolName`] and [`ToolDefinition`] describe a tool, and [`Arguments`] are the input of a call.
 //! - [`Schema`] validates input and output. `param_headers` has the arguments that headers repeat.
 //! - [`ToolResult`] is the result, and [`JsonText`] its structured content, which is not rebuilt.
-//! - [`write_result`] writes the JSON that every API sends. [`ResourceContext`] converts a result to the contents
-//!   of a resource.
+//! - [`write_result`] writes the JSON that every API sends. [`ResourceContext`] converts a result to the
+//!   contents of a resource.
 //! - [`UpstreamResponse`] is the response of an upstream; `recording` and `har` parse responses saved in
 //!   files.
 //!

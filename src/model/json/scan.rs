@@ -164,8 +164,8 @@ impl Scanner<'_> {
     /// Skips the bytes of a string before the next quote, backslash or control character.
     ///
     /// Most strings are short, and the processor predicts where they end: byte by byte, JSON of short strings
-    /// takes two thirds of the time that it takes in blocks of 16, as after a block the processor waits for the
-    /// position at which to go on. A paragraph takes a quarter of the time in blocks.
+    /// takes two thirds of the time that it takes in blocks of 16, as after a block the processor waits for
+    /// the position at which to go on. A paragraph takes a quarter of the time in blocks.
     #[inline(always)]
     fn plain_bytes(&mut self) {
         let is_plain = |byte: u8| IS_PLAIN[usize::from(byte)];

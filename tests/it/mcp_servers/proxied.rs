@@ -68,7 +68,9 @@ fn answer(rpc: &RpcRequest<'_>) -> Option<Vec<Step>> {
             ))),
             Some("crash") => error(-32603, "NullPointerException at 10.0.0.7:80"),
             Some("empty") => Some(rpc.result("{}")),
-            Some(error @ ("5" | r#""text""# | "{}" | r#"{"code":"x"}"# | r#"{"code":1,"message":"sent"}"#)) => {
+            Some(
+                error @ ("5" | r#""text""# | "{}" | r#"{"code":"x"}"# | r#"{"code":1,"message":"sent"}"#),
+            ) => {
                 Some(rpc.answer(&format!(r#""result":{{"messages":{MESSAGES}}},"error":{error}"#)))
             }
             Some(_) => error(-32602, "no note of this name in /srv/notes/all"),
