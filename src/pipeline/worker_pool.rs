@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
+use rustix::process::nice;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
@@ -105,6 +106,7 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     let done = async move {
         let permits = permits.await;
         let work = move || {
+            LOW_PRIORITY.with(|()| ());
             // It may also have waited for a thread.
             let done = (!stop.is_exhausted()).then(|| work(&stop));
             drop(permits);
@@ -118,6 +120,18 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
         }
     };
     timeout_at(deadline, done).await.unwrap_or(Err(WorkError::DeadlineExceeded))
+}
+
+/// Niceness of pool threads, relative to that of the threads that serve connections: long work gets the CPU when
+/// these are idle.
+const POOL_NICENESS: i32 = 10;
+
+thread_local! {
+    /// Lowers the priority of a pool thread when it first works. Where the system does not allow it, the thread
+    /// works at the normal priority.
+    static LOW_PRIORITY: () = {
+        nice(POOL_NICENESS).ok();
+    };
 }
 
 async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
