@@ -5,9 +5,11 @@ mod exact;
 mod plan;
 mod types;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Weak};
 
 use jsonschema::{Draft, ValidationError, Validator, error::ValidationErrorKind};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use self::cost::CostError;
@@ -38,13 +40,21 @@ pub type SchemaDocument = Arc<Map<String, Value>>;
 /// It reads no files and no network: a `$ref` to another document does not compile. Patterns run on a
 /// linear-time engine, and the cost of a check is known in advance, so a hostile value can't make it slow.
 ///
-/// Compiling a schema with a few properties takes 10 µs; it then takes 4 KB.
+/// Compiling a schema with a few properties takes 10 µs; it then takes 4 KB. Equal schemas are compiled once, and
+/// shared: many routes have the same arguments, or none.
+#[derive(Debug, Clone)]
+pub struct Schema(Arc<CompiledSchema>);
+
 #[derive(Debug)]
-pub struct Schema {
+struct CompiledSchema {
     document: SchemaDocument,
     plan: SchemaPlan,
     validator: Validator,
 }
+
+/// Compiled schemas by JSON text and whether `format` is validated. They are dropped with their last user.
+static COMPILED: LazyLock<Mutex<HashMap<(String, bool), Weak<CompiledSchema>>>> =
+    LazyLock::new(Mutex::default);
 
 /// Result of a check, and its cost.
 #[derive(Debug)]
@@ -91,6 +101,10 @@ impl Schema {
 
     fn compile_with(document: &Map<String, Value>, validates_formats: bool) -> Result<Self, SchemaError> {
         let root = Value::Object(document.clone());
+        let key = (root.to_string(), validates_formats);
+        if let Some(compiled) = COMPILED.lock().get(&key).and_then(Weak::upgrade) {
+            return Ok(Self(compiled));
+        }
         if let Some(pointer) = number_out_of_bounds(&root) {
             return Err(SchemaError { message: super::NumberOutOfBounds.to_string(), pointer });
         }
@@ -105,12 +119,18 @@ impl Schema {
             pointer: error.instance_path().to_string(),
         })?;
         let plan = SchemaPlan::new(document, dialect);
-        Ok(Self { document: Arc::new(document.clone()), plan, validator })
+        let compiled = Arc::new(CompiledSchema { document: Arc::new(document.clone()), plan, validator });
+        let mut known = COMPILED.lock();
+        if known.len() == known.capacity() {
+            known.retain(|_, schema| schema.strong_count() > 0);
+        }
+        known.insert(key, Arc::downgrade(&compiled));
+        Ok(Self(compiled))
     }
 
     /// The schema as configured.
     pub fn document(&self) -> &SchemaDocument {
-        &self.document
+        &self.0.document
     }
 
     /// Checks a value, and returns at most `most` violations. A check that exceeds its limit is one
@@ -128,7 +148,7 @@ impl Schema {
     ///
     /// [`TooCostly`] if it takes more.
     pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<CheckResult, TooCostly> {
-        let Self { plan, validator, .. } = self;
+        let CompiledSchema { plan, validator, .. } = &*self.0;
         let cost = match cost::cost(plan, value, step_limit) {
             Ok(cost) => cost,
             Err(CostError::OverLimit) => return Err(TooCostly),
@@ -170,7 +190,7 @@ impl Schema {
     pub fn value_count_limit(&self) -> Option<u64> {
         /// The limit of values in arguments.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
-        let values = CHECK_STEP_LIMIT / self.plan.steps_per_value().max(1);
+        let values = CHECK_STEP_LIMIT / self.0.plan.steps_per_value().max(1);
         (values < MANY).then_some(values.max(1))
     }
 }
@@ -339,6 +359,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn equal_schemas_are_compiled_once() {
+        let document = json!({"type": "string", "format": "date", "description": "compiled once"});
+        let document = document.as_object().unwrap();
+        let [first, second] = [(); 2].map(|()| Schema::compile(document).unwrap());
+        assert!(Arc::ptr_eq(first.document(), second.document()));
+        assert!(second.accepts(&json!("tomorrow")));
+        assert!(!Schema::compile_with_formats(document).unwrap().accepts(&json!("tomorrow")));
+    }
 
     #[test]
     fn an_invalid_schema_is_rejected() {
