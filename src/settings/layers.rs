@@ -10,7 +10,7 @@ use config::{Config, ConfigError, Value, ValueKind as Merged};
 
 use super::{
     code::Code,
-    keys::{KeyTable, ShortForm, ValueKind},
+    keys::{KeySpec, KeyTable, ShortForm, ValueKind},
     problem::Problem,
     report::Report,
     secret::Environment,
@@ -20,7 +20,7 @@ use super::{
 };
 
 /// Prefix of the environment variables that are settings.
-const PREFIX: &str = "GLOSSATOR__";
+pub(super) const PREFIX: &str = "GLOSSATOR__";
 
 /// Setting from a command-line flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +43,7 @@ impl ExternalSettings {
     /// set a variable without a value to the empty string.
     pub(crate) fn register(files: &mut Files, environment: &Environment, flags: &[Flag]) -> Self {
         let mut external = Vec::new();
-        let is_setting = |(name, value): &(&String, &String)| name.starts_with(PREFIX) && !value.is_empty();
-        for (name, value) in environment.0.iter().filter(is_setting) {
+        for (name, value) in environment.0.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
             external.push((name.clone(), files.add(name, value, Origin::Variable)));
         }
         for Flag { name, setting, value } in flags {
@@ -59,15 +58,15 @@ pub(crate) fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.to_ascii_uppercase().replace('.', "__"))
 }
 
-/// Lists all process settings of a section by their paths, with the kind of each, nested sections included.
-fn settings_of(table: &'static KeyTable, path: &str) -> Vec<(String, ValueKind)> {
+/// Lists all process settings of a section by their paths, nested sections included.
+fn settings_of(table: &'static KeyTable, path: &str) -> Vec<(String, &'static KeySpec)> {
     let settings = table.keys().filter(|key| key.takes_effect.is_some()).flat_map(|key| {
         let path = format!("{path}.{}", key.name);
         match key.kind {
             ValueKind::Section(table) => settings_of(table(), &path),
             // A variable or flag is one string, which cannot be a map.
             ValueKind::Map(_) | ValueKind::OneOrMore(ValueKind::Section(_)) => Vec::new(),
-            kind => vec![(path, kind)],
+            _ => vec![(path, key)],
         }
     });
     settings.collect()
@@ -98,9 +97,16 @@ pub(crate) fn merge(
     }
     let mut external_entries = HashMap::new();
     for (name, span) in &external.0 {
-        if let Some((path, kind)) = settings.iter().find(|(path, _)| path == name || variable(path) == *name)
-        {
-            let node = node_of(report.files().text(*span), *kind, *span);
+        let text = report.files().text(*span);
+        // An empty variable has no effect, but an empty secret must not turn off what it protects.
+        let counts = |key: &KeySpec| !text.is_empty() || key.secret;
+        let setting = settings.iter().find(|(path, _)| path == name || variable(path) == *name);
+        if let Some((path, key)) = setting.filter(|(_, key)| counts(key)) {
+            if text.contains(char::REPLACEMENT_CHARACTER) {
+                let message = "the value of this variable is not UTF-8";
+                report.add(Problem::without_span(Code::NotUtf8, name, message, None));
+            }
+            let node = node_of(text, key.kind, *span);
             let key = path.rsplit('.').next().unwrap_or_default();
             // A flag overrides the variable of the same setting.
             external_entries.insert(path.clone(), Entry::new(key, node, *span));
@@ -120,7 +126,7 @@ pub(crate) fn merge(
 fn report_unknown_variables(
     report: &Report<'_>,
     environment: &Environment,
-    settings: &[(String, ValueKind)],
+    settings: &[(String, &KeySpec)],
     external: &ExternalSettings,
     renamed: fn(&str) -> Option<(String, String)>,
 ) {
@@ -132,8 +138,10 @@ fn report_unknown_variables(
             report.add(Problem::without_span(Code::UnknownVariable, name, message, Some(help)));
         }
     }
-    let is_unknown = |name: &String| name.starts_with(PREFIX) && !known.contains(name);
-    for (name, _) in external.0.iter().filter(|(name, _)| is_unknown(name)) {
+    let is_unknown = |(name, span): &&(String, SourceSpan)| {
+        name.starts_with(PREFIX) && !known.contains(name) && !report.files().text(*span).is_empty()
+    };
+    for (name, _) in external.0.iter().filter(is_unknown) {
         let (code, message, help) = match renamed(name) {
             Some((message, help)) => (Code::RenamedKey, message, Some(help)),
             None => (

@@ -14,6 +14,7 @@ use strsim::damerau_levenshtein;
 use super::{
     code::Code,
     fixed_regex,
+    layers::PREFIX,
     report::Report,
     section::{Checked, ReadContext},
     source::{self, SourceSpan},
@@ -31,10 +32,17 @@ impl Environment {
         Self::from_variables(process_variables())
     }
 
-    /// Takes these variables, without those that are not UTF-8.
+    /// Takes these variables, without those that are not UTF-8. A setting that is not UTF-8 is kept with
+    /// U+FFFD for the invalid bytes, so that it is reported.
     pub fn from_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        let utf8 =
-            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let utf8 = |(name, value): (OsString, OsString)| {
+            let name = name.into_string().ok()?;
+            let value = match value.into_string() {
+                Err(value) if name.starts_with(PREFIX) => value.to_string_lossy().into_owned(),
+                value => value.ok()?,
+            };
+            Some((name, value))
+        };
         variables.into_iter().filter_map(utf8).collect()
     }
 

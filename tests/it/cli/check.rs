@@ -1,5 +1,7 @@
 //! `glossator check`: its forms, colours, counts and exit statuses.
 
+use std::os::unix::ffi::OsStrExt;
+
 use super::*;
 
 /// One error and one warning.
@@ -101,4 +103,16 @@ fn a_code_is_explained() {
         serde_json::from_str(&succeeds(&["check", "--explain", "G0107", "--output", "json"])).unwrap();
     assert_eq!(json["code"], "G0107");
     assert_eq!(glossator(&["check", "--explain", "G9999"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_setting_that_is_not_utf8_is_an_error() {
+    let token = std::ffi::OsStr::from_bytes(b"s3cr3t\xff");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
+    command.env("GLOSSATOR__ADMIN__TOKEN", token).args(["check", "--config", "config/demo.yaml"]);
+    let output = command.current_dir(ROOT).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let expected = "GLOSSATOR__ADMIN__TOKEN: error[G0002]: the value of this variable is not UTF-8";
+    assert!(text.contains(expected) && !text.contains("s3cr3t"), "{text}");
 }
