@@ -106,12 +106,13 @@ fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
         mem::swap(&mut buffer.lines, &mut batch);
         buffer.is_urgent = false;
         drop(buffer);
-        // If standard error is closed or full, the program continues, and there is no other place to report
-        // it.
-        let _ = out.write_all(&batch);
+        // If standard error is closed or full, the program continues. The lines count as dropped, also those
+        // of the batch that were written before the error.
+        if out.write_all(&batch).is_err() {
+            shared.dropped.fetch_add(memchr::memchr_iter(b'\n', &batch).count() as u64, Ordering::Relaxed);
+        }
         let dropped = shared.dropped.load(Ordering::Relaxed);
-        if dropped > reported {
-            let _ = writeln!(out, "{}", format.dropped(dropped - reported));
+        if dropped > reported && writeln!(out, "{}", format.dropped(dropped - reported)).is_ok() {
             reported = dropped;
         }
         let _ = out.flush();
@@ -216,6 +217,24 @@ mod tests {
         assert_eq!(lines.dropped(), lost as u64);
         let kept = written.matches('x').count() / line.len();
         assert!(lost > 0 && kept + lost <= 3 * LIMIT_BYTES / line.len(), "{kept} kept, {lost} lost");
+    }
+
+    #[test]
+    fn lines_that_could_not_be_written_are_counted() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = LogWriter::start(Full, LogFormat::Text).unwrap();
+        lines.write_line(b"one\n", false);
+        lines.write_line(b"two\n", true);
+        lines.flush(Duration::from_secs(60));
+        assert_eq!(lines.dropped(), 2);
     }
 
     #[test]
