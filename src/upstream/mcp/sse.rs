@@ -49,6 +49,8 @@ struct EventParser {
     limit_bytes: usize,
     buffer: BytesMut,
     searched: usize,
+    /// Whether the last line ended with CR, and nothing has arrived since.
+    follows_cr: bool,
     /// Data of the event so far.
     data: Option<String>,
 }
@@ -56,24 +58,12 @@ struct EventParser {
 impl EventParser {
     /// Creates a parser for SSE events of at most this much data.
     fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: None }
+        Self { limit_bytes, buffer: BytesMut::new(), searched: 0, follows_cr: false, data: None }
     }
 
     /// Returns the data of the next complete event.
     fn next(&mut self) -> Result<Option<String>, Failure> {
-        while let Some(at) =
-            self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))
-        {
-            let end = self.searched + at;
-            // It is not known yet whether a line feed follows.
-            if self.buffer[end] == b'\r' && end + 1 == self.buffer.len() {
-                self.searched = end;
-                return Ok(None);
-            }
-            let line = self.buffer.split_to(end);
-            let both = self.buffer.starts_with(b"\r\n");
-            self.buffer.advance(1 + usize::from(both));
-            self.searched = 0;
+        while let Some(line) = self.next_line() {
             if line.is_empty() {
                 match self.data.take() {
                     None => continue,
@@ -91,6 +81,20 @@ impl EventParser {
             true => Err(Failure::TooLong(self.limit_bytes)),
             false => Ok(None),
         }
+    }
+
+    /// Returns the next complete line. It ends with LF, CR or CR LF; a CR ends it at once, and the LF that may
+    /// follow is skipped when it arrives.
+    fn next_line(&mut self) -> Option<BytesMut> {
+        if self.follows_cr && self.buffer.starts_with(b"\n") {
+            self.buffer.advance(1);
+        }
+        self.follows_cr &= self.buffer.is_empty();
+        let at = self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
+        let line = self.buffer.split_to(self.searched + at);
+        self.follows_cr = self.buffer.get_u8() == b'\r';
+        self.searched = 0;
+        Some(line)
     }
 
     fn line(&mut self, line: &str) {
@@ -135,6 +139,8 @@ mod tests {
         check("data: a\n\ndata:b\n\n", &["a", "b"]);
         check("event: message\r\nid: 1\r\ndata: {\r\ndata: }\r\n\r\n: comment\r\n\r\n", &["{\n}"]);
         check("\u{feff}data: a\r\rdata: b\r\rx", &["a", "b"]);
+        check("data: a\r\r", &["a"]);
+        check("data: a\r\n\r\ndata: b\r\n\r", &["a", "b"]);
         check("data\n\nid: 7\n\nretry: 5\n\ndata: left over", &[""]);
     }
 
