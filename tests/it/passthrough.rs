@@ -64,9 +64,13 @@ async fn a_client_cannot_remove_our_forwarded_headers() {
 }
 
 /// Headers that an upstream would trust as a proxy's, or read as a CGI variable.
-const WORDS_OF_PROXIES: [&str; 10] = [
+const WORDS_OF_PROXIES: [&str; 14] = [
     "X-Forwarded-For: 192.0.2.1",
     "X-Real-IP: 192.0.2.1",
+    "Client-IP: 192.0.2.1",
+    "CF-Connecting-IP: 192.0.2.1",
+    "X-Forwarded: for=192.0.2.1",
+    "X-Original-Host: other.test",
     "X-Forwarded-Proto: https",
     "X-Forwarded-Host: inside.test",
     "X-Forwarded-Port: 443",
