@@ -178,7 +178,9 @@ impl Issuer {
         let subject =
             subject.ok_or(AuthError::Invalid("the token needs a subject (`sub`) of 1 to 512 bytes"))?;
         let scopes = match claims.get(&settings.scope_claim) {
-            Some(Value::String(words)) => Scopes::from_client(words.split_whitespace()),
+            Some(Value::String(words)) => {
+                Scopes::from_client(words.split(' ').filter(|word| !word.is_empty()))
+            }
             Some(Value::Array(words)) => Scopes::from_client(words.iter().filter_map(Value::as_str)),
             _ => Scopes::default(),
         };
@@ -249,6 +251,9 @@ mod tests {
         assert_eq!(client.scopes.to_string(), "read write");
         let client =
             found(json!({ "scope": ["a", "b c", 7], "aud": ["x", "https://tools.test/mcp"] })).unwrap();
+        assert_eq!(client.scopes.to_string(), "a");
+        // Only spaces separate scopes (RFC 6749, section 3.3).
+        let client = found(json!({ "scope": "a  b\tc" })).unwrap();
         assert_eq!(client.scopes.to_string(), "a");
         let client = found(json!({ "sub": null, "client_id": "robot", "scope": null })).unwrap();
         assert_eq!((client.name.as_str(), client.scopes.is_empty()), ("robot", true));
