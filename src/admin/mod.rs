@@ -24,7 +24,7 @@
 //! - `playground`: rules tried on upstream responses.
 
 mod playground;
-mod process;
+mod health;
 mod state;
 
 use std::{
@@ -57,8 +57,8 @@ use crate::model::media_type;
 use crate::pipeline::{ApiKind, Gateway};
 use crate::telemetry::{History, Meters};
 
+pub use health::{Process, ProcessControl, ProcessStatus, ReloadFailure, ReloadRequest};
 pub use playground::{PLAYGROUND_TIMEOUT, Playground};
-pub use process::{Process, ProcessControl, ProcessStatus, ReloadFailure, ReloadRequest};
 
 /// Timeout of a request. Longer than reading a body and a reload of a large configuration.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -123,7 +123,7 @@ impl Admin {
             ..FilterSettings::default()
         });
         let measured = (process.clone(), gateway.clone());
-        meters.register(move |reading| process::report_metrics(reading, &measured.0, &measured.1));
+        meters.register(move |reading| health::report_metrics(reading, &measured.0, &measured.1));
         let api = Arc::new(Api {
             gateway,
             meters,
@@ -154,15 +154,15 @@ impl Admin {
 fn router(api: &Arc<Api>) -> Router {
     let admit = |access| from_fn_with_state((Arc::clone(api), access), admit);
     let probes = Router::new()
-        .route("/healthz", get(process::healthz))
-        .route("/readyz", get(process::readyz))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
         .route_layer(admit(PathAccess::Probe));
     let metrics =
-        Router::new().route("/metrics", get(process::scrape)).route_layer(admit(PathAccess::Scraper));
+        Router::new().route("/metrics", get(health::scrape)).route_layer(admit(PathAccess::Scraper));
     let pages = page_router().route_layer(CompressionLayer::new()).route_layer(admit(PathAccess::Page));
     let operators = Router::new()
-        .route("/status", get(process::status))
-        .route("/reload", post(process::reload))
+        .route("/status", get(health::status))
+        .route("/reload", post(health::reload))
         .route("/config", get(playground::configuration))
         .route("/routes", get(state::routes))
         .route("/upstreams", get(state::upstreams))

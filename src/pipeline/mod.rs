@@ -15,7 +15,7 @@ mod access_log;
 mod async_operation;
 mod elicit;
 mod error_text;
-mod lists;
+mod paginated_lists;
 mod progress;
 mod prompts;
 mod proxied;
@@ -40,7 +40,7 @@ use crate::upstream::ClientIdentity;
 
 pub use async_operation::{OpenOperation, OperationState};
 pub use elicit::{Elicitor, InputResponsesFuture, NoElicitor, elicit_first};
-pub use lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
+pub use paginated_lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::Subscriber;
 pub use prompts::TypedArgument;
 pub use proxied::{Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};

@@ -6,7 +6,7 @@ use std::{collections::HashSet, slice};
 use serde_json::{Map, Value, json};
 
 use super::candidates::Candidate;
-use super::guess::{MIN_WHOLE, guess, is_number, is_whole, text};
+use super::field_types::{MIN_WHOLE, guess, is_number, is_whole, text};
 use super::{Confidence, Finding};
 use crate::authoring::{count, without_empty};
 

@@ -7,8 +7,8 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::candidates::{Candidate, full_lines};
+use super::field_types::date_or_time;
 use super::fields::slug;
-use super::guess::date_or_time;
 use crate::authoring::{count, without_empty};
 use crate::settings::fixed_regex;
 use crate::translate::extract::has_frame;

@@ -12,7 +12,7 @@
 
 mod candidates;
 mod fields;
-mod guess;
+mod field_types;
 mod lines;
 mod markup;
 mod samples;
