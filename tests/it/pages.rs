@@ -155,7 +155,7 @@ fn the_page_of_the_codes_has_every_code() {
     for (subject, title) in config::CODE_SUBJECTS {
         write!(expected, "\n## G{subject:02}xx: {title}\n").unwrap();
         for code in Code::ALL.iter().filter(|code| code.number() / 100 == subject) {
-            write!(expected, "\n### {code}\n\n{}\n", code.summary()).unwrap();
+            write!(expected, "\n### {code}: {}\n", code.summary().trim_end_matches('.')).unwrap();
             let explanation = code.explanation();
             if !explanation.is_empty() {
                 write!(expected, "\n{explanation}\n").unwrap();
