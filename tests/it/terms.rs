@@ -48,6 +48,9 @@ const REPLACED: &[(&str, &str)] = &[
     ("pictures?|sounds?", "image, audio"),
 ];
 
+/// Phrases with a word of [`REPLACED`] that readers search for. A page has them beside the standard term.
+const SEARCHED: [&str; 2] = ["connection draining", "drain, draining"];
+
 /// The expressions of [`REPLACED`], compiled once: a debug build takes long for each.
 static REPLACED_EXPRESSIONS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let compile = |words: &str| Regex::new(&format!(r"(?i)\b({})\b", words.replace(' ', r"\s+"))).unwrap();
@@ -115,6 +118,7 @@ fn line_at(text: &str, at: usize) -> usize {
 
 /// Words of a text that have a standard term, each with its line and that term.
 fn replaced_words(prose: &str) -> Vec<String> {
+    let prose = &SEARCHED.iter().fold(prose.to_owned(), |prose, phrase| prose.replace(phrase, "…"));
     let mut found = Vec::new();
     for (words, term) in REPLACED_EXPRESSIONS.iter() {
         for word in words.find_iter(prose) {
