@@ -136,8 +136,8 @@ pub(super) struct RouteSettings {
     default_rules: Option<bool>,
     #[key(part)]
     limits: LimitSettings,
-    /// Whether the request may be retried after it may have reached the upstream. Default: by the HTTP method
-    /// (`false` for `POST` and `PATCH`) or the annotations of the MCP tool; `false` for commands.
+    /// Whether the request may be retried after it may have reached the upstream. Default: `true` for `GET`,
+    /// `HEAD`, `OPTIONS`, `PUT` and `DELETE`, by the annotations of an MCP tool, else `false`.
     idempotent: Option<bool>,
     #[key(part)]
     policy: RoutePolicySettings,
