@@ -1,5 +1,5 @@
-//! The process: health, readiness, status, reloads by request, and its metrics in the formats of Prometheus.
-//! Gauges of configuration, policies, upstream buffer and shared state are read at scrape time.
+//! The process: health (liveness), readiness, status, reloads on request, and its metrics in the formats of
+//! Prometheus. Gauges of configuration, policies, upstream buffer and shared state are read at scrape time.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -1,4 +1,4 @@
-//! `glossator demo`: serve in front of a built-in legacy server.
+//! `glossator demo`: a server with a built-in legacy server behind it.
 
 use std::{
     future,

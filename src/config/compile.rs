@@ -1,7 +1,5 @@
-//! Compiles the trees of all files to one configuration: merges the sections, parses every part, and
-//! cross-checks the parts.
-//!
-//! [`merge`] joins the files, [`compile`] parses every part. Checks that need several parts are in `lint`.
+//! Compiler from the trees of all files to one configuration: [`merge`] joins the sections of the files,
+//! [`compile`] parses every part. Checks that need several parts are in `lint`.
 
 use std::{cell::RefCell, collections::HashMap, time::Duration};
 

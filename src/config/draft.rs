@@ -1,7 +1,7 @@
 //! Draft routes of the playground: parsed in the context of the configuration, never activated.
 //!
-//! A draft uses no environment variables and reads no files. The only files that a route can name are
-//! recorded responses, which are rejected in a text that is not a file.
+//! A draft uses no environment variables and reads no files. A route can name only one kind of file, recorded
+//! responses of its tests, and the parser rejects those in a text that is not itself a file.
 
 use super::file::HIDDEN;
 use super::request::Upstreams;

@@ -1,4 +1,4 @@
-//! `prompts`: MCP prompts.
+//! `prompts`: parser of MCP prompts, their arguments and messages.
 
 use std::time::Duration;
 

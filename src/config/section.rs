@@ -1,4 +1,5 @@
-//! Helpers for parsing sections: contexts, scopes, and errors about unknown keys.
+//! Helpers for parsing sections: contexts, scopes, errors about unknown keys, and [`ReadElsewhere`] for keys
+//! that another module parses.
 
 use std::{collections::BTreeMap, marker::PhantomData};
 

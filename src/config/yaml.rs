@@ -1,5 +1,5 @@
-//! Writes values as YAML that the parser of this module reads back unchanged; and parses YAML that is not a
-//! configuration.
+//! YAML writer, whose output the configuration parser reads back unchanged; and a parser for YAML that is not
+//! a configuration.
 
 use serde_json::Value;
 

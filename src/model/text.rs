@@ -1,4 +1,4 @@
-//! Truncation of texts, bounds of numbers, and segments of JSON Pointers.
+//! Truncation of texts, a writer with a limit, bounds of numbers, and segments of JSON Pointers.
 
 use std::io;
 

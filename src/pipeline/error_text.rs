@@ -1,4 +1,4 @@
-//! Texts of the tool errors that no rule writes: the failure, and the model's options.
+//! Texts of the tool errors that no rule writes: what failed, and what the model can do next.
 //!
 //! They never contain a name, address or path of the upstream, nor any of its text.
 

@@ -1,4 +1,4 @@
-//! Steps of a call, from its arguments to its result. [`CallRun::outcome`] is the table of contents.
+//! Steps of a call, from its arguments to its result. [`CallRun::outcome`] runs them in order.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Scripted mock upstreams for tests under a paused clock.
+//! Test helpers: scripted upstreams under a paused clock.
 
 use std::{
     collections::VecDeque,

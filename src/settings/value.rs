@@ -1,4 +1,4 @@
-//! [`Setting`] for plain values, lists, maps and alternatives.
+//! Parsers of plain values, lists, maps and alternatives: implementations of [`Setting`].
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Call statistics of the last hour, by route, and the last failed calls, for the admin API.
 //!
-//! The path of a call is not involved in the statistics: the metrics are read periodically, and the
-//! difference to the previous reading becomes a slot.
+//! A call does no work for these statistics. The metrics are read at an interval instead, and the difference
+//! to the previous reading is stored as one [slot](HistorySlot).
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -1,4 +1,5 @@
-//! Clients of legacy servers: send a request and read the response, whole or streamed.
+//! Clients of legacy servers, which send a request and read the whole response. Only passthrough streams it,
+//! through [`http`].
 //!
 //! - [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or a [`Failure`]: an
 //!   [`UpstreamError`] without the upstream's name.

@@ -1,8 +1,11 @@
 //! Import of the tools, prompts and resources that MCP servers list. Each tool becomes a route that is parsed
-//! as if it were in the file, so that all settings and checks of routes apply. An [`Importer`] parses the
-//! files again, as `Trees`. It creates a route for each tool (`listed_tool`), and completes routes of the
-//! file with the server's definition of their tool. Requests for prompts and resources are forwarded by one
-//! route for all (`proxied`).
+//! as if it were in the file, so that all settings and checks of routes apply.
+//!
+//! An [`Importer`] creates a route for each tool (`listed_tool`), and completes routes of the file with the
+//! server's definition of their tool. Requests for prompts and resources are forwarded by one route for all
+//! (`proxied`). The lists arrive long after the configuration was loaded, and may change. So the importer
+//! stores the text of the files and parses it again for each list, as `Trees`, which take several times the
+//! memory of the text.
 
 mod listed_tool;
 mod proxied;

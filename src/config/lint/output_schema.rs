@@ -1,4 +1,5 @@
-//! Derives the output schema of a tool from the fields of its rules, or compares `output` with them.
+//! Output schema of a tool: derived from the fields of its rules, or, where `output` is configured, compared
+//! with them.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Moves keys that are now in a nested section: `name` of `server` to `mcp.name`.
+//! Migration of keys into nested sections: `name` of `server` to `mcp.name`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! The page with every key in one file: `full.yaml`, where the first of each key has its description above
-//! it.
+//! Tests of the page with every key in one file, `full-file.md`: each key has its description above its first
+//! occurrence.
 
 use super::reference::all_sections;
 use super::*;

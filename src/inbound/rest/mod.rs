@@ -17,7 +17,8 @@
 //! | below one of these, or of the MCP endpoint's | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
 //!
-//! Errors of the API itself (unknown path, body that is not JSON) are `{"error": "…"}` in both envelopes.
+//! A response has one of two [envelopes](crate::route::Envelope): an MCP tool result, or the plain value.
+//! Errors of the API itself (unknown path, body that is not JSON) are `{"error": "…"}` in both.
 
 mod openapi;
 mod passthrough;

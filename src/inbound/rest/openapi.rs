@@ -1,7 +1,7 @@
 //! `GET /openapi.json`: every operation of every route, as OpenAPI 3.1.
 //!
-//! The schemas of arguments and of structured content are under `components`. A `$ref` inside of them is
-//! relative to the schema, and can be rewritten to lead there.
+//! The schemas of arguments and of structured content are under `components`. A `$ref` inside of a schema is
+//! relative to the schema, so it is rewritten to lead to the same place of the document.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Parser from JSON text to a tree of values, with low memory use.
+//! Parser from JSON text to a tree of values that uses little memory.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -11,8 +11,8 @@ use serde_json::{Map, Number, Value};
 /// Parses validated text. `None` if it is not JSON, or nests too deep.
 ///
 /// Works like `serde_json`, with two differences. Lists and small objects allocate only the memory that they
-/// need; a response of many small objects would otherwise take three times as much. And a key of a document
-/// is always a key, even if it equals `serde_json`'s internal mark of a number.
+/// need; otherwise a response of many small objects would take three times as much. And every key of a
+/// document stays a key, even if it equals the key by which `serde_json` marks a number internally.
 pub(super) fn parse(text: &[u8]) -> Option<Value> {
     let mut parser = serde_json::Deserializer::from_slice(text);
     let value = Reader { inside: &text.as_ptr_range() }.deserialize(&mut parser).ok()?;

@@ -1,7 +1,7 @@
-//! Exact versions of the keywords that compare values, used in place of the validator's own. Those compute
-//! with fractions of any size, which takes 10,000 times as long as parsing the number. They also compare
-//! items of a list in pairs if their numbers round to the same double. Here a value has one canonical text,
-//! and equal values have equal texts.
+//! Exact versions of `uniqueItems`, `enum`, `const` and `multipleOf`, used in place of the validator's own.
+//! Those compute with fractions of any size, which takes 10,000 times as long as parsing the number. They
+//! also compare items of a list in pairs if their numbers round to the same double. Here a value has one
+//! canonical text, and equal values have equal texts.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! Types that a schema allows: its own, and those of its `$ref`, `anyOf`, `oneOf` and `allOf`.
+//! Queries on schemas, without a validator: the subschemas behind `$ref`, `anyOf`, `oneOf` and `allOf`, types
+//! and listed values; and the types of values.
 
 use serde_json::{Map, Value};
 

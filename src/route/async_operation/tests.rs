@@ -1,3 +1,6 @@
+//! Tests of asynchronous operations: interpretation of responses, and requests for their status or to cancel
+//! them.
+
 use bytes::Bytes;
 use http::HeaderValue;
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Store in memory for tests, which several replicas share, under a clock that can be paused. It can become
-//! unreachable.
+//! Test helper: a store in memory that several replicas share, under a clock that can be paused. It can
+//! become unreachable.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,5 +1,5 @@
 //! `extract` of a rule: parsers from a response to a value, and the types of the result. A new extractor is a
-//! file and a line of `extractors!`.
+//! file here, its line in `extractors!`, and its name in the `extractors!` of `config::extract`.
 
 mod columns;
 mod csv;

@@ -1,4 +1,4 @@
-//! Properties of every type, for any text.
+//! Tests of field types: each value fits the schema of its type, for any text.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Limits of work and memory of a filter, against responses made to exhaust them.
+//! Limits of work and memory of a filter, against responses crafted to exhaust them.
 //!
 //! jq has loops and recursion, and `+` and `*` create values as large as their operands: `.price * .count` on
 //! `{"price": "x", "count": 1e12}` would be a terabyte of text. The engine has no limits of its own, so

@@ -1,3 +1,5 @@
+//! Tests of jq filters: results, errors, and limits of work and memory.
+
 use std::sync::LazyLock;
 
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Omitted rows and lines, their note, and the length of the rest.
+//! Tests of omitted rows and lines, their note, and the length of the rest.
 
 use proptest::prelude::*;
 use serde_json::json;

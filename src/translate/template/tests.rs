@@ -1,4 +1,4 @@
-//! Output of templates, and their limits.
+//! Tests of templates: output, errors and limits.
 
 use serde_json::Value as Json;
 

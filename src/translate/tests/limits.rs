@@ -1,4 +1,5 @@
-//! Limits of a translation: values in one tree, and steps on threads that serve other calls, too.
+//! Tests of the limits of a translation: values in one tree, and steps on threads that also serve other
+//! calls.
 
 use std::fmt::Write;
 

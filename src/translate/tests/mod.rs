@@ -1,9 +1,9 @@
 //! Tests from a response to a result, through all parts of a rule.
 
+mod configured_rules;
 mod limits;
 mod properties;
 mod shapes;
-mod written;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};

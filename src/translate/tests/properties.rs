@@ -1,4 +1,4 @@
-//! Properties of the translation of any response by any rules.
+//! Tests of properties that hold for the translation of any response by any rules.
 
 use http::HeaderName;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! Types, blocks, limits and conditions for the properties in [`super::properties`]: a few of each, selected
-//! by number.
+//! Test helper: types, blocks, limits and conditions for the tests in [`super::properties`]. There are a few
+//! of each, selected by number.
 
 use serde_json::json;
 

@@ -1,5 +1,6 @@
-//! Actor that owns one child process: its pending calls, its process group, and the watchdog that stops a
-//! child that hangs. Then its output: lines up to a limit, and standard error in the log.
+//! Actor that owns one child process, an MCP server over stdio: its pending calls, its process group, and the
+//! watchdog that stops it when it hangs. It reads standard output in lines up to a limit, and copies standard
+//! error to the log.
 
 use std::{
     collections::HashMap,

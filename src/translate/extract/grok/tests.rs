@@ -1,3 +1,5 @@
+//! Tests of grok: every pattern of the library, custom patterns, and errors.
+
 use std::path::Path;
 
 use serde_json::Value;

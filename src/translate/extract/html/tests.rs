@@ -1,3 +1,5 @@
+//! Tests of the HTML extractor: text, selectors, tables, and hostile pages.
+
 use std::time::{Duration, Instant};
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Metrics as servers print them, and invalid ones.
+//! Tests of metrics as servers print them, and of invalid ones.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Lines of keys and values as programs print them.
+//! Tests of lines of keys and values as programs print them.
 
 use super::*;
 use crate::translate::work_budget::STOPPED;

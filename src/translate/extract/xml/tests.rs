@@ -1,3 +1,5 @@
+//! Tests of the XML extractor: elements, paths, errors, and hostile documents.
+
 use std::time::{Duration, Instant};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of endpoints: DNS lookups, load balancing, outlier detection and failover.
+
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},

@@ -1,4 +1,5 @@
-//! Tables, and text that is not a table; `programs` has tables that real programs print.
+//! Tests of the columns extractor: tables, and text that is not a table. `programs` has tables that real
+//! programs print.
 
 mod programs;
 

@@ -1,4 +1,4 @@
-//! Tables as real programs print them.
+//! Tests of tables as real programs print them.
 
 use super::*;
 

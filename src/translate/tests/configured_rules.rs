@@ -1,4 +1,4 @@
-//! Results of configured rules.
+//! Tests of the results of configured rules.
 
 use super::*;
 use crate::translate::extract::{CssSelector, Html, Json, Pairs, TableForm, Text, Typing};
