@@ -44,11 +44,11 @@ pub(super) fn arguments_not_processed(error: WorkError) -> Box<ToolResult> {
 /// Possible effect of a failed request, for a client that may repeat it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PossibleEffect {
-    /// No effect, or none that a second request would add to.
+    /// The request is idempotent: repeating it has no further effect.
     Harmless,
-    /// The request was sent, and may have taken effect.
+    /// The request is not idempotent. It was sent, and may have taken effect.
     Possible,
-    /// The request would have an effect, but no upstream can have received it.
+    /// The request is not idempotent, but no upstream can have received it.
     Unsent,
 }
 

@@ -384,7 +384,8 @@ impl<'a> UpstreamExchange<'a> {
     }
 }
 
-/// Checks that the client has the scopes of the route. All APIs share this check.
+/// Checks that the client has the scopes of the route. All APIs share this check. MCP checks before, too,
+/// to respond with a challenge that names the missing scopes.
 pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(), Box<ToolResult>> {
     client.may(&route.scopes).then_some(()).ok_or_else(|| {
         failure(ErrorType::Forbidden, format!("Permission denied. Required scope: `{}`.", route.scopes))

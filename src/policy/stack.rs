@@ -126,7 +126,7 @@ impl RoutePolicies {
         let upstream = &self.upstream;
         let call = Box::pin(async {
             // Rate limits per client. First, so that a client over its limit is rejected before any work,
-            // even work that the upstream would not notice.
+            // even if the cache has the response.
             for rate in upstream.rate_per_client.iter().chain(&self.rate_per_client) {
                 rate.admit(&upstream_call.client, OverLimit::Rejected).await?;
             }

@@ -133,7 +133,7 @@ fn is_words(text: &str) -> bool {
 fn in_urls(text: &str) -> Vec<Range<usize>> {
     const LOGIN: &str = concat!(
         r#"://(?<login>[^\s"'/?#]*"#,
-        // A password with an unencoded `/`: the text after the colon is no port.
+        // A password with an unencoded `/`, if the text after the colon can't be a port.
         r#"|(?:[^\s"'/?#{},:\[][^\s"'/?#{},:]*)?:[0-9]*[^\s"'/?#{},0-9][^\s"'/?#{},]*[/?#]"#,
         // The password ends before `[^`: such a text is a regular expression, and another URL may follow.
         r#"(?:[^\s"'\[]|\[+[^\s"'\[^])*\[*)@"#,
@@ -217,7 +217,7 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for found in PAIRS.captures_iter(text) {
         let Some(name) = found.name("name").or_else(|| found.name("after")) else { continue };
-        // `key=value` alone is the usual example of a pair.
+        // `key=value` is the usual example of any pair, so the name `key` alone is no sign of a secret.
         let is_example = found.name("name").is_some() && name.as_str().eq_ignore_ascii_case("key");
         let start = found.get_match().end();
         let is_found = ranges.last().is_some_and(|last| start < last.end);

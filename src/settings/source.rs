@@ -169,7 +169,8 @@ impl Files {
         let _ = self.0[file].masked.set(trimmed.collect());
     }
 
-    /// Byte ranges of the secrets in some lines, in order and without overlap.
+    /// Byte ranges of the secrets in `line`, a byte range of the file of `span`: in order and without
+    /// overlap.
     pub(crate) fn masked(&self, span: SourceSpan, line: Range<usize>) -> Vec<Range<usize>> {
         let file = &self.0[span.file];
         let is_inside = |range: &&Range<usize>| range.start < line.end && line.start < range.end;

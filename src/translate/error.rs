@@ -320,8 +320,8 @@ fn text_for_exit(end: ProgramEnd) -> String {
     }
 }
 
-/// Text for a status other than 2xx and 4xx. A 5xx body is never passed on: it contains traces, queries and
-/// addresses.
+/// Text for a status other than 2xx and 4xx. The body of a 5xx is never passed on: it may contain stack
+/// traces, queries and addresses of the upstream.
 fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
     let status = response.status;
     if status.is_redirection() {

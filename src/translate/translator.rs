@@ -181,9 +181,9 @@ pub fn translate(
 
 /// Reason why a response is not a success.
 pub(super) enum TranslationFailure {
-    /// It is not in the form that the rule expects: a sentence.
+    /// The response does not have the form that the rule expects. The error explains the difference.
     Unreadable(ReadError),
-    /// It is longer than the rule's limit and can't be shortened: a sentence for the client.
+    /// The result is longer than the rule's limit and can't be shortened. The text is for the client.
     TooLong(String),
     /// A filter of the rule called jq's `error(…)` with this value.
     Raised(Value),

@@ -260,7 +260,8 @@ impl RateLimitScope {
     }
 }
 
-/// Marks the error of a reused connection.
+/// Error over a reused connection, which the upstream may have closed before it received the request.
+/// [`Failure::is_of_reused_connection`] recognizes it, so that an idempotent request is sent again.
 #[derive(Debug, thiserror::Error)]
 #[error("an idle connection was closed by the upstream")]
 struct ReusedConnection {

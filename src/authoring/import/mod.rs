@@ -255,8 +255,8 @@ fn server(document: &Document) -> Result<String, String> {
     }
     match url.contains("://") {
         true => Ok(url),
-        // Relative to the URL of the document, which is unknown here.
-        false => Err(format!("the document has no server URL; {SET_URL}")),
+        // A relative one refers to the URL of the document, which is unknown here.
+        false => Err(format!("the server URL of the document is relative or missing; {SET_URL}")),
     }
 }
 

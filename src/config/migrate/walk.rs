@@ -99,14 +99,15 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Walks a value of a known kind; `at` is its section and the name of its key.
+    /// Walks a value of a known kind. `owner` is the section and the name of the key that has the value;
+    /// `None` for a whole file.
     pub(super) fn value(
         &mut self,
         node: &mut Node,
         kind: &ValueKind,
-        at: Option<(&'static KeyTable, &'static str)>,
+        owner: Option<(&'static KeyTable, &'static str)>,
     ) {
-        if let Some((keys, key)) = at
+        if let Some((keys, key)) = owner
             && let Some(was) = node.scalar()
         {
             return self.scalar(node, &was, kind, keys, key);
@@ -115,24 +116,24 @@ impl<'t> Walk<'t> {
             ValueKind::Section(keys) => self.section(node, keys()),
             ValueKind::Either(kinds) => {
                 if let Some(kind) = kinds.iter().rev().max_by_key(|kind| self.match_quality(node, kind)) {
-                    self.value(node, kind, at);
+                    self.value(node, kind, owner);
                 }
             }
             ValueKind::List(item) | ValueKind::OneOrMore(item) => match &mut node.kind {
-                Kind::List(items) => items.iter_mut().for_each(|node| self.value(node, item, at)),
-                _ => self.value(node, item, at),
+                Kind::List(items) => items.iter_mut().for_each(|node| self.value(node, item, owner)),
+                _ => self.value(node, item, owner),
             },
             ValueKind::Map(item) => {
                 if let Kind::Map(entries) = &mut node.kind {
-                    entries.iter_mut().for_each(|entry| self.value(&mut entry.value, item, at));
+                    entries.iter_mut().for_each(|entry| self.value(&mut entry.value, item, owner));
                 }
             }
             // Every string in it is a template.
             ValueKind::Anything if node.as_map().is_some() => {
-                self.value(node, &ValueKind::Map(&ValueKind::Anything), at);
+                self.value(node, &ValueKind::Map(&ValueKind::Anything), owner);
             }
             ValueKind::Anything if node.as_list().is_some() => {
-                self.value(node, &ValueKind::List(&ValueKind::Anything), at);
+                self.value(node, &ValueKind::List(&ValueKind::Anything), owner);
             }
             // A scalar, or a schema, in which no name is ours.
             _ => {}

@@ -126,7 +126,7 @@ impl SessionSubscriptions {
         self.0.lock().by_id.get(session)?.level
     }
 
-    /// The sessions that have a stream here.
+    /// The sessions whose clients have a stream open at this replica.
     pub(super) fn listening(&self) -> Vec<Box<str>> {
         let sessions = self.0.lock();
         let listening = sessions.by_id.iter().filter(|(_, session)| session.has_stream());

@@ -20,6 +20,8 @@ pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
     let snapshot = rpc.dispatcher.gateway.complete_snapshot(is_complete).await;
     let route = snapshot.table.by_tool(&tool);
     if let Some(route) = route {
+        // The pipeline checks the scopes for every API, but rejects with a tool error. This check responds
+        // with a `WWW-Authenticate` challenge, by which a client can request a token with the missing scopes.
         rpc.may(&route.scopes)?;
     }
     rpc.check_name(&tool)?;

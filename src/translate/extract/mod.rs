@@ -58,7 +58,7 @@ pub struct SyntaxError {
 }
 
 impl SyntaxError {
-    /// Reports the text of a setting, which is not a `what`, at the position of the mistake.
+    /// Reports a setting whose text is not a `what`, such as a path, at the position of the mistake.
     fn reject<T>(&self, value: &Cursor<'_>, code: Code, what: &str, help: &str) -> Checked<T> {
         let text = value.node.as_text().unwrap_or_default();
         let place = value.context.report.character_in(value.node, text, self.at);
@@ -67,7 +67,7 @@ impl SyntaxError {
     }
 }
 
-/// Extractor or extractors of a rule.
+/// Extraction of a rule: by one extractor, or by several whose values become one object.
 #[derive(Debug)]
 pub enum Extract {
     /// One extractor returns the value.

@@ -76,8 +76,8 @@ impl UsedNames {
             Stmt::SetBlock(block) => self.assign(&block.target),
             _ => {}
         }
-        // The `else` of a loop does not see the loop's variables, and that of a condition not what the other
-        // branch sets.
+        // Variables of a loop do not exist in its `else`. Variables that one branch of a condition sets do
+        // not exist in the other.
         let kept = if matches!(statement, Stmt::ForLoop(_)) { outer } else { self.local.len() };
         for body in bodies {
             body.iter().for_each(|statement| self.statement(statement));

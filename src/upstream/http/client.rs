@@ -297,8 +297,6 @@ fn redirect_target(
     Some((next_method, Uri::from_parts(target).ok()?))
 }
 
-// Passthrough.
-
 /// Response body that is streamed to a client. It counts as a request in flight at its endpoint until it is
 /// dropped.
 pub type StreamedBody = UnsyncBoxBody<Bytes, hyper::Error>;

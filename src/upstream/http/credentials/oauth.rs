@@ -57,9 +57,9 @@ pub struct OAuthSettings {
 /// Client authentication method (RFC 6749, section 2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub(super) enum ClientAuthMethod {
-    /// In `Authorization`, which every server must support.
+    /// By HTTP Basic authentication, which every server must support.
     ClientSecretBasic,
-    /// In the body.
+    /// In the body, as `client_id` and `client_secret`.
     ClientSecretPost,
 }
 
