@@ -234,7 +234,8 @@ impl ShutdownSignal {
         *self.0.borrow()
     }
 
-    /// Waits until the shutdown begins.
+    /// Waits until the shutdown begins. A process that serves one request counts as shutting down from its
+    /// start: it exits with its response, so nothing waits for events.
     pub async fn begun(&self) {
         self.reached(Shutdown::OneRequest).await;
     }

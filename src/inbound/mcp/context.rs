@@ -18,8 +18,8 @@ use serde_json::{Map, Value, value::RawValue};
 use super::response::{CacheHints, write_tool_result};
 use super::sessions::NamedSession;
 use super::{
-    ErrorKind, LoggedRequest, MessageDispatcher, Outbox, Rejection, RequestContext, Revision, RpcError,
-    RpcRequest, RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, truncated,
+    ErrorKind, LoggedRequest, MessageDispatcher, MessageSender, Rejection, RequestContext, Revision,
+    RpcError, RpcRequest, RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, truncated,
 };
 use crate::model::{
     Arguments, PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header,
@@ -194,7 +194,7 @@ pub(super) struct RpcContext<'a> {
     pub(super) request: &'a RpcRequest<'a>,
     pub(super) message: &'a MessageContext,
     /// The queue of messages that are sent before the result.
-    pub(super) outbox: &'a Outbox,
+    pub(super) sender: &'a MessageSender,
 }
 
 impl RpcContext<'_> {
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_there_twice_must_agree_with_itself() {
+    fn a_repeated_header_must_have_equal_values() {
         let twice = [("mcp-param-region", "eu"), ("mcp-param-region", "eu")];
         check(&twice, json!({ "region": "eu" }), Ok(()));
         let torn = [("mcp-param-region", "eu"), ("mcp-param-region", "us")];

@@ -57,7 +57,7 @@ impl<'a> RequestElicitor<'a> {
     ) -> Result<Self, RpcError> {
         let is_legacy = rpc.revision.has_handshake();
         // Most tools request no input.
-        let capabilities = match input_requests.is_empty() || (is_legacy && rpc.outbox.0.is_none()) {
+        let capabilities = match input_requests.is_empty() || (is_legacy && rpc.sender.0.is_none()) {
             true => Vec::new(),
             false => capabilities(rpc.revision, &rpc.capabilities()),
         };
@@ -115,7 +115,7 @@ async fn send_input_requests(
     let mut input_responses = Map::new();
     for input_request in input_requests {
         let (method, params) = request(&input_request, rpc.revision);
-        let value = match open_requests.send_request(rpc.outbox, owner, method, &params, timeout).await {
+        let value = match open_requests.send_request(rpc.sender, owner, method, &params, timeout).await {
             Ok(result) => serde_json::from_str(result.get())
                 .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
                 .and_then(|result| parse_response(&input_request, result))

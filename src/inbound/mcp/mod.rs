@@ -63,7 +63,7 @@ use self::message::{RpcId, RpcRequest};
 use self::protocol::MessageDispatcher;
 use self::replicas::Replicas;
 use self::response::{
-    ClientRequestError, Mailbox, Outbox, PendingResponse, ResponseForm, RpcResponse, RpcResult,
+    ClientRequestError, MessageReceiver, MessageSender, PendingResponse, ResponseForm, RpcResponse, RpcResult,
 };
 use self::revision::Revision;
 use self::rpc_error::{ErrorKind, RpcError, truncated};
@@ -228,7 +228,7 @@ impl McpEndpoint {
             return stream.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(EVENTS_EXPIRED));
         }
         let client = message.client();
-        let (mailbox, notifying) = subscriptions::open_session_stream(dispatcher, session, client)?;
+        let (receiver, notifying) = subscriptions::open_session_stream(dispatcher, session, client)?;
         dispatcher.read_subscriptions(&session.id).await;
         let revoked = self.filter.authenticator.revoked(&message.context);
         let notifying = async move {
@@ -239,7 +239,7 @@ impl McpEndpoint {
             }
             None
         };
-        Ok(response::event_stream(None, mailbox, Box::pin(notifying)))
+        Ok(response::event_stream(None, receiver, Box::pin(notifying)))
     }
 
     /// Ends a session of a client up to 2025-11-25.
@@ -266,29 +266,29 @@ impl McpEndpoint {
         };
         let session = message.cancelling_session();
         let session = session.and_then(|session| Some((session.to_owned(), message.revision().ok()?)));
-        let (outbox, mut mailbox) = Outbox::new();
-        let outbox = if form == ResponseForm::Json { Outbox(None) } else { outbox };
-        let mut pending: PendingResponse = Box::pin(async move { message.handle(&body, &outbox).await });
+        let (sender, mut receiver) = MessageSender::new();
+        let sender = if form == ResponseForm::Json { MessageSender(None) } else { sender };
+        let mut pending: PendingResponse = Box::pin(async move { message.handle(&body, &sender).await });
         if form == ResponseForm::Json {
             return into_http_response(pending.await, form);
         }
         tokio::select! {
             biased;
-            response = &mut pending => match mailbox.try_recv() {
+            response = &mut pending => match receiver.try_recv() {
                 // A message just before the result is sent before it.
-                Ok(first) => response::event_stream(Some(first), mailbox, Box::pin(ready(response))),
+                Ok(first) => response::event_stream(Some(first), receiver, Box::pin(ready(response))),
                 Err(_) => into_http_response(response, form),
             },
             first = async {
                 tokio::select! {
-                    first = mailbox.recv() => first,
+                    first = receiver.recv() => first,
                     () = sleep(STREAM_AFTER) => None,
                 }
             } => match session {
                 Some((session, revision)) => {
-                    self.dispatcher.resumables.respond(&session, revision, first, mailbox, pending)
+                    self.dispatcher.resumables.respond(&session, revision, first, receiver, pending)
                 }
-                None => response::event_stream(first, mailbox, pending),
+                None => response::event_stream(first, receiver, pending),
             },
         }
     }

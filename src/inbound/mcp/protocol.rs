@@ -22,8 +22,8 @@ use super::subscriptions::OpenStreams;
 use super::task_elicitation::ElicitingTasks;
 use super::tools::call_tool;
 use super::{
-    ErrorKind, McpApiSettings, MessageContext, Outbox, Replicas, Revision, RpcContext, RpcError, RpcId,
-    RpcRequest, RpcResponse, RpcResult, ServerInfo, server_info, subscriptions, tasks, truncated,
+    ErrorKind, McpApiSettings, MessageContext, MessageSender, Replicas, Revision, RpcContext, RpcError,
+    RpcId, RpcRequest, RpcResponse, RpcResult, ServerInfo, server_info, subscriptions, tasks, truncated,
 };
 use crate::crypto::TokenCipher;
 use crate::inbound::{Authenticator, cut_off_by_shutdown};
@@ -155,20 +155,20 @@ impl MessageContext {
     /// Handles a body: one message, or a batch if the revision has them. `None` if there is no response, as
     /// to a notification or to a response.
     ///
-    /// Messages before the result of a request go to `outbox`. Dropping the future cancels the request.
-    pub(super) async fn handle(&self, body: &[u8], outbox: &Outbox) -> Option<RpcResponse> {
+    /// Messages before the result of a request go to `sender`. Dropping the future cancels the request.
+    pub(super) async fn handle(&self, body: &[u8], sender: &MessageSender) -> Option<RpcResponse> {
         match self.revision() {
             Ok(revision) if revision.supports_batches() => match message::batch(body) {
-                Some(Ok(members)) => Box::pin(self.batch(&members, outbox)).await,
+                Some(Ok(members)) => Box::pin(self.batch(&members, sender)).await,
                 Some(Err(error)) => Some(self.error_response(None, None, revision, &error)),
-                None => self.message(body, outbox).await,
+                None => self.message(body, sender).await,
             },
-            Ok(_) | Err(_) => self.message(body, outbox).await,
+            Ok(_) | Err(_) => self.message(body, sender).await,
         }
     }
 
     /// Handles all messages of a batch at once, and collects the responses.
-    async fn batch(&self, members: &[&RawValue], outbox: &Outbox) -> Option<RpcResponse> {
+    async fn batch(&self, members: &[&RawValue], sender: &MessageSender) -> Option<RpcResponse> {
         let responses = join_all(members.iter().map(|member| async {
             let body = member.get().as_bytes();
             match message::message(body) {
@@ -177,7 +177,7 @@ impl MessageContext {
                     let error = ErrorKind::NOT_A_MESSAGE.error("`initialize` can't be part of a batch");
                     Some(self.error_response(Some(id), Some(&method), Revision::R2025_03_26, &error))
                 }
-                _ => self.message(body, outbox).await,
+                _ => self.message(body, sender).await,
             }
         }));
         let responses: Vec<RpcResponse> = responses.await.into_iter().flatten().collect();
@@ -185,7 +185,7 @@ impl MessageContext {
     }
 
     /// Handles one message.
-    async fn message(&self, body: &[u8], outbox: &Outbox) -> Option<RpcResponse> {
+    async fn message(&self, body: &[u8], sender: &MessageSender) -> Option<RpcResponse> {
         let request = match message::message(body) {
             Ok(ClientMessage::Request(request)) => request,
             // Boxed, so that the future of every call has no space for it.
@@ -195,11 +195,11 @@ impl MessageContext {
         let session = self.cancelling_session();
         let flight = session.and_then(|session| in_flight.add(session, request.id.as_json()));
         let Some((cancelled, _in_flight)) = flight else {
-            return Some(self.request(&request, outbox).await);
+            return Some(self.request(&request, sender).await);
         };
         tokio::select! {
             biased;
-            response = self.request(&request, outbox) => Some(response),
+            response = self.request(&request, sender) => Some(response),
             () = cancelled.notified() => None,
         }
     }
@@ -268,7 +268,7 @@ impl MessageContext {
         }
     }
 
-    async fn request(&self, request: &RpcRequest<'_>, outbox: &Outbox) -> RpcResponse {
+    async fn request(&self, request: &RpcRequest<'_>, sender: &MessageSender) -> RpcResponse {
         let reject = |revision, error: &RpcError| {
             self.error_response(Some(request.id), Some(&request.method), revision, error)
         };
@@ -277,7 +277,7 @@ impl MessageContext {
             // Such an error has the same status in every revision.
             Err(error) => return reject(Revision::R2026_07_28, &error),
         };
-        let rpc = RpcContext { dispatcher: &self.dispatcher, revision, request, message: self, outbox };
+        let rpc = RpcContext { dispatcher: &self.dispatcher, revision, request, message: self, sender };
         let result = self.context.request.connection.ending.unless_overdue(pin!(rpc.respond())).await;
         let cut_off = || Err(ErrorKind::SHUTTING_DOWN.error(cut_off_by_shutdown(rpc.may_have_effect())));
         let result = result.unwrap_or_else(cut_off);

@@ -270,7 +270,7 @@ mod tests {
         crypto::SecretKey,
         inbound::{
             filter::{Filter, FilterSettings},
-            mcp::{McpApiSettings, McpEndpoint, response::Outbox},
+            mcp::{McpApiSettings, McpEndpoint, response::MessageSender},
             rest::RestApi,
         },
         pipeline::{Gateway, Snapshot, SnapshotParts},
@@ -350,16 +350,16 @@ mod tests {
 
     /// Sends a request to a client. Returns its id, and its result.
     async fn send_request(sending: &McpEndpoint) -> (String, JoinHandle<Option<String>>) {
-        let (outbox, mut mailbox) = Outbox::new();
+        let (sender, mut receiver) = MessageSender::new();
         let dispatcher = Arc::clone(&sending.dispatcher);
         let request = tokio::spawn(async move {
             let params = serde_json::json!({});
             let open_requests = &dispatcher.open_requests;
             let result =
-                open_requests.send_request(&outbox, None, "roots/list", &params, REQUEST_TIMEOUT).await;
+                open_requests.send_request(&sender, None, "roots/list", &params, REQUEST_TIMEOUT).await;
             result.ok().map(|result| result.get().to_owned())
         });
-        let sent: serde_json::Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+        let sent: serde_json::Value = serde_json::from_slice(&receiver.recv().await.unwrap()).unwrap();
         (sent["id"].as_str().unwrap().to_owned(), request)
     }
 

@@ -3,7 +3,7 @@
 //! - [`RpcResponse`]: a JSON-RPC response.
 //! - [`ResponseForm`]: the representation that an HTTP client accepts.
 //! - [`event_stream`]: a stream of messages that ends with the result.
-//! - [`Outbox`]: queue of messages that are sent before the result.
+//! - [`MessageSender`]: queue of messages that are sent before the result.
 //! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their
 //!   own.
 
@@ -226,27 +226,31 @@ pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": k
 /// The response to a message, once it is ready; `None` if there is none.
 pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
-/// The response that streams a first message, the messages of the mailbox, and then the result of `call`.
+/// The response that streams a first message, the queued messages, and then the result of `call`.
 /// Without a first message, a comment shows proxies that the stream is open. Dropping it cancels the call.
-pub(super) fn event_stream(first: Option<Bytes>, mailbox: Mailbox, call: PendingResponse) -> Response<Body> {
+pub(super) fn event_stream(
+    first: Option<Bytes>,
+    receiver: MessageReceiver,
+    call: PendingResponse,
+) -> Response<Body> {
     let first = first.map_or(Bytes::from_static(b": open\n\n"), |first| as_event(None, &first).into());
-    let events = (mailbox, call.fuse(), None);
-    let events = unfold(events, |(mut mailbox, mut pending, mut last)| async move {
+    let events = (receiver, call.fuse(), None);
+    let events = unfold(events, |(mut receiver, mut pending, mut last)| async move {
         let event = loop {
             let is_pending = !pending.is_terminated();
             tokio::select! {
                 biased;
                 response = &mut pending, if is_pending => {
-                    // The mailbox is closed; its remaining messages are sent first.
-                    mailbox.close();
+                    // The queue is closed; its remaining messages are sent first.
+                    receiver.close();
                     last = response.map(|response| as_event(None, &response.body).into());
                 }
-                Some(message) = mailbox.recv() => break as_event(None, &message).into(),
+                Some(message) = receiver.recv() => break as_event(None, &message).into(),
                 () = sleep(KEEP_ALIVE.0), if is_pending => break Bytes::from_static(KEEP_ALIVE.1),
                 else => break last.take()?,
             }
         };
-        Some((event, (mailbox, pending, last)))
+        Some((event, (receiver, pending, last)))
     });
     as_stream(Body::from_stream(once(ready(first)).chain(events).map(Ok::<_, Infallible>)))
 }
@@ -275,15 +279,15 @@ pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
 }
 
 /// Limit of the messages that wait for a client to read them.
-const OUTBOX_LIMIT: usize = 64;
+const QUEUED_MESSAGES_LIMIT: usize = 64;
 
 /// Queue of messages to a client before the result of its request. Clones are the same queue. `None` where
 /// the client accepts nothing but the result.
 #[derive(Debug, Clone)]
-pub(super) struct Outbox(pub(super) Option<mpsc::Sender<Bytes>>);
+pub(super) struct MessageSender(pub(super) Option<mpsc::Sender<Bytes>>);
 
-/// Receiving end of an [`Outbox`], from which a transport sends messages in order.
-pub(super) type Mailbox = mpsc::Receiver<Bytes>;
+/// Receiving end of an [`MessageSender`], from which a transport sends messages in order.
+pub(super) type MessageReceiver = mpsc::Receiver<Bytes>;
 
 /// Why a client sent no input response.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -302,11 +306,11 @@ pub(super) enum ClientRequestError {
     ClientError(ErrorData),
 }
 
-impl Outbox {
+impl MessageSender {
     /// Creates a queue for a client that reads a stream, and its receiver.
-    pub(super) fn new() -> (Self, Mailbox) {
-        let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
-        (Self(Some(sender)), mailbox)
+    pub(super) fn new() -> (Self, MessageReceiver) {
+        let (sender, receiver) = mpsc::channel(QUEUED_MESSAGES_LIMIT);
+        (Self(Some(sender)), receiver)
     }
 
     /// Sends a notification. It is lost when there is no stream, or the client reads too slowly: no result
@@ -362,13 +366,13 @@ impl OpenRequests {
     /// [`ClientRequestError`] if there is no result.
     pub(super) async fn send_request(
         &self,
-        outbox: &Outbox,
+        sender: &MessageSender,
         owner: Option<&str>,
         method: &str,
         params: &Value,
         timeout_after: Duration,
     ) -> Result<Box<RawValue>, ClientRequestError> {
-        let sender = outbox.0.as_ref().ok_or(ClientRequestError::NoChannel)?;
+        let queue = sender.0.as_ref().ok_or(ClientRequestError::NoChannel)?;
         let id = self.replicas.issue_id();
         let (response, result) = oneshot::channel();
         {
@@ -380,7 +384,7 @@ impl OpenRequests {
         }
         let _withdrawal = OnDrop::new(|| drop(self.waiting.lock().remove(&id)));
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        sender.try_send(message.to_string().into()).map_err(|error| match error {
+        queue.try_send(message.to_string().into()).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ClientRequestError::TooManyOpen,
             mpsc::error::TrySendError::Closed(_) => ClientRequestError::NoChannel,
         })?;
@@ -391,7 +395,7 @@ impl OpenRequests {
                 let unanswered = ClientRequestError::Timeout(timeout_after);
                 // The client need not show a form any more (2025-11-25, Lifecycle, "Timeouts").
                 let params = json!({ "requestId": id, "reason": unanswered.to_string() });
-                outbox.notify("notifications/cancelled", &params);
+                sender.notify("notifications/cancelled", &params);
                 Err(unanswered)
             }
         }
@@ -471,13 +475,13 @@ mod stream_tests {
 
     #[tokio::test]
     async fn notifications_precede_the_result_in_order() {
-        let (outbox, mailbox) = Outbox::new();
-        outbox.notify("notifications/one", &json!({ "n": 1 }));
+        let (sender, receiver) = MessageSender::new();
+        sender.notify("notifications/one", &json!({ "n": 1 }));
         let response = event_stream(
             Some("{}".into()),
-            mailbox,
+            receiver,
             Box::pin(async move {
-                outbox.notify("notifications/two", &json!({}));
+                sender.notify("notifications/two", &json!({}));
                 response()
             }),
         );
@@ -494,13 +498,13 @@ mod stream_tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_on_which_nothing_happens_is_kept_alive() {
-        let (outbox, mailbox) = Outbox::new();
+        let (sender, receiver) = MessageSender::new();
         let response = event_stream(
             Some("{}".into()),
-            mailbox,
+            receiver,
             Box::pin(async move {
                 sleep(3 * KEEP_ALIVE.0 - Duration::from_secs(1)).await;
-                drop(outbox);
+                drop(sender);
                 response()
             }),
         );
@@ -519,13 +523,13 @@ mod client_request_tests {
     async fn a_request_to_the_client_is_sent_and_its_response_awaited() {
         let replicas = Replicas::new(TokenCipher::random(), None, None);
         let open_requests = Arc::new(OpenRequests::new(Arc::new(replicas)));
-        let (outbox, mut mailbox) = Outbox::new();
+        let (sender, mut receiver) = MessageSender::new();
         let all = Arc::clone(&open_requests);
         let request = tokio::spawn(async move {
-            let result = all.send_request(&outbox, None, "roots/list", &json!({}), TEST_TIMEOUT).await;
-            (result.map(|result| result.get().to_owned()), outbox)
+            let result = all.send_request(&sender, None, "roots/list", &json!({}), TEST_TIMEOUT).await;
+            (result.map(|result| result.get().to_owned()), sender)
         });
-        let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+        let sent: Value = serde_json::from_slice(&receiver.recv().await.unwrap()).unwrap();
         assert_eq!(sent["method"], "roots/list");
         let id = sent["id"].as_str().unwrap();
         assert!(!open_requests.complete("another", None, Ok(RawValue::NULL.to_owned())));
@@ -535,15 +539,15 @@ mod client_request_tests {
             serde_json::from_str(r#"{"roots": [ ]}"#).map_err(|_| unreachable!())
         ));
         assert!(!open_requests.complete(id, None, Ok(RawValue::NULL.to_owned())), "one answer to a question");
-        let (result, outbox) = request.await.unwrap();
+        let (result, sender) = request.await.unwrap();
         assert_eq!(result.unwrap(), r#"{"roots": [ ]}"#);
 
         let client_error = ErrorData::invalid_request("no", None);
         let nothing = json!({});
         let (result, ()) = tokio::join!(
-            open_requests.send_request(&outbox, None, "roots/list", &nothing, TEST_TIMEOUT),
+            open_requests.send_request(&sender, None, "roots/list", &nothing, TEST_TIMEOUT),
             async {
-                let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+                let sent: Value = serde_json::from_slice(&receiver.recv().await.unwrap()).unwrap();
                 open_requests.complete(sent["id"].as_str().unwrap(), None, Err(client_error));
             }
         );
@@ -554,21 +558,21 @@ mod client_request_tests {
 
         assert_eq!(
             open_requests
-                .send_request(&outbox, None, "roots/list", &json!({}), TEST_TIMEOUT)
+                .send_request(&sender, None, "roots/list", &json!({}), TEST_TIMEOUT)
                 .await
                 .unwrap_err(),
             ClientRequestError::Timeout(TEST_TIMEOUT)
         );
-        let [sent, cancelled]: [Value; 2] = [mailbox.recv().await, mailbox.recv().await]
+        let [sent, cancelled]: [Value; 2] = [receiver.recv().await, receiver.recv().await]
             .map(|sent| serde_json::from_slice(&sent.unwrap()).unwrap());
         assert_eq!(cancelled["method"], "notifications/cancelled");
         assert_eq!(cancelled["params"]["requestId"], sent["id"]);
-        drop(mailbox);
+        drop(receiver);
         assert_eq!(
-            open_requests.send_request(&outbox, None, "x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
+            open_requests.send_request(&sender, None, "x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
             ClientRequestError::NoChannel
         );
-        let closed = Outbox(None);
+        let closed = MessageSender(None);
         assert_eq!(
             open_requests.send_request(&closed, None, "x", &json!({}), TEST_TIMEOUT).await.unwrap_err(),
             ClientRequestError::NoChannel

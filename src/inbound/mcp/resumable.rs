@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use super::response::KEEP_ALIVE;
-use super::{Mailbox, PendingResponse, Replicas, Revision, response};
+use super::{MessageReceiver, PendingResponse, Replicas, Revision, response};
 use crate::upstream::OnDrop;
 
 /// Limit of the streams that can be resumed; further ones end with their connection.
@@ -76,18 +76,18 @@ impl ResumableStreams {
         Self { settings, replicas, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
     }
 
-    /// The response to a request of a session: a stream of `first`, the messages of the mailbox, and the
+    /// The response to a request of a session: a stream of `first`, the queued messages, and the
     /// result of `pending`.
     pub(super) fn respond(
         self: &Arc<Self>,
         session: &str,
         revision: Revision,
         first: Option<Bytes>,
-        mailbox: Mailbox,
+        receiver: MessageReceiver,
         pending: PendingResponse,
     ) -> Response<Body> {
         let Some(resumable) = self.create_stream(session) else {
-            return response::event_stream(first, mailbox, pending);
+            return response::event_stream(first, receiver, pending);
         };
         let knows_to_return = revision.is_primed();
         if knows_to_return {
@@ -99,7 +99,7 @@ impl ResumableStreams {
         }
         let expiry = self.expiry().filter(|_| knows_to_return);
         let response = read(Arc::clone(&resumable), 0, expiry);
-        tokio::spawn(Arc::clone(self).drive(resumable, mailbox, pending));
+        tokio::spawn(Arc::clone(self).drive(resumable, receiver, pending));
         response
     }
 
@@ -148,7 +148,7 @@ impl ResumableStreams {
     async fn drive(
         self: Arc<Self>,
         resumable: Arc<ResumableStream>,
-        mut mailbox: Mailbox,
+        mut receiver: MessageReceiver,
         mut pending: PendingResponse,
     ) {
         let resume_timeout = self.settings.stream_resume_timeout;
@@ -157,12 +157,12 @@ impl ResumableStreams {
                 tokio::select! {
                     biased;
                     response = &mut pending => break response,
-                    Some(message) = mailbox.recv() => resumable.push_message(&message),
+                    Some(message) = receiver.recv() => resumable.push_message(&message),
                 }
             };
             // A message just before the result is sent before it.
-            mailbox.close();
-            while let Some(message) = mailbox.recv().await {
+            receiver.close();
+            while let Some(message) = receiver.recv().await {
                 resumable.push_message(&message);
             }
             if let Some(response) = response {
@@ -302,7 +302,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::{crypto::TokenCipher, inbound::mcp::Outbox};
+    use crate::{crypto::TokenCipher, inbound::mcp::MessageSender};
 
     fn resumables(max_stream_duration: Option<Duration>) -> Arc<ResumableStreams> {
         let settings = ResumeSettings { max_stream_duration, ..ResumeSettings::default() };
@@ -323,14 +323,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_of_many_messages_stores_the_last_ones() {
         let resumables = resumables(None);
-        let (outbox, mailbox) = Outbox::new();
+        let (sender, receiver) = MessageSender::new();
         let pending = Box::pin(async move {
             for _ in 0..2 * MESSAGES_LIMIT {
-                outbox.send("notifications/message", &serde_json::json!({})).await.unwrap();
+                sender.send("notifications/message", &serde_json::json!({})).await.unwrap();
             }
             std::future::pending().await
         });
-        let response = resumables.respond("s", Revision::R2025_11_25, None, mailbox, pending);
+        let response = resumables.respond("s", Revision::R2025_11_25, None, receiver, pending);
         let name = resumables.streams.lock().keys().next().unwrap().clone();
         // The paused clock only advances once all messages are recorded.
         sleep(Duration::from_millis(1)).await;
@@ -346,14 +346,14 @@ mod tests {
     async fn a_connection_ends_before_its_stream_for_clients_that_come_back() {
         let resumables = resumables(Some(Duration::from_secs(5)));
         for (revision, comes_back) in [(Revision::R2025_11_25, true), (Revision::R2025_06_18, false)] {
-            let (outbox, mailbox) = Outbox::new();
+            let (sender, receiver) = MessageSender::new();
             let pending = Box::pin(async move {
                 sleep(Duration::from_secs(7)).await;
-                outbox.notify("notifications/done", &serde_json::json!({}));
+                sender.notify("notifications/done", &serde_json::json!({}));
                 None
             });
             let started = Instant::now();
-            let text = text_of(resumables.respond("s", revision, None, mailbox, pending)).await;
+            let text = text_of(resumables.respond("s", revision, None, receiver, pending)).await;
             assert_eq!(text.contains("done"), !comes_back, "{text}");
             assert_eq!(started.elapsed().as_secs(), if comes_back { 5 } else { 7 });
             if comes_back {

@@ -134,7 +134,7 @@ impl SessionSubscriptions {
     }
 
     /// The subscriptions that are not yet in the shared state, each with its session.
-    pub(super) fn mark_unstored(&self) -> Vec<(Box<str>, Arc<str>)> {
+    pub(super) fn unstored(&self) -> Vec<(Box<str>, Arc<str>)> {
         let mut unstored = Vec::new();
         for (id, session) in &self.0.lock().by_id {
             let uris = session.resources.iter().filter(|(_, wanted)| !wanted.is_known);
@@ -362,7 +362,7 @@ impl McpEndpoint {
     /// Synchronizes when the store can be reached again: adds what only this replica knows, and reads what
     /// others do.
     pub async fn catch_up(&self) {
-        for (session, uri) in self.dispatcher.subscribed.mark_unstored() {
+        for (session, uri) in self.dispatcher.subscribed.unstored() {
             self.dispatcher.store(&session, &uri).await;
         }
         for session in self.dispatcher.subscribed.listening() {
@@ -442,7 +442,7 @@ routes:
         let listening = subscribed.listen(&gateway, "s");
         subscribed.replace(&gateway, "s", &uris(&["t://a", "t://b", "none:x"]));
         subscribed.add(&gateway, "s", "t://own").unwrap();
-        assert_eq!(subscribed.mark_unstored(), [("s".into(), "t://own".into())]);
+        assert_eq!(subscribed.unstored(), [("s".into(), "t://own".into())]);
         subscribed.replace(&gateway, "s", &uris(&["t://b", "t://c"]));
         assert_eq!(listening.resources(|_| true).len(), 3);
         assert!(["t://b", "t://c", "t://own"].iter().all(|uri| wants(&listening, uri)));

@@ -332,7 +332,7 @@ mod sessions_tests {
     }
 
     #[test]
-    fn a_session_is_nobodys_but_its_owners() {
+    fn a_session_is_valid_only_for_its_owner() {
         let cipher = TokenCipher::random();
         let owned = Session::new(Revision::R2025_11_25, Map::new(), &client("me"))
             .encrypt(&cipher, SystemTime::now());
@@ -341,8 +341,8 @@ mod sessions_tests {
             let check = |id: &str, owner| sessions.check(&sessions.open(id), owner).is_ok();
             assert!(check(&owned, Some("me")));
             assert!(!check(&owned, Some("you")) && !check(&owned, None));
-            assert!(!check(&id(&cipher), Some("me")), "it was begun by nobody");
-            assert!(!check(&id(&TokenCipher::random()), Some("me")), "nobody knows whose it is");
+            assert!(!check(&id(&cipher), Some("me")), "the session has no owner");
+            assert!(!check(&id(&TokenCipher::random()), Some("me")), "the owner of the session is unknown");
             assert_eq!(end(&sessions, &owned, Some("you")), Err(RpcError::no_session()));
             assert!(check(&owned, Some("me")));
         }

@@ -23,8 +23,9 @@ use tokio::{
 use super::message::ClientMessage;
 use super::sessions::NamedSession;
 use super::{
-    AuthenticatedClient, ErrorKind, Mailbox, McpEndpoint, MessageContext, MessageDispatcher, Outbox,
-    RequestContext, Revision, RpcError, RpcRequest, Shutdown, UnauthenticatedRequest, message, subscriptions,
+    AuthenticatedClient, ErrorKind, McpEndpoint, MessageContext, MessageDispatcher, MessageReceiver,
+    MessageSender, RequestContext, Revision, RpcError, RpcRequest, Shutdown, UnauthenticatedRequest, message,
+    subscriptions,
 };
 use crate::inbound::{Connection, ShutdownSignal};
 use crate::upstream::ClientIdentity;
@@ -185,9 +186,9 @@ impl StdioConnection {
         let Some(session) = self.new_handshake.borrow_and_update().clone() else { return };
         // Subscribed before the next response, so that no change after it is missed.
         let stream = subscriptions::open_session_stream(&self.dispatcher, &session, &ClientIdentity::Only);
-        let (Ok((mailbox, notifying)), out) = (stream, self.out.clone()) else { return };
+        let (Ok((receiver, notifying)), out) = (stream, self.out.clone()) else { return };
         self.notification_tasks.spawn(async move {
-            send_during(notifying.map(Some), mailbox, &out).await;
+            send_messages_during(notifying.map(Some), receiver, &out).await;
         });
     }
 
@@ -209,10 +210,10 @@ async fn respond(
     out: mpsc::Sender<Bytes>,
     handshake: watch::Sender<Option<Arc<NamedSession>>>,
 ) {
-    let (outbox, mailbox) = Outbox::new();
-    let pending = context.handle(&message, &outbox);
+    let (sender, receiver) = MessageSender::new();
+    let pending = context.handle(&message, &sender);
     // There may be no response, or the client may have stopped reading.
-    let Some(response) = send_during(pending, mailbox, &out).await else { return };
+    let Some(response) = send_messages_during(pending, receiver, &out).await else { return };
     if let Some(id) = &response.session {
         handshake.send_replace(Some(Arc::new(context.dispatcher.sessions.open(id))));
     }
@@ -220,12 +221,12 @@ async fn respond(
     let _ = out.send(to_one_line(response.body)).await;
 }
 
-/// Runs `work`, and sends the messages that it puts into the mailbox, all of them before it returns. `None`
-/// when nobody reads any more, and when `work` has no result: no further message of a cancelled request is
+/// Runs `work`, and sends the messages that it puts into the queue, all of them before this function returns.
+/// `None` if the output is closed, or if `work` has no result: no further message of a cancelled request is
 /// sent (2026-07-28, stdio, "Cancellation").
-async fn send_during<T>(
+async fn send_messages_during<T>(
     work: impl Future<Output = Option<T>>,
-    mut mailbox: Mailbox,
+    mut receiver: MessageReceiver,
     out: &mpsc::Sender<Bytes>,
 ) -> Option<T> {
     let mut work = pin!(work);
@@ -233,10 +234,10 @@ async fn send_during<T>(
         tokio::select! {
             biased;
             done = &mut work => break done?,
-            Some(message) = mailbox.recv() => out.send(to_one_line(message.into())).await.ok()?,
+            Some(message) = receiver.recv() => out.send(to_one_line(message.into())).await.ok()?,
         }
     };
-    while let Ok(message) = mailbox.try_recv() {
+    while let Ok(message) = receiver.try_recv() {
         out.send(to_one_line(message.into())).await.ok()?;
     }
     Some(done)
@@ -258,10 +259,10 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_request_sends_no_further_message() {
         for (result, expected) in [(Some(()), 1), (None, 0)] {
-            let (outbox, mailbox) = Outbox::new();
+            let (sender, receiver) = MessageSender::new();
             let (out, mut written) = mpsc::channel(4);
-            outbox.notify("notifications/progress", &json!({}));
-            assert_eq!(send_during(async { result }, mailbox, &out).await, result);
+            sender.notify("notifications/progress", &json!({}));
+            assert_eq!(send_messages_during(async { result }, receiver, &out).await, result);
             drop(out);
             let mut count = 0;
             while written.recv().await.is_some() {

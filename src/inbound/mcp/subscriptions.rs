@@ -15,7 +15,8 @@ use tokio::sync::{
 use super::session_subscriptions::SessionStream;
 use super::sessions::NamedSession;
 use super::{
-    ClientRequestError, ErrorKind, Mailbox, MessageDispatcher, Outbox, RpcContext, RpcError, RpcResult, tasks,
+    ClientRequestError, ErrorKind, MessageDispatcher, MessageReceiver, MessageSender, RpcContext, RpcError,
+    RpcResult, tasks,
 };
 use crate::inbound::without_nulls;
 use crate::pipeline::{ChangeEvent, Gateway, ResourceWatch};
@@ -65,13 +66,13 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     let subscription = Subscription::new(filter, &dispatcher.gateway, message.client());
     let meta = json!({ SUBSCRIPTION_ID: id });
     let acknowledged = json!({ "_meta": meta, "notifications": subscription.filter });
-    let sent = rpc.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
+    let sent = rpc.sender.send("notifications/subscriptions/acknowledged", &acknowledged).await;
     sent.map_err(|_| {
         let text = "the response of this method is a stream: send `Accept: text/event-stream`, too";
         ErrorKind::PARAMS.error(text)
     })?;
     tokio::select! {
-        _ = notify(listener, rpc.outbox, Some(&meta), &subscription) => {}
+        _ = notify(listener, rpc.sender, Some(&meta), &subscription) => {}
         () = dispatcher.authenticator.revoked(&message.context), if !message.is_stdio() => {}
         () = message.context.request.connection.ending.begun() => {}
     }
@@ -80,7 +81,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
         // has one can't be cancelled any more.
         let params = json!({ "_meta": meta, "requestId": id });
         // Nobody reads any more: the connection is about to end.
-        let _ = rpc.outbox.send("notifications/cancelled", &params).await;
+        let _ = rpc.sender.send("notifications/cancelled", &params).await;
     }
     let mut meta = rpc.meta().clone();
     meta.insert(SUBSCRIPTION_ID.to_owned(), id);
@@ -97,7 +98,7 @@ pub(super) fn open_session_stream(
     dispatcher: &Arc<MessageDispatcher>,
     session: &NamedSession,
     client: &ClientIdentity,
-) -> Result<(Mailbox, impl Future<Output = ()> + Send + use<>), RpcError> {
+) -> Result<(MessageReceiver, impl Future<Output = ()> + Send + use<>), RpcError> {
     let slot = dispatcher.streams.slot(client)?;
     let listener = dispatcher.gateway.changes.subscribe();
     let declared = session.declared_lists();
@@ -108,21 +109,21 @@ pub(super) fn open_session_stream(
     let closing = Arc::clone(&stream.closing);
     let (of, gateway, client) = (Resources::Session(stream), dispatcher.gateway.clone(), client.clone());
     let subscription = Subscription { filter, of, gateway, client };
-    let (outbox, mailbox) = Outbox::new();
+    let (sender, receiver) = MessageSender::new();
     let notifying = async move {
         let _slot = slot;
         tokio::select! {
-            _ = notify(listener, &outbox, None, &subscription) => {}
+            _ = notify(listener, &sender, None, &subscription) => {}
             () = closing.notified() => {}
         }
     };
-    Ok((mailbox, notifying))
+    Ok((receiver, notifying))
 }
 
 /// Sends notifications until the client disconnects.
 async fn notify(
     mut listener: Receiver<ChangeEvent>,
-    outbox: &Outbox,
+    sender: &MessageSender,
     meta: Option<&Value>,
     subscription: &Subscription,
 ) -> Result<Infallible, ClientRequestError> {
@@ -137,7 +138,7 @@ async fn notify(
                 continue;
             }
             let params = without_nulls(json!({ "_meta": meta, "uri": uri.as_deref() }));
-            outbox.send(method, &params).await?;
+            sender.send(method, &params).await?;
         }
     }
 }

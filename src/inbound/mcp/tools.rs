@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::elicitation::RequestElicitor;
-use super::{ErrorKind, Outbox, RpcContext, RpcError, RpcResult, tasks};
+use super::{ErrorKind, MessageSender, RpcContext, RpcError, RpcResult, tasks};
 use crate::inbound::without_nulls;
 use crate::pipeline::{Call, CallOutcome, Snapshot, Subscriber};
 use crate::route::McpLogLevel;
@@ -57,7 +57,7 @@ pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
 /// Subscriber to the progress and log messages of a call, for the client of a request.
 #[derive(Debug)]
 pub(super) struct CallSubscriber<'a> {
-    outbox: &'a Outbox,
+    sender: &'a MessageSender,
     /// The progress token; without one there are no progress notifications.
     token: Option<Value>,
     level: Option<McpLogLevel>,
@@ -75,17 +75,17 @@ impl<'a> CallSubscriber<'a> {
             true => rpc.message.session().and_then(|session| rpc.dispatcher.subscribed.level(session)),
             false => meta.log_level()?,
         };
-        Ok(Self { outbox: rpc.outbox, token: meta.progress_token(), level })
+        Ok(Self { sender: rpc.sender, token: meta.progress_token(), level })
     }
 }
 
 impl Subscriber for CallSubscriber<'_> {
     fn wants_progress(&self) -> bool {
-        self.token.is_some() && self.outbox.0.is_some()
+        self.token.is_some() && self.sender.0.is_some()
     }
 
     fn level(&self) -> Option<McpLogLevel> {
-        self.level.filter(|_| self.outbox.0.is_some())
+        self.level.filter(|_| self.sender.0.is_some())
     }
 
     fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
@@ -96,12 +96,12 @@ impl Subscriber for CallSubscriber<'_> {
             "total": total.map(number),
             "message": message,
         }));
-        self.outbox.notify("notifications/progress", &params);
+        self.sender.notify("notifications/progress", &params);
     }
 
     fn log(&self, level: McpLogLevel, logger: &str, text: &str) {
         let params = json!({ "level": level, "logger": logger, "data": text });
-        self.outbox.notify("notifications/message", &params);
+        self.sender.notify("notifications/message", &params);
     }
 }
 
