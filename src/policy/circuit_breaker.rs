@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::{
         policy::metrics::route_events,
-        policy::tests::{Inside, Script, answering_after, failed, name, status, upstream_call},
+        policy::tests::{InFlightCount, Script, answering_after, failed, name, status, upstream_call},
         upstream::Deadline,
     };
 
@@ -284,7 +284,7 @@ mod tests {
             call(&breaker, &script, upstream_call(SECOND)).await.unwrap_err();
         }
         tokio::time::advance(5 * SECOND).await;
-        let slow = answering_after(SECOND, &Inside::default());
+        let slow = answering_after(SECOND, &InFlightCount::default());
         let one = || call(&breaker, &slow, upstream_call(2 * SECOND));
         let (first, second) = tokio::join!(one(), one());
         first.unwrap();
@@ -294,7 +294,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_older_call_does_not_affect_the_state_while_another_probes() {
         let leaving = async |breaker: &CircuitBreaker, time: Duration| {
-            let before = answering_after(60 * SECOND, &Inside::default());
+            let before = answering_after(60 * SECOND, &InFlightCount::default());
             tokio::time::timeout(time, call(breaker, &before, upstream_call(7 * SECOND))).await.unwrap_err();
         };
         // One call is dropped before its deadline, and the other after it.
@@ -305,7 +305,7 @@ mod tests {
                     call(&breaker, &script, upstream_call(SECOND)).await.unwrap_err();
                 }
                 tokio::time::sleep(5 * SECOND).await;
-                let slow = answering_after(3 * SECOND, &Inside::default());
+                let slow = answering_after(3 * SECOND, &InFlightCount::default());
                 let one = || call(&breaker, &slow, upstream_call(9 * SECOND));
                 let second = async {
                     tokio::time::sleep(5 * SECOND / 2).await;
@@ -323,8 +323,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cancelled_call_is_no_evidence_but_a_timeout_is() {
-        let inside = Inside::default();
-        let (breaker, slow) = (circuit_breaker(), answering_after(60 * SECOND, &inside));
+        let in_flight = InFlightCount::default();
+        let (breaker, slow) = (circuit_breaker(), answering_after(60 * SECOND, &in_flight));
         for _ in 0..5 {
             tokio::time::timeout(SECOND, call(&breaker, &slow, upstream_call(30 * SECOND)))
                 .await

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_has_its_share_and_leaves_slots_to_others() {
+    async fn a_client_at_its_limit_is_rejected_and_others_still_get_slots() {
         let limit = ConcurrencyLimit::new(9, Some(2), Duration::ZERO, upstream_events());
         let by = async |last: u8| {
             limit.acquire(Some(&ClientIdentity::from_address([10, 0, 0, last].into()))).await

@@ -145,7 +145,7 @@ mod tests {
     use crate::policy::{
         CircuitBreakerSettings, OrOff,
         metrics::route_events,
-        tests::{Inside, Script, failed, name, slow, status, upstream_call},
+        tests::{InFlightCount, Script, failed, name, slow, status, upstream_call},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -162,7 +162,7 @@ mod tests {
 
     /// Upstream that responds with this status after a delay.
     fn after(delay: Duration, code: u16) -> Script {
-        slow(code, delay, &Inside::default())
+        slow(code, delay, &InFlightCount::default())
     }
 
     async fn race(hedge: &Hedge, first: &Script, second: &Script) -> UpstreamResult {
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_request_is_hedged_and_the_first_success_wins() {
-        let (first, second) = (Inside::default(), Inside::default());
+        let (first, second) = (InFlightCount::default(), InFlightCount::default());
         let hedge = hedge(AFTER_ONE);
         let started = Instant::now();
         let response =

@@ -356,7 +356,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::tests::{Inside, answering_after, name, upstream_call},
+        policy::tests::{InFlightCount, answering_after, name, upstream_call},
         upstream::{UpstreamSettings, http::HttpSettings},
     };
 
@@ -370,14 +370,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_past_its_deadline_is_dropped() {
         let policies = before("127.0.0.1:9", PolicySettings::default());
-        let inside = Inside::default();
-        let (upstream_call, slow) = (upstream_call(2 * SECOND), answering_after(3 * SECOND, &inside));
+        let in_flight = InFlightCount::default();
+        let (upstream_call, slow) = (upstream_call(2 * SECOND), answering_after(3 * SECOND, &in_flight));
         let error =
             policies.within_deadline(&upstream_call, Box::pin(slow.send(&upstream_call))).await.unwrap_err();
         assert!(matches!(error.failure, Failure::Deadline(after) if after == 2 * SECOND), "{error}");
         assert_eq!(policies.events.get("timeout"), 1);
-        assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
-        let quick = answering_after(SECOND, &inside);
+        assert_eq!(in_flight.count(), 0, "the request continues after the deadline");
+        let quick = answering_after(SECOND, &in_flight);
         let upstream_call = UpstreamCall { deadline: Deadline::after(2 * SECOND), ..upstream_call };
         policies.within_deadline(&upstream_call, Box::pin(quick.send(&upstream_call))).await.unwrap();
     }

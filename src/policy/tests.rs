@@ -17,24 +17,24 @@ use crate::model::UpstreamResponse;
 use crate::route::{HttpRequest, PathBase, UpstreamName};
 use crate::upstream::{Deadline, Failure, UpstreamCall, UpstreamResult};
 
-/// Gauge of the calls in the mock.
+/// Number of requests in flight at a scripted upstream.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Inside(Arc<AtomicUsize>);
+pub(super) struct InFlightCount(Arc<AtomicUsize>);
 
-impl Inside {
+impl InFlightCount {
     pub(super) fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 
-    fn enter(&self) -> Leave {
+    fn enter(&self) -> CountGuard {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Leave(self.clone())
+        CountGuard(self.clone())
     }
 }
 
-struct Leave(Inside);
+struct CountGuard(InFlightCount);
 
-impl Drop for Leave {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -59,24 +59,24 @@ struct Lines {
     remaining: VecDeque<UpstreamResult>,
     then: Option<UpstreamResult>,
     delay: Duration,
-    inside: Inside,
+    in_flight: InFlightCount,
     request_count: usize,
     headers: HeaderMap,
 }
 
 /// Upstream that responds with this status after a delay.
-pub(super) fn slow(code: u16, delay: Duration, inside: &Inside) -> Script {
+pub(super) fn slow(code: u16, delay: Duration, in_flight: &InFlightCount) -> Script {
     let script = Script::new([]);
     {
         let mut state = script.0.lock();
-        (state.then, state.delay, state.inside) = (Some(status(code)), delay, inside.clone());
+        (state.then, state.delay, state.in_flight) = (Some(status(code)), delay, in_flight.clone());
     }
     script
 }
 
 /// Upstream that responds 200 after a delay.
-pub(super) fn answering_after(delay: Duration, inside: &Inside) -> Script {
-    slow(200, delay, inside)
+pub(super) fn answering_after(delay: Duration, in_flight: &InFlightCount) -> Script {
+    slow(200, delay, in_flight)
 }
 
 impl Script {
@@ -86,7 +86,7 @@ impl Script {
             remaining: outcomes.into_iter().collect(),
             then: None,
             delay: Duration::ZERO,
-            inside: Inside::default(),
+            in_flight: InFlightCount::default(),
             request_count: 0,
             headers: HeaderMap::new(),
         })))
@@ -103,12 +103,12 @@ impl Script {
     }
 
     pub(super) async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
-        let (outcome, delay, _inside) = {
+        let (outcome, delay, _in_flight) = {
             let mut state = self.0.lock();
             state.request_count += 1;
             state.headers = upstream_call.request.headers().cloned().unwrap_or_default();
             let outcome = state.remaining.pop_front().or_else(|| state.then.clone());
-            (outcome.expect("the script has an answer"), state.delay, state.inside.enter())
+            (outcome.expect("the script has an answer"), state.delay, state.in_flight.enter())
         };
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;

@@ -37,8 +37,8 @@ use crate::telemetry::ErrorChain;
 
 /// Number of failures in a row after which a connection is closed.
 const FAILURE_LIMIT: u32 = 3;
-/// Pause before the next attempt to connect: initial and maximum.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Backoff before the next attempt to connect: initial and maximum.
+const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Moves a point in time ahead, in microseconds, by the clock of the store. Returns the time to wait, or 0. A
 /// point that is further ahead than calls can have moved it is not ours, or the clock was set back.
@@ -163,7 +163,7 @@ impl StoreClient {
     /// Keeps a connection open, and reconnects whenever it is lost.
     pub(super) async fn keep_connected(&self) {
         let address = &self.settings.address;
-        let (mut pause, mut is_logged) = (PAUSE.0, false);
+        let (mut backoff, mut is_logged) = (RECONNECT_BACKOFF.0, false);
         loop {
             match OpenConnection::open(&self.settings, &self.channel()).await {
                 Ok(opened) => {
@@ -173,8 +173,8 @@ impl StoreClient {
                     let reason = self.carry(opened).await;
                     warn!(%address, reason, "shared state connection lost");
                     // Without a reset, if a server accepts connections that fail again and again.
-                    if since.elapsed() > PAUSE.1 {
-                        pause = PAUSE.0;
+                    if since.elapsed() > RECONNECT_BACKOFF.1 {
+                        backoff = RECONNECT_BACKOFF.0;
                     }
                 }
                 Err(error) => {
@@ -184,8 +184,8 @@ impl StoreClient {
                     }
                 }
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSE.1);
+            sleep(backoff).await;
+            backoff = (backoff * 2).min(RECONNECT_BACKOFF.1);
         }
     }
 

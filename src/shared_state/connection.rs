@@ -90,7 +90,8 @@ impl OpenConnection {
                     .set_push_sender(push)
                     .set_response_timeout(None)
                     .set_pipeline_buffer_size(QUEUE_LIMIT);
-                let login = login(&settings.user, &settings.password).set_db(settings.selected_database());
+                let login =
+                    connection_info(&settings.user, &settings.password).set_db(settings.selected_database());
                 let (mut connection, driving) =
                     MultiplexedConnection::new_with_config(&login, stream, config).await?;
                 driver.spawn(driving);
@@ -120,8 +121,9 @@ async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<Stream>
     })
 }
 
-/// The login. Without a password there is none; without a user it is the default user.
-fn login(user: &Option<String>, password: &Option<String>) -> RedisConnectionInfo {
+/// Protocol and login of a connection. Without a password there is no login; without a user it is the default
+/// user.
+fn connection_info(user: &Option<String>, password: &Option<String>) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         .set_lib_name("glossator", env!("CARGO_PKG_VERSION"));
@@ -144,7 +146,7 @@ async fn find_primary(
     for sentinel in sentinels {
         let request = async {
             let stream = stream(sentinel, settings.tls.as_ref()).await?;
-            let login = login(&settings.sentinel_user, &settings.sentinel_password);
+            let login = connection_info(&settings.sentinel_user, &settings.sentinel_password);
             let config = AsyncConnectionConfig::new();
             let (mut connection, driving) =
                 MultiplexedConnection::new_with_config(&login, stream, config).await?;
@@ -177,7 +179,9 @@ fn cluster(
             None => ConnectionAddr::Tcp(host, port),
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
         };
-        Ok(address.into_connection_info()?.set_redis_settings(login(&settings.user, &settings.password)))
+        Ok(address
+            .into_connection_info()?
+            .set_redis_settings(connection_info(&settings.user, &settings.password)))
     });
     let mut builder = ClusterClient::builder(nodes.collect::<RedisResult<Vec<_>>>()?)
         .push_sender(push)

@@ -9,7 +9,7 @@ use tokio::{
 
 use super::*;
 use crate::policy::metrics::route_events;
-use crate::policy::tests::{Inside, Script, answering_after, failed, name, status, upstream_call};
+use crate::policy::tests::{InFlightCount, Script, answering_after, failed, name, status, upstream_call};
 use crate::policy::{CircuitBreaker, CircuitBreakerSettings, OrOff, ReplicaSharing};
 use crate::shared_state::{MemoryStore, SharedStore};
 
@@ -180,15 +180,15 @@ async fn a_stale_response_replaces_an_error_if_configured() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_replaces_a_timeout() {
     let settings = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
-    let inside = Inside::default();
+    let in_flight = InFlightCount::default();
     let cache = Arc::new(alone(Some(settings)));
     let key = cache.key(&upstream_call(SECOND));
     cache.store.0.insert(key.clone(), Arc::new(CachedResponse::new(good(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
-    let slow = Cached { cache, upstream: answering_after(60 * SECOND, &inside) };
+    let slow = Cached { cache, upstream: answering_after(60 * SECOND, &in_flight) };
     let started = Instant::now();
     assert!(call(&slow, upstream_call(10 * SECOND)).await.unwrap().headers.contains_key("x-first"));
-    assert_eq!((started.elapsed(), inside.count()), (9 * SECOND, 0));
+    assert_eq!((started.elapsed(), in_flight.count()), (9 * SECOND, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -417,8 +417,8 @@ async fn responses_too_long_to_share_are_cached_locally() {
 
 #[tokio::test(start_paused = true)]
 async fn equal_simultaneous_calls_share_one_request() {
-    let inside = Inside::default();
-    let service = coalescing(answering_after(SECOND, &inside));
+    let in_flight = InFlightCount::default();
+    let service = coalescing(answering_after(SECOND, &in_flight));
     let other = || {
         let mut upstream_call = upstream_call(SECOND);
         upstream_call
@@ -438,7 +438,7 @@ async fn equal_simultaneous_calls_share_one_request() {
     };
     let looks = async {
         tokio::time::sleep(SECOND / 2).await;
-        assert_eq!(inside.count(), 2, "one for two, and one for who sends something else");
+        assert_eq!(in_flight.count(), 2, "one for two, and one for who sends something else");
     };
     tokio::join!(calls, looks);
     assert_eq!(service.cache.events.get("coalesced"), 1);
@@ -447,8 +447,8 @@ async fn equal_simultaneous_calls_share_one_request() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_call_may_be_cancelled_and_the_others_get_the_response() {
-    let inside = Inside::default();
-    let service = coalescing(answering_after(3 * SECOND, &inside));
+    let in_flight = InFlightCount::default();
+    let service = coalescing(answering_after(3 * SECOND, &in_flight));
     let started = Instant::now();
     let leaving = timeout(SECOND, call(&service, upstream_call(SECOND)));
     let staying = async {
@@ -463,14 +463,14 @@ async fn the_first_call_may_be_cancelled_and_the_others_get_the_response() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_without_waiting_calls_is_cancelled() {
-    let inside = Inside::default();
-    let service = coalescing(answering_after(60 * SECOND, &inside));
+    let in_flight = InFlightCount::default();
+    let service = coalescing(answering_after(60 * SECOND, &in_flight));
     let one = timeout(SECOND, call(&service, upstream_call(SECOND)));
     let other = timeout(2 * SECOND, call(&service, upstream_call(SECOND)));
     let (one, other) = tokio::join!(one, other);
     assert!(one.is_err() && other.is_err());
     tokio::task::yield_now().await;
-    assert_eq!(inside.count(), 0);
+    assert_eq!(in_flight.count(), 0);
     assert!(service.cache.in_flight.as_ref().unwrap().lock().is_empty());
 }
 

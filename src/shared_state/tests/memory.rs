@@ -20,10 +20,10 @@ use crate::shared_state::{SharedStore, StoreSettings};
 
 /// The store. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct MemoryStore(Arc<Inside>);
+pub(crate) struct MemoryStore(Arc<MemoryState>);
 
 #[derive(Default)]
-struct Inside {
+struct MemoryState {
     kept: Mutex<Entries>,
     replicas: Mutex<Vec<Weak<StoreClient>>>,
 }
