@@ -65,10 +65,10 @@ impl Borrow<Route> for BoundRoute {
 
 /// Memory factor of a response that no rule parses: the received bytes, their text, and the result, which has
 /// it as text and as structure.
-const PASSED_ON_FACTOR: usize = 3;
+const UNPARSED_FACTOR: usize = 3;
 
 /// Memory factor of a response that rules or a schema parse: their trees are several times as long.
-const LOOKED_INTO_FACTOR: usize = 10;
+const PARSED_FACTOR: usize = 10;
 
 /// Lists that MCP upstreams have not sent yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,7 +110,7 @@ impl BoundRoute {
         let rules = route.translator.rules.len();
         let meters = meters.route(name.shared(), route.upstream.shared(), rules);
         let is_passed_on = rules == 0 && route.translator.output.is_none();
-        let factor = if is_passed_on { PASSED_ON_FACTOR } else { LOOKED_INTO_FACTOR };
+        let factor = if is_passed_on { UNPARSED_FACTOR } else { PARSED_FACTOR };
         let charge = buffer.map(|buffer| BodyCharge { buffer: buffer.clone(), factor });
         Arc::new(Self { route, policies, meters, charge })
     }

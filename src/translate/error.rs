@@ -110,14 +110,14 @@ impl TranslationRun<'_> {
         rule: &ErrorRule,
         view: &ResponseView<'_>,
         captures: &Captures,
-        finding: &LazyExtraction<'_>,
+        extraction: &LazyExtraction<'_>,
     ) -> ToolResult {
         // The text may be meant to hide the response from clients; the log has it for the operator.
         self.note_body(view);
         let error_type = error_type(view, rule.status);
-        let value = rule.reads_value().then(|| finding.value());
+        let value = rule.reads_value().then(|| extraction.value());
         let value = value.and_then(|value| {
-            finding.trace(self.trace);
+            extraction.trace(self.trace);
             value.map_err(|why| self.note_why("the value for an error could not be extracted", &why)).ok()
         });
         let structured = value.zip(rule.structured.as_ref()).and_then(|(value, jq)| {

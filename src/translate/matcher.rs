@@ -105,7 +105,7 @@ impl Matcher {
     pub(super) fn matches(
         &self,
         view: &ResponseView<'_>,
-        finding: &LazyExtraction<'_>,
+        extraction: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
         let response = view.response;
         match_any(
@@ -155,11 +155,11 @@ impl Matcher {
             holds(jq, "json", json)?;
         }
         if let Some(jq) = &self.value {
-            let value = finding.value().map_err(|why| format!("there is no `value`: {why}"))?;
+            let value = extraction.value().map_err(|why| format!("there is no `value`: {why}"))?;
             holds(jq, "value", value)?;
         }
         if let Some(not) = &self.not
-            && not.matches(view, finding).is_ok()
+            && not.matches(view, extraction).is_ok()
         {
             return Err("`not` matches".to_owned());
         }

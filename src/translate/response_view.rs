@@ -324,7 +324,7 @@ pub(super) fn extractor_for_media_type(view: &ResponseView<'_>) -> ExtractorKind
 /// View of a response for several conditions and expressions, which share one extraction.
 pub struct Inspection<'a> {
     view: &'a ResponseView<'a>,
-    finding: LazyExtraction<'a>,
+    extraction: LazyExtraction<'a>,
 }
 
 /// Evaluates conditions and expressions on a response. Without an extractor, the value is the response as
@@ -346,18 +346,18 @@ pub fn inspect<T>(
         }
         extract => extract,
     };
-    questions(&Inspection { view: &view, finding: LazyExtraction::new(extract, &view) })
+    questions(&Inspection { view: &view, extraction: LazyExtraction::new(extract, &view) })
 }
 
 impl Inspection<'_> {
     /// Whether all conditions match.
     pub fn is_true(&self, matcher: &Matcher) -> bool {
-        matcher.matches(self.view, &self.finding).is_ok()
+        matcher.matches(self.view, &self.extraction).is_ok()
     }
 
     /// Applies a filter to the value; `None` if it fails or there is no value.
     pub fn value(&self, filter: &Jq) -> Option<Value> {
         let captures = Captures::new();
-        filter.apply(self.finding.value().ok()?, jq_names(self.view, &captures)).ok()
+        filter.apply(self.extraction.value().ok()?, jq_names(self.view, &captures)).ok()
     }
 }

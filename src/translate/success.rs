@@ -54,9 +54,9 @@ impl TranslationRun<'_> {
         rule: &SuccessRule,
         view: &ResponseView<'_>,
         captures: &Captures,
-        finding: LazyExtraction<'_>,
+        extraction: LazyExtraction<'_>,
     ) -> Result<ToolResult, TranslationFailure> {
-        let (extracted, tree) = finding.into_extracted(self.trace)?;
+        let (extracted, tree) = extraction.into_extracted(self.trace)?;
         let has_no_value = rule.structured.is_none() && self.translator.output.is_none();
         let (extracted, answered) = match extracted {
             Extracted::Mcp(McpResult { content, value, verdict: ResultKind::Success }) => {

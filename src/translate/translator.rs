@@ -211,8 +211,8 @@ impl TranslationRun<'_> {
         for (index, rule) in translator.rules.iter().enumerate() {
             let recoded = rule.charset.map(|charset| view.with_charset(charset));
             let view = recoded.as_ref().unwrap_or(view);
-            let finding = LazyExtraction::new(rule.extract.as_ref(), view);
-            let matched = self.match_rule(rule, view, &finding);
+            let extraction = LazyExtraction::new(rule.extract.as_ref(), view);
+            let matched = self.match_rule(rule, view, &extraction);
             // A response that exceeds the limits matches no condition, not even under `not`.
             let matched = match view.too_much() {
                 Some(why) => matched.and_then(|_| Err(why.to_owned())),
@@ -221,13 +221,13 @@ impl TranslationRun<'_> {
             self.trace.step(format_args!("rule {}", index + 1), || match_text(matched.as_ref()));
             if let Ok(captures) = matched {
                 let result = match &rule.action {
-                    RuleAction::Error(rule) => self.error(rule, view, &captures, &finding),
-                    RuleAction::Success(rule) => self.success_or_error(rule, view, &captures, finding),
+                    RuleAction::Error(rule) => self.error(rule, view, &captures, &extraction),
+                    RuleAction::Success(rule) => self.success_or_error(rule, view, &captures, extraction),
                 };
                 return (result, Some(index));
             }
             // Record the value that a condition rejected.
-            finding.trace(self.trace);
+            extraction.trace(self.trace);
             // A response that exceeds the limits may be the one that this rule is for: no later rule may
             // match it.
             if let Some(why) = view.too_much().filter(|_| view.response.status.is_success()) {
@@ -242,7 +242,7 @@ impl TranslationRun<'_> {
         &self,
         rule: &Rule,
         view: &ResponseView<'_>,
-        finding: &LazyExtraction<'_>,
+        extraction: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
         let status = view.response.status;
         let has_condition = rule.matcher.status.is_some() || rule.matcher.exit.is_some();
@@ -259,7 +259,7 @@ impl TranslationRun<'_> {
             ),
         };
         if !is_excluded {
-            return rule.matcher.matches(view, finding);
+            return rule.matcher.matches(view, extraction);
         }
         let excluded_by = if view.response.exit.is_some() { of_programs } else { of_servers };
         Err(format!("{}, and {excluded_by}", status_text(view.response)))
@@ -291,8 +291,8 @@ impl TranslationRun<'_> {
             let media_type = view.response.media_type().unwrap_or_else(|| "missing".into());
             format!("no rule matches: parsed by its media type, which is {media_type}")
         });
-        let finding = LazyExtraction::new(None, view);
-        self.success_or_error(&SuccessRule::default(), view, &Captures::new(), finding)
+        let extraction = LazyExtraction::new(None, view);
+        self.success_or_error(&SuccessRule::default(), view, &Captures::new(), extraction)
     }
 
     /// Applies a success rule; the result is a tool error if the response is not a success.
@@ -301,9 +301,9 @@ impl TranslationRun<'_> {
         rule: &SuccessRule,
         view: &ResponseView<'_>,
         captures: &Captures,
-        finding: LazyExtraction<'_>,
+        extraction: LazyExtraction<'_>,
     ) -> ToolResult {
-        match self.success(rule, view, captures, finding) {
+        match self.success(rule, view, captures, extraction) {
             Ok(result) => result,
             Err(TranslationFailure::Raised(raised)) => self.raised_error(view, &raised),
             Err(TranslationFailure::SamplingRequest(sample)) => {

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_no_clock_showed_is_an_error_and_an_hour_that_comes_twice_is_the_first() {
+    fn a_time_skipped_by_a_clock_change_is_an_error_and_a_repeated_hour_is_the_first_one() {
         let german = "%d.%m.%Y %H:%M";
         for time in ["02:00", "02:30", "02:59"] {
             check(german, "Europe/Berlin", &format!("29.03.2026 {time}"), Err("a clock change skips this"));

@@ -133,14 +133,16 @@ fn bound_operation(term: &mut Term<&str>) {
         // The result of `%` is small.
         BinaryOp::Math(Math::Rem) | BinaryOp::UpdateMath(Math::Rem) => {}
         // jq evaluates every right operand with each left one, not the other way round.
-        BinaryOp::Math(math) => *term = call(function(math), [as_one(take(right)), as_one(take(left))]),
+        BinaryOp::Math(math) => {
+            *term = call(function(math), [count_unless_single(take(right)), count_unless_single(take(left))])
+        }
         // `l += r` is `r as $r | l |= . + $r`.
         BinaryOp::UpdateMath(math) => {
             const RIGHT: &str = "$!right";
             let change = call(function(math), [Term::Var(RIGHT), Term::Id]);
             let update = Term::BinOp(take(left), BinaryOp::Update, Box::new(change));
             let bind = BinaryOp::Pipe(Some(Pattern::Var(RIGHT)));
-            *term = Term::BinOp(Box::new(as_one(take(right))), bind, Box::new(update));
+            *term = Term::BinOp(Box::new(count_unless_single(take(right))), bind, Box::new(update));
         }
         BinaryOp::Pipe(Some(_)) => stored(left),
         BinaryOp::Assign | BinaryOp::UpdateAlt => stored(right),
@@ -179,8 +181,8 @@ fn stored(term: &mut Term<&str>) {
     }
 }
 
-/// A term that the engine knows to have one value, if it does.
-fn as_one(term: Term<&str>) -> Term<&str> {
+/// The term itself if it can only have one value; otherwise a call of [`ONE`], which counts its values.
+fn count_unless_single(term: Term<&str>) -> Term<&str> {
     if is_single(&term) { term } else { call(ONE, [term]) }
 }
 

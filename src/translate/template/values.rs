@@ -162,10 +162,10 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
         return Ok(String::new());
     }
     let mut table = String::new();
-    line(&mut table, columns.iter().map(|name| cell(&Json::String(name.clone()))));
-    line(&mut table, columns.iter().map(|_| "---".to_owned()));
+    write_table_row(&mut table, columns.iter().map(|name| cell(&Json::String(name.clone()))));
+    write_table_row(&mut table, columns.iter().map(|_| "---".to_owned()));
     for row in &rows {
-        line(&mut table, columns.iter().map(|name| row.get(name).map(cell).unwrap_or_default()));
+        write_table_row(&mut table, columns.iter().map(|name| row.get(name).map(cell).unwrap_or_default()));
         if table.len() > TABLE_LIMIT_BYTES {
             return Err(invalid(format!("a table may have at most {TABLE_LIMIT_BYTES} bytes, found more")));
         }
@@ -185,7 +185,7 @@ fn columns_of(rows: &[Json]) -> Vec<String> {
     columns
 }
 
-fn line(table: &mut String, cells: impl Iterator<Item = String>) {
+fn write_table_row(table: &mut String, cells: impl Iterator<Item = String>) {
     table.push('|');
     table.extend(cells.map(|cell| format!(" {cell} |")));
     table.push('\n');

@@ -139,12 +139,12 @@ const EMPTY_WORDS: [&str; 10] =
 pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -> Option<String> {
     let page = page::parse(page).ok()?;
     let mut work = PageBudget::for_page(&page, "");
-    let mut line = |element| rendered_text(element, &mut work).map(|text| collapsed(&text)).ok();
+    let mut line = |element| rendered_text(element, &mut work).map(|text| collapse_whitespace(&text)).ok();
     let heading = elements(&page, &PARAGRAPHS[1..]).next().and_then(&mut line).unwrap_or_default();
     let title = elements(&page, &["title"]).next().and_then(&mut line);
     let paragraphs: Vec<String> = elements(&page, &["p"]).filter_map(&mut line).collect();
     let body = rendered_text(elements(&page, &["body"]).next()?, &mut work).ok()?;
-    let lines: Vec<String> = body.lines().map(collapsed).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<String> = body.lines().map(collapse_whitespace).filter(|line| !line.is_empty()).collect();
 
     let says = |text: &&String| !is_program(text) && has_information(text, status);
     let begins_with_status = |line: &&String| line.starts_with(status.as_str()) && says(line);
@@ -167,8 +167,8 @@ fn elements<'p>(page: &'p Page, names: &'static [&str]) -> impl Iterator<Item = 
     page.root_element().descendent_elements().filter(|element| names.contains(&element.value().name()))
 }
 
-/// Collapses a text to one line.
-fn collapsed(text: &str) -> String {
+/// Joins the words of a text by single spaces, in one line.
+fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
