@@ -12,7 +12,7 @@ use super::route_calls::RoutesOfFile;
 use super::routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings};
 use super::rules::{RuleSetSettings, RuleSets, UseSettings};
 use super::schemas::UsedArguments;
-use super::section::{ReadElsewhere, context, open};
+use super::section::{ReadElsewhere, context, open_section};
 use super::server::ServerSettings;
 use super::telemetry::TelemetrySettings;
 use super::upstreams::{self, UpstreamFile, UpstreamSection};
@@ -95,7 +95,7 @@ pub(in crate::config) fn compile(
         StoreSettings::keys(),
     ];
     let root = layers::merge(report, environment, root, &process_tables, external, renamed_variable);
-    let file = open::<FileSettings>(report, root.span, &root)?;
+    let file = open_section::<FileSettings>(report, root.span, &root)?;
     // A section that is not a map is reported here, and parsed as an empty one below.
     let _ = FileSettings::read_fields(&file, None);
     let entries_of = |name: &str| file.get(name).and_then(Node::as_map).unwrap_or_default();

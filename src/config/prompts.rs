@@ -6,7 +6,7 @@ use super::input_requests::InputRequestRounds;
 use super::request::NAMES;
 use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
 use super::schemas::UsedArguments;
-use super::section::{ReadElsewhere, cursor, is_template, open, read_in_scope};
+use super::section::{ReadElsewhere, cursor, is_template, open_section, read_in_scope};
 use super::{completions, content, input_requests, lint, schemas};
 use crate::model::ToolName;
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, PromptResource};
@@ -115,7 +115,7 @@ pub(super) fn read(
         let help = "write letters, digits, `_`, `-` and `.`";
         report.error(Code::InvalidName.at_span(entry.key.span), message, help);
     });
-    let section = open::<PromptSettings>(report, entry.key.span, &entry.value)?;
+    let section = open_section::<PromptSettings>(report, entry.key.span, &entry.value)?;
     let settings = PromptSettings::read_fields(&section, None).unwrap_or_default();
     let written = section.get("arguments").and_then(Node::as_map).unwrap_or_default();
     let names: Vec<String> = written.iter().map(|entry| entry.key.text.clone()).collect();

@@ -193,7 +193,7 @@ pub(super) fn sections() -> Vec<fn() -> &'static KeyTable> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{file, section::open, server::ServerSettings};
+    use super::super::{file, section::open_section, server::ServerSettings};
     use super::*;
     use crate::settings::{Section as _, report::reading};
 
@@ -267,7 +267,7 @@ mod tests {
         let (_, problems) = reading("server: { direct_path: off }", |report| {
             let root = file::read(report, 0).unwrap();
             let server = root.get("server").unwrap();
-            let _ = open::<ServerSettings>(report, server.span, server);
+            let _ = open_section::<ServerSettings>(report, server.span, server);
         });
         assert!(problems[0].to_string().contains("`direct_path` in `server` was removed"), "{problems:?}");
     }

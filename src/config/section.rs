@@ -34,7 +34,7 @@ pub(super) fn cursor<'a>(
 }
 
 /// Opens a section whose keys are parsed one by one. Returns `None` after reporting the problems.
-pub(super) fn open<'a, T: Section + Setting>(
+pub(super) fn open_section<'a, T: Section + Setting>(
     report: &'a Report<'_>,
     place: SourceSpan,
     node: &'a Node,

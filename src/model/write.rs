@@ -212,10 +212,19 @@ impl ResourceContext<'_> {
     pub fn result(&self, result: &ToolResult) -> Vec<ResourceContents> {
         let alone = result.content.len() == 1;
         let structured = result.structured.as_ref();
-        result.content.iter().map(|content| self.block(&content.block, structured, alone)).collect()
+        result
+            .content
+            .iter()
+            .map(|content| self.block_to_contents(&content.block, structured, alone))
+            .collect()
     }
 
-    fn block(&self, block: &ContentBlock, structured: Option<&Structured>, alone: bool) -> ResourceContents {
+    fn block_to_contents(
+        &self,
+        block: &ContentBlock,
+        structured: Option<&Structured>,
+        alone: bool,
+    ) -> ResourceContents {
         // The declared type applies to a single block; each of several blocks has its own type.
         let of_bytes = |own: &str| Some(self.declared.filter(|_| alone).unwrap_or(own).to_owned());
         match block {
@@ -256,7 +265,7 @@ impl ResourceContext<'_> {
                     let declared = || self.declared.map(str::to_owned);
                     ResourceContents { media_type: resource.media_type.or_else(declared), ..resource }
                 }
-                Ok(block) => self.block(&block, structured, false),
+                Ok(block) => self.block_to_contents(&block, structured, false),
                 Err(_) => {
                     let body = ResourceBody::Text(sent.json.as_str().to_owned());
                     self.contents(Some("application/json".to_owned()), body)
@@ -304,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_may_hand_newer_clients_the_bare_value() {
+    fn a_route_may_send_the_unwrapped_value_to_clients_that_support_any_type() {
         let result = from_json("[1]", |json| Structured { bare_allowed: true, ..Structured::new(json) });
         assert_eq!(written(&result, StructuredContentSupport::Any)["structuredContent"].to_string(), "[1]");
         assert_eq!(

@@ -200,7 +200,7 @@ impl Excerpt {
                 // One mask for the whole secret, so that its length is not visible.
                 Some(range) if at > range.start.max(line.start) => continue,
                 Some(_) => (MASK.to_owned(), MASK.len()),
-                None => displayed(character),
+                None => escape_with_width(character),
             };
             caret += if at < start { cells } else { 0 };
             width += if (start..end).contains(&at) { cells } else { 0 };
@@ -228,7 +228,7 @@ impl Excerpt {
 }
 
 /// Escapes a character for a terminal; returns the text and its width in cells.
-fn displayed(character: char) -> (String, usize) {
+fn escape_with_width(character: char) -> (String, usize) {
     let shown = if character == '\t' { "    ".to_owned() } else { escaped(character) };
     let cells = shown.chars().filter_map(UnicodeWidthChar::width).sum();
     (shown, cells)

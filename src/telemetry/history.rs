@@ -71,7 +71,7 @@ impl History {
         if slots.past.len() == SLOTS {
             slots.past.pop_front();
         }
-        let slot = slots.current(&counted, now);
+        let slot = slots.current_slot(&counted, now);
         slots.past.push_back(slot);
         slots.counted = counted;
     }
@@ -80,14 +80,14 @@ impl History {
     pub fn read(&self, meters: &Meters, now: SystemTime) -> Vec<HistorySlot> {
         let counted = read_counts(meters);
         let slots = self.0.lock();
-        let current = slots.current(&counted, now);
+        let current = slots.current_slot(&counted, now);
         slots.past.iter().cloned().chain([current]).collect()
     }
 }
 
 impl Slots {
     /// The slot since the last reading.
-    fn current(&self, counted: &ReadingCounts, now: SystemTime) -> HistorySlot {
+    fn current_slot(&self, counted: &ReadingCounts, now: SystemTime) -> HistorySlot {
         let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
         let mut free_slots = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
         let mut routes = calls_between(&self.counted, counted);

@@ -118,7 +118,7 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
         let mut quantifier = false;
         match character {
             '\\' => {
-                if let Some(why) = escape(&mut rest, in_class) {
+                if let Some(why) = unsupported_escape(&mut rest, in_class) {
                     return Some(why);
                 }
             }
@@ -158,7 +158,7 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
 }
 
 /// Reason why clients reject the escape sequence after a backslash, if they do.
-fn escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<String> {
+fn unsupported_escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<String> {
     let (character, has_braces) = (rest.next()?, rest.peek() == Some(&'{'));
     let why = match character {
         'u' | 'p' | 'P' if has_braces => {

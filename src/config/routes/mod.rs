@@ -20,7 +20,7 @@ use super::route_calls::UncheckedRouteCall;
 use super::route_tests::{self, Example, UpstreamKind};
 use super::rules::RuleSets;
 use super::schemas::UsedArguments;
-use super::section::{ReadElsewhere, open, read_in_scope};
+use super::section::{ReadElsewhere, open_section, read_in_scope};
 use super::{async_operation, completions, input_requests, request, resource, schemas};
 use crate::model::{ToolDefinition, ToolName};
 use crate::policy::RoutePolicySettings;
@@ -162,7 +162,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         let help = format!("write `{}: {{ request: {text} }}`", entry.key.text);
         return report.reject(Code::WrongType.at_span(entry.value.span), message, help);
     }
-    let section = open::<RouteSettings>(report, entry.key.span, &entry.value)?;
+    let section = open_section::<RouteSettings>(report, entry.key.span, &entry.value)?;
     let mut in_request = UsedArguments::default();
     let request = match section.entry("request") {
         Some(entry) => request::read(report, context.upstreams, entry, &mut in_request),

@@ -232,14 +232,20 @@ impl<'s> Builder<'s> {
         while done < self.references.len() {
             let (from, keyword, reference) = self.references[done];
             done += 1;
-            let found = self.targets_of(root, keyword, reference);
+            let found = self.resolve_reference(root, keyword, reference);
             let part = &mut self.parts[from];
             part.leads_elsewhere |= found.is_empty();
             part.same.extend(found.into_iter().map(|target| (ErrorUse::Referenced, target)));
         }
     }
 
-    fn targets_of(&mut self, root: &'s Map<String, Value>, keyword: &str, reference: &'s str) -> Vec<usize> {
+    /// The schemas that a reference may mean, as indexes of `parts`.
+    fn resolve_reference(
+        &mut self,
+        root: &'s Map<String, Value>,
+        keyword: &str,
+        reference: &'s str,
+    ) -> Vec<usize> {
         if keyword == "$recursiveRef" {
             return std::iter::once(0).chain(self.recursive_anchors.iter().copied()).collect();
         }

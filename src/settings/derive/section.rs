@@ -12,7 +12,7 @@ const KEY_OPTIONS: &str = "name, default, range, size, kind, live, restart, secr
                            example, conflicts, requires, help, part, skip, with, shown, inherits";
 
 /// Field with its options.
-struct Declared<'a> {
+struct DeclaredField<'a> {
     field: &'a Field,
     options: Options,
 }
@@ -27,11 +27,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let section = Options::read(&input.attrs, "section", SECTION_OPTIONS)?;
     let declared = data.fields.iter().map(|field| {
         let options = Options::read(&field.attrs, "key", KEY_OPTIONS)?;
-        Ok(Declared { field, options })
+        Ok(DeclaredField { field, options })
     });
-    let declared: Vec<Declared<'_>> = declared.collect::<Result<_>>()?;
+    let declared: Vec<DeclaredField<'_>> = declared.collect::<Result<_>>()?;
     if section.has("process") {
-        declared.iter().try_for_each(Declared::demand_effect)?;
+        declared.iter().try_for_each(DeclaredField::demand_effect)?;
     }
     let name = &input.ident;
     let id = section.text("id").unwrap_or_else(|| name.to_string().to_lowercase());
@@ -44,7 +44,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let (variables, masked) = (section.has("variables"), section.has("masked"));
     let (skipped, keys): (Vec<_>, Vec<_>) = declared.iter().partition(|field| field.options.has("skip"));
     let rows = keys.iter().map(|field| field.row());
-    let idents: Vec<_> = declared.iter().map(Declared::ident).collect();
+    let idents: Vec<_> = declared.iter().map(DeclaredField::ident).collect();
     let nothing = idents.iter().map(|_| quote!(None));
     let skips = skipped.iter().map(|field| field.skip());
     let reads = keys.iter().enumerate().map(|(row, field)| field.read(row)).chain(skips);
@@ -52,9 +52,9 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let check_keys = section
         .value("check_keys")
         .map(|check| quote!(fn check_keys(section: &OpenSection<'_>) -> Checked<()> { #check(section) }));
-    let differences = declared.iter().filter_map(Declared::difference);
+    let differences = declared.iter().filter_map(DeclaredField::difference);
     let default = section.has("default").then(|| {
-        let values = declared.iter().map(Declared::default_field);
+        let values = declared.iter().map(DeclaredField::default_field);
         quote!(impl Default for #name { fn default() -> Self { Self { #(#values),* } } })
     });
     Ok(quote! {
@@ -96,7 +96,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-impl Declared<'_> {
+impl DeclaredField<'_> {
     fn ident(&self) -> &Ident {
         self.field.ident.as_ref().expect("fields of a section have names")
     }

@@ -169,7 +169,7 @@ fn report_process(reading: &mut MetricsSnapshot, began: SystemTime) {
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (line, name, help, unit) in STATUS_LINES {
-        if let Some(number) = number_in(&status, line).and_then(|number| number.checked_mul(unit)) {
+        if let Some(number) = number_after(&status, line).and_then(|number| number.checked_mul(unit)) {
             reading.gauge(name, help).set(number);
         }
     }
@@ -177,7 +177,7 @@ fn report_process(reading: &mut MetricsSnapshot, began: SystemTime) {
         reading.gauge("process_open_fds", "Open file descriptors of the process").set(open.count());
     }
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    if let Some(most) = number_in(&limits, "Max open files") {
+    if let Some(most) = number_after(&limits, "Max open files") {
         reading.gauge("process_max_fds", "Maximum number of open file descriptors").set(most);
     }
 }
@@ -192,7 +192,7 @@ fn cpu_seconds() -> Option<f64> {
 }
 
 /// The first number of the line that begins with `name`.
-fn number_in(text: &str, name: &str) -> Option<u64> {
+fn number_after(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
