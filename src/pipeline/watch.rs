@@ -24,11 +24,11 @@ use tracing::{debug, warn};
 use super::resources::read_of;
 use super::{BoundRoute, FetchError, Gateway, Snapshot};
 use crate::model::{Arguments, ResourceContents};
-use crate::policy::jitter;
 use crate::route::{Route, UpstreamRequest};
 use crate::shared_state::ReplicaMessage;
 use crate::telemetry::{ErrorChain, Untrusted};
 use crate::translate::WorkBudget;
+use crate::upstream::http::jitter;
 use crate::upstream::{Deadline, QuotedSource, UpstreamCall};
 
 /// Maximum number of watched resources.

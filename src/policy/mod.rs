@@ -42,7 +42,7 @@ pub use hedge::HedgeSettings;
 pub use metrics::{CircuitBreakerView, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};
 pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
-pub use retry::{RetrySettings, jitter};
+pub use retry::RetrySettings;
 pub use stack::{CallResponse, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
 
 /// Policy settings of an upstream; those of `defaults` are the base for all upstreams. The timeout is not a

@@ -189,11 +189,6 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// Wait with ±10 % jitter, so that events that started together spread out.
-pub fn jitter(wait: Duration) -> Duration {
-    wait.mul_f64(0.9 + fastrand::f64() / 5.0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -358,12 +353,5 @@ mod tests {
         }
         // A hundred calls, the ten initial tokens, and a fifth of the calls.
         assert!((100..=130).contains(&script.upstream_calls()), "{}", script.upstream_calls());
-    }
-
-    #[test]
-    fn jitter_is_within_ten_percent() {
-        let waits: Vec<Duration> = (0..100).map(|_| jitter(Duration::from_secs(10))).collect();
-        assert!(waits.iter().all(|wait| (9.0..=11.0).contains(&wait.as_secs_f64())), "{waits:?}");
-        assert!(waits.iter().any(|wait| *wait != waits[0]));
     }
 }

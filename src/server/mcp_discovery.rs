@@ -11,10 +11,10 @@ use tracing::{debug, info, warn};
 
 use crate::config::{ImportNote, Importer, RouteFile};
 use crate::pipeline::{ProxiedKind, ProxiedTable};
-use crate::policy::jitter;
 use crate::prompt::PromptTable;
 use crate::route::{Conflict, RouteTable, UpstreamName};
 use crate::telemetry::ErrorChain;
+use crate::upstream::http::jitter;
 use crate::upstream::mcp::{McpLists, McpUpstream, WantedLists};
 
 /// The latest lists of each MCP upstream that has sent them.

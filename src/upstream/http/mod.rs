@@ -36,7 +36,7 @@ pub use credentials::{
     AuthSettings, BasicCredentials, BearerToken, CredentialError, HiddenText, OAuthSettings, TokenUrl,
 };
 pub use endpoints::{
-    ADDRESS_LIMIT, AddressView, EndpointState, HealthCheckSettings, OutlierDetectionSettings,
+    ADDRESS_LIMIT, AddressView, EndpointState, HealthCheckSettings, OutlierDetectionSettings, jitter,
 };
 pub(super) use pool::ResponseBody;
 pub use response::remove_hop_by_hop;

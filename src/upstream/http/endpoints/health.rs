@@ -77,7 +77,7 @@ async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
         drop(all);
         join_all(known.iter().map(|entry| check_one(&endpoints, &entry.endpoint, &settings))).await;
         drop(known);
-        sleep(settings.interval.mul_f64(0.9 + fastrand::f64() / 5.0)).await;
+        sleep(jitter(settings.interval)).await;
     }
 }
 
@@ -102,4 +102,21 @@ async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError>
     let status = response.status();
     Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await?;
     if status.is_success() { Ok(()) } else { Err(format!("it responded with status {status}").into()) }
+}
+
+/// Adds ±10 % jitter to an interval, so that events that started together spread out.
+pub fn jitter(interval: Duration) -> Duration {
+    interval.mul_f64(0.9 + fastrand::f64() / 5.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_within_ten_percent() {
+        let waits: Vec<Duration> = (0..100).map(|_| jitter(Duration::from_secs(10))).collect();
+        assert!(waits.iter().all(|wait| (9.0..=11.0).contains(&wait.as_secs_f64())), "{waits:?}");
+        assert!(waits.iter().any(|wait| *wait != waits[0]));
+    }
 }

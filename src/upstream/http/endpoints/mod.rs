@@ -24,7 +24,7 @@ use crate::upstream::{AttemptedEndpoints, Failure, FailureStage};
 
 use endpoint::Endpoint;
 pub(super) use endpoint::InFlightRequest;
-pub use health::HealthCheckSettings;
+pub use health::{HealthCheckSettings, jitter};
 pub use outlier_detection::{EndpointState, OutlierDetectionSettings};
 pub(super) use resolve::Lookup;
 
