@@ -105,7 +105,7 @@ impl Upstream {
     /// [`Failure`] if there is no response.
     pub async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         match self {
-            Self::Http(upstream) => upstream.attempt(upstream_call).await,
+            Self::Http(upstream) => upstream.send_unnamed(upstream_call).await,
             // Boxed, or the futures of HTTP calls would be as large as these.
             Self::Command(program) => Box::pin(program::run_command(program, upstream_call)).await,
             Self::Cgi(program) => Box::pin(cgi::run_cgi(program, upstream_call)).await,

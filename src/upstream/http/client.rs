@@ -88,17 +88,18 @@ impl HttpUpstream {
         settings.others.is_empty().then_some(&settings.address)
     }
 
-    /// Sends a request once.
+    /// Sends a request once and reads the response, for uses without policies, such as token requests.
     ///
     /// # Errors
     ///
     /// [`UpstreamError`], if there is no response.
     pub async fn send(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
-        self.attempt(upstream_call).await.map_err(|failure| failure.into_error(self.name()))
+        self.send_unnamed(upstream_call).await.map_err(|failure| failure.into_error(self.name()))
     }
 
-    /// Sends a request once and reads the response.
-    pub(in crate::upstream) async fn attempt(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
+    /// Like [`Self::send`], but a failure does not name the upstream: `policy` adds the name after the last
+    /// attempt.
+    pub(in crate::upstream) async fn send_unnamed(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let UpstreamCall { request, response_limit_bytes, deadline, tried, context, .. } = upstream_call;
         let UpstreamRequest::Http(request) = request else { return Err(Failure::wrong_kind()) };
         let reconnects = if upstream_call.idempotent { RECONNECT_LIMIT } else { 0 };
