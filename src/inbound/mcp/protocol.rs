@@ -82,56 +82,72 @@ impl MessageDispatcher {
 
 type Handler = for<'a> fn(&'a RpcContext<'a>) -> Pin<Box<dyn Future<Output = RpcResult> + Send + 'a>>;
 
-/// Whether a revision has a method.
-type IsIn = fn(Revision) -> bool;
+/// Check whether a revision has a method.
+type RevisionCheck = fn(Revision) -> bool;
 
-/// The capability that a method needs; a method of an undeclared one is not found.
-type Needs = Option<fn(&Snapshot) -> bool>;
+/// Check whether the server has the capability that a method needs. Without the capability, the method is
+/// unknown. `None` for methods that need none.
+type CapabilityCheck = Option<fn(&Snapshot) -> bool>;
 
-/// A row of the table of methods, with the name in messages.
-pub(super) struct MethodRow(pub(super) &'static str, IsIn, Needs, Handler);
+/// A row of the table of methods.
+pub(super) struct MethodRow {
+    /// Name of the method in messages.
+    pub(super) name: &'static str,
+    revisions: RevisionCheck,
+    capability: CapabilityCheck,
+    handler: Handler,
+}
 
-const ALL: IsIn = |_| true;
-const HANDSHAKE: IsIn = Revision::has_handshake;
-const PER_REQUEST: IsIn = |revision| !revision.has_handshake();
-const PROMPTS: Needs = Some(Snapshot::has_prompts);
-const RESOURCES: Needs = Some(Snapshot::has_resources);
-const WATCHES: Needs = Some(Snapshot::watches_resources);
-const TASKS: Needs = Some(tasks::any_offered);
+const ALL: RevisionCheck = |_| true;
+const HANDSHAKE: RevisionCheck = Revision::has_handshake;
+const PER_REQUEST: RevisionCheck = |revision| !revision.has_handshake();
+const COMPLETIONS: CapabilityCheck = Some(Snapshot::completes);
+const PROMPTS: CapabilityCheck = Some(Snapshot::has_prompts);
+const RESOURCES: CapabilityCheck = Some(Snapshot::has_resources);
+const WATCHES: CapabilityCheck = Some(Snapshot::watches_resources);
+const TASKS: CapabilityCheck = Some(tasks::any_offered);
 
 const METHODS: [MethodRow; 18] = [
-    MethodRow("initialize", HANDSHAKE, None, |rpc| Box::pin(server_info::initialize(rpc))),
-    MethodRow("ping", HANDSHAKE, None, |rpc| Box::pin(ready(Ok(rpc.result(&json!({})))))),
-    MethodRow("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
-    MethodRow("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
-    MethodRow("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
-    MethodRow("tools/call", ALL, None, |rpc| Box::pin(call_tool(rpc))),
-    MethodRow("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
-    MethodRow("prompts/get", ALL, PROMPTS, |rpc| Box::pin(get_prompt(rpc))),
-    MethodRow("completion/complete", ALL, Some(Snapshot::completes), |rpc| Box::pin(complete(rpc))),
-    MethodRow("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
-    MethodRow("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
-    MethodRow("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
-    MethodRow("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
-    MethodRow("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
-    MethodRow("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
-    MethodRow("resources/read", ALL, RESOURCES, |rpc| Box::pin(read_resource(rpc))),
-    MethodRow("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(subscribe(rpc))),
-    MethodRow("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(unsubscribe(rpc))),
+    method("initialize", HANDSHAKE, None, |rpc| Box::pin(server_info::initialize(rpc))),
+    method("ping", HANDSHAKE, None, |rpc| Box::pin(ready(Ok(rpc.result(&json!({})))))),
+    method("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
+    method("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
+    method("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
+    method("tools/call", ALL, None, |rpc| Box::pin(call_tool(rpc))),
+    method("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
+    method("prompts/get", ALL, PROMPTS, |rpc| Box::pin(get_prompt(rpc))),
+    method("completion/complete", ALL, COMPLETIONS, |rpc| Box::pin(complete(rpc))),
+    method("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
+    method("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
+    method("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
+    method("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
+    method("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
+    method("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
+    method("resources/read", ALL, RESOURCES, |rpc| Box::pin(read_resource(rpc))),
+    method("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(subscribe(rpc))),
+    method("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(unsubscribe(rpc))),
 ];
+
+const fn method(
+    name: &'static str,
+    revisions: RevisionCheck,
+    capability: CapabilityCheck,
+    handler: Handler,
+) -> MethodRow {
+    MethodRow { name, revisions, capability, handler }
+}
 
 impl MethodRow {
     /// The method of that name, in any revision.
     pub(super) fn by_name(name: &str) -> Option<&'static Self> {
-        METHODS.iter().find(|row| row.0 == name)
+        METHODS.iter().find(|row| row.name == name)
     }
 
     /// Whether the method is in a revision, and the server has what it needs.
     async fn is_available(&self, revision: Revision, dispatcher: &MessageDispatcher) -> bool {
-        let &Self(_, is_in, needs, _) = self;
-        is_in(revision)
-            && match needs {
-                Some(needs) => needs(&*dispatcher.snapshot_for_capabilities().await),
+        (self.revisions)(revision)
+            && match self.capability {
+                Some(has_capability) => has_capability(&*dispatcher.snapshot_for_capabilities().await),
                 None => true,
             }
     }
@@ -293,7 +309,7 @@ impl RpcContext<'_> {
             request.meta.check_capabilities()?;
             message.check_method(&request.method)?;
         }
-        let MethodRow(name, .., handler) = match MethodRow::by_name(&request.method) {
+        let MethodRow { name, handler, .. } = match MethodRow::by_name(&request.method) {
             Some(row) if row.is_available(revision, self.dispatcher).await => row,
             Some(_) | None => {
                 let method = truncated(&request.method);

@@ -180,7 +180,7 @@ impl ErrorCounts {
     /// Counts an error for a message of this method. Clients can name any, so an unknown method counts as
     /// `other`, as does a message whose method could not be read.
     pub(super) fn count(&self, method: Option<&str>, error: &RpcError, revision: Revision) {
-        let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.0);
+        let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.name);
         let code = error.code(revision).0;
         *self.0.lock().entry((method, code)).or_default() += 1;
     }
