@@ -50,7 +50,7 @@ use tower_http::{
 
 use crate::config::AdminSettings;
 use crate::crypto::SecretKey;
-use crate::inbound::UnauthenticatedRequest;
+use crate::inbound::RequestInfo;
 use crate::inbound::context::Rejection;
 use crate::inbound::filter::{Filter, FilterSettings, ProtectedPort};
 use crate::model::media_type;
@@ -268,7 +268,7 @@ impl Api {
         if access == PathAccess::Probe {
             return Ok(self.filter.admit_probe(head).map(drop)?);
         }
-        let mut unauthenticated = UnauthenticatedRequest::take(head, ApiKind::Rest);
+        let mut unauthenticated = RequestInfo::take(head, ApiKind::Rest);
         if self.filter.admit(head, &mut unauthenticated)?.has_link && access != PathAccess::Page {
             return Err(ProtectedPort::Admin.foreign_page().into());
         }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
 use tracing::info;
 
-use super::{Connection, Rejection, RequestContext, UnauthenticatedRequest};
+use super::{Connection, Rejection, RequestContext, RequestInfo};
 use crate::auth::{Access, AuthError, METADATA_PATH, PresentedCredential};
 use crate::route::Scopes;
 use crate::telemetry::RequestId;
@@ -69,7 +69,7 @@ impl Authenticator {
     pub(super) async fn identify(
         &self,
         head: &mut Parts,
-        unauthenticated: &UnauthenticatedRequest,
+        unauthenticated: &RequestInfo,
         forwarded: Option<ClientIdentity>,
     ) -> Result<AuthenticatedClient, Rejection> {
         let Some(access) = self.access() else {
@@ -114,7 +114,7 @@ impl Authenticator {
     /// Completes when the client's stream must close; the reason is logged.
     pub(super) fn revoked(&self, context: &RequestContext) -> impl Future<Output = ()> + Send + use<> {
         let (authenticator, identity) = (self.clone(), context.identity.clone());
-        let (request_id, address) = (context.request.request_id.clone(), context.request.address);
+        let (request_id, address) = (context.info.request_id.clone(), context.info.address);
         async move {
             let mut changed = authenticator.0.subscribe();
             let revocation = loop {
@@ -169,7 +169,7 @@ impl AuthenticatedClient {
     }
 
     /// Identity by the address of the request, without configured clients. An unknown address has no rights.
-    fn from_address(unauthenticated: &UnauthenticatedRequest) -> Self {
+    fn from_address(unauthenticated: &RequestInfo) -> Self {
         let client = unauthenticated.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
         let credential = Some(credential_of_connection(&unauthenticated.connection));
         Self { client, credential }
@@ -262,7 +262,7 @@ mod tests {
     #[track_caller]
     fn check(pairs: &[(&'static str, &str)], expected: Result<Option<&str>, StatusCode>) {
         let headers = head(pairs).headers;
-        let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &headers);
+        let unauthenticated = RequestInfo::new(Arc::default(), &headers);
         let credential = credential_in(&headers, &unauthenticated.connection);
         let found = match &credential {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
@@ -303,7 +303,7 @@ mod tests {
     async fn a_request_without_context_has_no_rights() {
         let write = Scopes::from_client(["write"]);
         let mut head = head(&[]);
-        let unknown = UnauthenticatedRequest::take(&mut head, crate::pipeline::ApiKind::Rest);
+        let unknown = RequestInfo::take(&mut head, crate::pipeline::ApiKind::Rest);
         let found = Authenticator::default().identify(&mut head, &unknown, None).await.unwrap();
         assert!(!found.client.may(&write) && found.client.may(&Scopes::default()));
         assert!(

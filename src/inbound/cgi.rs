@@ -26,7 +26,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{Connection, Rejection, ShutdownSignal, UnauthenticatedRequest};
+use super::{Connection, Rejection, RequestInfo, ShutdownSignal};
 use crate::upstream::http::remove_hop_by_hop;
 
 const METHOD: &str = "REQUEST_METHOD";
@@ -77,10 +77,7 @@ pub fn request(
         variables.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1");
     let connection = Connection { peer, is_tls, ending, ..Connection::default() };
     let mount = Some(variables.mount().unwrap_or_default());
-    let unauthenticated = UnauthenticatedRequest {
-        mount,
-        ..UnauthenticatedRequest::new(Arc::new(connection), request.headers())
-    };
+    let unauthenticated = RequestInfo { mount, ..RequestInfo::new(Arc::new(connection), request.headers()) };
     request.extensions_mut().insert(unauthenticated);
     Ok(request)
 }
@@ -335,7 +332,7 @@ mod tests {
                 "mcp-protocol-version: 2026-07-28",
             ]
         );
-        let unauthenticated = head.extensions.get::<UnauthenticatedRequest>().unwrap();
+        let unauthenticated = head.extensions.get::<RequestInfo>().unwrap();
         assert_eq!(unauthenticated.connection.peer.unwrap().ip().to_string(), "192.0.2.7");
         assert!(unauthenticated.connection.is_tls);
         assert_eq!(unauthenticated.mount.as_deref(), Some("/cgi-bin/tools"));

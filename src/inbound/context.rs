@@ -32,11 +32,12 @@ pub struct Connection {
     pub ending: ShutdownSignal,
 }
 
-/// Context of a request before the filter: it grants no rights.
+/// Information about a request that is known before its client is authenticated. It grants no rights: a call
+/// needs the identity of a [`RequestContext`].
 ///
 /// The server adds it to the request's extensions, and the API removes it.
 #[derive(Debug, Clone)]
-pub struct UnauthenticatedRequest {
+pub struct RequestInfo {
     /// The connection, shared by all of its requests.
     pub connection: Arc<Connection>,
     /// Request id in log lines and errors.
@@ -54,12 +55,12 @@ pub struct UnauthenticatedRequest {
 /// Context of a request that the filter has admitted.
 #[derive(Debug)]
 pub(super) struct RequestContext {
-    pub(super) request: UnauthenticatedRequest,
+    pub(super) info: RequestInfo,
     pub(super) identity: AuthenticatedClient,
 }
 
-impl UnauthenticatedRequest {
-    /// Context of a request with these headers, which may contain its id.
+impl RequestInfo {
+    /// Information about a request with these headers, which may contain its id.
     pub fn new(connection: Arc<Connection>, headers: &HeaderMap) -> Self {
         Self {
             address: connection.peer.map(|peer| peer.ip().to_canonical()),
@@ -71,12 +72,12 @@ impl UnauthenticatedRequest {
         }
     }
 
-    /// Context of a message on our own stdin.
+    /// Information about a message on our own stdin.
     pub(super) fn from_stdio(connection: &Arc<Connection>) -> Self {
         Self { api: ApiKind::Stdio, ..Self::new(Arc::clone(connection), &HeaderMap::new()) }
     }
 
-    /// The context in a request's extensions. Where the listener added none, it is added with an unknown
+    /// The information in a request's extensions. Where the listener added none, it is added with an unknown
     /// connection.
     pub fn from_request<B>(request: &mut Request<B>) -> &mut Self {
         if request.extensions().get::<Self>().is_none() {
@@ -86,7 +87,7 @@ impl UnauthenticatedRequest {
         request.extensions_mut().get_mut().expect("it is there by now")
     }
 
-    /// Removes the context from a request's extensions, for an API.
+    /// Removes the information from a request's extensions, for an API.
     pub fn take(head: &mut Parts, api: ApiKind) -> Self {
         let unauthenticated = head.extensions.remove::<Self>();
         let unauthenticated = unauthenticated.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
@@ -96,7 +97,7 @@ impl UnauthenticatedRequest {
 
     /// The request as the log describes it, before its client is identified.
     pub(super) fn logged<'a>(&'a self, head: &'a Parts) -> LoggedRequest<'a> {
-        LoggedRequest { request: self, head: Some(head), client: None }
+        LoggedRequest { info: self, head: Some(head), client: None }
     }
 }
 
@@ -107,14 +108,14 @@ impl RequestContext {
 
     /// The request as the log describes it. `head` is `None` over stdio.
     pub(super) fn logged<'a>(&'a self, head: Option<&'a Parts>) -> LoggedRequest<'a> {
-        LoggedRequest { request: &self.request, head, client: Some(self.client()) }
+        LoggedRequest { info: &self.info, head, client: Some(self.client()) }
     }
 }
 
 /// A request as the log describes it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoggedRequest<'a> {
-    request: &'a UnauthenticatedRequest,
+    info: &'a RequestInfo,
     head: Option<&'a Parts>,
     client: Option<&'a ClientIdentity>,
 }
@@ -122,17 +123,17 @@ pub(super) struct LoggedRequest<'a> {
 impl LoggedRequest<'_> {
     /// Logs a request that is rejected before any call.
     pub(super) fn log_rejection(self, rejection: &Rejection) {
-        let Self { request, head, client } = self;
-        let request_id = &request.request_id;
+        let Self { info, head, client } = self;
+        let request_id = &info.request_id;
         let path = head.map(|head| Untrusted(head.uri.path()));
         info!(
             status = rejection.status.as_u16(),
             method = head.map(|head| method_label(&head.method)),
             path = path.map(display),
             reason = rejection.reason,
-            client = request.address.map(display),
+            client = info.address.map(display),
             client_name = client.and_then(ClientIdentity::name_in_log).map(display),
-            api = request.api.word(),
+            api = info.api.word(),
             %request_id,
             "request rejected"
         );

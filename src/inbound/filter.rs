@@ -25,7 +25,7 @@ use settings_derive::Section;
 use tokio::time::timeout;
 
 use super::host_origin::{self, HostPattern, OriginPattern};
-use super::{Authenticator, Rejection, UnauthenticatedRequest};
+use super::{Authenticator, Rejection, RequestInfo};
 use crate::pipeline::ApiKind;
 use crate::settings::{FromText, Invalid};
 use crate::telemetry::{LabelCounter, Meters, RequestId};
@@ -181,7 +181,7 @@ impl Filter {
     pub fn admit(
         &self,
         head: &mut Parts,
-        unauthenticated: &mut UnauthenticatedRequest,
+        unauthenticated: &mut RequestInfo,
     ) -> Result<CrossOriginPage, Rejection> {
         let settings = self.settings.load();
         let host = settings.check_host(head).inspect_err(|_| self.rejected.add("host"))?;
@@ -384,7 +384,7 @@ pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
 /// from its connection.
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
-    let unauthenticated = UnauthenticatedRequest::take(&mut parts, ApiKind::Rest);
+    let unauthenticated = RequestInfo::take(&mut parts, ApiKind::Rest);
     let text = "the request's `Transfer-Encoding` has `chunked` more than once";
     let rejection = Rejection::new(StatusCode::BAD_REQUEST, "more than one `chunked`", text);
     let mut response = super::rest::rejected(unauthenticated.logged(&parts), &rejection);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     fn admit(filter: &Filter, headers: HeaderMap) -> Result<CrossOriginPage, Rejection> {
-        let unauthenticated = &mut UnauthenticatedRequest::new(Arc::default(), &headers);
+        let unauthenticated = &mut RequestInfo::new(Arc::default(), &headers);
         filter.admit(&mut head(headers), unauthenticated)
     }
 

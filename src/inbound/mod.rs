@@ -22,7 +22,7 @@ use self::authenticate::{AuthenticatedClient, Authenticator};
 use self::context::{LoggedRequest, Rejection, RequestContext};
 use self::filter::{CrossOriginPage, Filter, ProtectedPort};
 
-pub use context::{Connection, Shutdown, ShutdownSignal, UnauthenticatedRequest};
+pub use context::{Connection, RequestInfo, Shutdown, ShutdownSignal};
 pub use filter::parse_network;
 pub use host_origin::{HostPattern, OriginPattern};
 

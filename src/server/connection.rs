@@ -31,7 +31,7 @@ use super::line_ends::LineEnds;
 use super::listener::HandshakeFailures;
 use crate::config::ListenerSettings;
 use crate::inbound::filter::{ends_ambiguously, reject_ambiguous_end};
-use crate::inbound::{self, Shutdown, ShutdownSignal, UnauthenticatedRequest};
+use crate::inbound::{self, RequestInfo, Shutdown, ShutdownSignal};
 use crate::telemetry::{ErrorChain, RequestId};
 use crate::tls::ServerTls;
 use crate::wire::yield_before_write;
@@ -214,7 +214,7 @@ impl ConnectionServer {
         let is_http2 = request.version() == Version::HTTP_2;
         let mut request = request.map(|body| activity.watch_request_body(body));
         set_host_header(&mut request);
-        let unauthenticated = UnauthenticatedRequest::new(Arc::clone(connection), request.headers());
+        let unauthenticated = RequestInfo::new(Arc::clone(connection), request.headers());
         request.extensions_mut().insert(unauthenticated);
         let responding = match ends_ambiguously(request.headers()) {
             true => Err(reject_ambiguous_end(request)),
@@ -284,7 +284,7 @@ pub(super) fn respond_with_id(
     handler: &HttpHandler,
     mut request: Request<Body>,
 ) -> impl Future<Output = Response<Body>> + use<> {
-    let request_id = UnauthenticatedRequest::from_request(&mut request).request_id.clone();
+    let request_id = RequestInfo::from_request(&mut request).request_id.clone();
     let responding = handler.handle(request);
     async move {
         let mut response = responding.await;

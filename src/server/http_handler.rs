@@ -8,7 +8,7 @@ use http::{HeaderValue, Request, Response, Version, header, uri::Authority};
 
 use crate::inbound::mcp::McpEndpoint;
 use crate::inbound::rest::RestApi;
-use crate::inbound::{MCP_PATHS, UnauthenticatedRequest};
+use crate::inbound::{MCP_PATHS, RequestInfo};
 use crate::route::TraceContext;
 use crate::telemetry::{Meters, Span, SpanKind, Tracer, method_label};
 
@@ -29,7 +29,7 @@ impl HttpHandler {
     /// are counted and traced.
     pub fn for_clients(rest: RestApi, mcp: McpEndpoint, meters: Meters, tracing: Tracer) -> Self {
         Self::new(move |mut request| {
-            let connection = Arc::clone(&UnauthenticatedRequest::from_request(&mut request).connection);
+            let connection = Arc::clone(&RequestInfo::from_request(&mut request).connection);
             let scheme = if connection.is_tls { "https" } else { "http" };
             let span = begin_span(&mut request, &tracing, scheme, connection.peer);
             let (method, started) = (request.method().clone(), Instant::now());
@@ -73,7 +73,7 @@ fn begin_span(
     }
     let parent = TraceContext::from_headers(request.headers());
     let span = tracing.begin(SpanKind::Server, method_label(request.method()), parent.as_ref());
-    UnauthenticatedRequest::from_request(request).span = span.clone();
+    RequestInfo::from_request(request).span = span.clone();
     if !span.is_recorded() {
         return span;
     }

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, value::RawValue};
 use super::response::{CacheHints, write_tool_result};
 use super::sessions::NamedSession;
 use super::{
-    ErrorKind, LoggedRequest, MessageDispatcher, MessageSender, Rejection, RequestContext, Revision,
-    RpcError, RpcRequest, RpcResponse, RpcResult, ServerInfo, UnauthenticatedRequest, truncated,
+    ErrorKind, LoggedRequest, MessageDispatcher, MessageSender, Rejection, RequestContext, RequestInfo,
+    Revision, RpcError, RpcRequest, RpcResponse, RpcResult, ServerInfo, truncated,
 };
 use crate::model::{
     Arguments, PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header,
@@ -299,7 +299,7 @@ impl RpcContext<'_> {
 
     /// A call with these arguments on behalf of the request.
     pub(super) fn call(&self, arguments: impl Into<Arguments>) -> Call<'_> {
-        let UnauthenticatedRequest { request_id, span, address, api, .. } = &self.message.context.request;
+        let RequestInfo { request_id, span, address, api, .. } = &self.message.context.info;
         let client = self.message.client().clone();
         let call = Call::new(arguments, self.message.headers(), request_id.clone(), *api, client);
         let message = McpMessage {
@@ -389,7 +389,7 @@ mod tests {
         crypto::TokenCipher,
         inbound::{
             authenticate::{AuthenticatedClient, Authenticator},
-            context::UnauthenticatedRequest,
+            context::RequestInfo,
             mcp::McpApiSettings,
         },
         pipeline::{Gateway, Snapshot, SnapshotParts},
@@ -408,8 +408,8 @@ mod tests {
             request = request.header(&PROTOCOL_VERSION, revision);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
-        let unauthenticated = UnauthenticatedRequest::new(Arc::default(), &head.headers);
-        let context = RequestContext { request: unauthenticated, identity: AuthenticatedClient::local() };
+        let unauthenticated = RequestInfo::new(Arc::default(), &head.headers);
+        let context = RequestContext { info: unauthenticated, identity: AuthenticatedClient::local() };
         found(&MessageContext::http(Arc::clone(dispatcher), context, head))
     }
 
@@ -566,8 +566,8 @@ mod tests {
         let [(good, ()), (none, ())] = [both, none].map(|head| head.body(()).unwrap().into_parts());
         let dispatcher = dispatcher();
         let context_of = |head| {
-            let request = UnauthenticatedRequest::from_stdio(&Arc::default());
-            let context = RequestContext { request, identity: AuthenticatedClient::local() };
+            let info = RequestInfo::from_stdio(&Arc::default());
+            let context = RequestContext { info, identity: AuthenticatedClient::local() };
             MessageContext { dispatcher: Arc::clone(&dispatcher), context, head, session: None }
         };
         let [good, none] = [good, none].map(|head| context_of(Some(head)));

@@ -70,8 +70,8 @@ use self::rpc_error::{ErrorKind, RpcError, truncated};
 use self::server_info::ServerInfo;
 use self::sessions::NamedSession;
 use super::{
-    AuthenticatedClient, Filter, LoggedRequest, Rejection, RequestContext, SHUTTING_DOWN, Shutdown,
-    UnauthenticatedRequest,
+    AuthenticatedClient, Filter, LoggedRequest, Rejection, RequestContext, RequestInfo, SHUTTING_DOWN,
+    Shutdown,
 };
 use crate::crypto::SecretKey;
 use crate::pipeline::{ApiKind, Gateway};
@@ -130,7 +130,7 @@ impl McpEndpoint {
     /// event to resume from, or no session, by which it could also cancel the call.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let mut unauthenticated = UnauthenticatedRequest::take(&mut head, ApiKind::Mcp);
+        let mut unauthenticated = RequestInfo::take(&mut head, ApiKind::Mcp);
         let page = match self.filter.admit(&mut head, &mut unauthenticated) {
             Ok(page) => page,
             Err(rejection) => return response::rejected(unauthenticated.logged(&head), &rejection),
@@ -146,7 +146,7 @@ impl McpEndpoint {
                 return page.allow_read(response::rejected(unauthenticated.logged(&head), &rejection));
             }
         };
-        let (method, context) = (head.method.clone(), RequestContext { request: unauthenticated, identity });
+        let (method, context) = (head.method.clone(), RequestContext { info: unauthenticated, identity });
         let message = MessageContext::http(Arc::clone(&self.dispatcher), context, head);
         page.allow_read(match method {
             Method::POST => self.post(message, body).await,
@@ -161,7 +161,7 @@ impl McpEndpoint {
     async fn identify(
         &self,
         head: &mut Parts,
-        unauthenticated: &UnauthenticatedRequest,
+        unauthenticated: &RequestInfo,
         body: Body,
     ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
         let replicas = &self.dispatcher.open_requests.replicas;
@@ -204,7 +204,7 @@ impl McpEndpoint {
     /// Opens a stream of notifications, for a session up to 2025-11-25.
     async fn get(&self, message: &MessageContext, session: &NamedSession) -> RpcResult<Response<Body>> {
         let headers = message.headers();
-        let shutdown = message.context.request.connection.ending.clone();
+        let shutdown = message.context.info.connection.ending.clone();
         match shutdown.stage() {
             Shutdown::Serving | Shutdown::Closing => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),

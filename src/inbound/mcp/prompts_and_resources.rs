@@ -234,7 +234,7 @@ fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &FetchError) -> RpcError {
         FetchError::Unknown | FetchError::Missing(_) => (ErrorKind::NO_RESOURCE, json!({ "uri": uri })),
         FetchError::Arguments(_) => (ErrorKind::RESOURCE_ARGUMENTS, json!({ "uri": uri })),
         FetchError::Failed(_) => {
-            let request_id = rpc.message.context.request.request_id.as_str();
+            let request_id = rpc.message.context.info.request_id.as_str();
             (ErrorKind::RESOURCE_FAILED, json!({ "uri": uri, REQUEST_ID_META: request_id }))
         }
     };

@@ -24,7 +24,7 @@ use super::message::ClientMessage;
 use super::sessions::NamedSession;
 use super::{
     AuthenticatedClient, ErrorKind, McpEndpoint, MessageContext, MessageDispatcher, MessageReceiver,
-    MessageSender, RequestContext, Revision, RpcError, RpcRequest, Shutdown, UnauthenticatedRequest, message,
+    MessageSender, RequestContext, RequestInfo, Revision, RpcError, RpcRequest, Shutdown, message,
     subscriptions,
 };
 use crate::inbound::{Connection, ShutdownSignal};
@@ -170,8 +170,8 @@ impl StdioConnection {
 
     /// Context of a message from the client, which is the process that started us.
     fn context(&self) -> MessageContext {
-        let request = UnauthenticatedRequest::from_stdio(&self.connection);
-        let context = RequestContext { request, identity: AuthenticatedClient::local() };
+        let info = RequestInfo::from_stdio(&self.connection);
+        let context = RequestContext { info, identity: AuthenticatedClient::local() };
         let session = self.handshake.borrow().clone();
         MessageContext { dispatcher: Arc::clone(&self.dispatcher), context, head: None, session }
     }

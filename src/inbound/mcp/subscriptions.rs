@@ -74,7 +74,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     tokio::select! {
         _ = notify(listener, rpc.sender, Some(&meta), &subscription) => {}
         () = dispatcher.authenticator.revoked(&message.context), if !message.is_stdio() => {}
-        () = message.context.request.connection.ending.begun() => {}
+        () = message.context.info.connection.ending.begun() => {}
     }
     if message.is_stdio() {
         // Required where no stream ends with it (2026-07-28, Cancellation), before the result: a request that

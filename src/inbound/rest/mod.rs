@@ -33,8 +33,8 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CrossOriginPage, Filter, LoggedRequest, MCP_PATHS, ProtectedPort, Rejection, RequestContext,
-    SHUTTING_DOWN, UnauthenticatedRequest, cut_off_by_shutdown,
+    CrossOriginPage, Filter, LoggedRequest, MCP_PATHS, ProtectedPort, Rejection, RequestContext, RequestInfo,
+    SHUTTING_DOWN, cut_off_by_shutdown,
 };
 use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within};
 use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot};
@@ -90,7 +90,7 @@ impl RestApi {
     /// Responds to one request. Dropping the future cancels its upstream request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let mut unauthenticated = UnauthenticatedRequest::take(&mut head, ApiKind::Rest);
+        let mut unauthenticated = RequestInfo::take(&mut head, ApiKind::Rest);
         // Whether MCP servers have sent the lists that the target needs.
         let is_complete = |snapshot: &Snapshot| match self.find(snapshot, &head) {
             Target::Manifest | Target::OpenApi => snapshot.awaited.tools.is_empty(),
@@ -140,7 +140,7 @@ impl RestApi {
             Ok(identity) => identity,
             Err(rejection) => return page.allow_read(rejected(unauthenticated.logged(&head), &rejection)),
         };
-        let context = RequestContext { request: unauthenticated, identity };
+        let context = RequestContext { info: unauthenticated, identity };
         let target = url_of(&snapshot, target, context.client(), head.uri.path());
         let is_passed = matches!(target, Target::Passthrough(_));
         let called = if let Target::Tool { route, .. } = &target { Some(*route) } else { None };
@@ -169,7 +169,7 @@ impl RestApi {
         head: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Rejection> {
-        let (client, mount) = (context.client(), context.request.mount.as_deref().unwrap_or_default());
+        let (client, mount) = (context.client(), context.info.mount.as_deref().unwrap_or_default());
         Ok(match target {
             Target::Tool { route, in_path } => {
                 self.call(snapshot, route, in_path, context, head, body).await?
@@ -228,7 +228,7 @@ impl RestApi {
         // The body is counted until the response, as the arguments are parsed from it.
         let body = self.filter.read(&head.headers, body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
-        let UnauthenticatedRequest { request_id, span, address, api, .. } = &context.request;
+        let RequestInfo { request_id, span, address, api, .. } = &context.info;
         if span.is_recorded() {
             let path = endpoint_of(route, head);
             span.rename(|| format!("{} {path}", method_label(&head.method)));

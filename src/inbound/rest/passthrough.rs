@@ -29,7 +29,7 @@ use tracing::{info, warn};
 use super::response;
 use crate::inbound::authenticate::revocable;
 use crate::inbound::filter::{FORWARDED_FOR, check_transfer_encoding};
-use crate::inbound::{Authenticator, Rejection, RequestContext, StreamedPassthrough, UnauthenticatedRequest};
+use crate::inbound::{Authenticator, Rejection, RequestContext, RequestInfo, StreamedPassthrough};
 use crate::policy::Passthrough;
 use crate::route::{TraceContext, UpstreamName, leads_out};
 use crate::settings::units::milliseconds;
@@ -50,11 +50,11 @@ pub(super) async fn forward(
 ) -> Response<Body> {
     let mut line = PassthroughLog {
         started: Instant::now(),
-        request_id: context.request.request_id.clone(),
+        request_id: context.info.request_id.clone(),
         upstream: upstream.name().clone(),
         method: method_label(&parts.method),
         path: Untrusted(parts.uri.path()).to_string(),
-        client_address: context.request.address,
+        client_address: context.info.address,
         client: context.client().clone(),
         status: None,
         rejected_by: None,
@@ -62,8 +62,8 @@ pub(super) async fn forward(
     };
     // First, or a client that names one of the headers below in `Connection` would have it removed.
     remove_hop_by_hop(&mut parts.headers);
-    add_forwarded_headers(&mut parts, &context.request);
-    let span = context.request.span.child(SpanKind::Client, "passthrough");
+    add_forwarded_headers(&mut parts, &context.info);
+    let span = context.info.span.child(SpanKind::Client, "passthrough");
     add_trace_context(&span, &mut parts, upstream);
     let body = body.map_err(Into::into).boxed_unsync();
     let response = match upstream.stream(Request::from_parts(parts, body), context.client()).await {
@@ -86,7 +86,7 @@ pub(super) async fn forward(
             span.failed(error.failure.properties().label);
             line.rejected_by = error.failure.properties().rejected_by;
             if line.rejected_by.is_none() {
-                let request_id = &context.request.request_id;
+                let request_id = &context.info.request_id;
                 warn!(
                     %request_id, upstream = %upstream.name(), error = %ErrorChain(&error),
                     "passthrough failed"
@@ -187,7 +187,7 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     reject(StatusCode::NOT_IMPLEMENTED, text.into())
 }
 
-fn add_forwarded_headers(parts: &mut Parts, unauthenticated: &UnauthenticatedRequest) {
+fn add_forwarded_headers(parts: &mut Parts, unauthenticated: &RequestInfo) {
     let connection = &unauthenticated.connection;
     let headers = &mut parts.headers;
     if let Some(peer) = connection.peer {
