@@ -95,11 +95,12 @@ impl Process {
     }
 }
 
+/// Liveness probe.
 pub(super) async fn healthz() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// Probes have no token, so the response omits the problems.
+/// Readiness probe. Probes have no token, so the response omits the problems.
 pub(super) async fn readyz(State(api): State<Arc<Api>>) -> (StatusCode, Json<Value>) {
     let status = api.describe(&api.process.status(), None);
     let code = if status["ready"] == true { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

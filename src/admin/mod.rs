@@ -3,8 +3,8 @@
 //!
 //! | path | |
 //! |---|---|
-//! | `GET /healthz` | 200 as long as the process responds |
-//! | `GET /readyz` | 200 while calls are accepted, 503 during shutdown; with the outcome of the last reload |
+//! | `GET /healthz` | liveness: 200 as long as the process responds |
+//! | `GET /readyz` | readiness: 200 while calls are accepted, 503 during shutdown; reports the last reload |
 //! | `GET /metrics` | metrics for Prometheus |
 //! | `GET /status` | the status of the process, with the problems of a rejected configuration |
 //! | `GET /config` | the active configuration, without secrets |
@@ -296,6 +296,7 @@ impl Api {
     }
 }
 
+/// Requires a JSON body, as protection against cross-site request forgery (CSRF): see [`NOT_JSON`].
 fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(header::CONTENT_TYPE).and_then(media_type).as_deref() {
         Some("application/json") => Ok(()),

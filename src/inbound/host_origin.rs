@@ -1,4 +1,5 @@
-//! Checks of `Host`, `Origin` and Fetch Metadata against the allowed hosts and origins.
+//! Checks of `Host`, `Origin` and Fetch Metadata against the allowed hosts and origins: protection against
+//! DNS rebinding and cross-site request forgery (CSRF).
 
 use std::sync::LazyLock;
 

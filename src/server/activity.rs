@@ -50,7 +50,7 @@ pub(super) struct State {
     pub(super) open: usize,
     /// The number of those whose bodies are still awaited.
     incomplete: usize,
-    /// Since when no request is open, or none whose body is complete.
+    /// Since when no request is open, or none whose body is complete: the start of the keep-alive timeout.
     idle_since: Instant,
     /// Since when the headers of the next HTTP/1.1 request are being read, if they have begun.
     headers_since: Option<Instant>,

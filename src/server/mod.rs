@@ -3,7 +3,7 @@
 //! Connections:
 //!
 //! - [`serve`] accepts connections on a [`Listener`] until it is signalled to stop, and then finishes them
-//!   (graceful shutdown).
+//!   (graceful shutdown, connection draining).
 //! - `connection` is the connection of one client: TLS, HTTP/1.1 (whose `line_ends` are checked) or HTTP/2.
 //! - `activity` tracks a connection. `connection_limiter` closes connections when there are too many, or when
 //!   they use too much memory.

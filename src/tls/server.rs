@@ -1,5 +1,5 @@
-//! TLS with clients: our certificate, the trusted CAs of client certificates (mTLS), and these certificates,
-//! read after their verification (RFC 5280).
+//! TLS with clients: our certificate, one for every server name (SNI); the trusted CAs of client certificates
+//! (mTLS), and these certificates, read after their verification (RFC 5280).
 
 use std::{io, sync::Arc, time::SystemTime};
 

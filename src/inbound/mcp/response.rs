@@ -220,14 +220,16 @@ pub(super) fn check_stream_accepted(headers: &HeaderMap) -> Result<(), Rejection
     Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
 }
 
-/// Keep-alive comment and its interval: proxies close connections that are idle.
+/// Keep-alive comment of a stream of server-sent events (SSE), and its interval: proxies close connections
+/// that are idle.
 pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
 
 /// The response to a message, once it is ready; `None` if there is none.
 pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
-/// The response that streams a first message, the queued messages, and then the result of `call`.
-/// Without a first message, a comment shows proxies that the stream is open. Dropping it cancels the call.
+/// The response that is a stream of server-sent events (SSE): a first message, the queued messages, and then
+/// the result of `call`. Without a first message, a comment shows proxies that the stream is open. Dropping
+/// it cancels the call.
 pub(super) fn event_stream(
     first: Option<Bytes>,
     receiver: MessageReceiver,
@@ -255,14 +257,14 @@ pub(super) fn event_stream(
     as_stream(Body::from_stream(once(ready(first)).chain(events).map(Ok::<_, Infallible>)))
 }
 
-/// A response with a stream of events, which proxies must not buffer (MCP 2026-07-28, Streamable HTTP,
-/// "Receiving Messages").
+/// A response with a stream of server-sent events, which proxies must not buffer (MCP 2026-07-28, Streamable
+/// HTTP, "Receiving Messages").
 pub(super) fn as_stream(events: Body) -> Response<Body> {
     ([("content-type", EVENT_STREAM), ("x-accel-buffering", "no")], events).into_response()
 }
 
-/// One server-sent event. JSON may have line breaks, and each line needs its own `data:`; readers join them
-/// again.
+/// One server-sent event (SSE). JSON may have line breaks, and each line needs its own `data:`; readers join
+/// them again.
 pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
     let mut event = Vec::with_capacity(json.len() + id.map_or(64, |id| 64 + id.len()));
     if let Some(id) = id {

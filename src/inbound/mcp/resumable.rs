@@ -1,7 +1,8 @@
-//! Streams that outlive their connection (MCP up to 2025-11-25, Transports, "Resumability and Redelivery").
+//! Streams of server-sent events (SSE) that outlive their connection (MCP up to 2025-11-25, Transports,
+//! "Resumability and Redelivery").
 //!
 //! A call continues for a while after its client's connection breaks. Its messages are numbered events, and
-//! the client can fetch the rest over another connection, from any replica.
+//! the client can fetch those after its `Last-Event-ID` over another connection, from any replica.
 //!
 //! - [`ResumableStreams`]: the streams of this replica.
 //! - [`EventLog`]: the events of one stream.

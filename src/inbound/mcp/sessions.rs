@@ -1,9 +1,9 @@
-//! Sessions of clients up to MCP 2025-11-25.
+//! Sessions of clients up to MCP 2025-11-25, by the header `Mcp-Session-Id`.
 //!
 //! - [`Session`]: an encrypted session id with the parameters of `initialize`, so that every
 //!   replica can read it and none needs a table of sessions.
 //! - [`Sessions`]: ids of ended sessions, in the replica that got the `DELETE`.
-//! - [`InFlightRequests`]: running requests that `notifications/cancelled` can end.
+//! - [`InFlightRequests`]: cancellation of requests in flight by `notifications/cancelled`.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -205,7 +205,8 @@ const ID_LIMIT_BYTES: usize = 256;
 /// A session, and the id of a request in it as JSON.
 type Key = (Box<str>, Box<str>);
 
-/// The requests of sessions that are in flight in this process. The limits of connections bound their number.
+/// The requests of sessions that are in flight in this process, for their cancellation. The limits of
+/// connections bound their number.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests(Mutex<HashMap<Key, Arc<Notify>>>);
 

@@ -12,7 +12,7 @@
 //! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
 //! | `GET /openapi.json` | every operation, as OpenAPI 3.1 |
 //! | `GET /.well-known/oauth-protected-resource` | the authorization servers, where they are configured |
-//! | `GET /health` | `{"status": "ok"}`, for any host name, as probes do not know it |
+//! | `GET /health` | liveness: `{"status": "ok"}`, for any host name, as probes do not know it |
 //! | `GET /status` | name, version, uptime, tool count; or the tool of a route with `rest: GET /status` |
 //! | below one of these, or of the MCP endpoint's | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |

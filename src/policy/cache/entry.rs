@@ -1,5 +1,5 @@
-//! A cached response: freshness, validators, and headers (RFC 9111), and the cached responses that replicas
-//! share.
+//! A cached response: freshness, validators (`ETag`, `Last-Modified`), and headers (RFC 9111), and the cached
+//! responses that replicas share.
 
 use std::time::Duration;
 

@@ -4,6 +4,7 @@
 //! - [`CacheStore`]: the cached responses of all routes, limited in bytes.
 //! - [`RemoteCache`]: the cached responses that replicas share.
 //! - [`ResponseCache`]: the cache of one route, and its requests in flight.
+//! - [`CoalescedRequest`]: request coalescing (singleflight) of equal calls.
 
 mod entry;
 
@@ -99,8 +100,8 @@ pub(super) type CacheKey = Arc<[u8]>;
 /// Length of the upstream id at the start of a key. Other replicas have other ids.
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 
-/// One upstream request shared by coalesced calls. It starts with the first call, continues while any of them
-/// waits, and is cancelled with the last. Each call has its own deadline.
+/// One upstream request shared by equal calls: request coalescing (singleflight). It starts with the first
+/// call, continues while any of them waits, and is cancelled with the last. Each call has its own deadline.
 #[derive(Debug)]
 pub(super) struct CoalescedRequest {
     key: CacheKey,

@@ -1,5 +1,5 @@
-//! Connection pool of one endpoint: idle HTTP/1 connections, and one HTTP/2 connection that all requests
-//! share.
+//! Connection pool of one endpoint: idle HTTP/1 connections (keep-alive), and one HTTP/2 connection that all
+//! requests share.
 
 use std::{
     collections::VecDeque,

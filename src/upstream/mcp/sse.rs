@@ -1,4 +1,4 @@
-//! Incremental parser of server-sent events (SSE).
+//! Incremental parser of the server-sent events (SSE) that MCP servers behind glossator send.
 
 use bytes::{Buf, BytesMut};
 use http::{header, response::Parts};

@@ -1,5 +1,5 @@
 //! Caches of expiring bearer tokens: tokens of a server, renewed before they expire and requested once for
-//! all waiting calls, and tokens in a file.
+//! all waiting calls, with backoff for token requests; and tokens in a file.
 
 use std::{
     path::{Path, PathBuf},
