@@ -33,7 +33,7 @@ pub struct Connection {
 }
 
 /// Information about a request that is known before its client is authenticated. It grants no rights: a call
-/// needs the identity of a [`RequestContext`].
+/// needs an authenticated client, which only a `RequestContext` has.
 ///
 /// The server adds it to the request's extensions, and the API removes it.
 #[derive(Debug, Clone)]

@@ -42,7 +42,7 @@ impl WorkBudget {
         self.0.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is used up or cancelled. Each call is a step.
+    /// Spends one step. Returns whether the budget is now used up, or cancelled.
     pub(crate) fn is_exhausted(&self) -> bool {
         !self.spend(1)
     }
