@@ -26,15 +26,15 @@ impl InFlightCount {
         self.0.load(Ordering::SeqCst)
     }
 
-    fn enter(&self) -> CountGuard {
+    fn enter(&self) -> CountedRequest {
         self.0.fetch_add(1, Ordering::SeqCst);
-        CountGuard(self.clone())
+        CountedRequest(self.clone())
     }
 }
 
-struct CountGuard(InFlightCount);
+struct CountedRequest(InFlightCount);
 
-impl Drop for CountGuard {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
