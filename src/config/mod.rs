@@ -79,14 +79,14 @@ pub(crate) use crate::settings::suggest::quoted_list;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
 pub use folder::ConfigFingerprint;
-pub use import::{ImportNote, ImportedTools, Importer, ProxiedLists};
+pub use import::{ImportNote, Importer};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use renamed::renamed_flag;
 pub use route_tests::{Example, Expectation, ExpectationUpdate, Expected, Position, update_expectation};
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use server::{AdminSettings, ListenerSettings, ServerSettings};
-pub use telemetry::{MetricsExport, TelemetrySettings, TracesExport};
+pub use telemetry::{MetricsExport, TelemetrySettings};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 
 /// Inputs of a configuration.

@@ -39,13 +39,13 @@ pub use client_context::{Scopes, TraceContext};
 pub use input::{InputSchema, quoted_names};
 pub use input_requests::{
     ClientCapability, InputForm, InputRequest, InputRequestKind, InputRequestKindTemplate,
-    InputRequestTemplate, InputRequests, InputResponse, InputRound, InvalidInput, NextStep, SamplingNeed,
+    InputRequestTemplate, InputRequests, InputResponse, InvalidInput, NextStep, SamplingNeed,
 };
 pub use path::{PathTemplate, PathTemplateError, QueryTemplate, leads_out, resolve_location, scalar_text};
 pub use request::{
-    CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,
-    RequestBodyTemplate, RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate,
-    UpstreamRequest, ValueTemplate, WordTemplate,
+    CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase, RequestBodyTemplate,
+    RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate, UpstreamRequest, ValueTemplate,
+    WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriTemplate};
 pub use table::{Conflict, EndpointMatch, RouteTable};

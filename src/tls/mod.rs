@@ -20,7 +20,7 @@ use rustls::{AlertDescription, CertificateError, RootCertStore};
 
 use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
 
-pub use client::{ClientStream, ClientTls, ClientTlsOptions, Fingerprint};
+pub use client::{ClientTls, ClientTlsOptions, Fingerprint};
 pub use server::{ClientCertificate, ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
 
 /// Certificates or a private key in PEM. `Debug` does not show it.

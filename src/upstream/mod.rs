@@ -30,11 +30,8 @@ pub use call::{
     AttemptedEndpoints, Client, ClientIdentity, Deadline, ProgressEvent, ProgressReceiver, ProgressSender,
     UpstreamCall,
 };
-pub use error::{
-    ErrorProperties, ErrorSource, Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError,
-    UpstreamResult,
-};
 pub(crate) use error::{Evidence, QuotedSource, RequestEvidence};
+pub use error::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError, UpstreamResult};
 
 /// Client of one legacy server, of any kind. Clones share its connections.
 ///
