@@ -71,7 +71,7 @@ use crate::translate::with_deep_stack;
 use crate::upstream::UpstreamSettings;
 use crate::upstream::mcp::McpTransport;
 
-pub use crate::settings::code::{CODE_SUBJECTS, Code};
+pub use crate::settings::code::Code;
 pub use crate::settings::layers::Flag;
 pub use crate::settings::problem::{Problem, Problems, Severity};
 pub use crate::settings::secret::{Environment, process_variables};

@@ -1354,18 +1354,6 @@ pub(crate) struct CodedSpan {
     pub(crate) span: SourceSpan,
 }
 
-/// Groups of codes: the first two digits of the number, and a title.
-pub const CODE_SUBJECTS: [(u16, &str); 8] = [
-    (0, "Files and their syntax"),
-    (1, "Keys and values"),
-    (2, "Expressions and schemas"),
-    (3, "Names across sections"),
-    (4, "Routes and requests"),
-    (5, "Rules, extractors and output"),
-    (6, "Upstreams, policies and the process"),
-    (7, "Secrets and access"),
-];
-
 impl Code {
     /// Combines the code with a span.
     pub(crate) fn at_span(self, span: SourceSpan) -> CodedSpan {

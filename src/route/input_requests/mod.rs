@@ -253,16 +253,6 @@ impl InputRequestKindTemplate {
             Self::Roots => ClientCapability::Roots,
         }
     }
-
-    /// Templates in it, for checks when the configuration is loaded.
-    pub fn templates(&self) -> Vec<&Template> {
-        match self {
-            Self::Form { message, .. } => vec![message],
-            Self::Link { message, url } => vec![message, url],
-            Self::Sample(sample) => sample.templates().collect(),
-            Self::Roots => Vec::new(),
-        }
-    }
 }
 
 impl InputRequestTemplate {
