@@ -47,6 +47,11 @@ impl UpstreamResponse {
         self.headers.get(header::CONTENT_TYPE).and_then(media_type)
     }
 
+    /// `Retry-After` in seconds; `None` if it is a date or missing.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        self.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+    }
+
     /// The `charset` parameter of `Content-Type`, without quotes.
     pub fn charset(&self) -> Option<&str> {
         let value = self.headers.get(header::CONTENT_TYPE)?;

@@ -136,11 +136,8 @@ fn is_retryable(outcome: &UpstreamResult, idempotent: bool) -> bool {
 
 /// Value of `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date relative to the response's `Date`.
 fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
-    let seconds = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
-    match seconds {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => date_ahead(&response.headers, header::RETRY_AFTER),
-    }
+    let seconds = response.retry_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
+    seconds.or_else(|| date_ahead(&response.headers, header::RETRY_AFTER))
 }
 
 /// Retry budget of one upstream, a token bucket that hedging shares: a fifth of all calls, and a few more,

@@ -292,16 +292,11 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
     } else {
         (text_for_status(response, translator.has_effect && !response.rejects_session), None)
     };
-    let retry_after = retry_after(response).map(Value::from);
+    let retry_after = response.retry_after_seconds().map(Value::from);
     let (status_key, status) = status_meta(response);
     let members = [(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after), (status_key, Some(status))];
     let meta = object_without_nones(members);
     ToolResult { meta, ..ToolResult::error(error_type, text) }
-}
-
-/// `Retry-After` in seconds; `None` if it is a date or missing.
-fn retry_after(response: &UpstreamResponse) -> Option<u32> {
-    response.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// Text for a failed program. Its own output is withheld, like the body of a 5xx.

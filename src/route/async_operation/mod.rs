@@ -310,8 +310,8 @@ fn text_of(value: &Value) -> Option<String> {
 
 /// Time in `Retry-After`, if it is in seconds; zero means the route's `poll_interval`.
 fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
-    let seconds: u32 = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    let seconds = response.retry_after_seconds().filter(|seconds| *seconds > 0)?;
+    Some(Duration::from_secs(seconds.into()))
 }
 
 /// Meaning of the first response.
