@@ -9,6 +9,7 @@ use ring::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde_json::{Map, Value};
+use strum::VariantNames;
 
 use super::AuthError;
 use crate::settings::suggest::quoted_list;
@@ -16,7 +17,8 @@ use crate::settings::{Code, FromText, Invalid, ValueKind};
 
 /// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with
 /// a public key are rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Algorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.
     Rs256,
@@ -34,7 +36,8 @@ pub enum Algorithm {
     Es256,
     /// ECDSA on P-384 with SHA-384.
     Es384,
-    /// Ed25519.
+    /// Ed25519, the one curve of `EdDSA` that is supported here (RFC 9864, section 2.2).
+    #[strum(to_string = "EdDSA", serialize = "Ed25519")]
     EdDsa,
 }
 
@@ -45,35 +48,25 @@ enum Verification {
     Curve(&'static str, &'static dyn VerificationAlgorithm),
 }
 
-/// Every algorithm with its name in tokens (RFC 7518, section 3.1; RFC 8037), in the order of [`Algorithm`].
-static ALGORITHMS: [(Algorithm, &str, Verification); 9] = [
-    (Algorithm::Rs256, "RS256", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
-    (Algorithm::Rs384, "RS384", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
-    (Algorithm::Rs512, "RS512", Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512)),
-    (Algorithm::Ps256, "PS256", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA256)),
-    (Algorithm::Ps384, "PS384", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA384)),
-    (Algorithm::Ps512, "PS512", Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA512)),
-    (Algorithm::Es256, "ES256", Verification::Curve("P-256", &signature::ECDSA_P256_SHA256_FIXED)),
-    (Algorithm::Es384, "ES384", Verification::Curve("P-384", &signature::ECDSA_P384_SHA384_FIXED)),
-    (Algorithm::EdDsa, "EdDSA", Verification::Curve("Ed25519", &signature::ED25519)),
+/// Verification by every algorithm (RFC 7518, section 3.1; RFC 8037), in the order of [`Algorithm`].
+static VERIFICATIONS: [(Algorithm, Verification); 9] = [
+    (Algorithm::Rs256, Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
+    (Algorithm::Rs384, Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
+    (Algorithm::Rs512, Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512)),
+    (Algorithm::Ps256, Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA256)),
+    (Algorithm::Ps384, Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA384)),
+    (Algorithm::Ps512, Verification::Rsa(&signature::RSA_PSS_2048_8192_SHA512)),
+    (Algorithm::Es256, Verification::Curve("P-256", &signature::ECDSA_P256_SHA256_FIXED)),
+    (Algorithm::Es384, Verification::Curve("P-384", &signature::ECDSA_P384_SHA384_FIXED)),
+    (Algorithm::EdDsa, Verification::Curve("Ed25519", &signature::ED25519)),
 ];
 
-impl Algorithm {
-    /// The algorithm with this name in a token or a key.
-    fn from_name(name: &str) -> Option<Self> {
-        // `Ed25519` is `EdDSA` with the one curve that is supported here (RFC 9864, section 2.2).
-        let name = if name == "Ed25519" { "EdDSA" } else { name };
-        ALGORITHMS.iter().find(|(_, known, _)| *known == name).map(|(algorithm, ..)| *algorithm)
-    }
-}
-
 impl FromText for Algorithm {
-    const FORM: ValueKind =
-        ValueKind::Word(&["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]);
+    const FORM: ValueKind = ValueKind::Word(Self::VARIANTS);
 
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let text = text.trim();
-        Self::from_name(text).ok_or_else(|| {
+        text.parse().map_err(|_| {
             let why = match text.to_ascii_lowercase().as_str() {
                 "none" => "an unsigned token proves nothing; ",
                 shared if shared.starts_with("hs") => {
@@ -81,7 +74,7 @@ impl FromText for Algorithm {
                 }
                 _ => "",
             };
-            let known = quoted_list(ALGORITHMS.iter().map(|(_, name, _)| *name));
+            let known = quoted_list(Self::VARIANTS);
             let message = format!("the signing algorithm `{text}` is not accepted");
             Invalid::new(message, format!("{why}write one of {known}")).with_code(Code::UnknownWord)
         })
@@ -127,9 +120,9 @@ impl<'a> Jws<'a> {
                 return Err(AuthError::Invalid("the type of the token is not accepted"));
             }
         }
-        let algorithm = header.get("alg").and_then(Value::as_str).and_then(Algorithm::from_name);
-        let algorithm =
-            algorithm.ok_or(AuthError::Invalid("the signing algorithm of the token is not accepted"))?;
+        let name = header.get("alg").and_then(Value::as_str).unwrap_or_default();
+        let rejected = "the signing algorithm of the token is not accepted";
+        let algorithm = name.parse().map_err(|_| AuthError::Invalid(rejected))?;
         let key_id = match header.get("kid") {
             None => None,
             Some(Value::String(id)) if id.len() <= KEY_ID_LIMIT_BYTES => Some(id.clone()),
@@ -214,7 +207,7 @@ impl Jwk {
         }
         let algorithm = match value.get("alg") {
             None => None,
-            Some(name) => Some(Algorithm::from_name(name.as_str()?)?),
+            Some(name) => Some(name.as_str()?.parse().ok()?),
         };
         let point = |length: usize| {
             let (x, y) = (bytes("x")?, bytes("y")?);
@@ -243,7 +236,7 @@ impl Jwk {
 
     /// Whether the key can verify a signature of this algorithm. The key decides, whatever the token names.
     fn can_verify(&self, algorithm: Algorithm) -> bool {
-        let kind = match ALGORITHMS[algorithm as usize].2 {
+        let kind = match VERIFICATIONS[algorithm as usize].1 {
             Verification::Rsa(_) => "RSA",
             Verification::Curve(curve, _) => curve,
         };
@@ -254,7 +247,7 @@ impl Jwk {
     /// [can verify](Self::can_verify) the algorithm of the token.
     fn verify(&self, token: &Jws<'_>) -> bool {
         let Self { key, exponent, .. } = self;
-        let verified = match &ALGORITHMS[token.algorithm as usize].2 {
+        let verified = match &VERIFICATIONS[token.algorithm as usize].1 {
             Verification::Rsa(parameters) => RsaPublicKeyComponents { n: key, e: exponent }.verify(
                 parameters,
                 token.message,
@@ -308,8 +301,8 @@ mod tests {
         }
         check_rejected(&token(&json!({}), "{}"), "not accepted");
         check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not accepted");
-        assert!(ALGORITHMS.iter().all(|(one, name, _)| Algorithm::from_name(name) == Some(*one)));
-        assert_eq!(Algorithm::from_name("Ed25519"), Some(Algorithm::EdDsa));
+        assert!(VERIFICATIONS.iter().zip(0..).all(|((algorithm, _), index)| *algorithm as usize == index));
+        assert_eq!("Ed25519".parse(), Ok(Algorithm::EdDsa));
     }
 
     #[test]
@@ -353,7 +346,7 @@ mod tests {
     fn a_key_is_for_its_own_kind_of_signature() {
         let mut token = Jws::parse(TOKEN).unwrap();
         let keys = read(json!([key()])).unwrap();
-        for algorithm in ALGORITHMS.iter().map(|(algorithm, ..)| *algorithm) {
+        for algorithm in VERIFICATIONS.iter().map(|(algorithm, _)| *algorithm) {
             token.algorithm = algorithm;
             assert_eq!(keys.has_key_for(&token), algorithm == Algorithm::Es256);
         }

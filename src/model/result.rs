@@ -284,16 +284,19 @@ impl From<ContentBlock> for Content {
 }
 
 /// Type of a tool error, so that each API can map it (to an HTTP status, for example) without parsing the
-/// message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// message. The names are values of `error_type` in metrics and log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ErrorType {
     /// The arguments violate the input schema, or can't be put into a request.
+    #[strum(serialize = "invalid_arguments")]
     Arguments,
     /// The client is not authorized.
     Forbidden,
     /// A required input request had no valid answer, or could not be sent.
     InputMissing,
     /// The upstream responded with this HTTP status of 400 or above.
+    #[strum(serialize = "upstream_error")]
     Upstream {
         /// HTTP status.
         status: u16,
@@ -307,6 +310,7 @@ pub enum ErrorType {
     /// schema.
     UnparseableResponse,
     /// No complete response arrived: connection refused, or closed too early.
+    #[strum(serialize = "upstream_unreachable")]
     Unreachable,
     /// The timeout expired.
     Timeout,
@@ -321,22 +325,4 @@ pub enum ErrorType {
         /// Time until a retry makes sense.
         retry_after: Duration,
     },
-}
-
-impl ErrorType {
-    /// Value of `error_type` in metrics and log.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Arguments => "invalid_arguments",
-            Self::Forbidden => "forbidden",
-            Self::InputMissing => "input_missing",
-            Self::Upstream { .. } => "upstream_error",
-            Self::ReportedError { .. } => "reported_error",
-            Self::UnparseableResponse => "unparseable_response",
-            Self::Unreachable => "upstream_unreachable",
-            Self::Timeout => "timeout",
-            Self::Unavailable { .. } => "unavailable",
-            Self::RateLimited { .. } => "rate_limited",
-        }
-    }
 }

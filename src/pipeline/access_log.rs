@@ -196,7 +196,7 @@ impl<'a> AccessLog<'a> {
 
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
-        let (outcome, error_type) = (self.outcome, self.recorded.error_type.map(ErrorType::as_str));
+        let (outcome, error_type) = (self.outcome, self.recorded.error_type.map(<&str>::from));
         let took = self.started.elapsed();
         let (api, mcp_version) = (self.call.api.word(), self.call.mcp_version);
         self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);

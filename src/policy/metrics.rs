@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use strum::VariantNames;
 
 use super::{CacheStore, Policies, UpstreamPolicies};
 use crate::route::UpstreamName;
 use crate::settings::units;
 use crate::telemetry::{LabelCounter, MetricFamily, MetricsSnapshot};
-use crate::upstream::Upstream;
 use crate::upstream::http::{AddressView, EndpointState};
 use crate::upstream::mcp::ProgramState;
 
@@ -100,8 +100,8 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     read_circuit_breaker(family, &labels, view.breaker);
     if view.kind == "http" {
         let help = "Endpoints of an upstream by state";
-        let counts = EndpointState::LABELS.into_iter().map(|state| {
-            (state, view.addresses.iter().filter(|address| address.state.as_str() == state).count())
+        let counts = EndpointState::VARIANTS.iter().map(|state| {
+            (*state, view.addresses.iter().filter(|address| address.state.into_str() == *state).count())
         });
         reading.gauge("glossator_upstream_endpoints", help).add_each(&labels, "state", counts);
     }
@@ -129,12 +129,9 @@ fn read_circuit_breaker(
     breaker: CircuitBreakerView,
 ) {
     if breaker != CircuitBreakerView::Off {
-        let states = [
-            ("closed", matches!(breaker, CircuitBreakerView::Closed { .. })),
-            ("open", matches!(breaker, CircuitBreakerView::Open { .. })),
-            ("half_open", breaker == CircuitBreakerView::HalfOpen),
-        ];
-        family.add_each(labels, "state", states.map(|(state, is_present)| (state, u64::from(is_present))));
+        let states = ["closed", "open", "half_open"];
+        let present = breaker.into_str();
+        family.add_each(labels, "state", states.map(|state| (state, u64::from(state == present))));
     }
 }
 
@@ -170,9 +167,10 @@ impl UpstreamView {
     }
 }
 
-/// State of a circuit breaker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// State of a circuit breaker. The names are labels in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(tag = "state", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum CircuitBreakerView {
     /// Off: admits all calls.
     Off,
@@ -190,16 +188,6 @@ pub enum CircuitBreakerView {
     },
     /// Admits one call as a probe.
     HalfOpen,
-}
-
-/// Label of the kind of an upstream.
-pub(super) fn kind_of(upstream: &Upstream) -> &'static str {
-    match upstream {
-        Upstream::Http(_) => "http",
-        Upstream::Command(_) => "command",
-        Upstream::Cgi(_) => "cgi",
-        Upstream::Mcp(_) => "mcp",
-    }
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl RateLimit {
         let (CallsPer { count, per }, burst) = (settings.rate, settings.burst());
         let counted = sharing.map(|ReplicaSharing { store, .. }| {
             // A changed limit starts afresh: points of the old one may be far ahead.
-            let of = format!("{} {of} {count} {} {burst}", scope.limit(), per.as_micros());
+            let of = format!("{} {of} {count} {} {burst}", scope.into_str(), per.as_micros());
             (store.clone(), of)
         });
         Some(Self { scope, settings, used, events: events.clone(), counted })

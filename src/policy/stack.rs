@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout_at;
 
 use super::cache::{RemoteCache, ResponseCache};
-use super::metrics::{CircuitBreakerView, UpstreamView, kind_of, route_events, upstream_events};
+use super::metrics::{CircuitBreakerView, UpstreamView, route_events, upstream_events};
 use super::{
     CacheEntry, CacheStore, CircuitBreaker, ConcurrencyLimit, Hedge, OverLimit, PolicySettings, RateLimit,
     Retry, RoutePolicySettings, attempt,
@@ -286,7 +286,7 @@ impl UpstreamPolicies {
     pub fn view(&self) -> UpstreamView {
         let (in_flight, queued) = self.concurrency.usage();
         UpstreamView {
-            kind: kind_of(&self.upstream),
+            kind: self.upstream.into_str(),
             breaker: self.breaker.view(),
             in_flight,
             in_flight_limit: self.settings.max_in_flight(),

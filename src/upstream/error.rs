@@ -45,16 +45,21 @@ impl QuotedSource {
     }
 }
 
-/// Rate limit that was exceeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Rate limit that was exceeded. The names are in the log, and in keys of the shared state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum RateLimitScope {
     /// Rate limit of a client for one route.
+    #[strum(serialize = "rate_limit_per_client of the route")]
     ClientOfRoute,
     /// Rate limit of a client for all routes to an upstream.
+    #[strum(serialize = "rate_limit_per_client of the upstream")]
     ClientOfUpstream,
     /// Rate limit of one route, for all clients together.
+    #[strum(serialize = "rate_limit of the route")]
     Route,
     /// Rate limit of an upstream, for all clients together.
+    #[strum(serialize = "rate_limit of the upstream")]
     Upstream,
 }
 
@@ -127,7 +132,7 @@ pub enum Failure {
     #[error("no credential is available, so no request was sent")]
     Credential(#[source] Arc<CredentialError>),
     /// Rate limit.
-    #[error("{} is exceeded: {count} calls in {per:?}", .scope.limit())]
+    #[error("{} is exceeded: {count} calls in {per:?}", .scope.into_str())]
     RateLimited {
         /// Which rate limit.
         scope: RateLimitScope,
@@ -244,16 +249,6 @@ impl RequestEvidence {
 pub const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
 
 impl RateLimitScope {
-    /// Name of the limit, for the log and in keys of the shared state.
-    pub(crate) fn limit(self) -> &'static str {
-        match self {
-            Self::ClientOfRoute => "rate_limit_per_client of the route",
-            Self::ClientOfUpstream => "rate_limit_per_client of the upstream",
-            Self::Route => "rate_limit of the route",
-            Self::Upstream => "rate_limit of the upstream",
-        }
-    }
-
     /// Whether each client has a limit of its own.
     pub(crate) fn is_per_client(self) -> bool {
         matches!(self, Self::ClientOfRoute | Self::ClientOfUpstream)
@@ -332,7 +327,7 @@ impl Failure {
                 rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
             }
             Self::RateLimited { scope, retry_after, .. } => {
-                rejected("rate_limited", scope.limit(), *retry_after)
+                rejected("rate_limited", scope.into_str(), *retry_after)
             }
             Self::RateLimitUnavailable => {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be checked", RETRY_WHEN_BUSY)

@@ -37,7 +37,8 @@ pub use error::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Upstream
 ///
 /// It has no timeout except that of connecting, and sends a request once. All else is in `policy`. Dropping
 /// the future cancels the request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Upstream {
     /// HTTP server.
     Http(HttpUpstream),

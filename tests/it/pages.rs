@@ -88,7 +88,7 @@ fn the_page_has_every_error_type_and_no_other() {
         ErrorType::Unavailable { retry_after },
         ErrorType::RateLimited { retry_after },
     ];
-    assert_eq!(documented, all.map(ErrorType::as_str));
+    assert_eq!(documented, all.map(<&str>::from));
 }
 
 /// Whether a page shows whole files rather than rules. Their results are tested with the feature.

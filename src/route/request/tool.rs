@@ -30,15 +30,20 @@ pub struct ToolEffect {
 }
 
 /// Method of a request to an MCP server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum McpMethod {
-    /// `tools/call`.
+    /// Calls a tool.
+    #[strum(serialize = "tools/call")]
     CallTool,
-    /// `prompts/get`.
+    /// Fetches a prompt.
+    #[strum(serialize = "prompts/get")]
     GetPrompt,
-    /// `resources/read`.
+    /// Reads a resource.
+    #[strum(serialize = "resources/read")]
     ReadResource,
-    /// `completion/complete`.
+    /// Completes an argument.
+    #[strum(serialize = "completion/complete")]
     Complete,
 }
 
@@ -53,18 +58,6 @@ pub struct ToolRequest {
     pub arguments: Map<String, Value>,
     /// Headers for a server over HTTP.
     pub headers: HeaderMap,
-}
-
-impl McpMethod {
-    /// Name in the protocol.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CallTool => "tools/call",
-            Self::GetPrompt => "prompts/get",
-            Self::ReadResource => "resources/read",
-            Self::Complete => "completion/complete",
-        }
-    }
 }
 
 /// Estimate of the memory of a value, in bytes.

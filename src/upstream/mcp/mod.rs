@@ -316,7 +316,7 @@ impl McpUpstream {
             McpMethod::Complete => arguments.clone(),
         };
         let outgoing = McpRequest {
-            method: method.as_str(),
+            method: method.into_str(),
             params,
             name: (*method != McpMethod::Complete).then_some(tool),
             headers: Cow::Borrowed(headers),

@@ -42,9 +42,10 @@ impl OutlierDetectionSettings {
     }
 }
 
-/// State of an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// State of an endpoint. The names are labels in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
 #[serde(tag = "state", rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum EndpointState {
     /// Requests are sent to the endpoint.
     Healthy,
@@ -58,22 +59,6 @@ pub enum EndpointState {
     Probing,
     /// Health checks of the endpoint fail.
     Unhealthy,
-}
-
-impl EndpointState {
-    /// Labels of all states in metrics.
-    pub const LABELS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
-
-    /// Label of this state.
-    pub fn as_str(self) -> &'static str {
-        let [healthy, ejected, probing, unhealthy] = Self::LABELS;
-        match self {
-            Self::Healthy => healthy,
-            Self::Ejected { .. } => ejected,
-            Self::Probing => probing,
-            Self::Unhealthy => unhealthy,
-        }
-    }
 }
 
 /// Failures, ejection and health of an endpoint, from its requests and its health checks.
