@@ -16,7 +16,7 @@ use ring::hkdf::{HKDF_SHA256, Prk, Salt};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Cursor, Invalid, Setting, text_of};
 
 /// Length of the random salt of each encryption; long enough to be unique.
 const SALT_LEN: usize = 24;
@@ -44,8 +44,6 @@ impl SecretKey {
 }
 
 impl Setting for SecretKey {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         if let Some(key) = Self::new(text_of(value)?.trim().as_bytes()) {
             return Ok(key);

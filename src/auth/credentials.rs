@@ -11,9 +11,7 @@ use settings_derive::Section;
 
 use super::{AuthError, ClientSettings, IdentifiedClient};
 use crate::crypto::{Digest, parse_digest, random_key, sha256};
-use crate::settings::{
-    Checked, Code, Cursor, FromText, Invalid, OpenSection, Setting, SourceSpan, ValueKind, text_of,
-};
+use crate::settings::{Checked, Code, Cursor, FromText, Invalid, OpenSection, Setting, SourceSpan, text_of};
 use crate::tls::ClientCertificate;
 use crate::upstream::Client;
 
@@ -79,8 +77,6 @@ impl ApiKey {
 type KnownHashes = RefCell<HashMap<KeyHash, SourceSpan>>;
 
 impl Setting for KeyHash {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let hash = Self::from_text(text_of(value)?.trim()).or_else(|invalid| value.reject(invalid))?;
         let report = value.context.report;

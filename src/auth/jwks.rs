@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::jws::{Jwks, Jws};
 use super::{AuthError, RequestIdOf};
 use crate::route::{HttpRequest, PathBase};
-use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, ValueKind, secret, text_of};
+use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, secret, text_of};
 use crate::telemetry::{CallContext, ErrorChain, Span};
 use crate::upstream::http::{HttpSettings, HttpUpstream, TokenUrl};
 use crate::upstream::{Deadline, SharedTask, UpstreamCall};
@@ -48,8 +48,6 @@ pub enum KeySource {
 
 /// Reads a document, `file:` with a document, or the URL of a server.
 impl Setting for KeySource {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let written = text_of(value)?.trim();
         let is_file = written.starts_with("file:");

@@ -9,7 +9,7 @@ use settings_derive::Section;
 
 use super::{Access, AuthError, TokenSettings};
 use crate::route::Scopes;
-use crate::settings::{Checked, Code, Cursor, Invalid, OneOrMore, OpenSection, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Code, Cursor, Invalid, OneOrMore, OpenSection, Setting, text_of};
 use crate::upstream::Client;
 use crate::upstream::http::Address;
 
@@ -68,8 +68,6 @@ impl ResourceServer {
 }
 
 impl Setting for ResourceUrl {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let url = Self::from_text(text_of(value)?).or_else(|invalid| value.reject(invalid))?;
         if url.is_open() {

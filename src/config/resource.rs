@@ -9,8 +9,6 @@ use crate::settings::{Checked, Code, Cursor, Invalid, Node, OpenSection, Setting
 use crate::translate::AnnotationsTemplate;
 
 impl Setting for UriTemplate {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let uri = Self::parse(text_of(value)?.trim()).or_else(|error| {
             let span = error.argument.as_ref().map_or(value.node.span, |name| span_of(value, name));

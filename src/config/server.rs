@@ -219,8 +219,6 @@ fn hosts_of(listen: SocketAddr) -> Vec<HostPattern> {
 
 /// Address and port; the host may be `localhost`.
 impl Setting for SocketAddr {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         // `listen: 8080` is a number in YAML; the error about the missing host quotes it as a string.
         let Some(text) = value.node.scalar() else { return value.reject_kind("a string", None) };

@@ -286,7 +286,7 @@ impl From<ContentBlock> for Content {
 /// Type of a tool error, so that each API can map it (to an HTTP status, for example) without parsing the
 /// message. The names are values of `error_type` in metrics and log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case", const_into_str)]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorType {
     /// The arguments violate the input schema, or can't be put into a request.
     #[strum(serialize = "invalid_arguments")]

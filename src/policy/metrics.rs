@@ -101,7 +101,8 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     if view.kind == "http" {
         let help = "Endpoints of an upstream by state";
         let counts = EndpointState::VARIANTS.iter().map(|state| {
-            (*state, view.addresses.iter().filter(|address| address.state.into_str() == *state).count())
+            let is_present = |address: &&AddressView| <&str>::from(address.state) == *state;
+            (*state, view.addresses.iter().filter(is_present).count())
         });
         reading.gauge("glossator_upstream_endpoints", help).add_each(&labels, "state", counts);
     }
@@ -130,7 +131,7 @@ fn read_circuit_breaker(
 ) {
     if breaker != CircuitBreakerView::Off {
         let states = ["closed", "open", "half_open"];
-        let present = breaker.into_str();
+        let present: &str = breaker.into();
         family.add_each(labels, "state", states.map(|state| (state, u64::from(state == present))));
     }
 }
@@ -170,7 +171,7 @@ impl UpstreamView {
 /// State of a circuit breaker. The names are labels in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(tag = "state", rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
+#[strum(serialize_all = "snake_case")]
 pub enum CircuitBreakerView {
     /// Off: admits all calls.
     Off,

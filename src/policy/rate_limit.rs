@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::ReplicaSharing;
 use crate::settings::suggest::quoted;
-use crate::settings::{Checked, Code, Cursor, Invalid, OrOff, Setting, ValueKind, units};
+use crate::settings::{Checked, Code, Cursor, Invalid, OrOff, Setting, units};
 use crate::shared_state::{SharedStore, StoreUnreachable};
 use crate::telemetry::LabelCounter;
 use crate::upstream::{ClientIdentity, Failure, RateLimitScope};
@@ -77,8 +77,6 @@ impl CallsPer {
 }
 
 impl Setting for CallsPer {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         // A bare number is read too, so that the message can say what is missing.
         let text = value.node.scalar().unwrap_or_else(|| value.node.found());
@@ -133,7 +131,7 @@ impl RateLimit {
         let (CallsPer { count, per }, burst) = (settings.rate, settings.burst());
         let counted = sharing.map(|ReplicaSharing { store, .. }| {
             // A changed limit starts afresh: points of the old one may be far ahead.
-            let of = format!("{} {of} {count} {} {burst}", scope.into_str(), per.as_micros());
+            let of = format!("{scope} {of} {count} {} {burst}", per.as_micros());
             (store.clone(), of)
         });
         Some(Self { scope, settings, used, events: events.clone(), counted })

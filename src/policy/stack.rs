@@ -286,7 +286,7 @@ impl UpstreamPolicies {
     pub fn view(&self) -> UpstreamView {
         let (in_flight, queued) = self.concurrency.usage();
         UpstreamView {
-            kind: self.upstream.into_str(),
+            kind: (&self.upstream).into(),
             breaker: self.breaker.view(),
             in_flight,
             in_flight_limit: self.settings.max_in_flight(),

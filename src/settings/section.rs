@@ -80,7 +80,8 @@ impl Invalid {
 
 /// Type of a value that a key accepts.
 pub(crate) trait Setting: Sized {
-    const KIND: ValueKind;
+    /// Kind of the values: strings, unless declared otherwise.
+    const KIND: ValueKind = ValueKind::Text;
     /// Creates the value of an absent key; `None` if the key is required.
     const ABSENT: Option<fn() -> Self> = None;
 

@@ -18,7 +18,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, RootCertStore};
 
-use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Cursor, Invalid, Setting, text_of};
 
 pub use client::{ClientTls, ClientTlsOptions, Fingerprint};
 pub use server::{ClientCertificate, ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
@@ -29,8 +29,6 @@ pub use server::{ClientCertificate, ClientCertificates, ServerStream, ServerTls,
 pub struct Pem(pub Vec<u8>);
 
 impl Setting for Pem {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         text_of(value).map(|text| Self(text.as_bytes().to_vec()))
     }

@@ -325,7 +325,7 @@ fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
              operator can set `max_redirects` for redirects to the same address."
         );
     }
-    let wait = match retry_after(response) {
+    let wait = match response.retry_after_seconds() {
         Some(1) => " in 1 second".to_owned(),
         Some(seconds) => format!(" in {seconds} seconds"),
         None if has_effect => String::new(),

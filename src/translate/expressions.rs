@@ -10,8 +10,7 @@ use super::pattern::compiled_once;
 use super::template::is_global;
 use super::{Jq, Template};
 use crate::settings::{
-    Checked, Code, Cursor, Node, ProblemContext, Report, Setting, SourceSpan, ValueKind, fixed_regex,
-    suggest, text_of,
+    Checked, Code, Cursor, Node, ProblemContext, Report, Setting, SourceSpan, fixed_regex, suggest, text_of,
 };
 
 /// Compiles a jq filter, which may use these captures as variables.
@@ -264,8 +263,6 @@ impl Scope {
 
 /// Reads a filter and records the names that it uses.
 impl Setting for Jq {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scope = Scope::from_cursor(value);
         scope.used.borrow_mut().add_jq(value.context.report, value.node);
@@ -275,8 +272,6 @@ impl Setting for Jq {
 
 /// Reads a template and records the names that it uses.
 impl Setting for Template {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scope = Scope::from_cursor(value);
         let (names, captures) = (scope.names.borrow(), scope.captures.borrow());

@@ -50,17 +50,17 @@ pub use content::{
     ResourceTemplate,
 };
 pub(crate) use convert::without_exponent;
-pub use error::{CODE_META_KEY, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY};
+pub use error::{CODE_META_KEY, CodeTemplate, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY};
 pub use fields::{
-    Cardinality, DurationForm, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm, OnMissing,
-    SizeForm, TimeForm, TimeFormat,
+    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
+    OnMissing, SizeForm, TimeForm, TimeFormat,
 };
 pub(crate) use fields::{FieldSetting, TYPE_NAMES};
 pub use jq::{
     JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT, Jq, JqError, JqNames,
     with_deep_stack,
 };
-pub use limit::{LIMIT_META_KEY, Limit, ListPath};
+pub use limit::{LIMIT_META_KEY, Limit, ListPath, PagingArguments};
 pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, StatusPattern};
 pub use output_schema::{OutputSchema, WrapNonObjects};
 pub use pattern::Pattern;

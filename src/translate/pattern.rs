@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, hash::Hash, sync::Arc};
 
 use regex::Regex;
 
-use crate::settings::{Checked, Code, Cursor, Report, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Code, Cursor, Report, Setting, text_of};
 
 /// Named captures of a match.
 pub(crate) type Captures = Vec<(String, String)>;
@@ -125,8 +125,6 @@ pub(super) fn compiled_once<K: Eq + Hash + 'static, T: Clone + 'static, E>(
 }
 
 impl Setting for Pattern {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_with(value, false)
     }

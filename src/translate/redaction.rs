@@ -15,7 +15,7 @@ use crate::model::{
     BlockText, Content, ContentBlock, ForeignBlock, JsonText, TooManyValues, ToolResult, cut_bytes,
     floor_char_boundary,
 };
-use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, fixed_regex, text_of};
+use crate::settings::{Checked, Code, Cursor, Setting, fixed_regex, text_of};
 
 /// Replacement of a secret.
 const MARK: &str = "[redacted]";
@@ -250,8 +250,6 @@ const PART: &str = "secret";
 pub struct SecretPattern(Regex);
 
 impl Setting for SecretPattern {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         text_of(value)?;
         let pattern = Pattern::read(&value.part(value.node, "a pattern of `redact`", value.kind))?;

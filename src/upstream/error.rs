@@ -46,8 +46,7 @@ impl QuotedSource {
 }
 
 /// Rate limit that was exceeded. The names are in the log, and in keys of the shared state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(const_into_str)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 pub enum RateLimitScope {
     /// Rate limit of a client for one route.
     #[strum(serialize = "rate_limit_per_client of the route")]
@@ -132,7 +131,7 @@ pub enum Failure {
     #[error("no credential is available, so no request was sent")]
     Credential(#[source] Arc<CredentialError>),
     /// Rate limit.
-    #[error("{} is exceeded: {count} calls in {per:?}", .scope.into_str())]
+    #[error("{scope} is exceeded: {count} calls in {per:?}")]
     RateLimited {
         /// Which rate limit.
         scope: RateLimitScope,
@@ -327,7 +326,7 @@ impl Failure {
                 rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
             }
             Self::RateLimited { scope, retry_after, .. } => {
-                rejected("rate_limited", scope.into_str(), *retry_after)
+                rejected("rate_limited", scope.into(), *retry_after)
             }
             Self::RateLimitUnavailable => {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be checked", RETRY_WHEN_BUSY)

@@ -38,7 +38,7 @@ pub use error::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Upstream
 /// It has no timeout except that of connecting, and sends a request once. All else is in `policy`. Dropping
 /// the future cancels the request.
 #[derive(Debug, Clone, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase", const_into_str)]
+#[strum(serialize_all = "lowercase")]
 pub enum Upstream {
     /// HTTP server.
     Http(HttpUpstream),

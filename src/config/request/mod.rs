@@ -351,8 +351,6 @@ fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method
 
 /// Parses `rest`.
 impl Setting for RestEndpoint {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
         let (text, invalid) = (text_of(value)?, Code::InvalidEndpoint.at_span(value.node.span));

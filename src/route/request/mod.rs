@@ -161,7 +161,7 @@ impl UpstreamRequest {
                 let mut arguments = Value::Object(arguments.clone());
                 arguments.sort_all_objects();
                 sorted_arguments = arguments.to_string();
-                ["tool", method.into_str(), tool, &sorted_arguments].map(str::as_bytes).to_vec()
+                ["tool", method.into(), tool, &sorted_arguments].map(str::as_bytes).to_vec()
             }
         };
         // The order of headers has no meaning, except among those of one name.

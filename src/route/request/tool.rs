@@ -31,7 +31,6 @@ pub struct ToolEffect {
 
 /// Method of a request to an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
-#[strum(const_into_str)]
 pub enum McpMethod {
     /// Calls a tool.
     #[strum(serialize = "tools/call")]

@@ -220,6 +220,11 @@ impl LabelCounter {
         counter
     }
 
+    /// The count under a label.
+    pub fn get(&self, label: &'static str) -> u64 {
+        self.0.get(label).load(Ordering::Relaxed)
+    }
+
     /// Adds 1.
     pub fn add(&self, label: &'static str) {
         self.0.get(label).fetch_add(1, Ordering::Relaxed);

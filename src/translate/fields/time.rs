@@ -269,8 +269,6 @@ fn is_date_time(format: &Cursor<'_>) -> bool {
 }
 
 impl Setting for TimeFormat {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let text = text_of(value)?;
         if text == "iso" {

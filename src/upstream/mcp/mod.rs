@@ -316,7 +316,7 @@ impl McpUpstream {
             McpMethod::Complete => arguments.clone(),
         };
         let outgoing = McpRequest {
-            method: method.into_str(),
+            method: method.into(),
             params,
             name: (*method != McpMethod::Complete).then_some(tool),
             headers: Cow::Borrowed(headers),

@@ -71,7 +71,7 @@ impl ParamHeaders {
 
     /// Headers of a request: its own, and those of the arguments of a tool call.
     pub(super) fn headers_of<'a>(&self, outgoing: &McpRequest<'a>) -> Cow<'a, HeaderMap> {
-        let tool = outgoing.name.filter(|_| outgoing.method == McpMethod::CallTool.into_str());
+        let tool = outgoing.name.filter(|_| outgoing.method == <&str>::from(McpMethod::CallTool));
         let mut headers = outgoing.headers.clone();
         let Some(schema) = tool.and_then(|tool| self.schema_of(tool)) else { return headers };
         let none = Map::new();

@@ -70,8 +70,6 @@ pub enum TableForm {
 }
 
 impl Setting for CssSelector {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let help = "write `h1`, `#state`, `table.report td:nth-child(2)`, `a[href^=\"/host\"]`";
         Self::parse(text_of(value)?)

@@ -19,7 +19,7 @@ use tracing::debug;
 use super::{Endpoint, Endpoints};
 use crate::route::{HttpRequest, PathBase};
 use crate::settings::secret::Hidden;
-use crate::settings::{Checked, Cursor, Invalid, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Cursor, Invalid, Setting, text_of};
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::Failure;
 use crate::upstream::http::client::request_to;
@@ -48,8 +48,6 @@ pub struct HealthCheckSettings {
 }
 
 impl Setting for PathAndQuery {
-    const KIND: ValueKind = ValueKind::Text;
-
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let text = text_of(value)?;
         if let Some(path) = text.parse().ok().filter(|_| text.starts_with('/')) {

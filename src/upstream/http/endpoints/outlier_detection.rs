@@ -45,7 +45,7 @@ impl OutlierDetectionSettings {
 /// State of an endpoint. The names are labels in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
 #[serde(tag = "state", rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase", const_into_str)]
+#[strum(serialize_all = "lowercase")]
 pub enum EndpointState {
     /// Requests are sent to the endpoint.
     Healthy,
