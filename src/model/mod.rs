@@ -44,7 +44,7 @@ pub use schema::{
 };
 pub use text::{
     LimitedWriter, NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number, cut_bytes,
-    cut_characters, floor_char_boundary, pointer_segment,
+    cut_characters, pointer_segment,
 };
 pub use violation::Violation;
 pub use write::{

@@ -2,18 +2,13 @@
 
 use std::io;
 
-/// Length of the longest prefix of whole characters with at most `bytes` bytes.
-pub fn floor_char_boundary(text: &str, bytes: usize) -> usize {
-    (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
-}
-
 /// Truncates a text to `limit_bytes`, with a mark at its end.
 pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     const MARK: &str = " […]";
     if text.len() <= limit_bytes {
         return text.to_owned();
     }
-    let end = floor_char_boundary(text, limit_bytes.saturating_sub(MARK.len()));
+    let end = text.floor_char_boundary(limit_bytes.saturating_sub(MARK.len()));
     format!("{}{MARK}", &text[..end])
 }
 

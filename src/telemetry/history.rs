@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 
 use super::RequestId;
 use super::metrics::{BOUNDS, Durations, Meters};
-use crate::model::floor_char_boundary;
 
 /// Interval at which the metrics are read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
@@ -223,7 +222,7 @@ impl FailedCalls {
     /// Adds a failure.
     pub fn add(&self, mut failure: FailedCall) {
         if let Some(reason) = failure.reason.as_mut().filter(|reason| reason.len() > REASON_LIMIT_BYTES) {
-            let end = floor_char_boundary(reason, REASON_LIMIT_BYTES - '…'.len_utf8());
+            let end = reason.floor_char_boundary(REASON_LIMIT_BYTES - '…'.len_utf8());
             *reason = format!("{}…", &reason[..end]).into();
         }
         let mut stored = self.0.lock();

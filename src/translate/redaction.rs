@@ -13,7 +13,6 @@ use super::leak_filter::{ClientStrings, redact_error_text};
 use super::{CODE_META_KEY, Pattern, TranslationLimits, Translator};
 use crate::model::{
     BlockText, Content, ContentBlock, ForeignBlock, JsonText, TooManyValues, ToolResult, cut_bytes,
-    floor_char_boundary,
 };
 use crate::settings::{Checked, Code, Cursor, Setting, fixed_regex, text_of};
 
@@ -57,8 +56,8 @@ impl Redaction {
     /// Replaces all matches in the first `end` bytes of a text. A match that begins there is replaced as a
     /// whole, even if it ends later. Also returns the length of the consumed text.
     fn redact_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
-        let (end, reach) =
-            (floor_char_boundary(text, end), floor_char_boundary(text, end.saturating_add(REACH_BYTES)));
+        let reach = text.floor_char_boundary(end.saturating_add(REACH_BYTES));
+        let end = text.floor_char_boundary(end);
         let window = &text[..reach];
         let mut found: Vec<_> = self.0.iter().flat_map(|pattern| pattern.found_in(window, end)).collect();
         found.retain(|range| !range.is_empty());
