@@ -217,8 +217,7 @@ impl TranslationRun<'_> {
         const INTERNAL: [i64; 3] = [-32603, -32600, -32700];
         // The operator should see the withheld text in the log.
         self.note_body(view);
-        let is_blank =
-            |content: &Content| content.block.text(None).is_some_and(|text| text.trim().is_empty());
+        let is_blank = |content: &Content| content.block.text().is_some_and(|text| text.trim().is_empty());
         let sent = ClientStrings::from_arguments(view.input.args);
         let shown = |text: &str| redact_error_text(&self.translator.redaction.redact(text), &sent);
         let (content, code) = match verdict {
@@ -428,7 +427,7 @@ fn safe_text(text: &str, sent: &ClientStrings<'_>) -> Option<String> {
 
 /// Masks the text of a block; a block without internals is unchanged.
 fn safe(content: Content, shown: impl Fn(&str) -> String) -> Content {
-    match content.block.text(None).map(|text| (shown(&text), text)) {
+    match content.block.text().map(|text| (shown(&text), text)) {
         Some((shown, text)) if shown != text => {
             Content { block: ContentBlock::Text(BlockText::Plain(shown)), ..content }
         }
