@@ -51,7 +51,6 @@ struct ArgumentSettings {
     /// Description.
     description: Option<String>,
     /// Whether the argument is required.
-    #[key(default = false)]
     required: bool,
     /// Completions: a list of values, or a route that returns them.
     #[key(kind = completions::KIND)]

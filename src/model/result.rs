@@ -222,19 +222,21 @@ impl ToolResult {
             return self;
         }
         let message = self.message();
-        self.content.retain(|content| content.block.text().is_none());
+        self.content.retain(|content| content.block.text(None).is_none());
         self.content.insert(0, ContentBlock::Text(BlockText::Error(message)).into());
         self
     }
 }
 
 impl ContentBlock {
-    /// The text of a text block, empty for the structured content; `None` for other blocks.
-    pub fn text(&self) -> Option<Cow<'_, str>> {
+    /// The text of a text block, as a person reads it; `None` for other blocks.
+    pub fn text(&self, structured: Option<&Structured>) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(BlockText::Plain(text) | BlockText::Error(text)) => Some(text.into()),
             Self::Text(BlockText::Shared(text)) => Some(Cow::Borrowed(text)),
-            Self::Text(BlockText::StructuredContent) => Some("".into()),
+            Self::Text(BlockText::StructuredContent) => {
+                Some(structured.map_or_else(String::new, |s| s.json.as_str().to_owned()).into())
+            }
             Self::Foreign(sent) => sent.text.as_deref().map(Cow::from),
             Self::Image { .. } | Self::Audio { .. } | Self::ResourceLink { .. } | Self::Resource { .. } => {
                 None

@@ -88,7 +88,7 @@ fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstrea
             }
         }
         UpstreamRequest::Tool(request) => {
-            let method = request.method.as_str();
+            let method: &'static str = request.method.into();
             span.text("mcp.method.name", method);
             match request.method {
                 McpMethod::CallTool => {

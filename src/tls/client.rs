@@ -19,7 +19,7 @@ use crate::settings::{
 };
 
 /// A TLS connection to an upstream.
-pub type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
+type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 
 /// Client configuration for an `https://` upstream: its trusted CAs, and our certificate. TLS 1.2 and 1.3.
 #[derive(Debug, Clone)]

@@ -22,7 +22,7 @@ use crate::settings::{Checked, Code, Cursor, Setting, ValueKind};
 /// Key in the `_meta` of a tool error: HTTP status of the upstream.
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
 /// Key in the `_meta` of a tool error: exit status of a program, or the name of a signal.
-pub const EXIT_META_KEY: &str = "glossator/exit";
+const EXIT_META_KEY: &str = "glossator/exit";
 /// Key in the `_meta` of a tool error: seconds until another call makes sense.
 pub const RETRY_AFTER_META_KEY: &str = "glossator/retryAfter";
 /// Key in the `_meta` of a tool error: the upstream's own error code.
@@ -217,7 +217,8 @@ impl TranslationRun<'_> {
         const INTERNAL: [i64; 3] = [-32603, -32600, -32700];
         // The operator should see the withheld text in the log.
         self.note_body(view);
-        let is_blank = |content: &Content| content.block.text().is_some_and(|text| text.trim().is_empty());
+        let is_blank =
+            |content: &Content| content.block.text(None).is_some_and(|text| text.trim().is_empty());
         let sent = ClientStrings::from_arguments(view.input.args);
         let shown = |text: &str| redact_error_text(&self.translator.redaction.redact(text), &sent);
         let (content, code) = match verdict {
@@ -427,7 +428,7 @@ fn safe_text(text: &str, sent: &ClientStrings<'_>) -> Option<String> {
 
 /// Masks the text of a block; a block without internals is unchanged.
 fn safe(content: Content, shown: impl Fn(&str) -> String) -> Content {
-    match content.block.text().map(|text| (shown(&text), text)) {
+    match content.block.text(None).map(|text| (shown(&text), text)) {
         Some((shown, text)) if shown != text => {
             Content { block: ContentBlock::Text(BlockText::Plain(shown)), ..content }
         }

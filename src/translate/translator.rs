@@ -454,7 +454,7 @@ pub(super) fn content_summary(content: &[Content]) -> String {
     let words = content.iter().map(|content| match &content.block {
         ContentBlock::Text(BlockText::StructuredContent) => "text: the structured content as JSON".to_owned(),
         block @ ContentBlock::Text(_) => {
-            format!("text {:?}", cut_bytes(&block.text().unwrap_or_default(), MAX_TRACED))
+            format!("text {:?}", cut_bytes(&block.text(None).unwrap_or_default(), MAX_TRACED))
         }
         ContentBlock::Image { mime_type, .. } => format!("image of {mime_type}"),
         ContentBlock::Audio { mime_type, .. } => format!("audio of {mime_type}"),

@@ -114,7 +114,6 @@ pub struct SamplingOptions {
     /// Model hints: names or parts of names, the best first.
     pub models: Vec<String>,
     /// Whether the call continues without the model's output.
-    #[key(default = false)]
     pub optional: bool,
 }
 

@@ -78,7 +78,6 @@ macro_rules! extractors {
             r#type: ReadElsewhere<FieldSetting>,
             /// In a map of several extractors: whether the response is still a success if this one finds
             /// nothing.
-            #[key(default = false)]
             optional: bool,
         }
 

@@ -22,12 +22,11 @@ struct FieldSettings {
     #[key(public, kind = CHOICES, with = read_choices)]
     choices: Option<Value>,
     /// Whether several choices can be selected.
-    #[key(default = false, requires = "choices", help = "write `choices: [a, b]`")]
+    #[key(requires = "choices", help = "write `choices: [a, b]`")]
     multiple: bool,
     /// Initial value.
     default: Option<Value>,
     /// Whether the field may be omitted.
-    #[key(default = false)]
     optional: bool,
 }
 

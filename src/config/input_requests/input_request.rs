@@ -40,7 +40,6 @@ pub(in crate::config) struct InputRequestSettings {
     /// `true` requests the client's workspace folders.
     roots: Option<bool>,
     /// Whether the call continues if the client does not support the request, or the user declines.
-    #[key(default = false)]
     optional: bool,
 }
 

@@ -42,7 +42,6 @@ pub struct CacheSettings {
     #[key(range = 1..=MAX_TTL, default = Duration::ZERO, shown = "the upstream's `stale-if-error`, else none")]
     pub stale_if_error: Duration,
     /// Whether responses are cached even if their `Cache-Control` forbids it.
-    #[key(default = false)]
     pub ignore_cache_control: bool,
 }
 

@@ -23,7 +23,7 @@ use crate::model::{Arguments, cut_characters};
 use crate::translate::{Jq, SAMPLE, SamplingRequest, Template, TemplateError, WorkBudget, request_variables};
 
 /// Input requests that are sent together.
-pub type InputRound = Vec<InputRequestTemplate>;
+type InputRound = Vec<InputRequestTemplate>;
 
 /// All input requests of a route or prompt.
 #[derive(Debug)]

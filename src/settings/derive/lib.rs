@@ -27,8 +27,8 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 /// - `name = "KEY"`, `kind = KIND`; `range = A..=B`: milliseconds of a duration, or a count; `size = A..=B`:
 ///   bytes.
 /// - `with = FN`: parser in place of that of the type, `fn(&Cursor) -> Checked<T>`.
-/// - `default = EXPRESSION`; `shown = "…"`: the default in words; `inherits = EXPRESSION`: the documented
-///   default of an optional key that overrides another.
+/// - `default = EXPRESSION`, by default `false` for a `bool`; `shown = "…"`: the default in words;
+///   `inherits = EXPRESSION`: the documented default of an optional key that overrides another.
 /// - `live` or `restart`: a change takes effect on reload, or after a restart.
 /// - `secret`: a credential, which is masked in messages and in the shown configuration; `masked`: masked,
 ///   but not reported if it is in plain text; `public`: nothing in it is masked because of its name.

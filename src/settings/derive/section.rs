@@ -126,7 +126,7 @@ impl DeclaredField<'_> {
             (.., Some(kind)) => kind.to_token_stream(),
             _ => quote!(<#ty as Setting>::KIND),
         };
-        let (default, inherited) = (self.options.value("default"), self.options.value("inherits"));
+        let (default, inherited) = (self.default(), self.options.value("inherits"));
         let default = match (self.options.text("shown"), default, inherited) {
             (Some(shown), ..) => quote!(Some(|_| Some(#shown.to_owned()))),
             (_, Some(value), _) => {
@@ -160,10 +160,16 @@ impl DeclaredField<'_> {
         }))
     }
 
+    /// Declared default; a `bool` without one is `false`.
+    fn default(&self) -> Option<TokenStream> {
+        let is_bool = matches!(&self.field.ty, Type::Path(path) if path.path.is_ident("bool"));
+        self.options.value("default").map(Expr::to_token_stream).or(is_bool.then(|| quote!(false)))
+    }
+
     /// Function that creates the value of the absent key: the declared default, or that of its type.
     fn absent(&self) -> TokenStream {
         let ty = &self.field.ty;
-        match self.options.value("default") {
+        match self.default() {
             Some(value) => quote!(Some(|| { let value: #ty = #value; value })),
             // With a parser of the key, the type needs no `Setting`.
             None if self.options.has("with") && is_option(ty) => quote!(Some(|| None)),
@@ -286,6 +292,8 @@ mod tests {
                 filter: Filter,
                 #[key(secret, restart)]
                 token: Token,
+                #[key(live)]
+                trace: bool,
                 #[key(skip)]
                 port: Port,
             }
@@ -302,6 +310,7 @@ mod tests {
             "secret : false , masking : Masking :: ByName",
             "if self . limit != other . limit { found . push (\"connections\") ; }",
             "port : Default :: default ()",
+            "default_of (Some (|| { let value : bool = false ; value }))",
         ] {
             assert!(output.contains(part), "{part}\n{output}");
         }

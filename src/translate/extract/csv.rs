@@ -54,14 +54,12 @@ pub struct Csv {
     )]
     pub quote: Option<u8>,
     /// Whether to remove white space at both ends of each cell.
-    #[key(default = false)]
     pub trim: bool,
     /// Handling of rows with more or fewer cells than columns: `error` rejects the response, `pad` adds empty
     /// cells, `skip` drops the row.
     #[key(default = RaggedRows::Error)]
     pub ragged_rows: RaggedRows,
     /// Whether a response without a table is valid and gives an empty list. Otherwise it is an error.
-    #[key(default = false)]
     pub allow_empty: bool,
 }
 

@@ -34,7 +34,6 @@ impl Extraction for Json {
 #[section(default)]
 pub struct NdJson {
     /// Whether an empty response is valid and gives an empty list. Otherwise it is an error.
-    #[key(default = false)]
     pub allow_empty: bool,
 }
 
@@ -70,7 +69,6 @@ impl Extraction for NdJson {
 #[section(bare, default)]
 pub struct Text {
     /// Whether to remove white space at both ends.
-    #[key(default = false)]
     pub trim: bool,
 }
 

@@ -144,7 +144,7 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
         .collect::<Result<_, _>>()?;
     let value = match structured {
         Some(structured) => Some(Extracted::Raw(part(message, structured)?)),
-        None => content.iter().find_map(|content| content.block.text()).map(|text| value_of_text(&text)),
+        None => content.iter().find_map(|content| content.block.text(None)).map(|text| value_of_text(&text)),
     };
     let verdict = if is_error == Some(true) { ResultKind::ToolError } else { ResultKind::Success };
     Ok(McpResult { content, value: value.map(Box::new), verdict })

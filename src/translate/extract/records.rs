@@ -27,7 +27,6 @@ pub struct Records {
     #[key(conflicts = "block_delimiter")]
     pub block_start: Option<Pattern>,
     /// Whether a response without any records is valid and gives an empty list. Otherwise it is an error.
-    #[key(default = false)]
     pub allow_empty: bool,
 }
 

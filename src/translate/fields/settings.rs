@@ -37,7 +37,6 @@ struct FieldSettings {
     #[key(shown = "the field's own name")]
     from: Option<(FieldPath, SourceSpan)>,
     /// Whether the field may be missing from a response.
-    #[key(default = false)]
     optional: bool,
     /// Value of a missing field. `null` fits every type.
     default: Option<Value>,
@@ -58,7 +57,6 @@ struct FieldSettings {
     /// string `*`, and `""` an empty one.
     values: Option<Enumeration>,
     /// Whether `values` ignores case, so that `OK` matches `ok`.
-    #[key(default = false)]
     ignore_case: bool,
     /// Format of numbers, and the decimal separator of sizes.
     #[key(part)]

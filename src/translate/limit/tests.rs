@@ -111,7 +111,7 @@ fn shown(text: &str, kind: TextKind) -> RenderedBlock {
 fn whole_lines_of_text_are_omitted() {
     let texts = |limit: &Limit, blocks: Vec<RenderedBlock>| {
         limit.texts(blocks).map(|(content, cut)| {
-            let texts: Vec<_> = content.iter().map(|c| c.block.text().unwrap().into_owned()).collect();
+            let texts: Vec<_> = content.iter().map(|c| c.block.text(None).unwrap().into_owned()).collect();
             (texts, cut.map(|cut| cut.to_string()))
         })
     };

@@ -313,7 +313,7 @@ fn error_templates_see_redacted_values() {
             let mut response = response(200, "application/json", body.to_owned());
             response.headers.insert("x-card", HeaderValue::from_static("1234567812345678"));
             let result = run(&translator, &response);
-            let found = result.content[0].block.text().unwrap_or_default().into_owned();
+            let found = result.content[0].block.text(None).unwrap_or_default().into_owned();
             assert_eq!(found, expected, "{template}");
         }
     }

@@ -12,7 +12,7 @@ fn check_values(rules: Vec<Rule>, media_type: &str, body: &str, expected: Result
     let mut translator = translator(rules, None);
     translator.limits.values = 10;
     let result = run(&translator, &response(200, media_type, body.to_owned()));
-    let text = result.content[0].block.text().unwrap_or_default().into_owned();
+    let text = result.content[0].block.text(result.structured.as_ref()).unwrap_or_default().into_owned();
     match expected {
         Ok(()) => assert!(!result.is_error(), "{text}"),
         Err(place) => {
@@ -86,7 +86,7 @@ fn the_output_of_a_filter_is_counted() {
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), Some("[., .]"), None)], None);
     translator.limits.values = 10;
     let result = run(&translator, &response(200, "application/json", "[1,2,3,4,5]"));
-    let text = result.content[0].block.text().unwrap_or_default().into_owned();
+    let text = result.content[0].block.text(None).unwrap_or_default().into_owned();
     assert!(text.contains("`structured` returned more values than `max_values` allows"), "{text}");
 }
 

@@ -56,7 +56,6 @@ pub struct Columns {
     #[key(default = RaggedRows::Error)]
     pub ragged_rows: RaggedRows,
     /// Whether a response without a table is valid and gives an empty list. Otherwise it is an error.
-    #[key(default = false)]
     pub allow_empty: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Html {
     pub items: Option<CssSelector>,
     /// Whether a page without any matches of `items` is valid and gives an empty list. Otherwise it is an
     /// error.
-    #[key(default = false, conflicts = "text, table", requires = "items")]
+    #[key(conflicts = "text, table", requires = "items")]
     pub allow_empty: bool,
     /// Table to parse: `true` for the first table of the page, or a CSS selector of the table or of an
     /// element around it.
@@ -98,10 +98,10 @@ pub struct Selected {
     #[key(shown = "the text")]
     pub attribute: Option<String>,
     /// Whether to return a list of all matches, which may be empty.
-    #[key(default = false, shown = "`false`, the first match")]
+    #[key(shown = "`false`, the first match")]
     pub all: bool,
     /// Whether the element may be missing from a page.
-    #[key(default = false, conflicts = "all")]
+    #[key(conflicts = "all")]
     pub optional: bool,
 }
 

@@ -32,11 +32,9 @@ pub struct Metrics {
     #[key(name = "as", default = MetricsShape::Samples)]
     pub shape: MetricsShape,
     /// Whether to add the help text of its metric to each sample.
-    #[key(default = false)]
     pub help: bool,
     /// Whether a response without matching samples is valid and gives an empty list or object. Otherwise it
     /// is an error.
-    #[key(default = false)]
     pub allow_empty: bool,
 }
 

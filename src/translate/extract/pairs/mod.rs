@@ -50,7 +50,6 @@ pub struct Pairs {
     /// Whether to remove quotes around values.
     ///
     /// Those are `"…"` (with `\"` and `\\`) and `'…'`.
-    #[key(default = false)]
     pub unquote: bool,
     /// Meaning of indented lines: pairs like any other (`same`), members of the less indented line above
     /// (`nested`), or continuations of its value, joined with a line break (`lines`), a space (`words`) or
