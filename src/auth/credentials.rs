@@ -11,7 +11,7 @@ use settings_derive::Section;
 
 use super::{AuthError, ClientSettings, IdentifiedClient};
 use crate::crypto::{Digest, parse_digest, random_key, sha256};
-use crate::settings::{Checked, Code, Cursor, FromText, Invalid, OpenSection, Setting, SourceSpan, text_of};
+use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, SourceSpan, ValueKind, text_of};
 use crate::tls::ClientCertificate;
 use crate::upstream::Client;
 
@@ -53,24 +53,23 @@ impl KeyHash {
 
 /// The hash of an API key, with its expiry.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
-#[section(name = "a key of a client", id = "client_key", text = "hash", variables, check = Self::check)]
+#[section(name = "a key of a client", id = "client_key", text = "hash", variables)]
 pub struct ApiKey {
     /// The hash of the key: `sha256:…`.
     // The key itself may be here by mistake.
     #[key(file, example = "hash: sha256:…", masked)]
     pub hash: KeyHash,
     /// When the key expires: `2027-01-31`, or `2027-01-31T12:00:00Z`.
-    #[key(shown = "never")]
+    #[key(kind = ValueKind::Text, with = read_expires, shown = "never")]
     pub expires: Option<SystemTime>,
 }
 
-impl ApiKey {
-    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        if self.expires.is_some_and(|end| end <= SystemTime::now()) {
-            section.value.warn(Code::ExpiredKey, "the key has expired".to_owned(), "remove it");
-        }
-        Ok(self)
+fn read_expires(value: &Cursor<'_>) -> Checked<Option<SystemTime>> {
+    let end = SystemTime::read(value)?;
+    if end <= SystemTime::now() {
+        value.warn(Code::ExpiredKey, "the key has expired".to_owned(), "remove it");
     }
+    Ok(Some(end))
 }
 
 /// The hashes of one configuration, with their places, to find duplicates.

@@ -57,7 +57,9 @@ impl ResourceServer {
             if node.get("audience").is_none() {
                 token.audiences.0.extend(self.resource.iter().map(|url| url.as_str().to_owned()));
             }
-            if token.audiences.0.is_empty() || token.audiences.0.iter().any(String::is_empty) {
+            // Without an error in `resource`, which would have been the audience.
+            let has_none = token.audiences.0.is_empty() && section.check_valid(&["resource"]).is_ok();
+            if has_none || token.audiences.0.iter().any(String::is_empty) {
                 let help = "write `audience`, or `resource` beside `jwt`: tokens for other servers must not be accepted";
                 let at = Code::MissingKey.at_span(node.span);
                 checked = Err(section.reject_at(at, "`jwt` has no audience", help));

@@ -193,6 +193,7 @@ impl AdminSettings {
                 None => Vec::new(),
             };
         }
+        section.check_valid(&["token"])?;
         let is_open = self.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback());
         if let Some(entry) = section.entry("listen").filter(|_| is_open && self.token.is_none()) {
             let help = "write `token: ${ADMIN_TOKEN}` under `admin`, or set `GLOSSATOR__ADMIN__TOKEN` \

@@ -108,6 +108,7 @@ fn address_of(url: &str) -> Result<Address, Invalid> {
 impl TelemetrySettings {
     /// Applies the `OTEL_*` variables to the settings.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        section.check_valid(&["traces", "endpoint"])?;
         if let Some(entry) = section.entry("sampling_ratio").filter(|_| !self.sampler.takes_ratio()) {
             let message = "`sampling_ratio` has no effect with this sampler";
             let help = "write `traces: parentbased_traceidratio`, or remove it";

@@ -3,7 +3,7 @@
 //! A parser reports every problem and continues. It returns [`Checked`]: the value, or the proof that a
 //! problem has been reported. A struct is created only if all of its fields are valid.
 
-use std::any::Any;
+use std::{any::Any, cell::RefCell};
 
 use super::{
     code::{Code, CodedSpan},
@@ -280,22 +280,37 @@ pub(crate) struct OpenSection<'a> {
     entries: &'a [Entry],
     /// Whether the map has unknown keys; one of them may be a misspelled required key.
     pub(crate) has_unknown_keys: bool,
+    /// Keys whose value is invalid.
+    invalid: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> OpenSection<'a> {
     /// Parses a section, or its short form.
     pub(crate) fn read<T: Section>(value: &Cursor<'_>, base: Option<T>) -> Checked<T> {
+        let read = Self::read_known(value, base)?;
+        let entries = value.node.as_map().unwrap_or_default();
+        if has_unknown(T::keys(), entries) { Err(Reported(())) } else { Ok(read) }
+    }
+
+    /// Like [`Self::read`], but returns a value in spite of unknown keys, which have been reported. For later
+    /// checks of the known keys.
+    pub(crate) fn read_known<T: Section>(value: &Cursor<'_>, base: Option<T>) -> Checked<T> {
         let single;
         let section = match (&value.node.kind, T::keys().short_form) {
             (Kind::Text(_) | Kind::Number(_), ShortForm::Text(key)) => {
                 single = [Entry::new(key, value.node.clone(), value.place)];
-                OpenSection { value: *value, table: T::keys(), entries: &single, has_unknown_keys: false }
+                OpenSection::new(value, T::keys(), &single)
             }
             _ => OpenSection::open(value, T::keys())?,
         };
         let read = T::read_fields(&section, base);
         let (related, keys) = (section.check_related_keys(), T::check_keys(&section));
-        if section.has_unknown_keys { Err(Reported(())) } else { related.and(keys).and(read) }
+        related.and(keys).and(read)
+    }
+
+    fn new(value: &Cursor<'a>, table: &'static KeyTable, entries: &'a [Entry]) -> Self {
+        let has_unknown_keys = has_unknown(table, entries);
+        Self { value: *value, table, entries, has_unknown_keys, invalid: RefCell::default() }
     }
 
     /// Opens a map and reports its unknown keys.
@@ -320,13 +335,12 @@ impl<'a> OpenSection<'a> {
                 report.error(Code::WrongType.at_span(node.span), message, help);
                 return Err(Reported(()));
             }
+                let help = format!("{first}known keys: {known}");
         };
-        let is_unknown = |entry: &&Entry| table.get(&entry.key.text).is_none();
-        let has_unknown_keys = entries.iter().any(|entry| is_unknown(&entry));
-        for entry in entries.iter().filter(is_unknown) {
+        for entry in entries.iter().filter(|entry| table.get(&entry.key.text).is_none()) {
             (value.context.report_unknown_key)(report, &entry.key, table);
         }
-        Ok(Self { value: *value, table, entries, has_unknown_keys })
+        Ok(Self::new(value, table, entries))
     }
 
     pub(crate) fn report(&self) -> &'a Report<'a> {
@@ -380,7 +394,20 @@ impl<'a> OpenSection<'a> {
         {
             secret::warn_of_inline(report, span, key.name, &Expanded { text, external: false });
         }
-        value.read_expanded(|value| read(value, base))
+        let read = value.read_expanded(|value| read(value, base));
+        read.inspect_err(|_| self.invalid.borrow_mut().push(key.name))
+    }
+
+    /// The value of a key, or its default after an error in it, for the check of all fields.
+    pub(crate) fn or_absent<T>(&self, read: Checked<T>, absent: Option<fn() -> T>) -> Checked<T> {
+        read.or_else(|reported| absent.map(|absent| absent()).ok_or(reported))
+    }
+
+    /// Returns an error if one of these keys has an invalid value, or any key if `names` is empty. The error
+    /// has been reported.
+    pub(crate) fn check_valid(&self, names: &[&str]) -> Checked<()> {
+        let is_meant = |name: &&'static str| names.is_empty() || names.contains(name);
+        if self.invalid.borrow().iter().any(is_meant) { Err(Reported(())) } else { Ok(()) }
     }
 
     /// Reports a missing key, unless there is an unknown key, which is probably the same key misspelled.
@@ -438,6 +465,10 @@ pub(crate) fn read_each<T, C: FromIterator<T>>(read: impl Iterator<Item = Checke
 /// The only key of a section that accepts this value: `level`, for `log: debug`.
 fn key_for(table: &'static KeyTable, node: &Node) -> Option<&'static KeySpec> {
     let text = node.scalar()?;
+fn has_unknown(table: &KeyTable, entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| table.get(&entry.key.text).is_none())
+}
+
     let accepts = |key: &&'static KeySpec| match key.kind {
         ValueKind::Word(words) => words.contains(&text.as_str()),
         ValueKind::Count(least, most) => text.parse().is_ok_and(|count| (least..=most).contains(&count)),

@@ -19,8 +19,8 @@ use crate::route::{
     UpstreamName, ValueTemplate,
 };
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Kind, Named, OneOrMore, OpenSection, Report, Section, Setting, SourceSpan,
-    ValueKind, suggest, text_of,
+    Checked, Code, Cursor, Entry, Kind, Named, Node, OneOrMore, OpenSection, Report, Section, Setting,
+    SourceSpan, ValueKind, suggest, text_of,
 };
 use crate::translate::Template;
 use crate::upstream::UpstreamSettings;
@@ -211,6 +211,14 @@ impl RequestParser<'_> {
             let message = format!("`{}` has no effect{}", key.text, whose.unwrap_or_default());
             report.error(Code::WrongUpstreamKind.at_span(key.span), message, "remove it");
         }
+        if let Some(method @ ("GET" | "HEAD")) = section.get("method").and_then(Node::as_text)
+            && kind == UpstreamKind::Http
+            && has("body")
+        {
+            let message = format!("a `{method}` request can't have a body");
+            let help = "write `method: POST`, or send the values in `query`";
+            report.error(Code::UnexpectedBody.at_span(self.value.place), message, help);
+        }
         let settings = settings?;
         let template = match kind {
             UpstreamKind::Http => RequestTemplate::Http(self.http(&section, settings)?),
@@ -232,11 +240,6 @@ impl RequestParser<'_> {
         };
         let default = if body.is_some() { Method::POST } else { Method::GET };
         let method = method.unwrap_or(default);
-        if body.is_some() && matches!(method, Method::GET | Method::HEAD) {
-            let message = format!("a `{method}` request can't have a body");
-            let help = "write `method: POST`, or send the values in `query`";
-            return self.value.reject_coded(Code::UnexpectedBody.at_span(self.value.place), message, help);
-        }
         let (query, headers) = (values::parameters(query), headers.unwrap_or_default());
         Ok(HttpTemplate { method, path, path_query, query, headers, body, ..HttpTemplate::default() })
     }

@@ -5,10 +5,9 @@ use http::{HeaderMap, HeaderValue};
 use super::{UpstreamSection, header_name, scalar};
 use crate::route::UpstreamName;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Kind, Node, ReadContext, Report, Setting, ValueKind, read_each,
-    secret, text_of,
+    Checked, Code, Cursor, Entry, Invalid, Kind, Node, ReadContext, Setting, ValueKind, read_each, secret,
+    text_of,
 };
-use crate::tls::ClientTls;
 use crate::upstream::http::{ADDRESS_LIMIT, Address, AddressError, HttpSettings, OutlierDetectionSettings};
 
 /// Addresses of one upstream, at least one.
@@ -139,29 +138,13 @@ fn words_of_command(line: &str) -> Option<String> {
     (is_line && !words.is_empty()).then(|| words.join(", "))
 }
 
-/// Creates the settings of an upstream with these addresses from the keys of `written`; `node` is the source
-/// of `written`. Returns `None` after reporting the problems.
+/// Creates the settings of an upstream with these addresses from the keys of `written`.
 pub(super) fn settings(
-    report: &Report<'_>,
-    node: &Node,
     name: UpstreamName,
     addresses: Addresses,
     written: &mut UpstreamSection,
-) -> Option<HttpSettings> {
-    let tls = match (addresses.first.is_tls(), written.tls.take()) {
-        (true, None) => {
-            let url = node.get("url").or_else(|| node.get("mcp")).unwrap_or(node);
-            Some(ClientTls::with_defaults(report, url.span)?)
-        }
-        (false, Some(_)) => {
-            let help = "write an `https://` address, or remove `tls`";
-            let place = node.entry("tls").map_or(node.span, |entry| entry.key.span);
-            let message = "`tls` has no effect: the address is not `https://`";
-            return report.reject(Code::TlsWithoutHttps.at_span(place), message, help);
-        }
-        (_, tls) => tls,
-    };
-    Some(HttpSettings {
+) -> HttpSettings {
+    HttpSettings {
         others: addresses.others,
         outlier_detection: written.outlier_detection.clone().on().unwrap_or_else(|| {
             OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
@@ -169,7 +152,7 @@ pub(super) fn settings(
         health_check: written.health_check.take(),
         dns_refresh_interval: written.dns_refresh_interval,
         protocol: written.protocol,
-        tls,
+        tls: written.tls.take(),
         connect_timeout: written.connect_timeout,
         max_redirects: written.max_redirects.unwrap_or(HttpSettings::REDIRECTS_DEFAULT),
         headers: std::mem::take(&mut written.headers),
@@ -177,7 +160,7 @@ pub(super) fn settings(
         // With fewer, connections would be closed after every burst and reopened for the next.
         idle_connections: written.policies.max_in_flight(),
         ..HttpSettings::new(name, addresses.first)
-    })
+    }
 }
 
 /// Map of headers; values may contain `${VARIABLE}` or be `file:/path`.

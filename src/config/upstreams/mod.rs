@@ -63,7 +63,8 @@ impl UpstreamFile {
 
 /// Section of an upstream.
 #[derive(Section)]
-#[section(name = "an upstream", id = "upstream", text = "url", default, check_keys = Self::check_keys)]
+#[section(name = "an upstream", id = "upstream", text = "url", default)]
+#[section(check = Self::complete, check_keys = Self::check_keys)]
 pub(super) struct UpstreamSection {
     /// Address: `http://host:port/base`, `https://host:port/base` or `unix:/path/to/socket:/base`; or a list,
     /// if one service has several addresses.
@@ -147,14 +148,14 @@ pub(super) fn read(
         ..UpstreamSection::default()
     };
     let cursor = Cursor::new(context, key.span, node, "`url`", UpstreamSection::KIND);
-    let written = UpstreamSection::read_over(&cursor, Some(base));
-    let (name, mut written) = (name.ok()?, written.ok()?);
+    let written = OpenSection::read_known(&cursor, Some(base));
+    let (name, mut written): (_, UpstreamSection) = (name.ok()?, written.ok()?);
     let policy = written.policies;
     // With a limit in `defaults`, a high one of the upstream removes it.
     if defaults.policies.max_in_flight_per_client.is_none() {
         warn_of_client_limit(report, node, &policy);
     }
-    let settings = written.settings(context, node, name)?;
+    let settings = written.settings(context, name)?;
     let is_mcp = matches!(settings, UpstreamSettings::Mcp(_));
     let tools = written.tools.on().filter(|_| is_mcp);
     let all = || tools.as_ref().map(|_| NameRules::default());
@@ -190,17 +191,10 @@ pub(super) fn warn_of_client_limit(report: &Report<'_>, node: &Node, policy: &Po
 
 impl UpstreamSection {
     /// Creates the connection settings of the upstream's kind.
-    fn settings(
-        &mut self,
-        context: ReadContext<'_>,
-        node: &Node,
-        name: UpstreamName,
-    ) -> Option<UpstreamSettings> {
+    fn settings(&mut self, context: ReadContext<'_>, name: UpstreamName) -> Option<UpstreamSettings> {
         /// Many MCP servers redirect `/mcp` to `/mcp/`.
         const REDIRECTS_OF_MCP: u8 = 2;
-        let at = |name, addresses, written: &mut Self| {
-            http::settings(context.report, node, name, addresses, written).map(Box::new)
-        };
+        let at = |name, addresses, written: &mut Self| Box::new(http::settings(name, addresses, written));
         let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
         if let Some(line) = self.command.take() {
             return program::command(context, name, line, cwd, env).ok().map(UpstreamSettings::Command);
@@ -216,17 +210,28 @@ impl UpstreamSection {
             return Some(UpstreamSettings::Cgi(program));
         }
         let transport = match self.mcp.take() {
-            None => return at(name, self.url.take()?, self).map(UpstreamSettings::Http),
+            None => return Some(UpstreamSettings::Http(at(name, self.url.take()?, self))),
             Some(McpServer::Child(child)) => McpTransport::Child(child.program(context, name).ok()?),
             Some(McpServer::At(addresses)) => {
                 self.max_redirects.get_or_insert(REDIRECTS_OF_MCP);
-                McpTransport::Http(at(name, addresses, self)?)
+                McpTransport::Http(at(name, addresses, self))
             }
         };
         Some(UpstreamSettings::Mcp(transport))
     }
 
     /// Checks that exactly one key selects the kind of upstream, and that the others apply to that kind.
+    /// Completes the settings with TLS for the address.
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        // An address beside a program is a conflict, which `check_keys` reports.
+        let program = self.command.as_ref().or(self.cgi.as_ref());
+        if let (Some(at), _, None) | (_, Some(McpServer::At(at)), None) = (&self.url, &self.mcp, program) {
+            let (tls, is_tls) = (self.tls.take(), at.first.is_tls());
+            self.tls = ClientTls::for_address(tls, is_tls, "https://", section)?;
+        }
+        Ok(self)
+    }
+
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut kinds = KEYS_BY_KIND.into_iter().filter(|(key, _)| section.entry(key).is_some());
         let Some((key, own)) = kinds.next() else {

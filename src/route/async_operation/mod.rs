@@ -90,6 +90,7 @@ pub enum TaskSupport {
 
 impl TaskRule {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        section.check_valid(&["task"])?;
         let names = ["task_after", "task_ttl", "task_requests_input"];
         let (report, entries) = (section.value.context.report, names.map(|name| section.entry(name)));
         for Entry { key, .. } in entries.into_iter().flatten() {

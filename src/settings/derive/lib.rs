@@ -19,7 +19,8 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 /// - `variables`: `${NAME}` is expanded in values; `default`: implements `Default`.
 /// - `masked`: values of unknown keys are masked as well, because one may be a misspelled secret.
 /// - `process`: process settings. Each declares `live` or `restart`.
-/// - `check = FN`: checks and may complete all fields, `fn(Self, &OpenSection) -> Checked<Self>`.
+/// - `check = FN`: checks and may complete all fields, `fn(Self, &OpenSection) -> Checked<Self>`. An invalid
+///   field has its default there; before a message that this could cause, call `OpenSection::check_valid`.
 /// - `check_keys = FN`: checks the combination of keys, `fn(&OpenSection) -> Checked<()>`.
 ///
 /// The doc comment of a field is the description of the key. Options of a field, `#[key(…)]`:

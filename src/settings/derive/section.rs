@@ -46,9 +46,17 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let rows = keys.iter().map(|field| field.row());
     let idents: Vec<_> = declared.iter().map(DeclaredField::ident).collect();
     let nothing = idents.iter().map(|_| quote!(None));
+    // For a check of the whole section, an invalid field has its default, so that the check can find problems
+    // of the other fields in the same run.
+    let values = declared.iter().map(|field| match (section.has("check"), field.ident(), field.absent()) {
+        (true, ident, absent) => quote!(section.or_absent(#ident, #absent)),
+        (false, ident, _) => quote!(#ident),
+    });
     let skips = skipped.iter().map(|field| field.skip());
     let reads = keys.iter().enumerate().map(|(row, field)| field.read(row)).chain(skips);
-    let check = section.value("check").map(|check| quote!(let read = #check(read, section)?;));
+    let check = section
+        .value("check")
+        .map(|check| quote!(let read = #check(read, section)?; section.check_valid(&[])?;));
     let check_keys = section
         .value("check_keys")
         .map(|check| quote!(fn check_keys(section: &OpenSection<'_>) -> Checked<()> { #check(section) }));
@@ -75,7 +83,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                         None => (#(#nothing,)*),
                     };
                     #(#reads)*
-                    let read = Self { #(#idents: #idents?),* };
+                    let read = Self { #(#idents: #values?),* };
                     #check
                     Ok(read)
                 }
@@ -170,6 +178,8 @@ impl DeclaredField<'_> {
     fn absent(&self) -> TokenStream {
         let ty = &self.field.ty;
         match self.default() {
+            _ if self.options.has("part") => quote!(Some(Default::default)),
+            _ if self.options.has("skip") => quote!(None),
             Some(value) => quote!(Some(|| { let value: #ty = #value; value })),
             // With a parser of the key, the type needs no `Setting`.
             None if self.options.has("with") && is_option(ty) => quote!(Some(|| None)),

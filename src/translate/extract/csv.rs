@@ -98,6 +98,7 @@ impl Extraction for Csv {
 
 impl Csv {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        section.check_valid(&["quote"])?;
         let marks = [self.delimiter, self.row_delimiter, self.quote, self.comment];
         let marks: Vec<u8> = marks.into_iter().flatten().collect();
         if marks.iter().enumerate().any(|(index, mark)| marks[..index].contains(mark)) {

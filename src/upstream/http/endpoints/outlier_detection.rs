@@ -28,6 +28,7 @@ pub struct OutlierDetectionSettings {
 impl OutlierDetectionSettings {
     /// Checks that the maximum ejection time is no shorter than the base, and raises a default to it.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        section.check_valid(&["base_ejection_time", "max_ejection_time"])?;
         if self.max_ejection_time < self.base_ejection_time {
             if let Some(entry) = section.entry("max_ejection_time") {
                 let (message, help) = (
