@@ -53,6 +53,12 @@ fn hint_at_key(message: &str) -> String {
     let name = message.strip_prefix("there is no filter `").and_then(|rest| rest.strip_suffix('`'));
     // Filters that only other programs have are no keys.
     let Some(name) = name.filter(|name| is_pure(name)) else { return String::new() };
+    // A filter is known by its name and the number of its arguments.
+    if COMMON_JQ_FILTERS.split(' ').any(|known| known == name) {
+        return format!(
+            "`{name}` takes another number of arguments, such as `{name}(…)`; for a key, write `.{name}`; "
+        );
+    }
     let nearest = suggest::nearest(name, COMMON_JQ_FILTERS.split(' '));
     let other = nearest.map(|nearest| format!("`{nearest}` or ")).unwrap_or_default();
     format!("did you mean {other}`.{name}`? ")
