@@ -337,7 +337,11 @@ fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method
         return value.reject_coded(at, message, format!("write `{usual}`"));
     }
     let Ok(method) = text.parse::<Method>() else {
-        let help = "write `GET`, `POST`, or another method, such as `PROPFIND`";
+        let bare = text.trim_matches(|c: char| !c.is_ascii_alphabetic());
+        let help = match METHODS.into_iter().find(|usual| usual.eq_ignore_ascii_case(bare)) {
+            Some(usual) => format!("write `{usual}` without `{}`", text.replace(bare, "")),
+            None => "write `GET`, `POST`, or another method, such as `PROPFIND`".to_owned(),
+        };
         return value.reject_coded(at, not_a_method, help);
     };
     if method == Method::CONNECT {
