@@ -328,14 +328,17 @@ impl<'a> OpenSection<'a> {
                 let message =
                     format!("expected {also}a map with the keys of {}, found {found}", table.section);
                 let known = suggest::quoted_list(table.names());
-                let help = match key_for(table, node) {
-                    Some(key) => format!("write it under `{}`; known keys: {known}", key.name),
-                    None => format!("known keys: {known}"),
+                let short = if let ShortForm::Text(key) = table.short_form { table.get(key) } else { None };
+                let first = match (key_for(table, node), short.and_then(|key| key.example.split_once(": "))) {
+                    (Some(key), _) => format!("write it under `{}`; ", key.name),
+                    // An example with its own backticks is a sentence.
+                    (None, Some((_, value))) if !value.contains('`') => format!("write `{value}`; "),
+                    (None, _) => String::new(),
                 };
+                let help = format!("{first}known keys: {known}");
                 report.error(Code::WrongType.at_span(node.span), message, help);
                 return Err(Reported(()));
             }
-                let help = format!("{first}known keys: {known}");
         };
         for entry in entries.iter().filter(|entry| table.get(&entry.key.text).is_none()) {
             (value.context.report_unknown_key)(report, &entry.key, table);
@@ -462,13 +465,13 @@ pub(crate) fn read_each<T, C: FromIterator<T>>(read: impl Iterator<Item = Checke
     read.into_iter().collect()
 }
 
-/// The only key of a section that accepts this value: `level`, for `log: debug`.
-fn key_for(table: &'static KeyTable, node: &Node) -> Option<&'static KeySpec> {
-    let text = node.scalar()?;
 fn has_unknown(table: &KeyTable, entries: &[Entry]) -> bool {
     entries.iter().any(|entry| table.get(&entry.key.text).is_none())
 }
 
+/// The only key of a section that accepts this value: `level`, for `log: debug`.
+fn key_for(table: &'static KeyTable, node: &Node) -> Option<&'static KeySpec> {
+    let text = node.scalar()?;
     let accepts = |key: &&'static KeySpec| match key.kind {
         ValueKind::Word(words) => words.contains(&text.as_str()),
         ValueKind::Count(least, most) => text.parse().is_ok_and(|count| (least..=most).contains(&count)),

@@ -68,6 +68,7 @@ impl UpstreamFile {
 pub(super) struct UpstreamSection {
     /// Address: `http://host:port/base`, `https://host:port/base` or `unix:/path/to/socket:/base`; or a list,
     /// if one service has several addresses.
+    #[key(example = "url: http://127.0.0.1:9000")]
     url: Option<Addresses>,
     /// When one of several addresses is ejected, or `off`.
     #[key(default = OrOff::On(OutlierDetectionSettings::default()))]
@@ -220,7 +221,6 @@ impl UpstreamSection {
         Some(UpstreamSettings::Mcp(transport))
     }
 
-    /// Checks that exactly one key selects the kind of upstream, and that the others apply to that kind.
     /// Completes the settings with TLS for the address.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         // An address beside a program is a conflict, which `check_keys` reports.
@@ -232,6 +232,7 @@ impl UpstreamSection {
         Ok(self)
     }
 
+    /// Checks that exactly one key selects the kind of upstream, and that the others apply to that kind.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut kinds = KEYS_BY_KIND.into_iter().filter(|(key, _)| section.entry(key).is_some());
         let Some((key, own)) = kinds.next() else {

@@ -36,7 +36,7 @@ pub(super) use self::entry::RemoteCache;
 #[section(id = "cache", text = "ttl")]
 pub struct CacheSettings {
     /// Time for which a response is fresh: a duration, or `upstream` for its `Cache-Control`.
-    #[key(default = CacheTtl::Upstream)]
+    #[key(default = CacheTtl::Upstream, example = "ttl: 5m")]
     pub ttl: CacheTtl,
     /// Further time in which a stale response is served if the upstream fails.
     #[key(range = 1..=MAX_TTL, default = Duration::ZERO, shown = "the upstream's `stale-if-error`, else none")]
