@@ -57,7 +57,10 @@ impl CallsPer {
     fn parse(text: &str) -> Result<Self, Invalid> {
         let invalid = |code, expected: &str| {
             let message = format!("must be {expected}, found {}", quoted(text));
-            Invalid::new(message, "write `100 per second`, `100 per minute`, or `5 per 10s`").with_code(code)
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            let count = digits.parse().unwrap_or(100).clamp(1, Self::MAX_COUNT);
+            let help = format!("write `{count} per second`, `{count} per minute`, or `{count} per 10s`");
+            Invalid::new(message, help).with_code(code)
         };
         let wrong = || invalid(Code::InvalidUnit, "a number of calls and a time");
         let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
