@@ -318,13 +318,19 @@ impl<T: Setting> Setting for Vec<T> {
     const ABSENT: Option<fn() -> Self> = Some(Self::new);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
+/// Help for a string in place of a list.
+fn help_for_words(text: &str) -> String {
+    let items = text.split_whitespace().collect::<Vec<_>>().join(", ");
+    let is_words = text.chars().all(|c| c.is_alphanumeric() || " _-".contains(c));
+    match text.starts_with(|c: char| c.is_alphanumeric() || c == '/') {
+        true if is_words && items != text => format!("write `[{items}]`, or `[\"{text}\"]`"),
+        true => format!("write `[{text}]`"),
+        false => format!("write `[\"{text}\"]`"),
+    }
+}
+
         let Kind::List(items) = &value.node.kind else {
-            let is_plain = |text: &str| text.starts_with(|c: char| c.is_alphanumeric() || c == '/');
-            let help = value.node.as_text().map(|text| {
-                let quote = if is_plain(text) { "" } else { "\"" };
-                format!("write `[{quote}{text}{quote}]`")
-            });
-            return value.reject_kind("a list", help);
+            return value.reject_kind("a list", value.node.as_text().map(help_for_words));
         };
         read_items(value, items)
     }
