@@ -34,7 +34,7 @@ pub struct Csv {
     pub row_delimiter: Option<u8>,
     /// Prefix of the header line, such as `"# "`. Lines before the header are skipped. Without it, the first
     /// line is the header.
-    #[key(with = not_empty, conflicts = "columns")]
+    #[key(with = not_empty, conflicts = "columns", example = "header: \"# \"")]
     pub header: Option<String>,
     /// Names of the columns, for a table without a header.
     pub columns: Option<ColumnNames>,

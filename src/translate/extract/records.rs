@@ -38,9 +38,12 @@ pub(super) fn not_empty<T: Setting>(value: &Cursor<'_>) -> Checked<T> {
         Kind::Map(entries) => entries.is_empty(),
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) => false,
     };
-    match is_empty {
-        true => value.reject_empty(&value.key.map(KeySpec::help).unwrap_or_default()),
-        false => T::read_over(value, None),
+    match (is_empty, value.key) {
+        (false, _) => T::read_over(value, None),
+        (true, Some(key)) if !key.example.is_empty() => {
+            value.reject_empty(&format!("write `{}`", key.example))
+        }
+        (true, key) => value.reject_empty(&key.map(KeySpec::help).unwrap_or_default()),
     }
 }
 

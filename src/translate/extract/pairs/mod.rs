@@ -37,6 +37,7 @@ pub struct Pairs {
         kind = ValueKind::OneOrMore(&ValueKind::Text),
         with = texts,
         default = vec![":".to_owned()],
+        example = "separator: \"=\"",
         conflicts = "pattern"
     )]
     pub separators: Vec<String>,
