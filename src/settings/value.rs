@@ -131,7 +131,9 @@ pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Optio
         return Ok(None);
     }
     units::duration_within(&text, *least, *most).map(Some).or_else(|invalid| {
-        let help = invalid.help.map(|help| format!("{help}, or {other}"));
+        // After "did you mean", the alternative does not help.
+        let also = |help: String| if help.ends_with('?') { help } else { format!("{help}, or {other}") };
+        let help = invalid.help.map(also);
         value.reject(Invalid { help, ..invalid })
     })
 }
