@@ -74,9 +74,12 @@ pub(crate) fn text_of<'n>(value: &Cursor<'n>) -> Checked<&'n str> {
         return Ok(text);
     }
     let span = value.node.span;
+    let has_brace = || value.context.report.files().text(span)[span.start..].starts_with('{');
+    // Without quotes, `{name}` is a map whose keys have no values.
+    let is_bare = |entry: &Entry| matches!(entry.value.kind, Kind::Null);
     let help = match &value.node.kind {
         Kind::Boolean(_) | Kind::Number(_) => Some("put it in quotes".to_owned()),
-        Kind::Map(_) if value.context.report.files().text(span)[span.start..].starts_with('{') => {
+        Kind::Map(entries) if has_brace() && entries.iter().all(is_bare) => {
             Some("put a string that begins with `{` in quotes".to_owned())
         }
         Kind::Null | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
@@ -315,11 +318,6 @@ fn help_for_list(node: &Node) -> Option<String> {
     })
 }
 
-impl<T: Setting> Setting for Vec<T> {
-    const KIND: ValueKind = ValueKind::List(&T::KIND);
-    const ABSENT: Option<fn() -> Self> = Some(Self::new);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
 /// Help for a string in place of a list.
 fn help_for_words(text: &str) -> String {
     let items = text.split_whitespace().collect::<Vec<_>>().join(", ");
@@ -331,6 +329,11 @@ fn help_for_words(text: &str) -> String {
     }
 }
 
+impl<T: Setting> Setting for Vec<T> {
+    const KIND: ValueKind = ValueKind::List(&T::KIND);
+    const ABSENT: Option<fn() -> Self> = Some(Self::new);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Kind::List(items) = &value.node.kind else {
             return value.reject_kind("a list", value.node.as_text().map(help_for_words));
         };
