@@ -70,19 +70,19 @@ pub struct BasicCredentials {
 
 impl CredentialsSection {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        match section.value.node.as_map().unwrap_or_default() {
-            [] => {
+        let entries = section.value.node.as_map().unwrap_or_default();
+        // An unknown key is reported as that, not as a second method.
+        let mut known = entries.iter().filter(|entry| Self::keys().get(&entry.key.text).is_some());
+        match known.nth(1) {
+            None if entries.is_empty() => {
                 let help = format!("write one of {}", quoted_list(Self::keys().names()));
                 Err(section.missing("`credentials` has no method".to_owned(), &help))
             }
-            [_] => Ok(()),
-            [_, Entry { key, .. }, ..] => {
+            None => Ok(()),
+            Some(Entry { key, .. }) => {
                 let message = format!("only one of these methods can be used, found `{}` as well", key.text);
-                Err(section.reject_at(
-                    Code::ConflictingKeys.at_span(key.span),
-                    &message,
-                    "remove one of the two",
-                ))
+                let at = Code::ConflictingKeys.at_span(key.span);
+                Err(section.reject_at(at, &message, "remove one of the two"))
             }
         }
     }
