@@ -171,7 +171,9 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
     if texts.iter().all(|text| full_lines(text).all(is_line))
         && texts.iter().any(|text| full_lines(text).count() > 1)
     {
-        found.push(Candidate::strict("ndjson", Value::Null, "every line is a JSON document"));
+        let options =
+            json!({ "allow_empty": texts.iter().any(|text| text.trim().is_empty()).then_some(true) });
+        found.push(Candidate::strict("ndjson", options, "every line is a JSON document"));
     }
     let is_html = texts.iter().all(|text| markup::is_html(text, media_type));
     if is_html {
