@@ -113,8 +113,9 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
             }
             let more = more.as_object().cloned().unwrap_or_default();
             let options: Map<String, Value> = options.clone().into_iter().chain(more).collect();
-            let percent = (share * 100.0).round();
-            let reason = format!("at least {percent} % of the lines are a key, {shown} and a value{what}");
+            let percent = (share * 100.0).round().min(99.0);
+            let part = if share < 1.0 { format!("at least {percent} % of the") } else { "all".to_owned() };
+            let reason = format!("{part} lines are a key, {shown} and a value{what}");
             let candidate = Candidate::likely("pairs", options.into(), reason);
             found.push(Candidate { is_doubtful: share < 0.8, ..candidate });
         }

@@ -188,16 +188,17 @@ impl ProposalDraft<'_> {
             _ if !is_guess && (candidate.is_strict || extracted_share >= 0.8) => Confidence::Likely,
             _ => Confidence::Guess,
         };
-        let mut reason = candidate.reason.clone();
+        let each = if self.classified.all().count() > samples { "every success" } else { "every sample" };
+        let mut reason = candidate.reason.replace("every sample", each);
         if samples == 0 {
             reason = "the samples have no success".to_owned();
         } else if self.classified.texts.is_some()
             && !(candidate.is_last_resort() || candidate.is_weak || candidate.reads_all)
         {
-            let percent = (candidate.extracted_share * 100.0).floor();
-            reason += &match samples {
-                1 => format!("; it extracts {percent} % of the words of the sample"),
-                _ => format!("; it extracts at least {percent} % of the words of every sample"),
+            let (least, of) = if samples == 1 { ("", "the sample") } else { ("at least ", each) };
+            reason += &match (candidate.extracted_share * 100.0).floor() {
+                100.0 => format!("; it extracts all words of {of}"),
+                percent => format!("; it extracts {least}{percent} % of the words of {of}"),
             };
         }
         let (part, value) = match self.soap_parameters() {
