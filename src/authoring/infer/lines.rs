@@ -62,6 +62,18 @@ pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
     Some(Candidate::likely("pairs", options, "every line has several `key=value`"))
 }
 
+/// Whether the keys of pairs are data: half of them have dates, amounts or cells of a row, or most are not in
+/// every sample.
+pub(super) fn has_data_in_keys(pairs: &Candidate) -> bool {
+    static DATA: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r"\d[-/.](\d\d|[A-Z][a-z]{2})[-/.]\d|[$€£]\s?[-+]?\d|\S\s{3}"));
+    let records: Vec<_> = pairs.values.iter().filter_map(Value::as_object).collect();
+    let keys: HashSet<&String> = records.iter().flat_map(|record| record.keys()).collect();
+    let dated = keys.iter().filter(|key| DATA.is_match(key)).count();
+    let missing = keys.iter().filter(|key| !records.iter().all(|record| record.contains_key(**key))).count();
+    pairs.name == "pairs" && !keys.is_empty() && (dated * 2 >= keys.len() || missing * 2 > keys.len())
+}
+
 /// Lines of key and value.
 pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();

@@ -337,7 +337,7 @@ fn rank(candidates: &mut Vec<Candidate>) {
         candidate.is_last_resort()
             || candidate.is_strict
             || candidate.is_weak
-            || candidate.extracted_share >= MIN_EXTRACTED_SHARE
+            || candidate.extracted_share >= MIN_EXTRACTED_SHARE && !lines::has_data_in_keys(candidate)
     });
     // The sort is stable: equals stay in the order of the candidates.
     candidates.sort_by_key(|candidate| {

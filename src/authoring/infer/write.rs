@@ -101,7 +101,10 @@ impl ProposalDraft<'_> {
         let finding = self.extract_finding();
         let is_sure = finding.confidence == Confidence::Sure;
         out.line("      ", finding);
-        if let Some(other) = self.runner_up.filter(|other| !is_sure && !other.is_last_resort()) {
+        // Words by position are no alternative to a table.
+        let is_table = self.candidate.is_table() && self.candidate.source.is_none();
+        let is_poor = |other: &Candidate| other.is_last_resort() || is_table && other.is_weak;
+        if let Some(other) = self.runner_up.filter(|other| !is_sure && !is_poor(other)) {
             let (extract, reason) = (yaml::flow(&other.extract()), &other.reason);
             let other = one_line(&format!("or else `extract: {extract}`: {reason}"));
             let _ = writeln!(out.yaml, "      # {other}");
