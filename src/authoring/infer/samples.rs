@@ -64,6 +64,9 @@ const ERROR_WORDS: &str = "ERR|ERROR|FAIL|FAILED|FAILURE|FATAL|EXCEPTION|DENIED"
 /// Members of a JSON object that are `false` in an error.
 const FLAGS: [&str; 3] = ["success", "ok", "succeeded"];
 
+/// Words for success in a member of a JSON object.
+const SUCCESS_WORDS: [&str; 4] = ["success", "ok", "SUCCESS", "OK"];
+
 /// Classifies the samples.
 pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let (good, failures): (Vec<_>, Vec<_>) =
@@ -92,20 +95,35 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
         _ => None,
     };
     let (mut successes, mut texts, mut hidden_failures) = (Vec::new(), Vec::new(), Vec::new());
-    for (sample, text) in good.into_iter().zip(decoded) {
-        let evidence =
-            text.as_deref().and_then(|text| page_evidence(sample, text).or_else(|| error_evidence(text)));
+    for (sample, text) in good.into_iter().zip(&decoded) {
+        let evidence = text.as_deref().and_then(|text| {
+            let by_word = || evidence_by_word(text, &decoded);
+            page_evidence(sample, text).or_else(|| error_evidence(text)).or_else(by_word)
+        });
         match evidence {
             Some(evidence) => hidden_failures.push((sample, evidence)),
             None => {
                 successes.push(sample);
-                texts.push(text);
+                texts.push(text.clone());
             }
         }
     }
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     let texts = texts.filter(|texts| !texts.is_empty());
     ClassifiedSamples { successes, texts, charset, failures, hidden_failures }
+}
+
+/// Evidence of an error in a short JSON document: its `result` or `status` is not the word for success that a
+/// document of at least twice its length has there.
+fn evidence_by_word(text: &str, all: &[Option<String>]) -> Option<ErrorEvidence> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let name = ["result", "status"].into_iter().find(|name| document[*name].is_string())?;
+    let longer = all.iter().flatten().filter(|other| other.len() >= 2 * text.len());
+    let mut words = longer.filter_map(|other| serde_json::from_str::<Value>(other).ok()?.get(name).cloned());
+    let is_success = |word: &Value| SUCCESS_WORDS.iter().any(|known| word == known);
+    let word = words.find(is_success).filter(|word| document[name] != *word)?;
+    let reason = "a short document without the word of the successes, in {} of the samples";
+    Some(ErrorEvidence { reason, ..in_json(&format!(".{name} != {word}")) })
 }
 
 fn is_page(sample: &Sample, text: &str) -> bool {
@@ -218,7 +236,7 @@ fn implied_error_member(classified: &ClassifiedSamples<'_>) -> Option<&'static s
 /// Template for the member that has the message in these texts.
 fn message(texts: &[String]) -> String {
     const ERROR_PATHS: &str =
-        "error.message error.detail message error detail reason msg error_message description";
+        "error.message error.detail message error detail reason msg error_message description result";
     const FALLBACK_MESSAGE: &str = "The service reported an error without a message.";
     let values: Vec<Value> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
     let count = |path: &&str| {
