@@ -65,6 +65,7 @@ fn the_proposal_is_available_as_json() {
     let about = |part: &str| findings.iter().find(|finding| finding["part"] == part).unwrap();
     assert_eq!((&about("extract")["value"], &about("extract")["sure"]), (&json!("pairs"), &json!("sure")));
     assert_eq!(about("field temp")["value"], "number");
+    assert_eq!(about("request body")["sure"], "guess");
     assert!(findings.iter().all(|finding| finding["why"].as_str().is_some_and(|why| !why.is_empty())));
     check_proposal("json", &yaml, 3);
 }
