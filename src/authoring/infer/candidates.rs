@@ -97,7 +97,9 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
 }
 
 /// Extractors for texts that are not documents.
-fn line_candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
+fn line_candidates(all: &[&str], media_type: &str) -> Vec<Candidate> {
+    let filled: Vec<&str> = all.iter().copied().filter(|text| !text.trim().is_empty()).collect();
+    let texts = if filled.is_empty() { all } else { &filled };
     let tables = without_empty_tables(texts);
     let mut found = Vec::new();
     found.extend(lines::metrics(texts));
@@ -109,10 +111,10 @@ fn line_candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     found.extend(lines::form(texts, media_type));
     found.extend(lines::report(texts));
     found.extend(lines::repeated_lines(texts));
-    if tables.len() < texts.len() {
+    if tables.len() < all.len() {
         // Without a header, or with one that looks like a message, an empty table is an error by default.
-        let tables = found.iter().filter(|candidate| candidate.is_table()).cloned();
-        let may_be_empty: Vec<_> = tables.map(|table| table.with_option("allow_empty", true)).collect();
+        let lists = found.iter().filter(|list| list.is_table() || list.options.contains_key("each")).cloned();
+        let may_be_empty: Vec<_> = lists.map(|list| list.with_option("allow_empty", true)).collect();
         found.extend(may_be_empty);
     }
     found

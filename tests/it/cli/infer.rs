@@ -92,6 +92,16 @@ fn a_recording_of_a_failed_request_is_rejected() {
 }
 
 #[test]
+fn a_command_without_output_is_a_sample_beside_others() {
+    let empty = TemporaryFile::new("command-empty.txt", "");
+    let rows = TemporaryFile::new("command-rows.txt", "web running 3\ndb stopped 0\n");
+    let yaml = succeeds(&["infer", rows.path(), empty.path(), "--request", "RUN state"]);
+    assert!(yaml.contains("allow_empty: true"), "{yaml}");
+    let error = glossator(&["infer", empty.path(), "--request", "RUN state"]).stderr;
+    assert!(String::from_utf8_lossy(&error).contains("found an empty file"), "{error:?}");
+}
+
+#[test]
 fn a_request_that_nothing_gives_is_marked_as_a_guess() {
     let file = TemporaryFile::new("guessed.txt", "Temp: 5\nState: up\n");
     let guesses = |more: &[&str]| {
