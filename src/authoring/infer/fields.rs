@@ -54,7 +54,8 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
         let samples = count(values.len(), "sample");
         let reason = format!("of {samples}; properties that all of them have are required");
         let finding = Finding::new("output", "a schema", confidence, reason);
-        possible_types.push(InferredTypes { fields: Vec::new(), output: Some((schema, finding)) });
+        let output = Some((schema, finding)).filter(|(schema, _)| *schema != json!({ "type": "object" }));
+        possible_types.push(InferredTypes { fields: Vec::new(), output });
     }
     possible_types.push(InferredTypes::default());
     possible_types

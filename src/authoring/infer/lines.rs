@@ -76,6 +76,15 @@ pub(super) fn has_data_in_keys(pairs: &Candidate) -> bool {
 
 /// Lines of key and value.
 pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
+    // Assignments of a shell, with comments behind values, as Netdata prints them.
+    static ASSIGNMENT: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r#"^(#.*|[\w.-]+="[^"]*"\s*(?<comment>#.*)?)$"#));
+    let lines = || texts.iter().flat_map(|text| full_lines(text)).map(|line| ASSIGNMENT.captures(line));
+    if lines().all(|line| line.is_some()) && lines().flatten().any(|line| line.name("comment").is_some()) {
+        let options = json!({ "pattern": r#"^(?<key>[\w.-]+)="(?<value>[^"]*)""# });
+        let reason = "every line is `key=\"value\"`, some with a comment behind it";
+        return vec![Candidate { reads_all: true, ..Candidate::likely("pairs", options, reason) }];
+    }
     let mut found = Vec::new();
     let any = |test: &dyn Fn(&str) -> bool| texts.iter().any(|text| test(text));
     let has_sections = any(&|text| full_lines(text).any(is_section));
