@@ -85,7 +85,7 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
         if found.is_empty() {
             found.extend(line_candidates(&texts, &media_type));
         } else {
-            found.extend(shown_line_candidates(classified, &texts));
+            found.extend(shown_line_candidates(classified, &texts).unwrap_or_default());
         }
     }
     let (name, reason) = match classified.texts.is_none() && !classified.successes.is_empty() {
@@ -133,25 +133,27 @@ fn without_empty_tables<'t>(texts: &[&'t str]) -> Vec<&'t str> {
     texts.iter().zip(&first_lines).filter(|(_, lines)| !is_empty(lines)).map(|(text, _)| *text).collect()
 }
 
-/// Extractors for HTML pages whose data is the text of a single `<pre>`: the page has no table.
-fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Vec<Candidate> {
-    let is_listing = |source: &&str| {
+/// Extractors for HTML pages without a table whose data is the text of a single `<pre>`, or pairs with `<br>`
+/// between them.
+fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Option<Vec<Candidate>> {
+    let has_listing = |source: &&str| {
         let source = source.to_ascii_lowercase();
-        source.matches("<pre").count() == 1 && !source.contains("<table") && source.contains("<html")
+        let is_data = source.contains("<html") && !source.contains("<table");
+        let listings = source.matches("<pre").count();
+        (is_data && (listings == 1 || listings == 0 && source.contains("<br"))).then_some(listings == 1)
     };
-    if !sources.iter().all(is_listing) {
-        return Vec::new();
-    }
-    let shown = Candidate::likely("html", json!({ "text": "pre" }), "");
-    let Ok(values) = extracted_values(&shown, classified) else { return Vec::new() };
-    let Some(texts) = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>() else {
-        return Vec::new();
-    };
+    let is_pre = sources.first().and_then(has_listing)?;
+    let shown = Candidate::likely("html", json!({ "text": is_pre.then_some("pre") }), "");
+    let values = extracted_values(&shown, classified).ok()?;
+    let texts = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
     let beside = |candidate: Candidate| {
-        let reason = format!("in the `<pre>` of the page, {}", candidate.reason);
+        let place = if is_pre { "`<pre>`" } else { "text" };
+        let reason = format!("in the {place} of the page, {}", candidate.reason);
         Candidate { source: Some(shown.extract()), reason, ..candidate }
     };
-    lines::folder(&texts).into_iter().chain(line_candidates(&texts, "")).map(beside).collect()
+    let found = lines::folder(&texts).into_iter().chain(line_candidates(&texts, ""));
+    let found = found.filter(|candidate| is_pre || candidate.name == "pairs").map(beside).collect();
+    sources.iter().all(|source| has_listing(source) == Some(is_pre)).then_some(found)
 }
 
 /// Lines that are not blank.
