@@ -11,7 +11,7 @@ use settings_derive::Section;
 
 use super::{AuthError, ClientSettings, IdentifiedClient};
 use crate::crypto::{Digest, parse_digest, random_key, sha256};
-use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, SourceSpan, ValueKind, text_of};
+use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, SourceSpan, text_of};
 use crate::tls::ClientCertificate;
 use crate::upstream::Client;
 

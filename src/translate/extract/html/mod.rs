@@ -15,7 +15,7 @@ use self::page::PageBudget;
 pub(in crate::translate) use self::text::error_page_message;
 use super::records::{gather, not_empty};
 use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
-use crate::settings::{Checked, Code, Cursor, Kind, Named, OpenSection, Setting, ValueKind, text_of};
+use crate::settings::{Checked, Code, Cursor, Kind, Named, OpenSection, Setting, text_of};
 use crate::translate::fields::{list_of, object_of};
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
