@@ -170,10 +170,32 @@ fn malformed_xml_is_an_error_with_its_position() {
 #[test]
 fn entities_are_never_resolved() {
     let bomb = "<?xml version='1.0'?>\n<!DOCTYPE l [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;'>]>\n<l>&b;</l>";
-    check(bomb, Err("line 2, column 1: expected a document without a DTD"));
-    check("<!DOCTYPE l SYSTEM 'file:///etc/passwd' [<!ENTITY x SYSTEM 'y'>]><l>&x;</l>", Err("declarations"));
+    check(bomb, Err("line 2, column 14: expected a DTD without entities, found `<!ENTITY`"));
+    check("<!DOCTYPE l SYSTEM 'file:///etc/passwd' [<!ENTITY x SYSTEM 'y'>]><l>&x;</l>", Err("`<!ENTITY`"));
     check("<!DOCTYPE l SYSTEM '/etc/passwd'><l>&x;</l>", Err("unknown entity reference `x`"));
-    check("<!DOCTYPE l '[' [<!ENTITY x 'y'>]><l>&x;</l>", Err("declarations"));
+    check("<!DOCTYPE l '[' [<!ENTITY x 'y'>]><l>&x;</l>", Err("`<!ENTITY`"));
+    for hidden in ["<!-- ' --><!ENTITY x 'y'><!-- ' -->", "<?a '?><!ENTITY % x 'y'>", "<!ENTITY\tx \"]>\">"] {
+        check(&format!("<!DOCTYPE l [{hidden}]><l>&x;</l>"), Err("`<!ENTITY`"));
+    }
+    check("<!DOCTYPE l [ <![INCLUDE[ <!ENTITY x 'y'> ]]> ]><l>&x;</l>", Err("XML with DTD detected"));
+    check("<!DOCTYPE l [<!ENTITY x 'y'><l>&x;</l>", Err("XML with DTD detected"));
+}
+
+#[test]
+fn a_dtd_without_entities_is_skipped() {
+    for dtd in [
+        "SYSTEM 'http://x/a.dtd'\n [\n <!ELEMENT V EMPTY>\n]",
+        "[<!-- ' <!ENTITY x 'y'> --><!ATTLIST a b CDATA \"]>'\"> %more; <?c '?>] ",
+        "[]",
+    ] {
+        let begin = format!("<?xml version='1.0'?><!-- é --><!DOCTYPE a {dtd}>\n");
+        check(&format!("{begin}<a>é<b/></a>"), Ok(r##"{"b":"","#text":"é"}"##));
+        let line = begin.matches('\n').count() + 1;
+        check(&format!("{begin}<a>&x;</a>"), Err(&format!("line {line}, column 4: ")));
+        check(&format!("{begin}{}", "<a>".repeat(1000)), Err("at most 60 nested elements"));
+    }
+    check("<a><![CDATA[<!DOCTYPE b>]]></a>", Ok(r#""<!DOCTYPE b>""#));
+    check("<a/><!DOCTYPE a>", Err("invalid XML: "));
 }
 
 #[track_caller]
