@@ -118,6 +118,11 @@ impl Fields {
     pub(crate) fn apply(&self, found: &Value) -> Result<Value, ReadError> {
         each_record(found, |found| match found {
             Value::Object(found) => self.apply_to_one(found).map(Value::Object),
+            // An element without attributes and children.
+            Value::String(_) | Value::Null if self.use_key(TEXT_KEY) => {
+                let element = Map::from_iter([(TEXT_KEY.to_owned(), found.clone())]);
+                self.apply_to_one(&element).map(Value::Object)
+            }
             other => Err(read_error!("expected fields, found {}", crate::model::kind_of(other))),
         })
     }
