@@ -47,7 +47,7 @@ pub fn explain_translation(
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| add_origin(step, &file.rule_origins));
     // The user pasted the response, so the sentence that quotes it is shown instead of the one for the log.
-    let notes = notes.into_iter().filter_map(|LogNote { plain, quoting }| quoting.or(plain)).collect();
+    let notes = notes.into_iter().filter_map(|LogNote { plain, quoting, .. }| quoting.or(plain)).collect();
     Explanation { rule: rule.map(|index| index + 1), steps, notes, result: result_json(&result) }
 }
 

@@ -151,13 +151,20 @@ impl<'a> AccessLog<'a> {
         }
     }
 
-    /// Logs the notes of the rule about the response. If the response was unparseable, the operator must see
-    /// the reason at `warn`. Notes that quote the response are for `debug` only.
+    /// Logs the notes of the rule about the response. If the response was unparseable or a template failed,
+    /// the operator must see the reason at `warn`. Notes that quote the response are for `debug` only.
     pub(super) fn log_notes(&mut self, notes: &[LogNote], outcome: ToolOutcome) {
-        let wordings = notes.iter().flat_map(|note| [(&note.plain, false), (&note.quoting, true)]);
-        for (note, quotes) in wordings.filter_map(|(text, quotes)| Some((text.as_ref()?, quotes))) {
+        let is_unparseable = outcome == ToolOutcome::Error(ErrorType::UnparseableResponse);
+        let wordings = notes.iter().flat_map(|note| {
+            [(&note.plain, is_unparseable || note.is_template_error), (&note.quoting, false)]
+        });
+        for (note, is_warning) in wordings.filter_map(|(text, warns)| Some((text.as_ref()?, warns))) {
             let (route, request_id) = (&self.route.definition.name, &self.call.request_id);
-            if outcome == ToolOutcome::Error(ErrorType::UnparseableResponse) && !quotes {
+            if !is_warning {
+                debug!(%route, %request_id, note = %Untrusted(note), "rule evaluation note");
+                continue;
+            }
+            if is_unparseable {
                 let response_bytes = self.recorded.received_bytes;
                 let media_type = self.recorded.content_type.as_ref().and_then(media_type);
                 let media_type = media_type.as_deref().map(|found| found.get(..100).unwrap_or(found));
@@ -165,13 +172,13 @@ impl<'a> AccessLog<'a> {
                     %route, %request_id, %note, media_type, response_bytes,
                     "unparseable upstream response"
                 );
-                self.recorded.reason = Some(match self.recorded.reason.take() {
-                    Some(before) => format!("{before}; {note}"),
-                    None => note.clone(),
-                });
             } else {
-                debug!(%route, %request_id, note = %Untrusted(note), "rule evaluation note");
+                warn!(%route, %request_id, error = %note, "template rendering failed");
             }
+            self.recorded.reason = Some(match self.recorded.reason.take() {
+                Some(before) => format!("{before}; {note}"),
+                None => note.clone(),
+            });
         }
     }
 

@@ -85,6 +85,8 @@ pub struct LogNote {
     pub plain: Option<String>,
     /// Wording with quotes of them, or the beginning of the response: for `debug` only.
     pub quoting: Option<String>,
+    /// Whether a template of the rule failed to render, which its author must see.
+    pub is_template_error: bool,
 }
 
 /// A fixed sentence quotes nothing of the response.

@@ -172,9 +172,10 @@ pub fn translate(
         trace.step("redact", || format!("matches replaced in {places}"));
     }
     let redacted = |text: String| translator.redaction.redact(&text).into_owned();
-    let notes = notes.into_iter().map(|LogNote { plain, quoting }| LogNote {
-        plain: plain.map(redacted),
-        quoting: quoting.map(redacted),
+    let notes = notes.into_iter().map(|note| LogNote {
+        plain: note.plain.map(redacted),
+        quoting: note.quoting.map(redacted),
+        ..note
     });
     Translation { result, rule, sampling, notes: notes.collect() }
 }
@@ -315,7 +316,7 @@ impl TranslationRun<'_> {
             Err(TranslationFailure::TooLong(why)) => {
                 self.trace.step("limit", || why.clone());
                 let plain = "the result is longer than the rule's limit, and can't be shortened to it";
-                self.notes.push(LogNote { plain: Some(plain.to_owned()), quoting: Some(why.clone()) });
+                self.add_note(Some(plain.to_owned()), Some(why.clone()));
                 ToolResult::error(ErrorType::UnparseableResponse, why)
             }
             Err(TranslationFailure::Unreadable(why)) => {
@@ -339,20 +340,25 @@ impl TranslationRun<'_> {
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
-        self.notes.push(LogNote { plain: Some(text.into()), quoting: None });
+        self.add_note(Some(text.into()), None);
+    }
+
+    fn add_note(&mut self, plain: Option<String>, quoting: Option<String>) {
+        self.notes.push(LogNote { plain, quoting, is_template_error: false });
     }
 
     /// Notes why something failed, with and without quotes of the response; returns the former.
     pub(super) fn note_why(&mut self, what: &str, why: &ReadError) -> String {
         let quoting = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
         let (plain, quoted) = (format!("{what}: {}", why.plain), format!("{what}: {quoting}"));
-        self.notes.push(LogNote { plain: Some(plain), quoting: Some(quoted) });
+        self.add_note(Some(plain), Some(quoted));
         quoting
     }
 
     /// Notes a template that failed to render. The engine's message may quote its input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
         self.note_why(&format!("the template of `{key}`"), &error.in_part("it failed to render"));
+        self.notes.last_mut().expect("a note was added").is_template_error = true;
     }
 
     /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that
@@ -362,7 +368,7 @@ impl TranslationRun<'_> {
         let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
         if let Some(detail) = error.detail.as_ref().filter(|_| may_be_told && error.raised.is_none()) {
             let quoting = Some(format!("a filter failed: {}", self.translator.redaction.redact(detail)));
-            self.notes.push(LogNote { plain: None, quoting });
+            self.add_note(None, quoting);
         }
     }
 
@@ -379,7 +385,7 @@ impl TranslationRun<'_> {
         };
         if !body.is_empty() {
             let quoting = Some(format!("the response begins {begins:?}"));
-            self.notes.push(LogNote { plain: None, quoting });
+            self.add_note(None, quoting);
         }
     }
 }

@@ -42,6 +42,27 @@ async fn an_unparseable_response_logs_its_reason_and_not_its_body() {
 }
 
 #[tokio::test]
+async fn a_template_of_an_error_that_fails_is_logged_without_values() {
+    let upstream =
+        Scripted::answering(response("404 Not Found", "application/json", r#"{"why": "a secret"}"#)).await;
+    let rule =
+        "response: [{ when: { status: 404 }, error: 'No: {{ json.why | round }}' }, { extract: json }]";
+    let config = config(&upstream).replace("response: { extract: json }", rule);
+    let program = Program::start(&config, &[]).await;
+    program.connect().await.send("POST /tools/get_thing", &["X-Request-Id: mine"], "").await;
+    let log = program.log().await;
+    let failed = with(&log, "message", "template rendering failed");
+    assert_eq!(failed.len(), 1, "{log:?}");
+    let line = failed[0];
+    assert_eq!((&line["level"], &line["route"]), (&"WARN".into(), &"get_thing".into()));
+    assert_eq!(line["request_id"], "mine");
+    let error = line["error"].as_str().unwrap();
+    assert!(error.starts_with("the template of `error`: it failed to render: invalid operation"), "{error}");
+    assert!(error.ends_with(", at line 1 of the template"), "{error}");
+    assert!(log.iter().all(|line| !line.to_string().contains("a secret")), "{log:?}");
+}
+
+#[tokio::test]
 async fn a_response_that_is_too_long_or_not_http_is_unparseable() {
     let long = response("200 OK", "text/plain", &"x".repeat(2000));
     for upstream_sends in [long, b"hello\r\n".to_vec()] {

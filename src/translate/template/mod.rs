@@ -18,7 +18,7 @@ pub use values::{message_variables, request_variables};
 use super::WorkBudget;
 use super::leak_filter::{ClientStrings, redact_error_text};
 use super::read_error::ReadError;
-use crate::model::LimitedWriter;
+use crate::model::{LimitedWriter, cut_characters};
 
 /// Compiled Jinja template.
 ///
@@ -49,6 +49,8 @@ struct Compiled {
 pub struct TemplateError {
     /// The problem, in one sentence.
     pub message: String,
+    /// The problem without values, which the engine's message may quote.
+    plain: String,
     /// Line of the template, from 1.
     pub line: Option<usize>,
 }
@@ -212,18 +214,17 @@ impl Compiled {
 
 impl TemplateError {
     pub(super) fn without_line(message: String) -> Self {
-        Self { message, line: None }
+        Self { plain: message.clone(), message, line: None }
     }
 
-    /// A sentence with the part of a rule that failed. The engine's message may quote the value that caused
-    /// the error.
+    /// A sentence with the part of a rule that failed.
     pub(super) fn in_part(&self, what: &str) -> ReadError {
         let line = self.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
-        ReadError::new(format!("{what}: {self}"), format!("{what}{line}"))
+        ReadError::new(format!("{what}: {self}"), format!("{what}: {}{line}", self.plain))
     }
 
     fn new(error: &Error) -> Self {
-        Self { message: Self::message(error), line: error.line() }
+        Self { message: Self::message(error), plain: error.kind().to_string(), line: error.line() }
     }
 
     /// Error of a rendering, with the part of the template that failed. The part is omitted if it has
@@ -231,8 +232,11 @@ impl TemplateError {
     fn from_engine(error: &Error, instrumented: &str) -> Self {
         let place = error.range().and_then(|range| instrumented.get(range));
         let place = place.filter(|words| !words.is_empty() && !has_insertions(words));
-        let place = place.map(|words| format!(" in `{words}`"));
-        Self { message: Self::message(error) + &place.unwrap_or_default(), line: error.line() }
+        let place = place.map(|words| format!(" in `{words}`")).unwrap_or_default();
+        let mut found = Self::new(error);
+        found.message += &place;
+        found.plain += &cut_characters(&place, 100);
+        found
     }
 
     fn message(error: &Error) -> String {
