@@ -26,12 +26,14 @@ pub struct UpstreamResponse {
     pub cgi_exit: Option<Box<ProgramExit>>,
     /// Whether an MCP server rejected the session with this response, so that it never received the request.
     pub rejects_session: bool,
+    /// Whether it had an HTTP status. The message of an MCP server over stdio has none.
+    pub has_status: bool,
 }
 
 impl UpstreamResponse {
     /// The response of a server.
     pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
-        Self { status, headers, body, exit: None, cgi_exit: None, rejects_session: false }
+        Self { status, headers, body, exit: None, cgi_exit: None, rejects_session: false, has_status: true }
     }
 
     /// The output of a program and its exit. The HTTP status is 200 for exit status 0, else 500.

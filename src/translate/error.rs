@@ -268,11 +268,12 @@ fn error_type(view: &ResponseView<'_>, declared: Option<u16>) -> ErrorType {
     }
 }
 
-/// The status of the response, or the exit status of the program, for the `_meta` of a tool error.
-pub(super) fn status_meta(response: &UpstreamResponse) -> (&'static str, Value) {
+/// The HTTP status of the response, if it has one, or the exit status of the program, for the `_meta` of a
+/// tool error.
+pub(super) fn status_meta(response: &UpstreamResponse) -> (&'static str, Option<Value>) {
     match &response.exit {
-        Some(exit) => (EXIT_META_KEY, exit.end.to_json()),
-        None => (STATUS_META_KEY, response.status.as_u16().into()),
+        Some(exit) => (EXIT_META_KEY, Some(exit.end.to_json())),
+        None => (STATUS_META_KEY, response.has_status.then(|| response.status.as_u16().into())),
     }
 }
 
@@ -294,7 +295,7 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
     };
     let retry_after = response.retry_after_seconds().map(Value::from);
     let (status_key, status) = status_meta(response);
-    let members = [(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after), (status_key, Some(status))];
+    let members = [(CODE_META_KEY, code), (RETRY_AFTER_META_KEY, retry_after), (status_key, status)];
     let meta = object_without_nones(members);
     ToolResult { meta, ..ToolResult::error(error_type, text) }
 }

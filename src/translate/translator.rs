@@ -162,7 +162,11 @@ pub fn translate(
     let TranslationRun { trace, notes, sampling, .. } = run;
     // The default error for a status has it after the code.
     let (status_key, status) = status_meta(response);
-    if result.is_error() && sampling.is_none() && !result.meta.contains_key(status_key) {
+    if result.is_error()
+        && sampling.is_none()
+        && !result.meta.contains_key(status_key)
+        && let Some(status) = status
+    {
         result.meta.shift_insert(0, status_key.to_owned(), status);
     }
     let result = translator.for_clients(result);

@@ -283,8 +283,7 @@ struct EntryHead {
 
 /// Encodes an entry. `None` if a header is not ASCII text.
 fn encode(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
-    let UpstreamResponse { status, headers, body, exit: _, cgi_exit: _, rejects_session: _ } =
-        &entry.response;
+    let UpstreamResponse { status, headers, body, .. } = &entry.response;
     let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
     let headers = headers.iter().map(|(name, value)| Some((name.to_string(), text(value)?)));
     let (status, age) = (status.as_u16(), entry.received_at.elapsed());

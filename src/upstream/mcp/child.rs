@@ -20,6 +20,7 @@ use tracing::info;
 use super::child_actor::{self, ChildHandle, MESSAGE_LIMIT_BYTES, log_errors, secrets_regex};
 use super::lifecycle::NegotiatedSession;
 use super::{McpRequest, McpUpstream, jsonrpc, lifecycle, message_response, whole_response};
+use crate::model::UpstreamResponse;
 use crate::settings::units;
 use crate::upstream::error::QuotedSource;
 use crate::upstream::program::{ProcessGroup, Program};
@@ -84,7 +85,8 @@ impl ChildLink {
     /// Sends a request and waits for the response.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> UpstreamResult {
         let running = self.running().await?;
-        running.handle.call(outgoing, running.agreed.is_per_request()).await.map(message_response)
+        let text = running.handle.call(outgoing, running.agreed.is_per_request()).await?;
+        Ok(UpstreamResponse { has_status: false, ..message_response(text) })
     }
 
     /// Returns what was negotiated with the child, starting it if necessary.

@@ -26,6 +26,7 @@ while read -r line; do
         *'"name":"word"'*) text "$id" "$WORD ${HIDDEN:-nothing} $(pwd)" ;;
         *'"name":"stay"'*) sleep 1000 & text "$id" "$!" ;;
         *'"name":"die"'*) exit 3 ;;
+        *'"name":"fail"'*) answer "$id" '{"content":[{"type":"text","text":"no"}],"isError":true}' ;;
         *'"name":"hang"'*) hung=$((hung + 1)) ;;
         *'"name":"hung"'*) text "$id" "$hung" ;;
         *'"name":"noise"'*)
@@ -82,6 +83,18 @@ async fn a_child_that_ends_is_started_again_and_the_call_is_cut_off() {
     let second = served.call("pid", json!({})).await.tool_text();
     assert_ne!(first, second);
     assert!(!is_alive(&first));
+}
+
+#[tokio::test]
+async fn an_error_over_stdio_has_no_http_status() {
+    let command = json!(["sh", "-c", SERVER.replace("${", "$${")]);
+    let upstreams = json!({ "old": { "mcp": { "command": command } } });
+    let config = format!("upstreams: {upstreams}\nroutes: {{ a: {{ request: CALL old/fail }} }}");
+    let served = Served::start(&config).await;
+    let failed = served.over_mcp("tools/call", json!({ "name": "a", "arguments": {} })).await;
+    let result = &failed["result"];
+    assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!("no")), "{failed}");
+    assert_eq!(result["_meta"].get("glossator/upstreamStatus"), None, "{failed}");
 }
 
 #[tokio::test]
