@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use clap::Args;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
@@ -40,11 +41,12 @@ pub(super) struct ExplainArguments {
     /// Media type of the response (default for a body alone: none)
     #[arg(long = "content-type", value_name = "TYPE", requires = "response", value_parser = parse_media_type)]
     media_type: Option<HeaderValue>,
-    /// For a command: its exit status, or the signal that ended it, such as `SIGKILL` (default: 0)
-    #[arg(long = "exit-status", value_name = "STATUS", requires = "response")]
+    /// For a command: its exit status, or the signal that ended it, such as `SIGKILL` (default: 0); without
+    /// `--response`, its output is empty
+    #[arg(long = "exit-status", value_name = "STATUS")]
     exit: Option<ProgramEnd>,
-    /// For a command: its standard error
-    #[arg(long, value_name = "TEXT", requires = "response")]
+    /// For a command: its standard error; without `--response`, its output is empty
+    #[arg(long, value_name = "TEXT")]
     stderr: Option<String>,
     #[command(flatten)]
     config: ConfigArgument,
@@ -62,13 +64,11 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
         .ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
     let mut given = arguments.args.clone().unwrap_or_default();
     given.extend(in_uri);
-    match &arguments.response {
-        Some(path) => {
-            let response = recorded(arguments, path, &file.route, screen)?;
-            explain_response(arguments, file, given, response, screen)
-        }
-        None => explain_request(arguments.output, &loaded, &file.route, given, screen),
+    if arguments.response.is_none() && arguments.exit.is_none() && arguments.stderr.is_none() {
+        return explain_request(arguments.output, &loaded, &file.route, given, screen);
     }
+    let response = recorded(arguments, &file.route, screen)?;
+    explain_response(arguments, file, given, response, screen)
 }
 
 /// Route of a resource, and the arguments in its URI.
@@ -97,7 +97,6 @@ fn parse_media_type(text: &str) -> Result<HeaderValue, &'static str> {
 /// output, and the command line its exit status.
 fn recorded(
     arguments: &ExplainArguments,
-    file: &Path,
     route: &Route,
     screen: &mut Screen,
 ) -> Result<UpstreamResponse, Failure> {
@@ -112,10 +111,13 @@ fn recorded(
             "the route runs no command, so `--exit-status` and `--stderr` have no effect",
         ));
     }
-    let recording = read_recording(file)?;
+    let empty = || Recording::read(&Bytes::new()).map_err(Failure::usage);
+    let file = arguments.response.as_deref();
+    let recording = file.map_or_else(empty, read_recording)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let chosen = recording.choose(arguments.entry.as_ref());
-    let mut response = chosen.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    let shown = file.unwrap_or(Path::new("-")).display();
+    let mut response = chosen.map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     let mut note_override = |option: &str, own: &str| {
         if is_whole {
             screen.status_line(&format!("`{option}` overrides the value of the recording, {own}"));

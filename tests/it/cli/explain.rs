@@ -120,6 +120,8 @@ fn a_command_is_explained_by_its_words_and_by_its_end() {
     let response = ["--response", nothing.path()];
     let stdout = explained(&[&response[..], &["--exit-status", "1", "--args", args]].concat());
     assert!(stdout.starts_with("output       exit status 1, 0 bytes\nrule 1       matches\n"), "{stdout}");
+    let without_response = explained(&["--exit-status", "1", "--stderr", "no such file", "--args", args]);
+    assert!(without_response.starts_with("output       exit status 1, 0 bytes\n"), "{without_response}");
     let stdout = explained(
         &[&response[..], &["--exit-status", "SIGKILL", "--stderr", "killed", "--args", args]].concat(),
     );
