@@ -1179,8 +1179,14 @@ codes! {
     ///
     /// glossator itself sets `Connection`, `Content-Length`, `Host`, `Keep-Alive`, `Proxy-Connection`, `TE`,
     /// `Trailer`, `Transfer-Encoding` and `Upgrade`. They belong to one connection or one message, and a
-    /// wrong value could change where a server finds the end of a message. `Host` follows from the address
-    /// of the upstream. Remove the header.
+    /// wrong value could change where a server finds the end of a message. Remove the header. `Host` follows
+    /// from the address of the upstream; `headers` of the upstream may set another one, such as the name of a
+    /// virtual host.
+    ///
+    /// ```yaml
+    /// upstreams:
+    ///   billing: { url: http://10.0.0.7, headers: { Host: billing.example.com } }
+    /// ```
     ReservedHeader = 605,
     /// A program or folder of an upstream does not exist.
     ///

@@ -45,7 +45,9 @@ async fn greet(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, std:
         _ => "1.1",
     };
     let named = request.headers().get(header::HOST).map(|host| host.to_str().unwrap().to_owned());
-    let host = named.or_else(|| request.uri().authority().map(ToString::to_string)).unwrap_or_default();
+    let authority = request.uri().authority().map(ToString::to_string);
+    assert!(named.is_none() || authority.is_none() || named == authority, "{named:?} {authority:?}");
+    let host = named.or(authority).unwrap_or_default();
     let name = host.split(':').next().unwrap();
     let path = request.uri().path();
     let body = format!(r#"{{"version":"{version}","host":"{name}","path":"{path}"}}"#);
@@ -139,6 +141,17 @@ async fn an_upstream_behind_tls_is_reached_in_the_protocol_that_is_agreed_on() {
             (&version.into(), &"localhost".into()),
             "{protocol:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_configured_host_names_a_virtual_host_and_not_the_certificate() {
+    let certified = certificate("localhost");
+    for (offered, version) in [("h2", "2"), ("http/1.1", "1.1")] {
+        let mut setup = setup(tls_server(&certified, &[offered], None).await, trusting(&certified));
+        setup.upstream.headers.insert(header::HOST, "reports.test:81".parse().unwrap());
+        let found = setup.start().await.call("get_thing", "").await.json()["structuredContent"].clone();
+        assert_eq!((&found["version"], &found["host"]), (&version.into(), &"reports.test".into()));
     }
 }
 

@@ -1,6 +1,6 @@
 //! HTTP upstreams: addresses, connection settings, and the headers of every request.
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, header::HOST, uri::Authority};
 
 use super::{UpstreamSection, header_name, scalar};
 use crate::route::UpstreamName;
@@ -111,7 +111,7 @@ fn help_for(text: &str, is_external: bool) -> String {
         format!("write `${{{name}}}`")
     } else if let Some(words) = shown.and_then(words_of_command) {
         format!("write `http://HOST:PORT`; for a program, write `{{ command: [{words}] }}`")
-    } else if shown.is_some() && host.parse::<http::uri::Authority>().is_ok() {
+    } else if shown.is_some() && host.parse::<Authority>().is_ok() {
         format!("write `http://{text}`")
     } else {
         "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned()
@@ -189,7 +189,9 @@ fn header(
     context: ReadContext<'_>,
     Entry { key, value }: &Entry,
 ) -> Checked<(http::HeaderName, HeaderValue)> {
-    let name = header_name(context, &key.text, key.span);
+    // The name of a virtual host, unlike the one of the address.
+    let is_host = HOST.as_str().eq_ignore_ascii_case(&key.text);
+    let name = if is_host { Ok(HOST) } else { header_name(context, &key.text, key.span) };
     let text = scalar(context, value, &format!("the header `{}`", key.text));
     let (name, text) = (name?, text?);
     let expanded = secret::expand_secret(context, value.span, &text)?;
@@ -199,6 +201,11 @@ fn header(
         let help = "remove a line break at the end of the secret";
         context.reject_at(Code::InvalidValue.at_span(value.span), message, help)
     })?;
+    if is_host && (expanded.text.contains('@') || expanded.text.parse::<Authority>().is_err()) {
+        let at = Code::InvalidValue.at_span(value.span);
+        let help = "write `Host: reports.example.com`, with a port if it is not the default";
+        return Err(context.reject_at(at, "the header `host` is not the name of a host", help));
+    }
     let is_secret = secret::is_secret_name(&key.text);
     if is_secret {
         secret::warn_of_inline(context.report, value.span, &key.text, &expanded);

@@ -27,7 +27,7 @@ use crate::upstream::http::{
     AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings,
 };
 use crate::upstream::mcp::{McpTransport, WantedLists};
-use ::http::{HeaderMap, HeaderName};
+use ::http::{HeaderMap, HeaderName, header::HOST};
 
 pub use tools::{NameRules, ToolRules};
 
@@ -109,7 +109,8 @@ pub(super) struct UpstreamSection {
     /// Timeout of connecting.
     #[key(range = 1..=3_600_000, default = HttpSettings::CONNECT_TIMEOUT_DEFAULT)]
     connect_timeout: Duration,
-    /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.
+    /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file. `Host`
+    /// names a virtual host of the server.
     headers: HeaderMap,
     /// Credentials for this upstream: one of `basic`, `bearer` and `oauth`. Without an available credential,
     /// no request is sent.
@@ -318,7 +319,11 @@ pub(super) fn header_name(context: ReadContext<'_>, text: &str, span: SourceSpan
     })?;
     if OWN_HEADERS.split(' ').any(|own| own == name) {
         let message = format!("the header `{name}` is reserved: glossator sets it for each connection");
-        return Err(context.reject_at(Code::ReservedHeader.at_span(span), message, "remove it"));
+        let help = match name == HOST {
+            true => "write `headers: { Host: NAME }` in the upstream, for all of its requests",
+            false => "remove it",
+        };
+        return Err(context.reject_at(Code::ReservedHeader.at_span(span), message, help));
     }
     Ok(name)
 }

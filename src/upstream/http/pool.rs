@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
@@ -108,6 +108,9 @@ impl ConnectionPool {
                 }
                 HttpConnection::Http2(mut shared) => {
                     let is_reused = shared.is_reused.load(Ordering::Relaxed);
+                    if let Some(uri) = at_host(&uri, request.headers()) {
+                        *request.uri_mut() = uri;
+                    }
                     let sent = shared.sender.try_send_request(request).await;
                     shared.is_reused.fetch_or(sent.is_ok(), Ordering::Relaxed);
                     (sent, is_reused, None)
@@ -273,6 +276,14 @@ impl Drop for ResponseBody {
             self.return_to_pool();
         }
     }
+}
+
+/// URI with the authority of the header `Host`, if there is one: `:authority` must be equal to it (RFC 9113,
+/// section 8.3.1).
+fn at_host(uri: &Uri, headers: &HeaderMap) -> Option<Uri> {
+    let mut parts = uri.clone().into_parts();
+    parts.authority = Some(headers.get(header::HOST)?.as_bytes().try_into().ok()?);
+    Uri::from_parts(parts).ok()
 }
 
 #[cfg(test)]
