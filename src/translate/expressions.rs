@@ -175,7 +175,7 @@ fn warn_of_placeholders(report: &Report<'_>, node: &Node, text: &str, names: &[&
 
 /// Common tests and filters, for suggestions; the engine has more.
 const COMMON_TESTS: &str = "defined false mapping none number sequence string true";
-const COMMON_FILTERS: &str = "abs capitalize default first float int join last length lower map \
+const COMMON_FILTERS: &str = "abs b64encode capitalize default first float int join last length lower map \
      markdown_table replace round sort title tojson trim upper";
 
 /// Common jq filters, for suggestions; the language has more.

@@ -49,6 +49,35 @@ async fn an_argument_stays_in_its_parameter_for_any_separator() {
 }
 
 #[tokio::test]
+async fn an_upstream_sets_the_host() {
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
+    let text = format!(
+        "upstreams: {{ old: {{ url: 'http://{}', headers: {{ host: reports.test }} }} }}\n\
+         routes: {{ a: {{ description: A., request: GET old/ }} }}",
+        upstream.address
+    );
+    let loaded =
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+    Loaded::start(&loaded).await.connect().await.send("POST /tools/a", &[], "").await;
+    assert_eq!(upstream.state().requests[0].header("host"), ["reports.test"]);
+}
+
+#[tokio::test]
+async fn a_filter_encodes_a_body_in_base64() {
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
+    let text = format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ a: {{ description: A., request: {{ method: POST, \
+         path: /v3/kv/range, body: {{ json: {{ key: '{{{{ args.key | b64encode }}}}' }} }} }} }} }}",
+        upstream.address
+    );
+    let loaded =
+        config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let json = ["Content-Type: application/json"];
+    Loaded::start(&loaded).await.connect().await.send("POST /tools/a", &json, r#"{"key":"foo"}"#).await;
+    assert_eq!(upstream.state().requests[0].body, br#"{"key":"Zm9v"}"#);
+}
+
+#[tokio::test]
 async fn any_token_is_a_method() {
     assert_eq!(requested("request: PROPFIND old/dav", "{}").await, "PROPFIND /dav");
     assert_eq!(requested("request: { method: M-SEARCH, path: /x }", "{}").await, "M-SEARCH /x");

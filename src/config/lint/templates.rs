@@ -150,7 +150,7 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
 fn is_escaped(expression: &str, syntax: Syntax) -> bool {
     let Some((_, last)) = expression.rsplit_once('|') else { return false };
     match last.trim().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next() {
-        Some("int" | "float" | "round" | "abs" | "length" | "count") => true,
+        Some("int" | "float" | "round" | "abs" | "length" | "count" | "b64encode") => true,
         Some("e" | "escape") => syntax == Syntax::Markup,
         Some("tojson") => syntax == Syntax::Json,
         _ => false,

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use minijinja::{
     Environment, Error, ErrorKind, State, Value, filters,
     value::{Kwargs, Object, Rest, StringInput, ValueOrKwargs, from_args},
@@ -207,6 +208,10 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
         let (text, from, to): (StringInput<'_>, StringInput<'_>, StringInput<'_>) = from_args(arguments)?;
         Ok(text.as_str().matches(from.as_str()).count().saturating_mul(to.as_str().len()))
     });
+    bounded("b64encode", Value::from_function(base64), |arguments| {
+        let (text,): (StringInput<'_>,) = from_args(arguments)?;
+        Ok(text.as_str().len().saturating_mul(2))
+    });
     // Each partial sum of strings would be a copy of all before. `join` concatenates them.
     bounded("sum", Value::from_function(filters::sum), |arguments| {
         let (_, _, start, options): (&Value, Option<&Value>, Option<Value>, Kwargs) = from_args(arguments)?;
@@ -232,6 +237,11 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
         let shown = longest.saturating_mul(text.matches('%').count());
         Ok(written.chain(given).chain([shown]).fold(0, usize::saturating_add))
     });
+}
+
+/// Encodes a string in Base64, as the filter of Ansible does.
+fn base64(text: StringInput<'_>) -> String {
+    BASE64_STANDARD.encode(text.as_str())
 }
 
 /// Charges the output of a filter or an operator before it is written.
@@ -282,6 +292,8 @@ mod tests {
         check("{{ [{'a': 1}, {'a': 2}] | sum(attribute='a') }} {{ [1, 2] | sum(start=3) }}", Ok("3 6"));
         check("{{ rows | sum(start='') }}", Err("`join` puts texts together"));
         check("{{ rows | sum }}", Err("can only sum numbers"));
+        check("{{ 'key\u{e6}' | b64encode }} {{ 7 | b64encode }} {{ '' | b64encode }}", Ok("a2V5w6Y= Nw== "));
+        check("{{ none_such | b64encode }}", Err("undefined value"));
         check("{{ '%s: %03d' | format('a', 7) }}", Ok("a: 007"));
         check("{{ [{'a': 'x'}, {'a': 'y'}] | join(', ', attribute='a') }}", Ok("x, y"));
     }
