@@ -229,10 +229,10 @@ fn words_of(name: &str) -> Vec<String> {
     words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether a value contains no secret: only references to variables and files, and an authentication scheme
-/// before them.
+/// Whether a value contains no secret: only references to variables and files, templates without texts of
+/// their own, and an authentication scheme before them.
 pub(crate) fn is_only_references(value: &str) -> bool {
-    static REFERENCE: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\$\{[^}]*\}"));
+    static REFERENCE: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"\$\{[^}]*\}|\{\{[^}"']*\}\}"#));
     if value.starts_with("file:") {
         return true;
     }
@@ -334,6 +334,8 @@ mod tests {
         }
         assert!(is_only_references("Bearer ${TOKEN}"));
         assert!(is_only_references("file:/run/secrets/token"));
+        assert!(is_only_references("Bearer {{ args.key }}"));
+        assert!(!is_only_references("{{ 'abc' }}"));
         assert!(!is_only_references("Bearer abc"));
         assert!(!is_only_references("${TOKEN:-abc}"));
     }
