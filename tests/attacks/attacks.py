@@ -98,6 +98,9 @@ def query(template):
     return {"request": request, "input": {"properties": properties, "required": list(properties)}}
 
 
+CONFIRMED = {"description": "x", "request": "GET files/200", "confirm": "Sure?", "input": {"properties": {"v": {}}}}
+
+
 def jq(program):
     return {"response": {"structured": program}}
 
@@ -416,6 +419,39 @@ def slow_streams(glossator, ended, counts):
     client.close()
 
 
+def many_values(glossator, ended, counts):
+    """Calls that wait for a confirmation, of many clients. Their arguments take eighty times the memory of the text."""
+
+    def request(method, params, more=""):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{more}\r\n"
+        client = socket.create_connection(glossator.address.split(":"), timeout=5)
+        client.sendall((head + body).encode())
+        return client
+
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
+    client = request("initialize", {**hello, "clientInfo": {"name": "a", "version": "1"}})
+    session = re.search(rb"mcp-session-id: *(\S+)", client.recv(65536), re.IGNORECASE)[1].decode()
+    session = f"Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n"
+    clients = []
+    for values in [2_000] * 1000 + [25_000] * 400:
+        if ended.is_set():
+            break
+        with contextlib.suppress(OSError):
+            arguments = {"v": [{"": 0}] * values}
+            clients.append(request("tools/call", {"name": "confirmed", "arguments": arguments}, session))
+    ended.wait()
+    for client in clients:
+        client.settimeout(0.01)
+        try:
+            answer = client.recv(12).decode()[9:] or "closed"
+        except OSError:
+            answer = "waiting"
+        counts[answer] = counts.get(answer, 0) + 1
+        client.close()
+
+
 def unfinished_requests(glossator, ended, counts):
     """More connections than there are descriptors, each with a request whose body does not come."""
     clients = []
@@ -475,6 +511,7 @@ def run(work, program, upstream_port, words):
         Attack("passthrough: 8 slow uploads, max_in_flight: 8", run=slow_uploads, in_flight=8),
         Attack("passthrough: 200 slow uploads from one address, max_in_flight: 8", run=one_address, in_flight=8),
         Attack("passthrough: 128 slow HTTP/2 streams", run=slow_streams, config={"server": {"tls": tls}}),
+        Attack("memory: arguments of many values", run=many_values, memory_mib=450, config={"routes": {"confirmed": CONFIRMED}}),
         Attack("descriptors: 1,024, and 1,500 unfinished requests", run=unfinished_requests, descriptors=1024),
     ]
     chosen = [attack for attack in everything if not words or any(word in attack.name for word in words)]

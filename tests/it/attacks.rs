@@ -294,6 +294,36 @@ async fn bodies_count_until_their_calls_are_answered() {
     }
 }
 
+/// A tree of small values takes many times the memory of its text.
+#[tokio::test]
+async fn arguments_count_until_their_calls_are_answered() {
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "well")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.filter.request_buffer_limit_bytes = 1 << 20;
+    let proxy = setup.start().await;
+    let many = format!(r#"{{"v":[{}0]}}"#, r#"{"":0},"#.repeat(3000));
+    let message = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"get_thing","arguments":{many}}}}}"#
+    );
+    let first = proxy.call("get_thing", &many);
+    let others = async {
+        upstream.until("the first call is in flight", |state| state.requests.len() == 1).await;
+        let second = proxy.call("get_thing", &many).await;
+        let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
+        let by_mcp = proxy.send("POST /mcp", &headers, &message).await;
+        let query = format!("POST /tools/get_thing?{}", "v&".repeat(3000));
+        let by_query = proxy.send(&query, &[], "").await;
+        gate.open();
+        [second, by_mcp, by_query]
+    };
+    let (first, rejected) = tokio::join!(first, others);
+    assert_eq!(first.tool_text(), "well");
+    for response in rejected {
+        assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("2")));
+        assert!(response.text().contains("buffer for requests is full"), "{}", response.text());
+    }
+}
+
 /// Two million numbers in 4 MB would take 150 MB in memory.
 #[tokio::test]
 async fn arguments_with_too_many_values_are_rejected() {

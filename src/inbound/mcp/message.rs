@@ -199,7 +199,7 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
 ///
 /// # Errors
 ///
-/// When it is not JSON, has no messages, or too many.
+/// When it is not JSON, has no messages, or too many of them or of values.
 pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return None;
@@ -208,7 +208,9 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     let count = serde_json::from_slice(body).map(|messages: Vec<IgnoredAny>| messages.len());
     Some(match count {
         Ok(0) => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
-        Ok(1..=BATCH_LIMIT) => serde_json::from_slice(body).map_err(not_json),
+        Ok(1..=BATCH_LIMIT) => values_within(body, ARGUMENT_VALUE_LIMIT)
+            .map_err(|many| ErrorKind::PARAMS.error(many.to_string()))
+            .and_then(|()| serde_json::from_slice(body).map_err(not_json)),
         Ok(_) => Err(ErrorKind::NOT_A_MESSAGE.error(format!("a batch has at most {BATCH_LIMIT} messages"))),
         Err(error) => Err(not_json(error)),
     })
@@ -557,9 +559,10 @@ mod tests {
         let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
         check(&many(BATCH_LIMIT), Ok(&vec!["{}"; BATCH_LIMIT]));
         check(&many(BATCH_LIMIT + 1), Err("at most 100"));
-        // The limit of values applies to each message.
-        let long = format!("[{}0]", "0,".repeat(ARGUMENT_VALUE_LIMIT - 1));
-        check(&format!("[{long},{long}]"), Ok(&[&long, &long]));
+        // The limit of values applies to all messages together: the request buffer counts no more.
+        let long = format!("[{}0]", "0,".repeat(ARGUMENT_VALUE_LIMIT / 2));
+        check(&format!("[{long}]"), Ok(&[&long]));
+        check(&format!("[{long},{long}]"), Err("at most 100000 values"));
     }
 
     proptest! {

@@ -339,8 +339,8 @@ fn notification(method: &str, params: &Value) -> Bytes {
     json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string().into()
 }
 
-/// Limit of our open requests to clients.
-const OPEN_REQUESTS_LIMIT: usize = 10_000;
+/// Limit of our open requests to clients. Each holds the memory of a call for as long as a person thinks.
+const OPEN_REQUESTS_LIMIT: usize = 2048;
 
 /// A client's result or error.
 pub(super) type ClientResult = Result<Box<RawValue>, ErrorData>;

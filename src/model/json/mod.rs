@@ -163,10 +163,16 @@ impl JsonText {
 ///
 /// [`TooManyValues`] with the position of the first surplus value.
 pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
+    if json.len() <= most { Ok(()) } else { count_values(json, most).map(drop) }
+}
+
+/// Counts the values of a document, as [`values_within`] does, up to `most`.
+///
+/// # Errors
+///
+/// As [`values_within`].
+pub fn count_values(json: &[u8], most: usize) -> Result<usize, TooManyValues> {
     // Each value but the first follows a separator.
-    if json.len() <= most {
-        return Ok(());
-    }
     let (mut values, mut is_string, mut is_escaped) = (1, false, false);
     for (position, byte) in json.iter().enumerate() {
         match byte {
@@ -186,7 +192,7 @@ pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
             return Err(TooManyValues { most, line, column });
         }
     }
-    Ok(())
+    Ok(values)
 }
 
 /// Error for a document with more values than may be parsed into a tree.

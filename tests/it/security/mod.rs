@@ -53,9 +53,14 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("TLS handshake", "src/server/connection.rs", "HANDSHAKE_TIMEOUT"),
     ("connections to the admin API", "src/server/listener.rs", "CONNECTION_LIMIT"),
     (
-        "part of each request body that `request_buffer_limit` does not count",
+        "memory of each request that `request_buffer_limit` does not count",
         "src/inbound/filter.rs",
         "FREE_BYTES",
+    ),
+    (
+        "input requests that legacy clients have not answered",
+        "src/inbound/mcp/response.rs",
+        "OPEN_REQUESTS_LIMIT",
     ),
     ("responses that `response_buffer_limit` does not count", "src/inbound/mod.rs", "SHORT_BYTES"),
     ("JSON values in the arguments of one call", "src/model/definition.rs", "ARGUMENT_VALUE_LIMIT"),
