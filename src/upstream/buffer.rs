@@ -233,6 +233,11 @@ impl BodyAccount {
         Self::new(None, 0, Instant::now())
     }
 
+    /// Opens an account for another body under the same conditions.
+    pub(super) fn another(&self) -> Self {
+        Self::new(self.reservation.as_ref().map(|own| &own.charge), self.limit_bytes, self.until)
+    }
+
     /// Reserves memory for a body of known length.
     ///
     /// # Errors

@@ -28,14 +28,18 @@ use tracing::{debug, info, warn};
 
 use super::{McpRequest, jsonrpc, lifecycle};
 use crate::route::UpstreamName;
-use crate::telemetry::Untrusted;
+use crate::telemetry::{ErrorChain, Untrusted};
 use crate::upstream::buffer::BodyAccount;
 use crate::upstream::http::{EVERYTHING, MARK};
 use crate::upstream::program::ProcessGroup;
 use crate::upstream::{Failure, OnDrop, ProgressSender};
 
 /// Longest message that is read from a child. The response limits of routes are lower.
-pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
+const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
+/// Longest message that is no response to a call.
+pub(super) const OWN_LIMIT_BYTES: usize = 1 << 20;
+/// Length of a line from which on its memory is charged.
+const FREE_BYTES: usize = 16 << 10;
 /// Number of messages queued for a child that does not read.
 const WRITE_QUEUE_LIMIT: usize = 64;
 /// Longest time for a child to exit after its input is closed, and for orphaned processes to close its
@@ -138,7 +142,9 @@ pub(super) fn spawn(
         secrets,
         commands: received,
         out: out.clone(),
-        output: LineReader::new(output, MESSAGE_LIMIT_BYTES),
+        output: LineReader::new(output, FREE_BYTES),
+        line_account: None,
+        cut_by: None,
         pending: HashMap::new(),
         hung_at: None,
         non_messages: 0,
@@ -157,7 +163,7 @@ impl PendingCall {
     /// the child, so that a child can't fill the memory.
     async fn respond(mut self, text: &[u8]) {
         if text.len() > self.limit_bytes {
-            return self.fail_too_long();
+            return drop(self.respond.send(Err(Failure::TooLong(self.limit_bytes))));
         }
         let covered = tokio::select! {
             covered = self.account.cover(text.len()) => covered,
@@ -165,11 +171,6 @@ impl PendingCall {
         };
         let response = covered.map(|()| self.account.finish(Bytes::copy_from_slice(text)));
         let _ = self.respond.send(response);
-    }
-
-    /// Fails the call because its response is over its limit.
-    fn fail_too_long(self) {
-        let _ = self.respond.send(Err(Failure::TooLong(self.limit_bytes.min(MESSAGE_LIMIT_BYTES))));
     }
 }
 
@@ -182,6 +183,10 @@ struct Actor<R> {
     commands: mpsc::UnboundedReceiver<Command>,
     out: mpsc::Sender<Bytes>,
     output: LineReader<R>,
+    /// Memory account of the line that is being read, beyond its first bytes.
+    line_account: Option<BodyAccount>,
+    /// Why the line that is being read was cut.
+    cut_by: Option<Failure>,
     pending: HashMap<u64, PendingCall>,
     /// Time at which the child counts as hung unless it writes before.
     hung_at: Option<Instant>,
@@ -298,18 +303,44 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             self.command(command);
         }
         match line {
-            OutputLine::Whole(line) => self.whole_line(&line).await,
             OutputLine::Cut(beginning) => {
-                let limit_bytes = MESSAGE_LIMIT_BYTES;
-                warn!(upstream = %self.name, limit_bytes, "message of the MCP program too long");
+                let id = jsonrpc::id_of_long_message(&beginning, b"");
+                let failure = match self.reserve(id, beginning.len()).await {
+                    Ok(limit_bytes) => return self.output.resume(beginning, limit_bytes),
+                    Err(failure) => failure,
+                };
+                warn!(upstream = %self.name, error = %ErrorChain(&failure), "MCP message not read");
+                self.cut_by = Some(failure);
                 // If the id is at the beginning, the rest of the response need not arrive first.
-                self.fail_too_long(jsonrpc::id_of_long_message(&beginning, b""));
+                self.fail_cut(id);
             }
-            OutputLine::Rest(end) => self.fail_too_long(jsonrpc::id_of_long_message(b"", &end)),
+            OutputLine::Whole(line) => self.whole_line(&line).await,
+            OutputLine::Rest(end) => self.fail_cut(jsonrpc::id_of_long_message(b"", &end)),
         }
+        (self.line_account, self.output.limit_bytes) = (None, FREE_BYTES);
+    }
+
+    /// Reserves memory for the rest of a line, of which this length was read, and returns its new limit. A
+    /// line that does not begin with an id may be the response to any pending call.
+    async fn reserve(&mut self, id: Option<u64>, length: usize) -> Result<usize, Failure> {
+        let call = id.and_then(|id| self.pending.get(&id));
+        let call = call.or_else(|| self.pending.values().max_by_key(|call| call.limit_bytes));
+        let limit_bytes = call.map_or(0, |call| call.limit_bytes).clamp(OWN_LIMIT_BYTES, MESSAGE_LIMIT_BYTES);
+        let next_bytes = (2 * length).min(limit_bytes);
+        if next_bytes <= length {
+            return Err(Failure::TooLong(limit_bytes));
+        }
+        let account = self.line_account.take();
+        self.line_account = account.or_else(|| call.map(|call| call.account.another()));
+        if let Some(account) = &mut self.line_account {
+            account.grow(next_bytes).await?;
+        }
+        Ok(next_bytes)
     }
 
     async fn whole_line(&mut self, line: &[u8]) {
+        // The accounts of the calls cover their responses.
+        self.line_account = None;
         let messages = jsonrpc::messages_of_line(std::str::from_utf8(line).unwrap_or_default());
         if messages.is_empty() && !line.trim_ascii().is_empty() {
             return self.non_messages(line);
@@ -327,11 +358,12 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Fails the call with this id because its response is too long.
-    fn fail_too_long(&mut self, id: Option<u64>) {
-        if let Some(call) = id.and_then(|id| self.pending.remove(&id)) {
-            call.fail_too_long();
-        }
+    /// Fails the call with this id because its response was cut.
+    fn fail_cut(&mut self, id: Option<u64>) {
+        let Some(call) = id.and_then(|id| self.pending.remove(&id)) else { return };
+        let full = self.cut_by.take().filter(|failure| matches!(failure, Failure::BufferFull(_)));
+        let too_long = Failure::TooLong(call.limit_bytes.min(MESSAGE_LIMIT_BYTES));
+        let _ = call.respond.send(Err(full.unwrap_or(too_long)));
     }
 
     /// Logs a line that is not a message. Some programs print text for people to standard output.
@@ -391,6 +423,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(super) fn new(input: R, limit_bytes: usize) -> Self {
         let input = BufReader::with_capacity(64 << 10, input);
         Self { input, limit_bytes, line: Vec::new(), is_cut: false }
+    }
+
+    /// Continues a line that was cut, up to a higher limit.
+    fn resume(&mut self, mut beginning: Vec<u8>, limit_bytes: usize) {
+        beginning.append(&mut self.line);
+        (self.line, self.limit_bytes, self.is_cut) = (beginning, limit_bytes, false);
     }
 
     /// Reads the next line; `None` at the end. Cancel-safe: a partly read line is preserved when the future
@@ -482,6 +520,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::upstream::buffer::{BodyCharge, UpstreamBuffer};
 
     struct Child {
         commands: mpsc::UnboundedSender<Command>,
@@ -501,7 +540,9 @@ mod tests {
                 secrets: None,
                 commands: received,
                 out,
-                output: LineReader::new(read, MESSAGE_LIMIT_BYTES),
+                output: LineReader::new(read, FREE_BYTES),
+                line_account: None,
+                cut_by: None,
                 pending: HashMap::new(),
                 hung_at: None,
                 non_messages: 0,
@@ -554,6 +595,72 @@ mod tests {
         advance(HANG_TIMEOUT * 100).await;
         sleep(Duration::from_secs(1)).await;
         assert!(!child.serving.is_finished() && child.sent.is_empty());
+    }
+
+    /// Calls with ids from 1 on, with these limits of their responses.
+    fn call(child: &Child, limits_bytes: &[usize], charge: &BodyCharge) -> Vec<CallResponse> {
+        let calls = limits_bytes.iter().enumerate().map(|(index, limit_bytes)| {
+            let (limit_bytes, until) = (*limit_bytes, Instant::now() + Duration::from_secs(60));
+            let (respond, response) = oneshot::channel();
+            let account = BodyAccount::new(Some(charge), limit_bytes, until);
+            let call = PendingCall { respond, limit_bytes, account, progress: None };
+            assert!(child.commands.send(Command::Call(index as u64 + 1, call)).is_ok());
+            response
+        });
+        calls.collect()
+    }
+
+    type CallResponse = oneshot::Receiver<Result<Bytes, Failure>>;
+
+    fn charge(limit_bytes: usize) -> BodyCharge {
+        BodyCharge { buffer: UpstreamBuffer::new(limit_bytes), factor: 3 }
+    }
+
+    /// Response with this id, at the beginning or at the end.
+    fn long(id: u64, length: usize, is_id_first: bool) -> String {
+        let text = "x".repeat(length);
+        match is_id_first {
+            true => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":\"{text}\"}}\n"),
+            false => format!("{{\"result\":\"{text}\",\"jsonrpc\":\"2.0\",\"id\":{id}}}\n"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_is_charged_and_read_up_to_the_limit_of_its_call() {
+        const KIB: usize = 1 << 10;
+        for is_id_first in [true, false] {
+            let (mut child, charge) = (Child::new(), charge(100 << 20));
+            let mut responses = call(&child, &[100 * KIB, 3 * KIB * KIB], &charge);
+            child.output.write_all(long(1, 200 * KIB, is_id_first).as_bytes()).await.unwrap();
+            let failure = responses.remove(0).await.unwrap().unwrap_err();
+            assert!(matches!(failure, Failure::TooLong(limit) if limit == 100 * KIB), "{failure}");
+            let line = long(2, 2 * KIB * KIB, is_id_first);
+            let (beginning, end) = line.as_bytes().split_at(line.len() - 100);
+            child.output.write_all(beginning).await.unwrap();
+            while charge.buffer.used_bytes() < 6 * KIB * KIB {
+                sleep(Duration::from_millis(1)).await;
+            }
+            child.output.write_all(end).await.unwrap();
+            let response = responses.remove(0).await.unwrap().unwrap();
+            assert_eq!((response.len(), charge.buffer.used_bytes()), (line.len() - 1, 3 * response.len()));
+            // No call is pending.
+            child.output.write_all(&vec![b'x'; 5 * KIB * KIB]).await.unwrap();
+            assert_eq!(charge.buffer.used_bytes(), 3 * response.len());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_without_memory_fails_its_call() {
+        for is_id_first in [true, false] {
+            let (mut child, charge) = (Child::new(), charge(1000));
+            charge.buffer.charge(1000);
+            let responses = call(&child, &[1 << 20], &charge);
+            child.output.write_all(long(1, 100_000, is_id_first).as_bytes()).await.unwrap();
+            for response in responses {
+                let failure = response.await.unwrap().unwrap_err();
+                assert!(matches!(failure, Failure::BufferFull(1000)), "{failure}");
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! JSON-RPC messages of MCP, to and from a server. Messages from a server preserve their text: only the
 //! outermost members are parsed.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
 use bytes::Bytes;
 use regex::bytes::Regex;
@@ -204,10 +204,11 @@ pub(super) fn id_of_long_message(beginning: &[u8], end: &[u8]) -> Option<u64> {
     const BEFORE: &str = r#"^\s*\{\s*("jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(?<id>[0-9]+)"?\s*,"#;
     // After two closing braces, the id would belong to a nested object.
     const BEHIND: &str = r#""id"\s*:\s*"?(?<id>[0-9]+)"?\s*(,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$"#;
-    [(BEFORE, beginning), (BEHIND, end)].into_iter().find_map(|(pattern, text)| {
-        let regex = Regex::new(pattern).expect("the pattern is fixed and tested");
-        std::str::from_utf8(&regex.captures(text)?["id"]).ok()?.parse().ok()
-    })
+    static REGEXES: LazyLock<[Regex; 2]> = LazyLock::new(|| {
+        [BEFORE, BEHIND].map(|pattern| Regex::new(pattern).expect("the pattern is fixed and tested"))
+    });
+    let mut parts = REGEXES.iter().zip([beginning, end]);
+    parts.find_map(|(regex, text)| std::str::from_utf8(&regex.captures(text)?["id"]).ok()?.parse().ok())
 }
 
 /// Parses an id of glossator. It is a number, but some servers return it as a string.
