@@ -26,7 +26,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{McpRequest, jsonrpc, lifecycle};
+use super::{McpRequest, NO_RESPONSE, jsonrpc, lifecycle};
 use crate::route::UpstreamName;
 use crate::telemetry::{ErrorChain, Untrusted};
 use crate::upstream::buffer::BodyAccount;
@@ -341,7 +341,14 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     async fn whole_line(&mut self, line: &[u8]) {
         // The accounts of the calls cover their responses.
         self.line_account = None;
-        let messages = jsonrpc::messages_of_line(std::str::from_utf8(line).unwrap_or_default());
+        let Ok(text) = std::str::from_utf8(line) else {
+            let id = jsonrpc::id_of_long_message(line, line);
+            return match id.and_then(|id| self.pending.remove(&id)) {
+                Some(call) => drop(call.respond.send(Err(Failure::NotMcp(NO_RESPONSE.into())))),
+                None => self.non_messages(line),
+            };
+        };
+        let messages = jsonrpc::messages_of_line(text);
         if messages.is_empty() && !line.trim_ascii().is_empty() {
             return self.non_messages(line);
         }
@@ -660,6 +667,24 @@ mod tests {
                 let failure = response.await.unwrap().unwrap_err();
                 assert!(matches!(failure, Failure::BufferFull(1000)), "{failure}");
             }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_is_not_utf8_fails_its_call() {
+        for (before, after) in [("\"id\":1,", ""), ("", ",\"id\":1")] {
+            let mut child = Child::new();
+            let mut responses = call(&child, &[1000], &charge(1000));
+            let line = [
+                &b"{\"jsonrpc\":\"2.0\","[..],
+                before.as_bytes(),
+                b"\"result\":\"\xff\xfe\"",
+                after.as_bytes(),
+                b"}\n",
+            ];
+            child.output.write_all(&line.concat()).await.unwrap();
+            let failure = responses.remove(0).await.unwrap().unwrap_err();
+            assert!(matches!(failure, Failure::NotMcp(_)), "{failure}");
         }
     }
 

@@ -24,7 +24,7 @@ use super::jsonrpc::{self, JsonRpcError};
 use super::lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities};
 use super::param_headers::ParamHeaders;
 use super::sse::{EventStream, is_event_stream};
-use super::{McpRequest, McpUpstream, message_response, whole_response};
+use super::{McpRequest, McpUpstream, NO_RESPONSE, message_response, whole_response};
 use crate::model::{UpstreamResponse, encode_header_text};
 use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::{CallContext, ErrorChain};
@@ -343,8 +343,7 @@ impl HttpLink {
             return Ok(message_response(upstream_response.body.slice_ref(response.text.as_bytes())));
         }
         if status.is_success() {
-            let reason = "its response body has no JSON-RPC response to the request";
-            return Err(Failure::NotMcp(reason.into()));
+            return Err(Failure::NotMcp(NO_RESPONSE.into()));
         }
         Ok(upstream_response)
     }

@@ -107,6 +107,9 @@ impl<'a> McpRequest<'a> {
     }
 }
 
+/// Reason why a message of a server is no response.
+const NO_RESPONSE: &str = "its response body has no JSON-RPC response to the request";
+
 /// List of a server, each entry as JSON.
 pub type McpList = Vec<Box<str>>;
 
