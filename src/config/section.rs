@@ -124,32 +124,19 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     report.error(at, message, help);
 }
 
-/// Help for a condition or an extractor in the wrong place, a status in place of a rule, and the format of
-/// another program.
+/// Help for a condition or an extractor in the place of a rule's key, for a status in place of a rule, and for
+/// a key of another program.
 fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
-    /// Extractors that are also names of parts of a request or a condition.
-    const AMBIGUOUS: [&str; 7] = ["binary", "form", "header", "json", "mcp", "metrics", "text"];
-    let is = |table: &'static KeyTable| std::ptr::eq(keys, table);
-    let is_extractor = extract::is_extractor(key);
-    if is(RuleSettings::keys()) {
+    if std::ptr::eq(keys, RuleSettings::keys()) {
         let when = Matcher::keys().get(key).map(|_| format!("`when: {{ {key}: … }}` for a condition"));
-        let extract = is_extractor.then(|| format!("`extract: {{ {key}: … }}` for the value"));
-        return match when.into_iter().chain(extract).reduce(|when, extract| format!("{when}, {extract}")) {
-            Some(words) => Some(format!("write {words}")),
-            None if key == "fields" => {
-                Some("write it beside the extractor: `extract: { json: {}, fields: … }`".to_owned())
-            }
-            None => key
-                .parse::<StatusPattern>()
-                .ok()
-                .map(|_| format!("write a list of rules, each with `when: {{ status: {key} }}`")),
-        };
+        let extract = extract::is_extractor(key).then(|| format!("`extract: {{ {key}: … }}` for the value"));
+        let words = when.into_iter().chain(extract).reduce(|when, extract| format!("{when}, {extract}"));
+        let status = |_| format!("a list of rules, each with `when: {{ status: {key} }}`");
+        if let Some(words) = words.or_else(|| key.parse::<StatusPattern>().ok().map(status)) {
+            return Some(format!("write {words}"));
+        }
     }
-    if is(RouteSettings::keys()) && is_extractor && !AMBIGUOUS.contains(&key) {
-        return Some(format!("write `response: {{ extract: {{ {key}: … }} }}`"));
-    }
-    (is(FileSettings::keys()) && matches!(key, "openapi" | "swagger"))
-        .then(|| "this is an API description: `glossator import openapi` generates routes from it".to_owned())
+    suggest::foreign(keys.id, key)
 }
 
 /// Whether a text has an expression or a statement of a template.
@@ -166,5 +153,27 @@ impl<T: Setting> Setting for PhantomData<T> {
 
     fn read(_value: &Cursor<'_>) -> Checked<Self> {
         Ok(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_foreign_key_is_none_of_its_section() {
+        let tables: Vec<_> = renamed::sections().into_iter().map(|keys| keys()).collect();
+        for line in include_str!("../settings/foreign.txt").lines().filter(|line| !line.starts_with('#')) {
+            let (names, _) = line.split_once(" -> ").unwrap();
+            let (sections, words) = names.split_once(' ').unwrap();
+            for section in sections.split(',').filter(|section| !["method", "operator"].contains(section)) {
+                let found: Vec<_> = tables.iter().filter(|keys| keys.id == section).collect();
+                assert!(!found.is_empty(), "there is no section `{section}`");
+                for word in words.split(' ') {
+                    assert!(found.iter().all(|keys| keys.get(word).is_none()), "`{word}` of `{section}`");
+                    assert!(RENAMES.key(section, word).is_none(), "`{word}` of `{section}` was renamed");
+                }
+            }
+        }
     }
 }

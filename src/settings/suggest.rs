@@ -65,6 +65,18 @@ pub(crate) fn help<'a>(
     (!listed.is_empty()).then(|| format!("{what}: {listed}"))
 }
 
+/// Help for a name of another program, in the section with this identifier.
+pub(crate) fn foreign(section: &str, name: &str) -> Option<String> {
+    include_str!("foreign.txt").lines().find_map(|line| {
+        let (names, help) = line.split_once(" -> ")?;
+        let (sections, words) = names.split_once(' ')?;
+        let begins = |word: &str| word.strip_suffix('*').is_some_and(|start| name.starts_with(start));
+        let is_meant = |word: &str| is_same(word, name) || begins(word);
+        let is_here = sections.split(',').any(|id| id == section);
+        (is_here && words.split(' ').any(is_meant)).then(|| help.replace("<key>", name))
+    })
+}
+
 /// A value in a message: in backticks, or in words if nothing would be between them.
 pub(crate) fn quoted(text: &str) -> String {
     if text.is_empty() { "an empty string".to_owned() } else { format!("`{text}`") }
