@@ -80,6 +80,7 @@ pub(crate) const SECRET_LIMIT_BYTES: u64 = 1 << 20;
 /// If a reference is malformed, unset or unreadable, after reporting that at `span`.
 pub(crate) fn expand(context: ReadContext<'_>, span: SourceSpan, text: &str) -> Checked<Expanded> {
     let (mut out, mut rest, mut external) = (String::new(), text, false);
+    let mut failed = None;
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
             out.push_str(&rest[..at - 1]);
@@ -93,12 +94,14 @@ pub(crate) fn expand(context: ReadContext<'_>, span: SourceSpan, text: &str) -> 
             let at = Code::InvalidReference.at_span(span);
             return Err(context.reject_at(at, "`${` has no closing `}`", help));
         };
-        out.push_str(&value_of(context, span, &rest[at + 2..at + end])?);
+        // All variables are expanded before an error is returned, so that every missing one is reported.
+        let value = value_of(context, span, &rest[at + 2..at + end]);
+        failed = value.map(|value| out.push_str(&value)).err().or(failed);
         external = true;
         rest = &rest[at + end + 1..];
     }
     out.push_str(rest);
-    Ok(Expanded { text: out, external })
+    failed.map_or(Ok(Expanded { text: out, external }), Err)
 }
 
 /// Like [`expand`], for a value that may also be `file:/path`.
