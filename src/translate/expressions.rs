@@ -5,7 +5,7 @@ use std::{cell::RefCell, sync::LazyLock};
 
 use regex::Regex;
 
-use super::jq::is_pure;
+use super::jq::{VARIABLES, is_pure};
 use super::pattern::compiled_once;
 use super::template::is_global;
 use super::{Jq, Template};
@@ -18,12 +18,13 @@ use crate::settings::{
 /// # Errors
 ///
 /// If it is not a valid filter, or uses an unknown variable. The problem has been reported.
-pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
+fn jq(value: &Cursor<'_>, scope: &Scope) -> Checked<Jq> {
+    let captures = scope.captures.borrow();
     let text = text_of(value)?;
     value.check_cancelled()?;
     let report = value.context.report;
-    let key = (text.to_owned(), captures.to_owned());
-    compiled_once(report, key, || Jq::compile(text, captures)).or_else(|error| {
+    let key = (text.to_owned(), captures.clone());
+    compiled_once(report, key, || Jq::compile(text, &captures)).or_else(|error| {
         let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
         let message = error.to_string();
         let mut renamed = value.context.renamed_variables.iter();
@@ -31,7 +32,7 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
             Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
             None => format!(
                 "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
-                hint_at_path(text).unwrap_or_else(|| hint_at_key(&message))
+                hint_at_path(text).unwrap_or_else(|| hint_at_names(&message, scope))
             ),
         };
         let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
@@ -48,20 +49,45 @@ fn hint_at_path(text: &str) -> Option<String> {
     Some(format!("did you mean `{dot}{}`? ", path.trim_end().replace("[*]", "[]")))
 }
 
-/// Suggests a key for an unknown filter, because a forgotten `.` is the most frequent cause.
-fn hint_at_key(message: &str) -> String {
-    let name = message.strip_prefix("there is no filter `").and_then(|rest| rest.strip_suffix('`'));
-    // Filters that only other programs have are no keys.
-    let Some(name) = name.filter(|name| is_pure(name)) else { return String::new() };
+/// Suggests names in place of those that a message says are unknown, or an operator in place of that of
+/// another language.
+fn hint_at_names(message: &str, scope: &Scope) -> String {
+    let found = message.split_once("found `").and_then(|(_, found)| found.split(['`', ' ', '.', '(']).next());
+    if let Some(help) = found.and_then(|found| suggest::foreign("operator", found)) {
+        return format!("{help}; ");
+    }
+    let unknown = message.strip_prefix("there is ").unwrap_or_default().split(", ");
     // A filter is known by its name and the number of its arguments.
-    if COMMON_JQ_FILTERS.split(' ').any(|known| known == name) {
+    let is_common = |name: &&str| COMMON_JQ_FILTERS.split(' ').any(|known| known == *name);
+    if let Some(name) = unknown.clone().filter_map(unknown_filter).find(is_common) {
         return format!(
             "`{name}` takes another number of arguments, such as `{name}(…)`; for a key, write `.{name}`; "
         );
     }
+    let hint = |unknown| hint_at_key(unknown).or_else(|| hint_at_variable(unknown, scope));
+    let meant = unknown.filter_map(hint).collect::<Vec<_>>().join(", ");
+    if meant.is_empty() { meant } else { format!("did you mean {meant}? ") }
+}
+
+/// Name of the filter that a part of a message says is unknown.
+fn unknown_filter(unknown: &str) -> Option<&str> {
+    unknown.strip_prefix("no filter `")?.strip_suffix('`')
+}
+
+/// Suggests a key for an unknown filter, because a forgotten `.` is the most frequent cause.
+fn hint_at_key(unknown: &str) -> Option<String> {
+    let name = unknown_filter(unknown)?;
     let nearest = suggest::nearest(name, COMMON_JQ_FILTERS.split(' '));
     let other = nearest.map(|nearest| format!("`{nearest}` or ")).unwrap_or_default();
-    format!("did you mean {other}`.{name}`? ")
+    // Filters that only other programs have are no keys.
+    is_pure(name).then(|| format!("{other}`.{name}`"))
+}
+
+/// Suggests an argument, or the nearest variable, for an unknown variable.
+fn hint_at_variable(unknown: &str, scope: &Scope) -> Option<String> {
+    let name = unknown.strip_prefix("no variable `")?.strip_suffix('`')?;
+    let argument = scope.has_argument(&name[1..]).then(|| format!("`$args.{}`", &name[1..]));
+    argument.or_else(|| Some(format!("`{}`", suggest::nearest(name, VARIABLES)?)))
 }
 
 /// Reads a jq condition, which may not be an assignment: that is always true.
@@ -84,7 +110,7 @@ pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
 /// # Errors
 ///
 /// If it is not a valid template, or uses an unknown name. The problem has been reported.
-pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> {
+fn template(value: &Cursor<'_>, scope: &Scope, names: &[&str]) -> Checked<Template> {
     let (report, node) = (value.context.report, value.node);
     let text = node.scalar().map_or_else(|| text_of(value).map(str::to_owned), Ok)?;
     let template = Template::compile(&text).or_else(|error| {
@@ -93,13 +119,13 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
         let message = format!("{} is not a template: {error}", value.name);
         value.reject_coded(Code::InvalidTemplate.at_span(span), message, help)
     })?;
-    warn_of_placeholders(report, node, &text, names);
+    warn_of_placeholders(report, node, &text, scope, names);
     let mut known = true;
     for (what, name) in &template.used.unknown {
         let help = match *what {
             "filter" => suggest::help(name, "some known ones", COMMON_FILTERS.split(' ')),
             "test" => suggest::help(name, "some known ones", COMMON_TESTS.split(' ')),
-            _ => Some(in_place_of_method(name)),
+            _ => suggest::foreign("method", name),
         };
         known = report_unknown(report, node, what, name, help);
     }
@@ -114,7 +140,9 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
                  else; write `{% if args.x %}…{% endif %}`"
                     .to_owned(),
             ),
-            (None, ["args"] | ["args", "input_responses"]) => {
+            (None, _)
+                if scope.has_argument(name) || matches!(names, ["args"] | ["args", "input_responses"]) =>
+            {
                 Some(format!("write an argument as `{{{{ args.{name} }}}}`"))
             }
             (None, _) => {
@@ -141,23 +169,8 @@ fn report_unknown(report: &Report<'_>, node: &Node, what: &str, name: &str, help
     false
 }
 
-/// The filter or test that does what a method of Python does.
-fn in_place_of_method(method: &str) -> String {
-    match method {
-        "upper" | "lower" | "title" | "capitalize" | "trim" | "items" | "replace" | "join" | "split"
-        | "lines" => format!("write a filter: `x | {method}`"),
-        "strip" => "write a filter: `x | trim`".to_owned(),
-        "get" => "write `x.name | default(…)`".to_owned(),
-        "keys" => "write a filter: `x | list`".to_owned(),
-        "startswith" | "endswith" => {
-            format!("write a test: `x is {}ing_with(…)`", method.trim_end_matches("swith"))
-        }
-        _ => "write a filter, `x | upper`, in place of a method".to_owned(),
-    }
-}
-
 /// Warns of `${structured.a}`, the syntax of other languages, which is sent as it is.
-fn warn_of_placeholders(report: &Report<'_>, node: &Node, text: &str, names: &[&str]) {
+fn warn_of_placeholders(report: &Report<'_>, node: &Node, text: &str, scope: &Scope, names: &[&str]) {
     static PLACEHOLDER: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"\$\{\s*(([A-Za-z_][0-9A-Za-z_]*)[0-9A-Za-z_.]*)\s*\}"));
     if !text.contains("${") {
@@ -165,10 +178,12 @@ fn warn_of_placeholders(report: &Report<'_>, node: &Node, text: &str, names: &[&
     }
     // A script in the standard input of a command may have a variable `args`.
     for found in PLACEHOLDER.captures_iter(text).filter(|found| &found[1] != "args") {
-        if names.contains(&&found[2]) {
+        let is_argument = !names.contains(&&found[2]) && scope.has_argument(&found[1]);
+        if is_argument || names.contains(&&found[2]) {
             let at = Code::NotEvaluated.at_span(span_of_name(report, node.span, &found[1]));
             let message = format!("`{}` is not a template: it is sent literally", &found[0]);
-            report.warning(at, message, format!("write `{{{{ {} }}}}`", &found[1]));
+            let args = if is_argument { "args." } else { "" };
+            report.warning(at, message, format!("write `{{{{ {args}{} }}}}`", &found[1]));
         }
     }
 }
@@ -261,6 +276,11 @@ impl Scope {
         read
     }
 
+    /// Whether the request of the route has an argument with this name.
+    fn has_argument(&self, name: &str) -> bool {
+        self.used.borrow().declared.iter().any(|declared| declared == name)
+    }
+
     /// Adds the named captures of a condition.
     pub(super) fn add_captures(&self, names: &[String]) {
         self.captures.borrow_mut().extend_from_slice(names);
@@ -272,7 +292,7 @@ impl Setting for Jq {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scope = Scope::from_cursor(value);
         scope.used.borrow_mut().add_jq(value.context.report, value.node);
-        jq(value, &scope.captures.borrow())
+        jq(value, scope)
     }
 }
 
@@ -282,7 +302,7 @@ impl Setting for Template {
         let scope = Scope::from_cursor(value);
         let (names, captures) = (scope.names.borrow(), scope.captures.borrow());
         let all: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
-        let template = template(value, &all)?;
+        let template = template(value, scope, &all)?;
         scope.used.borrow_mut().add_template(value.context.report, &template, value.node.span);
         Ok(template)
     }
@@ -292,6 +312,8 @@ impl Setting for Template {
 #[derive(Debug, Default)]
 pub(crate) struct UsedArguments {
     pub(crate) arguments: Vec<ArgumentUse>,
+    /// Names of the arguments of the request, to suggest `args.NAME` in a rule for a name alone.
+    pub(crate) declared: Vec<String>,
     /// Context of problem reports about the uses that are added next, if a `use` inserted the rule.
     pub(crate) context: Option<ProblemContext>,
     /// Whether an expression uses all arguments together.

@@ -205,7 +205,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         section.entry("resource").and_then(|entry| read_in_scope(report, entry, &[], &mut in_request));
     let rest = section.entry("rest").and_then(|entry| read_in_scope(report, entry, &[], &mut in_request));
     let request_is_good = request.is_some() && report.errors() == before_uris;
-    let mut in_rules = UsedArguments::default();
+    let declared = in_request.arguments.iter().map(|argument| argument.name.clone()).collect();
+    let mut in_rules = UsedArguments { declared, ..UsedArguments::default() };
     let (rules, own_count) =
         responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules).unzip();
     let own_count = own_count.unwrap_or_default();

@@ -13,7 +13,7 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-use std::{cell::Cell, io::Write, sync::Arc};
+use std::{cell::Cell, collections::HashSet, io::Write, sync::Arc};
 
 use bounds::{Bounded, RunBudget};
 pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT};
@@ -112,7 +112,9 @@ const STEPS_BEFORE: u64 = 100_000;
 const COMPILER_STACK_BYTES: usize = 128 << 20;
 /// Name of the configured filter among the definitions.
 const MAIN: &str = "written";
-const VARIABLES: [&str; 6] = ["$args", "$status", "$exit_status", "$stderr", "$headers", "$input_responses"];
+/// Variables of every filter.
+pub(super) const VARIABLES: [&str; 6] =
+    ["$args", "$status", "$exit_status", "$stderr", "$headers", "$input_responses"];
 
 thread_local! {
     static IS_DEEP: Cell<bool> = const { Cell::new(false) };
@@ -168,11 +170,12 @@ impl Jq {
         let variables = VARIABLES.into_iter().chain(captured.iter().map(String::as_str));
         let compiler = Compiler::default().with_funs(functions).with_global_vars(variables);
         let filter = compiler.compile(modules).map_err(|errors| {
-            let undefined = errors.into_iter().flat_map(|(_, errors)| errors).next();
-            JqError::new(match undefined {
-                Some((name, kind)) => format!("there is no {} `{name}`", kind.as_str()),
-                None => "the filter does not compile".to_owned(),
-            })
+            let unknown = errors.into_iter().flat_map(|(_, errors)| errors);
+            let unknown = unknown.map(|(name, kind)| format!("no {} `{name}`", kind.as_str()));
+            // A name may be used several times.
+            let (mut seen, mut unknown) = (HashSet::new(), unknown.collect::<Vec<_>>());
+            unknown.retain(|name| seen.insert(name.clone()));
+            JqError::new(format!("there is {}", unknown.join(", ")))
         })?;
         let used_variables = VARIABLES.map(|name| source.contains(name));
         let (source, captures) = (source.into(), captures.into());
