@@ -47,6 +47,7 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
         value.context.reject_at(Code::InvalidTemplate.at_span(value.node.span), error.to_string(), help)
     };
     warn_of_colon_names(value, path);
+    warn_of_dollar_names(value, text);
     let path = PathTemplate::parse(path).map_err(|error| reject(error, &help))?;
     if query.contains("{{") {
         let message = "a one-line request can't contain templates";
@@ -217,6 +218,17 @@ pub(super) fn warn_of_colon_names(value: &Cursor<'_>, path: &str) {
             let message = format!("`{segment}` is not an argument: it is in the path literally");
             value.context.report.warning(at, message, format!("write `{{{name}}}`"));
         }
+    }
+}
+
+/// Warns of `${name}` in a path or query: `{name}` is an argument, and other programs write it with a `$`.
+fn warn_of_dollar_names(value: &Cursor<'_>, text: &str) {
+    for (at, _) in text.match_indices("${") {
+        let Some(name) = text[at + 2..].split('}').next().and_then(as_name) else { continue };
+        let at = Code::NotEvaluated.at_span(span_of(value, name));
+        let message = format!("the `$` of `${{{name}}}` is sent literally, before the argument");
+        let help = format!("write `{{{name}}}`, or `%24{{{name}}}` for a `$`");
+        value.context.report.warning(at, message, help);
     }
 }
 
