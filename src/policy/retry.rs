@@ -13,7 +13,7 @@ use tracing::{field::display, warn};
 
 use crate::model::UpstreamResponse;
 use crate::route::UpstreamName;
-use crate::settings::OrOff;
+use crate::settings::{Checked, Code, OpenSection, OrOff};
 use crate::telemetry::{CallContext, ErrorChain, LabelCounter};
 use crate::upstream::{Failure, FailureStage, OnDrop, ProgressEvent, UpstreamCall, UpstreamResult};
 
@@ -33,7 +33,7 @@ pub(super) struct Retry {
 
 /// Settings of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
-#[section(id = "retry", default)]
+#[section(id = "retry", default, check = Self::check)]
 pub struct RetrySettings {
     /// Maximum number of attempts of a call, the first included.
     #[key(range = 1..=10, default = 3)]
@@ -114,6 +114,17 @@ impl Retry {
 }
 
 impl RetrySettings {
+    /// Warns of an `initial_backoff` that is never reached.
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        let entry = section.entry("initial_backoff").or_else(|| section.entry("max_backoff"));
+        if let Some(entry) = entry.filter(|_| self.initial_backoff > self.max_backoff) {
+            let message = "`initial_backoff` is never reached: `max_backoff` is shorter";
+            let help = "write a shorter `initial_backoff`, or a longer `max_backoff`";
+            section.report().warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
+        }
+        Ok(self)
+    }
+
     /// Random wait up to the backoff of this attempt ("full jitter").
     fn backoff(&self, attempt: u32) -> Duration {
         let doubled = self.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));

@@ -54,6 +54,26 @@ pub(crate) fn warn_of_long_timeouts(
     }
 }
 
+/// Warns of an `attempt_timeout` before which the `timeout` of every call ends.
+pub(crate) fn warn_of_attempt_timeouts(
+    report: &Report<'_>,
+    entries: &[Entry],
+    upstreams: &[UpstreamFile],
+    routes: &[RouteFile],
+) {
+    for UpstreamFile { settings, policy, limits, .. } in upstreams {
+        let entry = entries.iter().find(|entry| entry.key.text == settings.name().as_str());
+        let written = entry.and_then(|entry| entry.value.entry("attempt_timeout"));
+        let own = routes.iter().filter(|file| file.route.upstream == *settings.name());
+        let longest = own.map(|file| file.route.timeout).chain([limits.timeout]).max();
+        if let Some(written) = written.filter(|_| policy.attempt_timeout >= longest) {
+            let message = "`attempt_timeout` is never reached: `timeout` ends the call first";
+            let help = "write a shorter `attempt_timeout`, or a longer `timeout`";
+            report.warning(Code::LimitNeverReached.at_span(written.key.span), message, help);
+        }
+    }
+}
+
 /// Warns of upstreams that nothing uses.
 pub(crate) fn warn_of_unused(
     report: &Report<'_>,
