@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::lint::schemas::{TYPES, check, check_param_headers, rejected_by_clients};
-use crate::model::{CHECK_STEP_LIMIT, SchemaError, object_without_nones};
+use crate::model::{CHECK_STEP_LIMIT, Schema, SchemaError, object_without_nones};
 use crate::route::InputSchema;
 use crate::settings::{Code, Entry, Kind, Node, Report, SourceSpan, suggest};
 use crate::translate::expressions::span_of_name;
@@ -172,7 +172,11 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
     };
     let before = report.errors();
     check(report, node);
-    (report.errors() == before).then(|| Node::entries_to_json(entries))
+    let document = Node::entries_to_json(entries);
+    for violation in Schema::dialect_violations(&document) {
+        reject_schema::<()>(report, node, &violation);
+    }
+    (report.errors() == before).then_some(document)
 }
 
 /// Reports what clients cannot read of one keyword: other documents, and patterns of another syntax.

@@ -114,10 +114,7 @@ impl Schema {
             .with_draft(dialect.0)
             .with_pattern_options(jsonschema::PatternOptions::regex())
             .offline();
-        let validator = options.build(&root).map_err(|error| SchemaError {
-            message: schema_message(&error),
-            pointer: error.instance_path().to_string(),
-        })?;
+        let validator = options.build(&root).map_err(|error| schema_error(&error))?;
         let plan = SchemaPlan::new(document, dialect);
         let compiled = Arc::new(CompiledSchema { document: Arc::new(document.clone()), plan, validator });
         let mut known = COMPILED.lock();
@@ -126,6 +123,16 @@ impl Schema {
         }
         known.insert(key, Arc::downgrade(&compiled));
         Ok(Self(compiled))
+    }
+
+    /// Violations of the dialect's own schema, all of them; none if the dialect is not supported.
+    pub fn dialect_violations(document: &Map<String, Value>) -> Vec<SchemaError> {
+        let root = Value::Object(document.clone());
+        let is_usable =
+            number_out_of_bounds(&root).is_none() && SchemaDialect::from_document(document).is_ok();
+        let validator = is_usable.then(|| jsonschema::meta::validator_for(&root).ok()).flatten();
+        let Some(validator) = validator else { return Vec::new() };
+        validator.iter_errors(&root).map(|error| schema_error(&error)).collect()
     }
 
     /// The schema as configured.
@@ -340,9 +347,9 @@ fn number_out_of_bounds(value: &Value) -> Option<String> {
     }
 }
 
-/// Message for a schema that does not compile; the validator's own messages are about values, not schemas.
-fn schema_message(error: &ValidationError<'_>) -> String {
-    match error.kind() {
+/// Error of a schema that does not compile; the validator's own messages are about values, not schemas.
+fn schema_error(error: &ValidationError<'_>) -> SchemaError {
+    let message = match error.kind() {
         ValidationErrorKind::Referencing(error) => {
             format!("a `$ref` that can't be followed: {error}; put what it names under `$defs`")
         }
@@ -351,7 +358,8 @@ fn schema_message(error: &ValidationError<'_>) -> String {
         }
         ValidationErrorKind::AnyOf { .. } => format!("{} is not allowed here", shown(error.instance())),
         _ => error.to_string(),
-    }
+    };
+    SchemaError { message, pointer: error.instance_path().to_string() }
 }
 
 #[cfg(test)]
