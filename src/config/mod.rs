@@ -79,7 +79,7 @@ pub(crate) use crate::settings::suggest::quoted_list;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
 pub use folder::ConfigFingerprint;
-pub use import::{ImportNote, Importer};
+pub use import::{ImportNote, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use renamed::renamed_flag;
 pub use route_tests::{Example, Expectation, ExpectationUpdate, Expected, Position, update_expectation};

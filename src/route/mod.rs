@@ -43,9 +43,9 @@ pub use input_requests::{
 };
 pub use path::{PathTemplate, PathTemplateError, QueryTemplate, leads_out, resolve_location, scalar_text};
 pub use request::{
-    CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase, RequestBodyTemplate,
-    RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate, UpstreamRequest, ValueTemplate,
-    WordTemplate,
+    CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,
+    RequestBodyTemplate, RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate,
+    UpstreamRequest, ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriTemplate};
 pub use table::{Conflict, EndpointMatch, RouteTable};

@@ -29,7 +29,7 @@ pub use history::{
 pub use log::{ErrorChain, LOGGED_BYTES, Untrusted};
 pub use metrics::{
     BOUNDS, CallEnd, Durations, LabelCounter, Labels, Meters, MetricFamily, MetricKind, MetricValue,
-    MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, method_label,
+    MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
 pub use otlp::{ServiceAttributes, encode_spans, read_response};
 pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanKind, SpanQueue, Tracer};

@@ -53,7 +53,7 @@ pub(crate) use convert::without_exponent;
 pub use error::{CODE_META_KEY, CodeTemplate, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY};
 pub use fields::{
     Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
-    OnMissing, SizeForm, TimeForm, TimeFormat,
+    OnMissing, SizeForm, TimeForm, TimeFormat, TimeZoneSetting,
 };
 pub(crate) use fields::{FieldSetting, TYPE_NAMES};
 pub use jq::{

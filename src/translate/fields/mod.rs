@@ -24,7 +24,7 @@ pub(in crate::translate) use self::kind::{list_of, object_of};
 pub(crate) use self::settings::{FieldSetting, TYPE_NAMES};
 pub use self::{
     kind::{Cardinality, Enumeration, FieldKind, FieldType},
-    number::{DurationForm, NumberForm, ShortClock, SizeForm},
+    number::{DurationForm, NumberForm, SizeForm},
     time::{TimeForm, TimeFormat, TimeZoneSetting},
 };
 use super::read_error::ReadError;
