@@ -117,7 +117,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "C16",
         &[
             "tests/it/policies.rs::a_client_cannot_use_every_slot",
-            "src/policy/concurrency.rs::a_client_has_its_share_and_leaves_slots_to_others",
+            "src/policy/concurrency.rs::a_client_at_its_limit_is_rejected_and_others_still_get_slots",
             "src/inbound/mcp/subscriptions.rs::a_client_has_its_share_of_the_slots",
         ],
     ),
