@@ -138,7 +138,7 @@ pub struct PartTemplate {
 #[derive(Debug)]
 pub enum PartContent {
     /// A text; an empty one is omitted.
-    Text(Template),
+    Text(Box<Template>),
     /// The blocks of the result of a call.
     Route(RouteCall),
     /// An embedded document in the configuration, or the contents of a resource.

@@ -116,7 +116,7 @@ fn recorded(
     let recording = file.map_or_else(empty, read_recording)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let chosen = recording.choose(arguments.entry.as_ref());
-    let shown = file.unwrap_or(Path::new("-")).display();
+    let shown = file.unwrap_or_else(|| Path::new("-")).display();
     let mut response = chosen.map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     let mut note_override = |option: &str, own: &str| {
         if is_whole {

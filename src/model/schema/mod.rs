@@ -53,8 +53,9 @@ struct CompiledSchema {
 }
 
 /// Compiled schemas by JSON text and whether `format` is validated. They are dropped with their last user.
-static COMPILED: LazyLock<Mutex<HashMap<(String, bool), Weak<CompiledSchema>>>> =
-    LazyLock::new(Mutex::default);
+type CompiledSchemas = HashMap<(String, bool), Weak<CompiledSchema>>;
+
+static COMPILED: LazyLock<Mutex<CompiledSchemas>> = LazyLock::new(Mutex::default);
 
 /// Result of a check, and its cost.
 #[derive(Debug)]

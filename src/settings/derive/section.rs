@@ -171,7 +171,7 @@ impl DeclaredField<'_> {
     /// Declared default; a `bool` without one is `false`.
     fn default(&self) -> Option<TokenStream> {
         let is_bool = matches!(&self.field.ty, Type::Path(path) if path.path.is_ident("bool"));
-        self.options.value("default").map(Expr::to_token_stream).or(is_bool.then(|| quote!(false)))
+        self.options.value("default").map(Expr::to_token_stream).or_else(|| is_bool.then(|| quote!(false)))
     }
 
     /// Function that creates the value of the absent key: the declared default, or that of its type.
