@@ -136,9 +136,10 @@ pub struct PartTemplate {
 
 /// The content of a part.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "prompts have few parts, and these are not moved")]
 pub enum PartContent {
     /// A text; an empty one is omitted.
-    Text(Box<Template>),
+    Text(Template),
     /// The blocks of the result of a call.
     Route(RouteCall),
     /// An embedded document in the configuration, or the contents of a resource.

@@ -281,7 +281,7 @@ impl Setting for MessageContent {
             }
             Kind::Map(_) => vec![part(value, role)?],
             Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {
-                let part = PartContent::Text(Box::new(Template::read(value)?));
+                let part = PartContent::Text(Template::read(value)?);
                 let template = PartTemplate { role, part, annotations: None };
                 let span = value.node.span;
                 vec![ParsedPart { template, span, uri_span: span, call: None }]
@@ -304,7 +304,7 @@ fn part(value: &Cursor<'_>, role: MessageRole) -> Checked<ParsedPart> {
     let BlockSettings { text, resource, resource_link, annotations, .. } = BlockSettings::read(value)?;
     let mut call = None;
     let part = match (text, resource, resource_link) {
-        (Some(text), ..) => PartContent::Text(Box::new(text)),
+        (Some(text), ..) => PartContent::Text(text),
         (_, Some(resource), _) => PartContent::Resource(resource),
         (.., Some(link)) => PartContent::ResourceLink(link),
         (None, None, None) => {
