@@ -27,7 +27,7 @@ mod write;
 
 pub use definition::{ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, object_without_nones};
 pub use har::HarExchange;
-pub use json::{JSON_DEPTH_LIMIT, JsonText, TooManyValues, count_values, values_within};
+pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, count_values, values_within};
 pub use param_headers::{
     InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, decode_header_text,
     encode_header_text, for_each_param_header, invalid_param_headers, is_exact_in_header, param_header_text,
@@ -39,8 +39,8 @@ pub use result::{
     ResourceContents, Structured, ToolOutcome, ToolResult,
 };
 pub use schema::{
-    CHECK_STEP_LIMIT, Schema, SchemaDialect, SchemaDocument, SchemaError, combined, kind_of, listed_values,
-    own_types, referred, type_of,
+    CHECK_STEP_LIMIT, CheckResult, Schema, SchemaDialect, SchemaDocument, SchemaError, TooCostly, combined,
+    kind_of, listed_values, own_types, referred, type_of,
 };
 pub use text::{
     LimitedWriter, NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number, cut_bytes,

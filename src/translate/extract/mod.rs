@@ -23,7 +23,7 @@ pub use self::{
     csv::Csv,
     documents::{Binary, BinaryKind, Header, HeaderShape, Json, NdJson, Text},
     form::Form,
-    grok::{Grok, GrokPatterns},
+    grok::{Grok, GrokError, GrokPatterns},
     html::{CssSelector, Html, Selected, TableForm},
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, matches_wildcard},
