@@ -112,8 +112,8 @@ pub(in crate::config) fn compile(
         (None, _) => lint::upstreams::warn_of_on_store_failure(report, &root),
         (Some(entry), Some(McpApiSettings { secret_key: None, .. })) if shared.is_ok() => {
             let message = "`shared_state` needs `server.secret_key`, which encrypts the stored data";
-            let help = "write `server: { secret_key: \"${NAME}\" }`, the same on every replica; create one with \
-                        `openssl rand -base64 32`";
+            let help = "write `server: { secret_key: \"${NAME}\" }`, the same on every replica; create \
+                        one with `openssl rand -base64 32`";
             report.error(Code::SharedStateWithoutSecretKey.at_span(entry.key.span), message, help);
         }
         // If `server` has errors, it is unknown whether `secret_key` is set.

@@ -124,8 +124,8 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     report.error(at, message, help);
 }
 
-/// Help for a condition or an extractor in the place of a rule's key, for a status in place of a rule, and for
-/// a key of another program.
+/// Help for a condition or an extractor in the place of a rule's key, for a status in place of a rule, and
+/// for a key of another program.
 fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
     if std::ptr::eq(keys, RuleSettings::keys()) {
         let when = Matcher::keys().get(key).map(|_| format!("`when: {{ {key}: … }}` for a condition"));

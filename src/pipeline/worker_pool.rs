@@ -122,13 +122,13 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     timeout_at(deadline, done).await.unwrap_or(Err(WorkError::DeadlineExceeded))
 }
 
-/// Niceness of pool threads, relative to that of the threads that serve connections: long work gets the CPU when
-/// these are idle.
+/// Niceness of pool threads, relative to that of the threads that serve connections: long work gets the CPU
+/// when these are idle.
 const POOL_NICENESS: i32 = 10;
 
 thread_local! {
-    /// Lowers the priority of a pool thread when it first works. Where the system does not allow it, the thread
-    /// works at the normal priority.
+    /// Lowers the priority of a pool thread when it first works. Where the system does not allow it, the
+    /// thread works at the normal priority.
     static LOW_PRIORITY: () = {
         nice(POOL_NICENESS).ok();
     };

@@ -98,7 +98,12 @@ def query(template):
     return {"request": request, "input": {"properties": properties, "required": list(properties)}}
 
 
-CONFIRMED = {"description": "x", "request": "GET files/200", "confirm": "Sure?", "input": {"properties": {"v": {}}}}
+CONFIRMED = {
+    "description": "x",
+    "request": "GET files/200",
+    "confirm": "Sure?",
+    "input": {"properties": {"v": {}}},
+}
 
 
 def jq(program):
@@ -420,7 +425,7 @@ def slow_streams(glossator, ended, counts):
 
 
 def many_values(glossator, ended, counts):
-    """Calls that wait for a confirmation, of many clients. Their arguments take eighty times the memory of the text."""
+    """Calls of many clients that wait for a confirmation. Parsed, their arguments take 80 times the memory."""
 
     def request(method, params, more=""):
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -511,7 +516,12 @@ def run(work, program, upstream_port, words):
         Attack("passthrough: 8 slow uploads, max_in_flight: 8", run=slow_uploads, in_flight=8),
         Attack("passthrough: 200 slow uploads from one address, max_in_flight: 8", run=one_address, in_flight=8),
         Attack("passthrough: 128 slow HTTP/2 streams", run=slow_streams, config={"server": {"tls": tls}}),
-        Attack("memory: arguments of many values", run=many_values, memory_mib=450, config={"routes": {"confirmed": CONFIRMED}}),
+        Attack(
+            "memory: arguments of many values",
+            run=many_values,
+            memory_mib=450,
+            config={"routes": {"confirmed": CONFIRMED}},
+        ),
         Attack("descriptors: 1,024, and 1,500 unfinished requests", run=unfinished_requests, descriptors=1024),
     ]
     chosen = [attack for attack in everything if not words or any(word in attack.name for word in words)]

@@ -50,7 +50,10 @@ arguments("container", entrypoint[1:] + command)
 installed = next(rest for rest in said["COPY"] if rest.startswith("--from=build")).split()[-1]
 report("Containerfile: starts the file that it installs", entrypoint[0] == installed, f"{entrypoint[0]} is not {installed}")
 # Both say it with a variable for the target, each its own.
-built = r'CARGO_BUILD_RUSTFLAGS="-C target-feature=\+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" cargo build --profile dist --locked --target "\$\w+" --bin glossator'
+built = (
+    r'CARGO_BUILD_RUSTFLAGS="-C target-feature=\+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" [\\\s]*'
+    r'cargo build --profile dist --locked --target "\$\w+" --bin glossator'
+)
 report(
     "Containerfile: builds what the CI builds",
     any(re.search(built, rest) for rest in said["RUN"]) and re.search(built, (root / ".ci/run").read_text()),

@@ -332,9 +332,8 @@ async fn arguments_with_too_many_values_are_rejected() {
     let response = proxy.call("get_thing", &format!(r#"{{"v": {many}}}"#)).await;
     assert_eq!(response.status, 400);
     assert!(response.text().contains("at most 100000 values"), "{}", response.text());
-    let message = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"get_thing","arguments":{{"v":{many}}}}}}}"#
-    );
+    let parameters = format!(r#"{{"name":"get_thing","arguments":{{"v":{many}}}}}"#);
+    let message = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{parameters}}}"#);
     let accept = "Accept: application/json, text/event-stream";
     for revision in ["2025-06-18", "2026-07-28"] {
         let revision = format!("MCP-Protocol-Version: {revision}");

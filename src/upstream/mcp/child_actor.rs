@@ -320,8 +320,13 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         (self.line_account, self.output.limit_bytes) = (None, FREE_BYTES);
     }
 
-    /// Reserves memory for the rest of a line, of which this length was read, and returns its new limit. A
-    /// line that does not begin with an id may be the response to any pending call.
+    /// Reserves memory for a line that is longer than its buffer, and returns the new size of the buffer:
+    /// twice `length`, the bytes read so far, at most the limit of the pending call. A line that does not
+    /// begin with an id may be the response to any pending call.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::TooLong`] if the line reaches the limit, or an error if there is no memory for it in time.
     async fn reserve(&mut self, id: Option<u64>, length: usize) -> Result<usize, Failure> {
         let call = id.and_then(|id| self.pending.get(&id));
         let call = call.or_else(|| self.pending.values().max_by_key(|call| call.limit_bytes));

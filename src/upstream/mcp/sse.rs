@@ -83,8 +83,8 @@ impl EventParser {
         }
     }
 
-    /// Returns the next complete line. It ends with LF, CR or CR LF; a CR ends it at once, and the LF that may
-    /// follow is skipped when it arrives.
+    /// Returns the next complete line. It ends with LF, CR or CR LF; a CR ends it at once, and the LF that
+    /// may follow is skipped when it arrives.
     fn next_line(&mut self) -> Option<BytesMut> {
         if self.follows_cr && self.buffer.starts_with(b"\n") {
             self.buffer.advance(1);

@@ -10,8 +10,9 @@ if (cd "$work/context" && podman build --pull=never -f deploy/Containerfile -t g
 else
     fail "image: deploy/Containerfile is built" "$(tail -20 "$work/build.log")"
 fi
+flags="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs"
 equal "image: cargo is asked for a static release" \
-    "cargo in /src with -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs: build --profile dist --locked --target any-host --bin glossator" \
+    "cargo in /src with $flags: build --profile dist --locked --target any-host --bin glossator" \
     "$(grep '^cargo in ' "$work/build.log")"
 equal "image: only what is needed goes to the builder" "sources: Cargo.lock Cargo.toml LICENSE README.md config deploy src tests" \
     "$(grep '^sources: ' "$work/build.log")"
