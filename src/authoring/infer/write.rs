@@ -200,8 +200,8 @@ impl ProposalDraft<'_> {
         {
             let (least, of) = if samples == 1 { ("", "the sample") } else { ("at least ", each) };
             reason += &match (candidate.extracted_share * 100.0).floor() {
-                100.0 => format!("; it extracts all words of {of}"),
-                percent => format!("; it extracts {least}{percent} % of the words of {of}"),
+                100.0 => format!("; it reads all words of {of}"),
+                percent => format!("; it reads {least}{percent} % of the words of {of}"),
             };
         }
         let (part, value) = match self.soap_parameters() {
