@@ -191,13 +191,11 @@ impl<'f> Report<'f> {
 
     fn add_at(&self, severity: Severity, CodedSpan { code, span }: CodedSpan, message: String, help: Help) {
         let Some((span, message)) = self.message_in_context(span, message) else { return };
-        let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.0);
-        problem.severity = severity;
-        let mut problems = self.found.problems.borrow_mut();
-        // Limits the output for a file with thousands of problems. A variable that one value names twice is
-        // reported once.
-        if problems.len() < Problems::MAX_REPORTED && !problems.contains(&problem) {
-            problems.push(problem);
+        // Limits the output, and the work, for a file with thousands of problems.
+        if self.found.problems.borrow().len() < Problems::MAX_REPORTED {
+            let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.0);
+            problem.severity = severity;
+            self.found.problems.borrow_mut().push(problem);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Expansion of `${VARIABLE}` and `file:/path`, and detection of secrets that no message may contain.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     ffi::OsString,
     ops::Range,
     path::{Path, PathBuf},
@@ -15,6 +15,7 @@ use super::{
     code::Code,
     fixed_regex,
     layers::PREFIX,
+    problem::Problems,
     report::Report,
     section::{Checked, ReadContext},
     source::{self, SourceSpan},
@@ -80,7 +81,7 @@ pub(crate) const SECRET_LIMIT_BYTES: u64 = 1 << 20;
 /// If a reference is malformed, unset or unreadable, after reporting that at `span`.
 pub(crate) fn expand(context: ReadContext<'_>, span: SourceSpan, text: &str) -> Checked<Expanded> {
     let (mut out, mut rest, mut external) = (String::new(), text, false);
-    let mut failed = None;
+    let (mut failed, mut missing) = (None, HashSet::new());
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
             out.push_str(&rest[..at - 1]);
@@ -94,9 +95,17 @@ pub(crate) fn expand(context: ReadContext<'_>, span: SourceSpan, text: &str) -> 
             let at = Code::InvalidReference.at_span(span);
             return Err(context.reject_at(at, "`${` has no closing `}`", help));
         };
-        // All variables are expanded before an error is returned, so that every missing one is reported.
-        let value = value_of(context, span, &rest[at + 2..at + end]);
-        failed = value.map(|value| out.push_str(&value)).err().or(failed);
+        // Every missing variable is reported before an error is returned, and each of them once.
+        let reference = &rest[at + 2..at + end];
+        if !missing.contains(reference) && missing.len() < Problems::MAX_REPORTED {
+            match value_of(context, span, reference) {
+                Ok(value) => out.push_str(&value),
+                Err(reported) => {
+                    missing.insert(reference);
+                    failed = Some(reported);
+                }
+            }
+        }
         external = true;
         rest = &rest[at + end + 1..];
     }
@@ -232,10 +241,14 @@ fn words_of(name: &str) -> Vec<String> {
     words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether a value contains no secret: only references to variables and files, templates without texts of
-/// their own, and an authentication scheme before them.
+/// Whether a value contains no secret: only references to variables and files, templates that insert an
+/// argument, and an authentication scheme before them.
 pub(crate) fn is_only_references(value: &str) -> bool {
-    static REFERENCE: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"\$\{[^}]*\}|\{\{[^}"']*\}\}"#));
+    static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
+        fixed_regex(
+            r"(?x) \$\{[^}]*\} | \{\{-? \s* (args|input_responses) (\.[A-Za-z_]\w*)+ (\s*\|\s*[a-z_0-9]+)* \s* -?\}\}",
+        )
+    });
     if value.starts_with("file:") {
         return true;
     }
@@ -338,7 +351,11 @@ mod tests {
         assert!(is_only_references("Bearer ${TOKEN}"));
         assert!(is_only_references("file:/run/secrets/token"));
         assert!(is_only_references("Bearer {{ args.key }}"));
-        assert!(!is_only_references("{{ 'abc' }}"));
+        assert!(is_only_references("{{ args.key | b64encode }}"));
+        for secret in ["{{ 'abc' }}", "{{hunter2secret}}", "Bearer {{ 12345678 }}", "{{ args.x ~ 12345678 }}"]
+        {
+            assert!(!is_only_references(secret), "{secret}");
+        }
         assert!(!is_only_references("Bearer abc"));
         assert!(!is_only_references("${TOKEN:-abc}"));
     }
