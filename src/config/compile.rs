@@ -169,7 +169,10 @@ pub(in crate::config) fn compile(
     read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
     let proxied = passthrough.as_ref().map(|(name, _)| name);
     lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
-    lint::upstreams::warn_of_attempt_timeouts(report, entries, &upstreams, &routes);
+    // A route with an error may have the longest timeout.
+    if report.errors() == 0 {
+        lint::upstreams::warn_of_attempt_timeouts(report, entries, &upstreams, &routes);
+    }
     lint::check_conflicts(report, &routes, file.get("routes").unwrap_or(&root));
     clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);

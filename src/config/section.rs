@@ -136,7 +136,7 @@ fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
             return Some(format!("write {words}"));
         }
     }
-    suggest::foreign(keys.id, key)
+    suggest::foreign(keys.id, key, keys.names())
 }
 
 /// Whether a text has an expression or a statement of a template.

@@ -116,6 +116,7 @@ impl Retry {
 impl RetrySettings {
     /// Warns of an `initial_backoff` that is never reached.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        section.check_valid(&["initial_backoff", "max_backoff"])?;
         let entry = section.entry("initial_backoff").or_else(|| section.entry("max_backoff"));
         if let Some(entry) = entry.filter(|_| self.initial_backoff > self.max_backoff) {
             let message = "`initial_backoff` is never reached: `max_backoff` is shorter";

@@ -105,6 +105,7 @@ pub(crate) fn merge(
             if text.contains(char::REPLACEMENT_CHARACTER) {
                 let message = "the value of this variable is not UTF-8";
                 report.add(Problem::without_span(Code::NotUtf8, name, message, None));
+                continue;
             }
             let node = node_of(text, key.kind, *span);
             let key = path.rsplit('.').next().unwrap_or_default();

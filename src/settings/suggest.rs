@@ -65,15 +65,21 @@ pub(crate) fn help<'a>(
     (!listed.is_empty()).then(|| format!("{what}: {listed}"))
 }
 
-/// Help for a name of another program, in the section with this identifier.
-pub(crate) fn foreign(section: &str, name: &str) -> Option<String> {
+/// Help for a name of another program, in the section with this identifier. A row for any name is only for
+/// names that are not like one of `known`.
+pub(crate) fn foreign(
+    section: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'static str>,
+) -> Option<String> {
+    let is_like_known = nearest(name, known).is_some();
     include_str!("foreign.txt").lines().find_map(|line| {
         let (names, help) = line.split_once(" -> ")?;
         let (sections, words) = names.split_once(' ')?;
         let begins = |word: &str| word.strip_suffix('*').is_some_and(|start| name.starts_with(start));
-        let is_meant = |word: &str| is_same(word, name) || begins(word);
+        let is_match = |word: &str| is_same(word, name) || begins(word) && !(word == "*" && is_like_known);
         let is_here = sections.split(',').any(|id| id == section);
-        (is_here && words.split(' ').any(is_meant)).then(|| help.replace("<key>", name))
+        (is_here && words.split(' ').any(is_match)).then(|| help.replace("<key>", name))
     })
 }
 

@@ -32,7 +32,7 @@ fn jq(value: &Cursor<'_>, scope: &Scope) -> Checked<Jq> {
             Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
             None => format!(
                 "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
-                hint_at_path(text).unwrap_or_else(|| hint_at_names(&message, scope))
+                hint_at_path(text).unwrap_or_else(|| hint_at_names(text, &message, scope))
             ),
         };
         let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
@@ -51,17 +51,18 @@ fn hint_at_path(text: &str) -> Option<String> {
 
 /// Suggests names in place of those that a message says are unknown, or an operator in place of that of
 /// another language.
-fn hint_at_names(message: &str, scope: &Scope) -> String {
+fn hint_at_names(text: &str, message: &str, scope: &Scope) -> String {
     let found = message.split_once("found `").and_then(|(_, found)| found.split(['`', ' ', '.', '(']).next());
-    if let Some(help) = found.and_then(|found| suggest::foreign("operator", found)) {
+    if let Some(help) = found.and_then(|found| suggest::foreign("operator", found, [])) {
         return format!("{help}; ");
     }
     let unknown = message.strip_prefix("there is ").unwrap_or_default().split(", ");
     // A filter is known by its name and the number of its arguments.
     let is_common = |name: &&str| COMMON_JQ_FILTERS.split(' ').any(|known| known == *name);
     if let Some(name) = unknown.clone().filter_map(unknown_filter).find(is_common) {
+        let other = if text.contains(&format!("{name}(")) { name.to_owned() } else { format!("{name}(…)") };
         return format!(
-            "`{name}` takes another number of arguments, such as `{name}(…)`; for a key, write `.{name}`; "
+            "`{name}` takes another number of arguments, such as `{other}`; for a key, write `.{name}`; "
         );
     }
     let hint = |unknown| hint_at_key(unknown).or_else(|| hint_at_variable(unknown, scope));
@@ -125,7 +126,7 @@ fn template(value: &Cursor<'_>, scope: &Scope, names: &[&str]) -> Checked<Templa
         let help = match *what {
             "filter" => suggest::help(name, "some known ones", COMMON_FILTERS.split(' ')),
             "test" => suggest::help(name, "some known ones", COMMON_TESTS.split(' ')),
-            _ => suggest::foreign("method", name),
+            _ => suggest::foreign("method", name, []),
         };
         known = report_unknown(report, node, what, name, help);
     }

@@ -182,7 +182,7 @@ pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
     let nearest = suggest::nearest(&key.text, ExtractSettings::keys().names());
     let help = match nearest {
         Some(name) => format!("did you mean `{name}`?"),
-        None => suggest::foreign("extract", &key.text).unwrap_or_else(help),
+        None => suggest::foreign("extract", &key.text, []).unwrap_or_else(help),
     };
     report.error(Code::UnknownExtractor.at_span(key.span), format!("unknown extractor `{}`", key.text), help);
 }

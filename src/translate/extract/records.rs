@@ -107,6 +107,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = LineBlock<'_>> {
 impl Records {
     /// Reports options that have no effect with the configured value of `each`.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        section.check_valid(&["each"])?;
         const NAMES: [&str; 4] = ["block_delimiter", "block_separator", "block_start", "allow_empty"];
         let each = section.get("each").and_then(Node::as_text);
         let without_effect = match each {

@@ -104,6 +104,9 @@ pub struct JqNames<'a> {
 /// Limit of the operators of a filter; keywords such as `if` count twice. Parser and evaluator recurse once
 /// per operator, and the stack is limited.
 const OPERATOR_LIMIT: usize = 400;
+
+/// Number of unknown names that the message about a filter has at most.
+const UNKNOWN_NAMES_SHOWN: usize = 10;
 /// Limit of the steps of a condition that is evaluated before a request is sent; a tenth of a microsecond
 /// each.
 const STEPS_BEFORE: u64 = 100_000;
@@ -175,6 +178,7 @@ impl Jq {
             // A name may be used several times.
             let (mut seen, mut unknown) = (HashSet::new(), unknown.collect::<Vec<_>>());
             unknown.retain(|name| seen.insert(name.clone()));
+            unknown.truncate(UNKNOWN_NAMES_SHOWN);
             JqError::new(format!("there is {}", unknown.join(", ")))
         })?;
         let used_variables = VARIABLES.map(|name| source.contains(name));
