@@ -79,7 +79,7 @@ pub(super) async fn try_rule(
     body: Body,
 ) -> Result<Json<Value>, Problem> {
     require_json(&headers)?;
-    let body = api.filter.read(&headers, body).await?;
+    let body = api.filter.read(&headers, "", body).await?;
     let decoded = Attempt::decode(&body).and_then(|attempt| Ok((attempt.response.decode()?, attempt)));
     let (given, attempt) = decoded.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, &error))?;
     let playground = api.process.status().playground;

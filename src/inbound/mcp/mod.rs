@@ -167,7 +167,7 @@ impl McpEndpoint {
         let replicas = &self.dispatcher.open_requests.replicas;
         let (forwarded, body) = match replicas.forwarded_identity(head, SystemTime::now()) {
             Some(sender_of) => {
-                let whole = Box::pin(self.filter.read(&head.headers, body)).await?;
+                let whole = Box::pin(self.filter.read(&head.headers, "", body)).await?;
                 (sender_of(head, &whole), RequestBody::Whole(whole))
             }
             None => (None, RequestBody::Unread(body)),
@@ -256,7 +256,7 @@ impl McpEndpoint {
         let received = async {
             let form = response::form(headers)?;
             match body {
-                RequestBody::Unread(body) => Ok((form, self.filter.read(headers, body).await?)),
+                RequestBody::Unread(body) => Ok((form, self.filter.read(headers, "", body).await?)),
                 RequestBody::Whole(body) => Ok((form, body)),
             }
         };

@@ -225,9 +225,8 @@ impl RestApi {
             let all = &snapshot.lists.needed_scopes;
             return Err(self.filter.authenticator.missing_scope(client, &route.scopes, all));
         }
-        // Both are counted until the response, as the arguments are parsed from them.
-        let _query = self.filter.count_query(head.uri.query().unwrap_or_default())?;
-        let body = self.filter.read(&head.headers, body).await?;
+        // The arguments count until the response: as long as there is the body.
+        let body = self.filter.read(&head.headers, head.uri.query().unwrap_or_default(), body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
         let RequestInfo { request_id, span, address, api, .. } = &context.info;
         if span.is_recorded() {
