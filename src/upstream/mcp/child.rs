@@ -17,7 +17,7 @@ use tokio::{
 };
 use tracing::info;
 
-use super::child_actor::{self, ChildHandle, OWN_LIMIT_BYTES, log_errors, secrets_regex};
+use super::child_actor::{self, CONTROL_MESSAGE_LIMIT_BYTES, ChildHandle, log_errors, secrets_regex};
 use super::lifecycle::NegotiatedSession;
 use super::{McpRequest, McpUpstream, jsonrpc, lifecycle, message_response, whole_response};
 use crate::model::UpstreamResponse;
@@ -171,7 +171,7 @@ impl ChildLink {
 /// Negotiates with `initialize` first, and `server/discover` only if that is refused. That costs nothing
 /// with a local child, and some old servers exit if they receive anything before `initialize`.
 async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
-    let initialize = McpRequest::new("initialize", lifecycle::initialize(), OWN_LIMIT_BYTES);
+    let initialize = McpRequest::new("initialize", lifecycle::initialize(), CONTROL_MESSAGE_LIMIT_BYTES);
     let text = handle.call(&initialize, false).await?;
     let refused = match whole_response(&text)?.outcome() {
         Ok(result) => {
@@ -182,7 +182,7 @@ async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
         }
         Err(refused) => QuotedSource::from(refused),
     };
-    let discover = McpRequest::new("server/discover", Map::new(), OWN_LIMIT_BYTES);
+    let discover = McpRequest::new("server/discover", Map::new(), CONTROL_MESSAGE_LIMIT_BYTES);
     let text = handle.call(&discover, true).await?;
     let discovered = whole_response(&text)?.outcome().map_err(|_| refused);
     discovered.and_then(NegotiatedSession::from_discover).map_err(|error| Failure::NotMcp(error.into()))

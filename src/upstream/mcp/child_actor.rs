@@ -26,7 +26,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{McpRequest, NO_RESPONSE, jsonrpc, lifecycle};
+use super::{McpRequest, jsonrpc, lifecycle};
 use crate::route::UpstreamName;
 use crate::telemetry::{ErrorChain, Untrusted};
 use crate::upstream::buffer::BodyAccount;
@@ -36,10 +36,12 @@ use crate::upstream::{Failure, OnDrop, ProgressSender};
 
 /// Longest message that is read from a child. The response limits of routes are lower.
 const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
-/// Longest message that is no response to a call.
-pub(super) const OWN_LIMIT_BYTES: usize = 1 << 20;
-/// Length of a line from which on its memory is charged.
-const FREE_BYTES: usize = 16 << 10;
+/// Longest message that is not the response to a call: a notification, a request, or the handshake.
+pub(super) const CONTROL_MESSAGE_LIMIT_BYTES: usize = 1 << 20;
+/// Longest line whose memory is not charged.
+const UNCHARGED_BYTES: usize = 16 << 10;
+/// Reason why a line with an id is no response.
+const NOT_UTF8: &str = "its response is not UTF-8";
 /// Number of messages queued for a child that does not read.
 const WRITE_QUEUE_LIMIT: usize = 64;
 /// Longest time for a child to exit after its input is closed, and for orphaned processes to close its
@@ -142,9 +144,9 @@ pub(super) fn spawn(
         secrets,
         commands: received,
         out: out.clone(),
-        output: LineReader::new(output, FREE_BYTES),
+        output: LineReader::new(output, UNCHARGED_BYTES),
         line_account: None,
-        cut_by: None,
+        cut_reason: None,
         pending: HashMap::new(),
         hung_at: None,
         non_messages: 0,
@@ -183,10 +185,11 @@ struct Actor<R> {
     commands: mpsc::UnboundedReceiver<Command>,
     out: mpsc::Sender<Bytes>,
     output: LineReader<R>,
-    /// Memory account of the line that is being read, beyond its first bytes.
-    line_account: Option<BodyAccount>,
+    /// Memory account of the line that is being read, and the id of the call that the line responds to, if
+    /// that is known yet.
+    line_account: Option<(Option<u64>, BodyAccount)>,
     /// Why the line that is being read was cut.
-    cut_by: Option<Failure>,
+    cut_reason: Option<Failure>,
     pending: HashMap<u64, PendingCall>,
     /// Time at which the child counts as hung unless it writes before.
     hung_at: Option<Instant>,
@@ -310,14 +313,14 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                     Err(failure) => failure,
                 };
                 warn!(upstream = %self.name, error = %ErrorChain(&failure), "MCP message not read");
-                self.cut_by = Some(failure);
+                self.cut_reason = Some(failure);
                 // If the id is at the beginning, the rest of the response need not arrive first.
                 self.fail_cut(id);
             }
             OutputLine::Whole(line) => self.whole_line(&line).await,
             OutputLine::Rest(end) => self.fail_cut(jsonrpc::id_of_long_message(b"", &end)),
         }
-        (self.line_account, self.output.limit_bytes) = (None, FREE_BYTES);
+        (self.line_account, self.output.limit_bytes) = (None, UNCHARGED_BYTES);
     }
 
     /// Reserves memory for a line that is longer than its buffer, and returns the new size of the buffer:
@@ -328,28 +331,36 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     ///
     /// [`Failure::TooLong`] if the line reaches the limit, or an error if there is no memory for it in time.
     async fn reserve(&mut self, id: Option<u64>, length: usize) -> Result<usize, Failure> {
-        let call = id.and_then(|id| self.pending.get(&id));
-        let call = call.or_else(|| self.pending.values().max_by_key(|call| call.limit_bytes));
-        let limit_bytes = call.map_or(0, |call| call.limit_bytes).clamp(OWN_LIMIT_BYTES, MESSAGE_LIMIT_BYTES);
+        let mut call = match id {
+            // None if the call was abandoned.
+            Some(id) => self.pending.get_mut(&id),
+            None => self.pending.values_mut().max_by_key(|call| call.limit_bytes),
+        };
+        let limit_bytes = call
+            .as_ref()
+            .map_or(0, |call| call.limit_bytes)
+            .clamp(CONTROL_MESSAGE_LIMIT_BYTES, MESSAGE_LIMIT_BYTES);
         let next_bytes = (2 * length).min(limit_bytes);
         if next_bytes <= length {
             return Err(Failure::TooLong(limit_bytes));
         }
         let account = self.line_account.take();
-        self.line_account = account.or_else(|| call.map(|call| call.account.another()));
-        if let Some(account) = &mut self.line_account {
-            account.grow(next_bytes).await?;
+        self.line_account = account.or_else(|| call.as_ref().map(|call| (id, call.account.another())));
+        if let (Some((_, account)), Some(call)) = (&mut self.line_account, &mut call) {
+            tokio::select! {
+                grown = account.grow(next_bytes) => grown?,
+                () = call.respond.closed(), if id.is_some() => return Err(Failure::TooLong(limit_bytes)),
+            }
         }
         Ok(next_bytes)
     }
 
     async fn whole_line(&mut self, line: &[u8]) {
-        // The accounts of the calls cover their responses.
-        self.line_account = None;
+        let mut line_account = self.line_account.take();
         let Ok(text) = std::str::from_utf8(line) else {
             let id = jsonrpc::id_of_long_message(line, line);
             return match id.and_then(|id| self.pending.remove(&id)) {
-                Some(call) => drop(call.respond.send(Err(Failure::NotMcp(NO_RESPONSE.into())))),
+                Some(call) => drop(call.respond.send(Err(Failure::NotMcp(NOT_UTF8.into())))),
                 None => self.non_messages(line),
             };
         };
@@ -358,7 +369,12 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             return self.non_messages(line);
         }
         for message in messages {
-            if let Some(call) = message.request_id().and_then(|id| self.pending.remove(&id)) {
+            let id = message.request_id();
+            if let Some(mut call) = id.and_then(|id| self.pending.remove(&id)) {
+                if let Some((_, account)) = line_account.take_if(|(known, _)| known.is_some() && *known == id)
+                {
+                    call.account = account;
+                }
                 call.respond(message.text.as_bytes()).await;
                 continue;
             }
@@ -373,7 +389,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     /// Fails the call with this id because its response was cut.
     fn fail_cut(&mut self, id: Option<u64>) {
         let Some(call) = id.and_then(|id| self.pending.remove(&id)) else { return };
-        let full = self.cut_by.take().filter(|failure| matches!(failure, Failure::BufferFull(_)));
+        let full = self.cut_reason.take().filter(|failure| matches!(failure, Failure::BufferFull(_)));
         let too_long = Failure::TooLong(call.limit_bytes.min(MESSAGE_LIMIT_BYTES));
         let _ = call.respond.send(Err(full.unwrap_or(too_long)));
     }
@@ -552,9 +568,9 @@ mod tests {
                 secrets: None,
                 commands: received,
                 out,
-                output: LineReader::new(read, FREE_BYTES),
+                output: LineReader::new(read, UNCHARGED_BYTES),
                 line_account: None,
-                cut_by: None,
+                cut_reason: None,
                 pending: HashMap::new(),
                 hung_at: None,
                 non_messages: 0,
@@ -649,15 +665,15 @@ mod tests {
             let line = long(2, 2 * KIB * KIB, is_id_first);
             let (beginning, end) = line.as_bytes().split_at(line.len() - 100);
             child.output.write_all(beginning).await.unwrap();
-            while charge.buffer.used_bytes() < 6 * KIB * KIB {
-                sleep(Duration::from_millis(1)).await;
-            }
+            let charged = async {
+                while charge.buffer.used_bytes() < 6 * KIB * KIB {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(Duration::from_secs(60), charged).await.expect("the line is charged while it is read");
             child.output.write_all(end).await.unwrap();
             let response = responses.remove(0).await.unwrap().unwrap();
             assert_eq!((response.len(), charge.buffer.used_bytes()), (line.len() - 1, 3 * response.len()));
-            // No call is pending.
-            child.output.write_all(&vec![b'x'; 5 * KIB * KIB]).await.unwrap();
-            assert_eq!(charge.buffer.used_bytes(), 3 * response.len());
         }
     }
 
