@@ -86,10 +86,10 @@ impl EventParser {
     /// Returns the next complete line. It ends with LF, CR or CR LF; a CR ends it at once, and the LF that
     /// may follow is skipped when it arrives.
     fn next_line(&mut self) -> Option<BytesMut> {
-        if self.follows_cr && self.buffer.starts_with(b"\n") {
-            self.buffer.advance(1);
+        if self.follows_cr && !self.buffer.is_empty() {
+            self.buffer.advance(usize::from(self.buffer.starts_with(b"\n")));
+            self.follows_cr = false;
         }
-        self.follows_cr &= self.buffer.is_empty();
         let at = self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
         let line = self.buffer.split_to(self.searched + at);
         self.follows_cr = self.buffer.get_u8() == b'\r';
@@ -140,6 +140,7 @@ mod tests {
         check("event: message\r\nid: 1\r\ndata: {\r\ndata: }\r\n\r\n: comment\r\n\r\n", &["{\n}"]);
         check("\u{feff}data: a\r\rdata: b\r\rx", &["a", "b"]);
         check("data: a\r\r", &["a"]);
+        check("data: a\r\n\n", &["a"]);
         check("data: a\r\n\r\ndata: b\r\n\r", &["a", "b"]);
         check("data\n\nid: 7\n\nretry: 5\n\ndata: left over", &[""]);
     }
