@@ -275,6 +275,7 @@ impl RemoteCache {
 #[derive(Serialize, Deserialize)]
 struct EntryHead {
     status: u16,
+    has_status: bool,
     age: Duration,
     /// Lifetime in the store.
     lifetime: Duration,
@@ -283,11 +284,12 @@ struct EntryHead {
 
 /// Encodes an entry. `None` if a header is not ASCII text.
 fn encode(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
-    let UpstreamResponse { status, headers, body, .. } = &entry.response;
+    let UpstreamResponse { status, headers, body, has_status, .. } = &entry.response;
     let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
     let headers = headers.iter().map(|(name, value)| Some((name.to_string(), text(value)?)));
     let (status, age) = (status.as_u16(), entry.received_at.elapsed());
-    let head = EntryHead { status, age, lifetime, headers: headers.collect::<Option<_>>()? };
+    let headers = headers.collect::<Option<_>>()?;
+    let head = EntryHead { status, has_status: *has_status, age, lifetime, headers };
     Some([&serde_json::to_vec(&head).ok()?, &b"\n"[..], body].concat())
 }
 
@@ -295,7 +297,7 @@ fn encode(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
 fn decode(stored: &StoredValue) -> Option<CachedResponse> {
     let end = stored.content.iter().position(|byte| *byte == b'\n')?;
     let (head, body) = (&stored.content[..end], &stored.content[end + 1..]);
-    let EntryHead { status, age, lifetime, headers } = serde_json::from_slice(head).ok()?;
+    let EntryHead { status, has_status, age, lifetime, headers } = serde_json::from_slice(head).ok()?;
     let (status, mut header_map) = (StatusCode::from_u16(status).ok()?, HeaderMap::new());
     for (name, value) in headers {
         // Fails if there are more than a map can hold; `append` would panic.
@@ -304,6 +306,7 @@ fn decode(stored: &StoredValue) -> Option<CachedResponse> {
     let age = age.checked_add(lifetime.saturating_sub(stored.remaining_ttl))?;
     let received_at = Instant::now().checked_sub(age)?;
     let response = UpstreamResponse::new(status, header_map, Bytes::copy_from_slice(body));
+    let response = UpstreamResponse { has_status, ..response };
     Some(CachedResponse { received_at, ..CachedResponse::new(response) })
 }
 
@@ -399,7 +402,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_entry_is_read_as_it_was_written_and_as_old_as_it_is() {
-        let entry = entry();
+        let mut entry = entry();
+        entry.response.has_status = false;
         tokio::time::advance(3 * SECOND).await;
         let content = encode(&entry, 60 * SECOND).unwrap();
         let read = decode(&StoredValue { content, remaining_ttl: 50 * SECOND }).unwrap();
@@ -409,6 +413,7 @@ mod tests {
             (entry.response.status, &entry.response.headers)
         );
         assert_eq!((read.response.body, read.control), (entry.response.body, entry.control));
+        assert!(!read.response.has_status);
     }
 
     proptest! {
