@@ -1200,13 +1200,14 @@ codes! {
     /// passthrough: { upstream: billing, max_in_flight: 10 }
     /// ```
     LimitNeverReached = 607,
-    /// A policy requires a request that only reads.
+    /// A policy requires a request that only reads, or that can be sent twice.
     ///
-    /// A cached response, a coalesced request or a hedged one would lose or repeat a change. Set `idempotent:
-    /// true` where a request only reads although its method does not imply that.
+    /// A cached response, a coalesced request or a hedged one would lose or repeat a change. For `cache` and
+    /// `coalesce`, set `annotations: { readOnlyHint: true }` if the request only reads although its method does
+    /// not imply that. For `hedge`, set `idempotent: true` if the request can be sent twice.
     ///
     /// ```yaml
-    /// search: { request: POST catalog/search, idempotent: true, cache: 1m }
+    /// search: { request: POST catalog/search, annotations: { readOnlyHint: true }, cache: 1m }
     /// ```
     PolicyNeedsSafeRequest = 608,
     /// `hedge` has no effect, because `timeout` ends the call first.

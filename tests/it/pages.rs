@@ -164,6 +164,8 @@ fn the_page_of_the_codes_has_every_code() {
     let written = fs::read_to_string(&path).unwrap();
     let (intro, _) = written.split_once(BEGIN).unwrap();
     let mut expected = format!("{intro}{BEGIN}");
+    let has_subject = |code: &Code| CODE_SUBJECTS.iter().any(|(subject, _)| code.number() / 100 == *subject);
+    assert!(Code::ALL.iter().all(has_subject), "a group of codes has no title");
     for (subject, title) in CODE_SUBJECTS {
         write!(expected, "\n## G{subject:02}xx: {title}\n").unwrap();
         for code in Code::ALL.iter().filter(|code| code.number() / 100 == subject) {

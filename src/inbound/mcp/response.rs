@@ -288,7 +288,7 @@ const QUEUED_MESSAGES_LIMIT: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct MessageSender(pub(super) Option<mpsc::Sender<Bytes>>);
 
-/// Receiving end of an [`MessageSender`], from which a transport sends messages in order.
+/// Receiving end of a [`MessageSender`], from which a transport sends messages in order.
 pub(super) type MessageReceiver = mpsc::Receiver<Bytes>;
 
 /// Why a client sent no input response.

@@ -57,11 +57,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "src/inbound/filter.rs",
         "FREE_BYTES",
     ),
-    (
-        "input requests that legacy clients have not answered",
-        "src/inbound/mcp/response.rs",
-        "OPEN_REQUESTS_LIMIT",
-    ),
+    ("open input requests to legacy clients", "src/inbound/mcp/response.rs", "OPEN_REQUESTS_LIMIT"),
     ("responses that `response_buffer_limit` does not count", "src/inbound/mod.rs", "SHORT_BYTES"),
     ("JSON values in the arguments of one call", "src/model/definition.rs", "ARGUMENT_VALUE_LIMIT"),
     ("messages in one JSON-RPC batch", "src/inbound/mcp/message.rs", "BATCH_LIMIT"),
