@@ -302,6 +302,9 @@ mod tests {
         check_rejected(&token(&json!({}), "{}"), "not accepted");
         check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not accepted");
         assert!(VERIFICATIONS.iter().zip(0..).all(|((algorithm, _), index)| *algorithm as usize == index));
+        let names = ["ES256", "ES384", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA"];
+        let known = |name: &str| VERIFICATIONS.iter().any(|(algorithm, _)| name.parse() == Ok(*algorithm));
+        assert!(names.iter().all(|name| known(name)) && names.len() == VERIFICATIONS.len());
         assert_eq!("Ed25519".parse(), Ok(Algorithm::EdDsa));
     }
 

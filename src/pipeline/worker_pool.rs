@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
-use rustix::process::nice;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
@@ -122,15 +121,18 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     timeout_at(deadline, done).await.unwrap_or(Err(WorkError::DeadlineExceeded))
 }
 
-/// Niceness of pool threads, relative to that of the threads that serve connections: long work gets the CPU
-/// when these are idle.
+/// Niceness of pool threads, relative to that of the threads that serve connections: where both want the CPU,
+/// long work gets about a tenth of it.
 const POOL_NICENESS: i32 = 10;
 
 thread_local! {
-    /// Lowers the priority of a pool thread when it first works. Where the system does not allow it, the
-    /// thread works at the normal priority.
+    /// Lowers the priority of a pool thread when it first works, if the system allows it. The thread may later
+    /// also read files, or resolve a name, at this priority. Elsewhere than on Linux, the whole process would
+    /// get it.
     static LOW_PRIORITY: () = {
-        nice(POOL_NICENESS).ok();
+        if cfg!(target_os = "linux") {
+            rustix::process::nice(POOL_NICENESS).ok();
+        }
     };
 }
 

@@ -62,7 +62,7 @@ pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
     Some(Candidate::likely("pairs", options, "every line has several `key=value`"))
 }
 
-/// Whether the keys of pairs are data: half of them have dates, amounts or cells of a row, or most are not in
+/// Whether the keys of pairs are data: at least half of them have dates, amounts or cells of a row, or most are not in
 /// every sample.
 pub(super) fn has_data_in_keys(pairs: &Candidate) -> bool {
     static DATA: LazyLock<Regex> =

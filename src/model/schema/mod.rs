@@ -52,7 +52,8 @@ struct CompiledSchema {
     validator: Validator,
 }
 
-/// Compiled schemas by JSON text and whether `format` is validated. They are dropped with their last user.
+/// Compiled schemas by JSON text and whether `format` is validated. They are dropped with
+/// their last user, and their entries when the map is full.
 type CompiledSchemas = HashMap<(String, bool), Weak<CompiledSchema>>;
 
 static COMPILED: LazyLock<Mutex<CompiledSchemas>> = LazyLock::new(Mutex::default);

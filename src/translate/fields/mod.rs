@@ -88,7 +88,7 @@ impl Fields {
     }
 
     /// Whether a field uses this outermost key of an extracted object.
-    pub(crate) fn use_key(&self, key: &str) -> bool {
+    pub(crate) fn uses_key(&self, key: &str) -> bool {
         self.outermost_keys.contains(key)
     }
 
@@ -119,7 +119,7 @@ impl Fields {
         each_record(found, |found| match found {
             Value::Object(found) => self.apply_to_one(found).map(Value::Object),
             // An element without attributes and children.
-            Value::String(_) | Value::Null if self.use_key(TEXT_KEY) => {
+            Value::String(_) | Value::Null if self.uses_key(TEXT_KEY) => {
                 let element = Map::from_iter([(TEXT_KEY.to_owned(), found.clone())]);
                 self.apply_to_one(&element).map(Value::Object)
             }

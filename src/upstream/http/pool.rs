@@ -281,8 +281,12 @@ impl Drop for ResponseBody {
 /// URI with the authority of the header `Host`, if there is one: `:authority` must be equal to it (RFC 9113,
 /// section 8.3.1).
 fn at_host(uri: &Uri, headers: &HeaderMap) -> Option<Uri> {
+    let host = headers.get(header::HOST)?.as_bytes();
+    if uri.authority().is_some_and(|authority| authority.as_str().as_bytes() == host) {
+        return None;
+    }
     let mut parts = uri.clone().into_parts();
-    parts.authority = Some(headers.get(header::HOST)?.as_bytes().try_into().ok()?);
+    parts.authority = Some(host.try_into().ok()?);
     Uri::from_parts(parts).ok()
 }
 

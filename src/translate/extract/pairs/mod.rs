@@ -464,7 +464,7 @@ impl<'t> Builder<'_, 't> {
 
     /// Whether an outermost key is extracted.
     fn wants(&self, key: &str) -> bool {
-        self.wanted.is_none_or(|fields| fields.use_key(key))
+        self.wanted.is_none_or(|fields| fields.uses_key(key))
     }
 
     fn close_section(&mut self) {

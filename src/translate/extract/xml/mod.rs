@@ -240,6 +240,7 @@ fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError
     let position = error.pos();
     let words = error.to_string().replacen(&format!(" at {position}"), "", 1).replace('\'', "`");
     let hint = match error {
+        Error::DtdDetected => "; it must be well-formed, and before the first element",
         Error::MalformedEntityReference(_) | Error::UnknownEntityReference(..) => {
             "; XML has `&amp;`, `&lt;`, `&gt;`, `&apos;`, `&quot;`, and numbers such as `&#65;`"
         }
