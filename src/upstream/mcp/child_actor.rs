@@ -692,6 +692,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_line_for_an_abandoned_call_does_not_wait_for_memory() {
+        let (mut child, charge) = (Child::new(), charge(1000));
+        charge.buffer.charge(1000);
+        let mut responses = call(&child, &[1 << 20, 1000], &charge);
+        drop(responses.remove(0));
+        let begun = Instant::now();
+        let lines = [long(1, 100_000, true), long(2, 100, true)].concat();
+        child.output.write_all(lines.as_bytes()).await.unwrap();
+        responses.remove(0).await.unwrap().unwrap();
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_response_that_is_not_utf8_fails_its_call() {
         for (before, after) in [("\"id\":1,", ""), ("", ",\"id\":1")] {
             let mut child = Child::new();
