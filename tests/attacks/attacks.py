@@ -45,6 +45,16 @@ class Attack:
     config: dict = field(default_factory=dict)
     descriptors: int | None = None
     in_flight: int = 128
+    # Through a plain reverse proxy in place of glossator.
+    through_nginx: bool = False
+
+    def has_tls(self):
+        return "tls" in self.config.get("server", {})
+
+    def quiet(self):
+        """The quiet run that this attack is compared with."""
+        how = "nginx: " if self.through_nginx else "TLS: " if self.has_tls() else ""
+        return Attack(how + "quiet", config=self.config if self.has_tls() else {}, through_nginx=self.through_nginx)
 
 
 def numbers(text, count):
@@ -198,10 +208,32 @@ class Glossator:
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def has_died(self):
+        return self.process.poll() is not None
+
     def stop(self):
         self.process.kill()
         self.process.wait()
         self.log.close()
+
+
+class Nginx:
+    """The plain reverse proxy, which runs already. Its memory and CPU time are not measured."""
+
+    def __init__(self, port):
+        self.address = self.admin = f"127.0.0.1:{port}"
+
+    def status(self, _key):
+        return 0.0
+
+    def cpu_seconds(self):
+        return 0.0
+
+    def has_died(self):
+        return False
+
+    def stop(self):
+        pass
 
 
 def connect(address, timeout, tls=False):
@@ -278,25 +310,29 @@ def ordinary_clients(address, work, seconds, tls=False):
     return process, log
 
 
-def measured(program, work, upstream_port, attack):
+def measured(program, work, ports, attack):
     """One row: what was noticed while the attack went on, and after it."""
+    upstream_port, proxy_port = ports
     (work / "bodies" / "attacked").write_bytes(attack.body or b"{}")
-    tls = "tls" in attack.config.get("server", {})
-    glossator = Glossator(program, work, configuration(upstream_port, attack), attack.descriptors)
+    tls = attack.has_tls()
+    if attack.through_nginx:
+        proxy = Nginx(proxy_port)
+    else:
+        proxy = Glossator(program, work, configuration(upstream_port, attack), attack.descriptors)
     row = {"name": attack.name}
     try:
-        health, admin = Probe(glossator.address, "/health", tls), Probe(glossator.admin, "/healthz")
-        load, log = ordinary_clients(glossator.address, work, SECONDS + 1, tls)
+        health, admin = Probe(proxy.address, "/health", tls), Probe(proxy.admin, "/healthz")
+        load, log = ordinary_clients(proxy.address, work, SECONDS + 1, tls)
         time.sleep(0.5)
         health.start(), admin.start()
         ended, counts = threading.Event(), {}
         body = attack.arguments if isinstance(attack.arguments, Raw) else json.dumps(attack.arguments)
         threads = []
         if attack.run:
-            threads = [threading.Thread(target=attack.run, args=(glossator, ended, counts), daemon=True)]
-        elif attack.name != "quiet":
+            threads = [threading.Thread(target=attack.run, args=(proxy, ended, counts), daemon=True)]
+        elif not attack.name.endswith("quiet"):
             threads = [
-                threading.Thread(target=attacker, args=(glossator.address, body.encode(), ended, counts), daemon=True)
+                threading.Thread(target=attacker, args=(proxy.address, body.encode(), ended, counts), daemon=True)
                 for _ in range(attack.connections)
             ]
         for thread in threads:
@@ -310,9 +346,9 @@ def measured(program, work, upstream_port, attack):
             load.kill()
         # The attackers have left; a second later nothing of theirs may be under way.
         time.sleep(1)
-        before = glossator.cpu_seconds()
+        before = proxy.cpu_seconds()
         time.sleep(1)
-        row["cpu_after"] = glossator.cpu_seconds() - before
+        row["cpu_after"] = proxy.cpu_seconds() - before
         rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
         times = sorted(int(fields[2]) for fields in rows if fields[1] == "200")
         row["refused"] = sum(fields[1] != "200" for fields in rows)
@@ -321,15 +357,15 @@ def measured(program, work, upstream_port, attack):
         row["health"], row["admin"] = health.worst_ms, admin.worst_ms
         row["probe_failures"] = health.failures + admin.failures
         row["counts"] = counts
-        row["peak"] = glossator.status("VmHWM")
+        row["peak"] = proxy.status("VmHWM")
         if attack.memory_after_mib:
             time.sleep(8)
-        row["after"] = glossator.status("VmRSS")
-        row["died"] = glossator.process.poll() is not None
+        row["after"] = proxy.status("VmRSS")
+        row["died"] = proxy.has_died()
         for thread in threads:
             thread.join(timeout=5)
     finally:
-        glossator.stop()
+        proxy.stop()
     return row
 
 
@@ -427,8 +463,10 @@ def slow_streams(glossator, ended, counts):
 def many_values(glossator, ended, counts):
     """Calls of many clients that wait for a confirmation. Parsed, their arguments take 80 times the memory."""
 
-    def request(method, params, more=""):
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    def message(method, params):
+        return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+    def request(body, more=""):
         head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{more}\r\n"
         client = socket.create_connection(glossator.address.split(":"), timeout=5)
@@ -436,16 +474,19 @@ def many_values(glossator, ended, counts):
         return client
 
     hello = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
-    client = request("initialize", {**hello, "clientInfo": {"name": "a", "version": "1"}})
+    client = request(message("initialize", {**hello, "clientInfo": {"name": "a", "version": "1"}}))
     session = re.search(rb"mcp-session-id: *(\S+)", client.recv(65536), re.IGNORECASE)[1].decode()
     session = f"Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n"
+    short, long = [
+        message("tools/call", {"name": "confirmed", "arguments": {"v": [{"": 0}] * values}})
+        for values in [2_000, 25_000]
+    ]
     clients = []
-    for values in [2_000] * 1000 + [25_000] * 400:
+    for body in [short] * 1000 + [long] * 400:
         if ended.is_set():
             break
         with contextlib.suppress(OSError):
-            arguments = {"v": [{"": 0}] * values}
-            clients.append(request("tools/call", {"name": "confirmed", "arguments": arguments}, session))
+            clients.append(request(body, session))
     ended.wait()
     for client in clients:
         client.settimeout(0.01)
@@ -509,7 +550,7 @@ def line(row, attack, quiet):
     ])
 
 
-def run(work, program, upstream_port, words):
+def run(work, program, ports, words):
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     tls = {"certificate": f"file:{work}/tls.crt", "key": f"file:{work}/tls.key"}
     everything = ATTACKS + [
@@ -523,6 +564,8 @@ def run(work, program, upstream_port, words):
             config={"routes": {"confirmed": CONFIRMED}},
         ),
         Attack("descriptors: 1,024, and 1,500 unfinished requests", run=unfinished_requests, descriptors=1024),
+        Attack("nginx: 100 calls of 7 MB", {}, {}, SEVEN, connections=100, through_nginx=True),
+        Attack("nginx: 32 clients with 1 MB", {}, {}, ONE, connections=32, through_nginx=True),
     ]
     chosen = [attack for attack in everything if not words or any(word in attack.name for word in words)]
     print("Ordinary clients: 32, with 20 calls a second each. Bold is above the goal.\n")
@@ -531,13 +574,15 @@ def run(work, program, upstream_port, words):
         "| probes failed | memory, MiB | 10 s later | CPU seconds in the second after | answers to attackers |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
-    calm = Attack("quiet")
-    quiet = measured(program, work, upstream_port, calm)
-    print(line(quiet, calm, quiet), flush=True)
+    quiet_rows = {}
     failures = []
     for attack in chosen:
-        row = measured(program, work, upstream_port, attack)
-        print(line(row, attack, quiet), flush=True)
+        quiet = attack.quiet()
+        if quiet.name not in quiet_rows:
+            quiet_rows[quiet.name] = measured(program, work, ports, quiet)
+            print(line(quiet_rows[quiet.name], quiet, quiet_rows[quiet.name]), flush=True)
+        row = measured(program, work, ports, attack)
+        print(line(row, attack, quiet_rows[quiet.name]), flush=True)
         after = attack.memory_after_mib or float("inf")
         starved = [answer for answer in row["counts"] if str(answer).endswith("other") and answer != "200 to the other"]
         is_over = row["peak"] > attack.memory_mib or row["after"] > after
@@ -553,7 +598,7 @@ def main():
     if command == "prepare":
         prepare(work)
     else:
-        run(work, rest[0], int(rest[1]), rest[2:])
+        run(work, rest[0], (int(rest[1]), int(rest[2])), rest[3:])
 
 
 if __name__ == "__main__":
