@@ -30,7 +30,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::address::StoreSettings;
-use super::connection::{OpenConnection, StoreConnection};
+use super::topology::{OpenConnection, StoreConnection};
 use super::{LISTENER_BACKLOG, ReplicaEvent, StoreCounts, StoreUnreachable, WRITE_LIMIT, WRITE_UNIT_BYTES};
 use crate::crypto::{KeyedHash, Purpose, SecretKey, TokenCipher};
 use crate::telemetry::ErrorChain;

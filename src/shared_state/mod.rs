@@ -3,7 +3,8 @@
 //!
 //! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
 //! - `address` is the address of the store ([`StoreSettings`]).
-//! - `connection` connects; `client` keeps the connection, and has the scripts that run in the store.
+//! - `client` keeps the connection, reconnects, and has the scripts that run in the store. `topology` opens it:
+//!   to one server, by Sentinels, or to a Cluster.
 //!
 //! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
 //! each policy decides its behaviour then. Values are encrypted, and their keys are keyed hashes, so the
@@ -21,9 +22,9 @@ use crate::route::McpLogLevel;
 
 mod address;
 mod client;
-mod connection;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 pub use address::{StoreAddress, StoreSettings};
 use client::StoreClient;

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::RequestId;
-use super::metrics::{BOUNDS, Durations, Meters};
+use super::metrics::{BUCKET_BOUNDS, Durations, Meters};
 
 /// Interval at which the metrics are read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
@@ -148,10 +148,10 @@ impl CallCounts {
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = share * self.took.count() as f64;
         let (mut below, mut lower) = (0.0, 0.0);
-        for (index, count) in self.took.ranges.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (index, count) in self.took.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
             let count = *count as f64;
-            lower = index.checked_sub(1).map_or(0.0, |before| BOUNDS[before]).max(lower);
-            let upper = BOUNDS.get(index).copied().unwrap_or(lower);
+            lower = index.checked_sub(1).map_or(0.0, |before| BUCKET_BOUNDS[before]).max(lower);
+            let upper = BUCKET_BOUNDS.get(index).copied().unwrap_or(lower);
             if below + count >= wanted {
                 let inside = ((wanted - below) / count).clamp(0.0, 1.0);
                 return Some(Duration::from_secs_f64(lower + (upper - lower) * inside));

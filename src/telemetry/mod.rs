@@ -28,7 +28,7 @@ pub use history::{
 };
 pub use log::{ErrorChain, LOGGED_BYTES, Untrusted};
 pub use metrics::{
-    BOUNDS, CallEnd, Durations, LabelCounter, Labels, Meters, MetricFamily, MetricKind, MetricValue,
+    BUCKET_BOUNDS, CallEnd, Durations, LabelCounter, Labels, Meters, MetricFamily, MetricKind, MetricValue,
     MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
 pub use otlp::{ServiceAttributes, encode_spans, read_response};

@@ -25,7 +25,7 @@ use opentelemetry_proto::{
 use opentelemetry_sdk::{Resource, trace::SpanData};
 use prost::Message;
 
-use super::metrics::{BOUNDS, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
+use super::metrics::{BUCKET_BOUNDS, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 
 /// Encodes an export request with these spans.
 pub fn encode_spans(spans: Vec<SpanData>, service: &ServiceAttributes) -> Vec<u8> {
@@ -77,8 +77,8 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
                     time_unix_nano: now,
                     count: durations.count(),
                     sum: Some(durations.seconds()),
-                    bucket_counts: durations.ranges.to_vec(),
-                    explicit_bounds: BOUNDS.to_vec(),
+                    bucket_counts: durations.buckets.to_vec(),
+                    explicit_bounds: BUCKET_BOUNDS.to_vec(),
                     ..HistogramDataPoint::default()
                 });
                 continue;

@@ -1,5 +1,4 @@
-//! Inferred fields with names and types, and an output schema for values that fields can't express. `guess`
-//! infers the type of one field.
+//! Inferred fields with names and types, and an output schema for values that fields can't express.
 
 use std::{collections::HashSet, slice};
 

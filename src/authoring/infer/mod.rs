@@ -3,7 +3,7 @@
 //! - `samples` separates successes from failures, and finds rules for errors with a success status.
 //! - `candidates`, `markup` and `lines` propose extractors for each kind of text.
 //! - This file runs them on all samples, and scores the share of text that each extracts.
-//! - `fields` infers fields or a schema from the values.
+//! - `fields` infers fields or a schema from the values; `field_types` the type of one field.
 //! - `write` writes the route, with the evidence for each part in comments.
 //!
 //! Every proposal is verified. The file loads without errors, it translates each sample to a success or an

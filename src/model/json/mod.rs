@@ -1,8 +1,11 @@
 //! Validated JSON text, passed on without being rebuilt.
+//!
+//! - `validate` finds malformed JSON, in one pass without a tree, and counts its values.
+//! - `tree` parses valid text to a tree; `escape` writes text as a JSON string.
 
 mod escape;
-mod scan;
 mod tree;
+mod validate;
 
 use std::sync::LazyLock;
 
@@ -12,7 +15,7 @@ use memchr::memmem;
 use serde_json::{Value, value::RawValue};
 
 pub(super) use self::escape::escape;
-use self::scan::{ScanError, ValueCounts, scan};
+use self::validate::{ValidationError, ValueCounts, validate};
 
 /// Limit of nested arrays and objects, in responses and arguments.
 ///
@@ -88,13 +91,13 @@ impl JsonText {
     /// [`JsonError`] if it is not one JSON document, or nests too deep.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
-        let counts = scan(bytes).map_err(|flaw| {
+        let counts = validate(bytes).map_err(|flaw| {
             let (position, message) = match flaw {
-                ScanError::Grammar => (0, "expected value".to_owned()),
-                ScanError::Depth(position) => {
+                ValidationError::Grammar => (0, "expected value".to_owned()),
+                ValidationError::Depth(position) => {
                     (position, format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects"))
                 }
-                ScanError::LoneSurrogate(position) => {
+                ValidationError::LoneSurrogate(position) => {
                     (position, "an unpaired surrogate in a string".to_owned())
                 }
             };

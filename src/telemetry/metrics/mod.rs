@@ -4,7 +4,9 @@
 //! - [`RouteMeters`] are the metrics of one route, looked up once when a configuration becomes active.
 //! - [`Meters::register`] adds the metrics of another module.
 //! - A [`MetricsSnapshot`] is a snapshot of all metrics. [`TextFormat`] writes it for Prometheus.
+//! - `histogram` has the histograms of durations and the bounds of their buckets.
 
+mod histogram;
 mod route;
 mod snapshot;
 
@@ -18,12 +20,11 @@ use std::{
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 
+pub use histogram::{BUCKET_BOUNDS, Durations};
 pub use route::{CallEnd, LabelCounter, ResponseMismatch, RouteMeters, UpstreamMeters};
-pub use snapshot::{
-    BOUNDS, Durations, Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot, TextFormat,
-};
+pub use snapshot::{Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot, TextFormat};
 
-use self::snapshot::Histogram;
+use self::histogram::Histogram;
 use super::FailedCalls;
 
 /// Registry of all metrics of this process. Clones share it.

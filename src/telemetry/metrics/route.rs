@@ -11,7 +11,8 @@ use std::{
 use settings_derive::Word;
 
 use super::ByLabel;
-use super::snapshot::{Histogram, MetricsSnapshot};
+use super::histogram::Histogram;
+use super::snapshot::MetricsSnapshot;
 use crate::settings::Word as _;
 use crate::telemetry::{CallCounts, FailedCalls};
 

@@ -1,11 +1,11 @@
-//! A snapshot of all metrics, histograms of durations, and the text formats for Prometheus.
+//! A snapshot of all metrics, and the text formats for Prometheus.
 
 use std::{
     collections::BTreeMap,
     fmt::{self, Write},
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
+
+use super::histogram::{BUCKET_BOUNDS, Durations};
 
 /// A snapshot of all metrics: families in the order in which they were first added.
 #[derive(Debug, Default)]
@@ -116,68 +116,6 @@ impl From<usize> for MetricValue {
     }
 }
 
-/// The upper bounds of the buckets, in seconds: from the overhead of a proxy to the longest call that a
-/// client waits for. Longer durations have a bucket of their own.
-pub const BOUNDS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
-
-/// Histogram of durations, without a lock.
-#[derive(Debug, Default)]
-pub(super) struct Histogram {
-    ranges: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
-}
-
-/// The values of a histogram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Durations {
-    /// The number of durations in each bucket; the last is for those above all bounds.
-    pub ranges: [u64; BOUNDS.len() + 1],
-    /// Their sum, in microseconds.
-    pub micros: u64,
-}
-
-impl Histogram {
-    pub(super) fn observe(&self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let seconds = Duration::from_micros(micros).as_secs_f64();
-        let range = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
-        self.ranges[range].fetch_add(1, Ordering::Relaxed);
-        self.micros.fetch_add(micros, Ordering::Relaxed);
-    }
-
-    pub(super) fn read(&self) -> Durations {
-        Durations {
-            ranges: std::array::from_fn(|range| self.ranges[range].load(Ordering::Relaxed)),
-            micros: self.micros.load(Ordering::Relaxed),
-        }
-    }
-}
-
-impl Durations {
-    /// The number of durations.
-    pub fn count(&self) -> u64 {
-        self.ranges.iter().sum()
-    }
-
-    /// Their sum, in seconds.
-    pub fn seconds(&self) -> f64 {
-        Duration::from_micros(self.micros).as_secs_f64()
-    }
-
-    pub(in crate::telemetry) fn add(&mut self, other: &Self) {
-        for (range, more) in self.ranges.iter_mut().zip(other.ranges) {
-            *range += more;
-        }
-        self.micros += other.micros;
-    }
-
-    /// The increase since an earlier snapshot; 0 where counting was restarted.
-    pub(in crate::telemetry) fn since(&self, before: &Self) -> Self {
-        let since = |range: usize| self.ranges[range].saturating_sub(before.ranges[range]);
-        Self { ranges: std::array::from_fn(since), micros: self.micros.saturating_sub(before.micros) }
-    }
-}
-
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
@@ -237,7 +175,7 @@ impl TextFormat {
 
 fn histogram(text: &mut String, name: &str, labels: &Labels, durations: &Durations) -> fmt::Result {
     let mut below = 0;
-    for (bound, count) in BOUNDS.iter().zip(durations.ranges) {
+    for (bound, count) in BUCKET_BOUNDS.iter().zip(durations.buckets) {
         below += count;
         sample(text, (name, "_bucket"), labels, Some(&format!("{bound:?}")), &below)?;
     }
@@ -272,22 +210,6 @@ fn sample(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bound_belongs_to_the_range_below_it() {
-        for (range, bound) in BOUNDS.into_iter().enumerate() {
-            let histogram = Histogram::default();
-            histogram.observe(Duration::from_secs_f64(bound));
-            assert_eq!(histogram.read().ranges[range], 1);
-        }
-        let histogram = Histogram::default();
-        for micros in [0, 1_000, 1_001, 30_000_000, 30_000_001] {
-            histogram.observe(Duration::from_micros(micros));
-        }
-        let read = histogram.read();
-        assert_eq!((read.ranges[0], read.ranges[1], read.ranges[12], read.ranges[13]), (2, 1, 1, 1));
-        assert_eq!((read.count(), read.micros), (5, 60_002_002));
-    }
 
     #[test]
     fn counters_have_the_names_of_each_format() {

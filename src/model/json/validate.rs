@@ -1,4 +1,4 @@
-//! Scanner that validates JSON text in one pass, without building a tree.
+//! Validator of JSON text: one pass, without building a tree.
 //!
 //! As strict as RFC 8259 and the parser of `serde_json`. Also checks two properties that `serde_json` does
 //! not check in a `RawValue`: nesting depth and lone surrogates. Reports the kind and position of an error;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::JSON_DEPTH_LIMIT;
 use super::escape::escaped_bytes;
 
-/// Number of bytes of a string that are scanned at once.
+/// Number of bytes of a string that are checked at once.
 const BLOCK: usize = 16;
 
 /// Number of values and members in a document.
@@ -46,7 +46,7 @@ impl ValueCounts {
 
 /// Reason why a document is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ScanError {
+pub(super) enum ValidationError {
     /// It is not JSON.
     Grammar,
     /// It nests deeper than [`JSON_DEPTH_LIMIT`], at this byte.
@@ -57,24 +57,24 @@ pub(super) enum ScanError {
 }
 
 /// Validates a document, with or without surrounding white space. Does not check strings for UTF-8.
-pub(super) fn scan(json: &[u8]) -> Result<ValueCounts, ScanError> {
-    let mut scanner = Scanner { bytes: json, position: 0, depth: 0, counts: ValueCounts::default() };
-    scanner.value()?;
-    match scanner.peek() {
-        None => Ok(scanner.counts),
-        Some(_) => Err(ScanError::Grammar),
+pub(super) fn validate(json: &[u8]) -> Result<ValueCounts, ValidationError> {
+    let mut validator = Validator { bytes: json, position: 0, depth: 0, counts: ValueCounts::default() };
+    validator.value()?;
+    match validator.peek() {
+        None => Ok(validator.counts),
+        Some(_) => Err(ValidationError::Grammar),
     }
 }
 
-/// Recursive-descent scanner. All functions but the recursion are inlined; otherwise it takes a third longer.
-struct Scanner<'a> {
+/// Recursive-descent validator. All functions but the recursion are inlined; otherwise it takes a third longer.
+struct Validator<'a> {
     bytes: &'a [u8],
     position: usize,
     depth: usize,
     counts: ValueCounts,
 }
 
-impl Scanner<'_> {
+impl Validator<'_> {
     /// The byte at the position.
     #[inline(always)]
     fn byte(&self) -> Option<u8> {
@@ -90,7 +90,7 @@ impl Scanner<'_> {
         self.byte()
     }
 
-    fn value(&mut self) -> Result<(), ScanError> {
+    fn value(&mut self) -> Result<(), ValidationError> {
         self.counts.values += 1;
         match self.peek() {
             Some(b'"') => self.string(),
@@ -100,15 +100,15 @@ impl Scanner<'_> {
             Some(b't') => self.literal(b"true"),
             Some(b'f') => self.literal(b"false"),
             Some(b'n') => self.literal(b"null"),
-            _ => Err(ScanError::Grammar),
+            _ => Err(ValidationError::Grammar),
         }
     }
 
     /// Scans an array, or an object with its names, up to the closing bracket.
     #[inline(always)]
-    fn items(&mut self, closing: u8) -> Result<(), ScanError> {
+    fn items(&mut self, closing: u8) -> Result<(), ValidationError> {
         if self.depth == JSON_DEPTH_LIMIT {
-            return Err(ScanError::Depth(self.position));
+            return Err(ValidationError::Depth(self.position));
         }
         self.depth += 1;
         self.position += 1;
@@ -121,7 +121,7 @@ impl Scanner<'_> {
                 match self.peek() {
                     Some(b',') => self.position += 1,
                     Some(byte) if byte == closing => break,
-                    _ => return Err(ScanError::Grammar),
+                    _ => return Err(ValidationError::Grammar),
                 }
             }
         }
@@ -132,21 +132,21 @@ impl Scanner<'_> {
 
     /// Scans the name of a member and its colon.
     #[inline(always)]
-    fn name(&mut self) -> Result<(), ScanError> {
+    fn name(&mut self) -> Result<(), ValidationError> {
         self.counts.members += 1;
         if self.peek() != Some(b'"') {
-            return Err(ScanError::Grammar);
+            return Err(ValidationError::Grammar);
         }
         self.string()?;
         if self.peek() != Some(b':') {
-            return Err(ScanError::Grammar);
+            return Err(ValidationError::Grammar);
         }
         self.position += 1;
         Ok(())
     }
 
     #[inline(always)]
-    fn string(&mut self) -> Result<(), ScanError> {
+    fn string(&mut self) -> Result<(), ValidationError> {
         self.position += 1;
         loop {
             self.plain_bytes();
@@ -156,7 +156,7 @@ impl Scanner<'_> {
                     return Ok(());
                 }
                 Some(b'\\') => self.escape()?,
-                _ => return Err(ScanError::Grammar),
+                _ => return Err(ValidationError::Grammar),
             }
         }
     }
@@ -189,7 +189,7 @@ impl Scanner<'_> {
     }
 
     /// Scans an escape; a surrogate pair as one.
-    fn escape(&mut self) -> Result<(), ScanError> {
+    fn escape(&mut self) -> Result<(), ValidationError> {
         let start = self.position;
         match self.bytes.get(start + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.position += 2,
@@ -199,34 +199,34 @@ impl Scanner<'_> {
                     && self.bytes[self.position..].starts_with(b"\\u")
                     && matches!(self.code_unit()?, 0xdc00..=0xdfff);
                 if matches!(unit, 0xd800..=0xdfff) && !is_paired {
-                    return Err(ScanError::LoneSurrogate(start));
+                    return Err(ValidationError::LoneSurrogate(start));
                 }
             }
-            _ => return Err(ScanError::Grammar),
+            _ => return Err(ValidationError::Grammar),
         }
         Ok(())
     }
 
     /// Scans the four digits of the `\u` at the position.
-    fn code_unit(&mut self) -> Result<u32, ScanError> {
-        let digits = self.bytes.get(self.position + 2..self.position + 6).ok_or(ScanError::Grammar)?;
+    fn code_unit(&mut self) -> Result<u32, ValidationError> {
+        let digits = self.bytes.get(self.position + 2..self.position + 6).ok_or(ValidationError::Grammar)?;
         self.position += 6;
         digits.iter().try_fold(0, |unit, digit| {
-            let digit = char::from(*digit).to_digit(16).ok_or(ScanError::Grammar)?;
+            let digit = char::from(*digit).to_digit(16).ok_or(ValidationError::Grammar)?;
             Ok(unit << 4 | digit)
         })
     }
 
-    fn literal(&mut self, literal: &[u8]) -> Result<(), ScanError> {
+    fn literal(&mut self, literal: &[u8]) -> Result<(), ValidationError> {
         if !self.bytes[self.position..].starts_with(literal) {
-            return Err(ScanError::Grammar);
+            return Err(ValidationError::Grammar);
         }
         self.position += literal.len();
         Ok(())
     }
 
     #[inline(always)]
-    fn number(&mut self) -> Result<(), ScanError> {
+    fn number(&mut self) -> Result<(), ValidationError> {
         if self.byte() == Some(b'-') {
             self.position += 1;
         }
@@ -252,12 +252,12 @@ impl Scanner<'_> {
 
     /// Scans one or more digits.
     #[inline(always)]
-    fn digits(&mut self) -> Result<(), ScanError> {
+    fn digits(&mut self) -> Result<(), ValidationError> {
         let start = self.position;
         while let Some(b'0'..=b'9') = self.byte() {
             self.position += 1;
         }
-        if self.position > start { Ok(()) } else { Err(ScanError::Grammar) }
+        if self.position > start { Ok(()) } else { Err(ValidationError::Grammar) }
     }
 }
 
@@ -282,8 +282,8 @@ mod tests {
 
     use super::*;
 
-    fn check(json: &str) -> Result<ValueCounts, ScanError> {
-        scan(json.as_bytes())
+    fn check(json: &str) -> Result<ValueCounts, ValidationError> {
+        validate(json.as_bytes())
     }
 
     #[test]
@@ -310,11 +310,11 @@ mod tests {
 
     #[test]
     fn errors_ignored_by_a_parser_are_found_with_their_position() {
-        assert_eq!(check(r#"["\ud800"]"#), Err(ScanError::LoneSurrogate(2)));
-        assert_eq!(check(r#""\ud800\u0041""#), Err(ScanError::LoneSurrogate(1)));
-        assert_eq!(check(r#"{"\udfff": 1}"#), Err(ScanError::LoneSurrogate(2)));
+        assert_eq!(check(r#"["\ud800"]"#), Err(ValidationError::LoneSurrogate(2)));
+        assert_eq!(check(r#""\ud800\u0041""#), Err(ValidationError::LoneSurrogate(1)));
+        assert_eq!(check(r#"{"\udfff": 1}"#), Err(ValidationError::LoneSurrogate(2)));
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(check(&nested(JSON_DEPTH_LIMIT + 1)), Err(ScanError::Depth(JSON_DEPTH_LIMIT)));
+        assert_eq!(check(&nested(JSON_DEPTH_LIMIT + 1)), Err(ValidationError::Depth(JSON_DEPTH_LIMIT)));
         assert_eq!(check(&nested(JSON_DEPTH_LIMIT)).map(|counts| counts.values), Ok(JSON_DEPTH_LIMIT));
     }
 
@@ -352,12 +352,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_scanner_accepts_exactly_what_the_parser_accepts(json in pieces()) {
+        fn the_validator_accepts_exactly_what_the_parser_accepts(json in pieces()) {
             let parsed = serde_json::from_str::<&RawValue>(&json);
             match check(&json) {
                 Ok(_) => prop_assert!(parsed.is_ok(), "{json}"),
-                Err(ScanError::Grammar) => prop_assert!(parsed.is_err(), "{json}"),
-                Err(ScanError::Depth(_) | ScanError::LoneSurrogate(_)) => {}
+                Err(ValidationError::Grammar) => prop_assert!(parsed.is_err(), "{json}"),
+                Err(ValidationError::Depth(_) | ValidationError::LoneSurrogate(_)) => {}
             }
         }
 
@@ -381,8 +381,8 @@ mod tests {
             let parsed = serde_json::from_str::<&RawValue>(&torn);
             match check(&torn) {
                 Ok(_) => prop_assert!(parsed.is_ok(), "{torn}"),
-                Err(ScanError::Grammar) => prop_assert!(parsed.is_err(), "{torn}"),
-                Err(ScanError::Depth(_) | ScanError::LoneSurrogate(_)) => {}
+                Err(ValidationError::Grammar) => prop_assert!(parsed.is_err(), "{torn}"),
+                Err(ValidationError::Depth(_) | ValidationError::LoneSurrogate(_)) => {}
             }
         }
 

@@ -1,0 +1,90 @@
+//! Histograms of durations, and the upper bounds of their buckets.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// The upper bounds of the buckets, in seconds: from the overhead of a proxy to the longest call that a
+/// client waits for. Longer durations have a bucket of their own.
+pub const BUCKET_BOUNDS: [f64; 13] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
+
+/// Histogram of durations, without a lock.
+#[derive(Debug, Default)]
+pub(super) struct Histogram {
+    buckets: [AtomicU64; BUCKET_BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+/// The values of a histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Durations {
+    /// The number of durations in each bucket; the last is for those above all bounds.
+    pub buckets: [u64; BUCKET_BOUNDS.len() + 1],
+    /// Their sum, in microseconds.
+    pub micros: u64,
+}
+
+impl Histogram {
+    pub(super) fn observe(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let seconds = Duration::from_micros(micros).as_secs_f64();
+        let bucket = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BUCKET_BOUNDS.len());
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> Durations {
+        Durations {
+            buckets: std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed)),
+            micros: self.micros.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Durations {
+    /// The number of durations.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// Their sum, in seconds.
+    pub fn seconds(&self) -> f64 {
+        Duration::from_micros(self.micros).as_secs_f64()
+    }
+
+    pub(in crate::telemetry) fn add(&mut self, other: &Self) {
+        for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += more;
+        }
+        self.micros += other.micros;
+    }
+
+    /// The increase since an earlier snapshot; 0 where counting was restarted.
+    pub(in crate::telemetry) fn since(&self, before: &Self) -> Self {
+        let since = |bucket: usize| self.buckets[bucket].saturating_sub(before.buckets[bucket]);
+        Self { buckets: std::array::from_fn(since), micros: self.micros.saturating_sub(before.micros) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_the_bucket_below_it() {
+        for (bucket, bound) in BUCKET_BOUNDS.into_iter().enumerate() {
+            let histogram = Histogram::default();
+            histogram.observe(Duration::from_secs_f64(bound));
+            assert_eq!(histogram.read().buckets[bucket], 1);
+        }
+        let histogram = Histogram::default();
+        for micros in [0, 1_000, 1_001, 30_000_000, 30_000_001] {
+            histogram.observe(Duration::from_micros(micros));
+        }
+        let read = histogram.read();
+        assert_eq!((read.buckets[0], read.buckets[1], read.buckets[12], read.buckets[13]), (2, 1, 1, 1));
+        assert_eq!((read.count(), read.micros), (5, 60_002_002));
+    }
+}
