@@ -157,7 +157,7 @@ impl TokenCipher {
         Some(content.to_vec())
     }
 
-    /// A keyed hash that is the same wherever the secret key is.
+    /// Derives a key for hashes. Replicas with the same secret key get equal hashes.
     pub fn keyed_hash(&self) -> KeyedHash {
         let key = self.0.expand(&[b"names"], hmac::HMAC_SHA256).expect("a key is as long as a hash");
         KeyedHash(key.into())

@@ -31,7 +31,7 @@ pub struct ResourceServer {
     #[key(
         shown = "the issuers of `jwt`",
         requires = "resource",
-        help = "write `resource`, the URL of this server for clients, or remove it",
+        help = "write `resource`, the public URL of this server, or remove `authorization_servers`",
         live
     )]
     pub authorization_servers: Option<Vec<String>>,

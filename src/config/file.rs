@@ -170,7 +170,7 @@ fn is_misspelled_secret(name: &str) -> bool {
     !DECLARED.all.contains(name) && suggest::nearest(name, DECLARED.masked.iter().copied()).is_some()
 }
 
-/// Key of a section with this name or old name.
+/// Looks up a key of a section by its present or its former name.
 fn key_of(section: &'static KeyTable, name: &str) -> Option<&'static KeySpec> {
     section.get(name).or_else(|| {
         let Some(Replacement::Key(path)) = RENAMES.key(section.id, name) else { return None };

@@ -359,7 +359,7 @@ pub fn update_expectation(text: &str, update: &ExpectationUpdate) -> Result<Stri
     let routes = before.get("routes");
     let example =
         routes.and_then(|routes| routes.get(&update.route)?.get("tests")?.as_list()?.get(update.example));
-    let example = example.ok_or("its position in the file is unknown: is it part of an alias?")?;
+    let example = example.ok_or("its position in the file is unknown; it may come from a YAML alias")?;
     let entries = example.as_map().ok_or("it is not a map")?;
     let expected = with_expect(&before.to_json(), update).ok_or("its position in the file is unknown")?;
     let value = Value::Object(update.expect.clone());

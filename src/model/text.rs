@@ -59,10 +59,10 @@ impl io::Write for LimitedWriter {
     }
 }
 
-/// Limit of the digits of a number, those of its exponent included.
+/// Maximum number of digits of a number, including those of its exponent.
 pub const NUMBER_DIGITS_LIMIT: usize = 400;
 
-/// Limit of the exponent of a number, with either sign.
+/// Maximum exponent of a number, with either sign.
 pub const NUMBER_EXPONENT_LIMIT: u32 = 400;
 
 /// Error for a number out of bounds.

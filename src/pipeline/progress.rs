@@ -115,7 +115,8 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Reports the status of an asynchronous operation after this many polls.
+    /// Reports the status of an asynchronous operation. If its route has no rule for progress, the number of
+    /// polls is the progress.
     pub(super) fn operation(&mut self, status: &OperationStatus, has_progress: bool, polls: u32) {
         self.line(McpLogLevel::Debug, || {
             format!("operation running: {}", status.message.as_deref().unwrap_or("no status message"))

@@ -95,7 +95,7 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     reading.gauge("glossator_upstream_max_in_flight_requests", help).add(&labels, view.in_flight_limit);
     let help = "Requests queued for a concurrency slot of an upstream";
     reading.gauge("glossator_upstream_queued_requests", help).add(&labels, view.queued);
-    let help = "State of the circuit breaker of an upstream: 1 for its present state, 0 for the others";
+    let help = "State of the circuit breaker of an upstream: 1 for its current state, 0 for the others";
     let family = reading.gauge("glossator_upstream_circuit_breaker_state", help);
     read_circuit_breaker(family, &labels, view.breaker);
     if view.kind == "http" {
@@ -117,7 +117,7 @@ fn read_routes(reading: &mut MetricsSnapshot, policies: &Policies) {
         family.add_each(&[("route", tool.as_str())], "event", route.events.read());
     }
     for (tool, route) in routes {
-        let help = "State of the circuit breaker of a route: 1 for its present state, 0 for the others";
+        let help = "State of the circuit breaker of a route: 1 for its current state, 0 for the others";
         let family = reading.gauge("glossator_route_circuit_breaker_state", help);
         read_circuit_breaker(family, &[("route", tool.as_str())], route.circuit_breaker());
     }

@@ -56,7 +56,7 @@ pub struct ServerTlsOptions {
     #[key(
         default = ClientCertificates::Required,
         requires = "client_ca",
-        help = "write `client_ca`, the trusted CAs for clients, or remove it",
+        help = "write `client_ca`, the trusted CAs for clients, or remove this key",
         live
     )]
     pub client_certificate: ClientCertificates,

@@ -61,7 +61,7 @@ pub(crate) fn decode(
     if encoding == UTF_8 {
         let Ok(text) = ByteString::try_from(body) else {
             let hint = match because {
-                "default" => ", and no charset is declared; `charset` of a rule sets it",
+                "default" => ", and no charset is declared; set `charset` in the rule",
                 _ => "",
             };
             return Err(format!("expected text in UTF-8, found invalid bytes{hint}"));
@@ -165,7 +165,7 @@ fn named(label: &str, place: &'static str) -> Result<DeclaredCharset, String> {
         Some(encoding) if encoding == X_USER_DEFINED => Ok((WINDOWS_1252, place)),
         Some(encoding) => Ok((encoding, place)),
         None => {
-            Err(format!("expected a charset in {place}, found an unknown name; `charset` of a rule sets it"))
+            Err(format!("expected a charset in {place}, found an unknown name; set `charset` in the rule"))
         }
     }
 }

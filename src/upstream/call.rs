@@ -231,7 +231,7 @@ impl Hash for Client {
 }
 
 impl ClientIdentity {
-    /// Address for the log, if there is one.
+    /// Client address for the log: the given one, or else the one that identifies an anonymous client.
     pub fn address_in_log(&self, address: Option<IpAddr>) -> Option<IpAddr> {
         address.or(match self {
             Self::Address(address) => Some(*address),

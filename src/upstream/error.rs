@@ -119,7 +119,7 @@ pub enum Failure {
         retry_after: Duration,
     },
     /// The program of an MCP server has exited or did not start, and is started again after this time.
-    #[error("the MCP server is not running; it is restarted in {} s", whole(*.0))]
+    #[error("the MCP server is not running; it restarts in {} s", whole(*.0))]
     Restarting(Duration),
     /// Concurrency limit (`max_in_flight`), which is this number of calls.
     #[error("{0} calls are in flight, which is the limit")]

@@ -303,7 +303,7 @@ fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
     !texts.is_empty() && texts.iter().all(|text| kind.apply(&Value::from(*text)).is_ok())
 }
 
-/// Format of times with these directives, in a known time zone if there is one.
+/// Time format of these `strftime` directives, or the standard one if they are empty; `zone` may be empty.
 fn form(format: &str, zone: &str) -> TimeForm {
     let format = match format {
         "" => TimeFormat::Standard,

@@ -93,8 +93,8 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         if separator == "|" && any(&has_frame) {
             continue;
         }
-        // In INI files and those of shells, these begin a comment.
         let is_settings = has_sections || separator == "=";
+        // `#` and `;` begin a comment in INI files and in `KEY=value` files.
         let mut comments = if is_settings { vec!["#", ";"] } else { Vec::new() };
         comments.retain(|mark| any(&|text| full_lines(text).any(|line| is_comment(line, &[mark]))));
         let has_quotes = is_settings && any(&|text| has_quotes(text, separator));
@@ -412,7 +412,8 @@ fn has_digit(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit())
 }
 
-/// Lines of a folder that a web server lists: name, time and size, below a link to the parent folder.
+/// Directory listing of a web server (autoindex of nginx): lines with a name, a time and a size, below a link
+/// to the parent directory.
 pub(super) fn folder(texts: &[&str]) -> Option<Candidate> {
     const ROW: &str = r"^(?<name>\S.*?) +(?<modified>[\w-]{10,11} \d\d:\d\d) +(?<size>\S+)$";
     static PATTERN: LazyLock<Regex> = LazyLock::new(|| fixed_regex(ROW));

@@ -119,7 +119,8 @@ impl Replicas {
         response.is_some_and(|response| response.status() == StatusCode::ACCEPTED)
     }
 
-    /// Requests the rest of a stream from the replica that has it. `None` if that is this one, or it fails.
+    /// Requests the rest of a stream from the replica that issued its name. `None` if this replica did, or if the
+    /// request fails.
     pub(super) async fn resume(&self, name: &str, message: &MessageContext) -> Option<Response<Body>> {
         let response = self.send(self.issuer(name)?, Method::GET, message, b"").await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))

@@ -265,7 +265,7 @@ impl Task {
         task
     }
 
-    /// A result about the task in this state.
+    /// The task in this state.
     fn result(&self, status: TaskStatus, payload: Option<TaskPayload>) -> TaskResult {
         let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
         // No state is stored, so it was determined just now.
@@ -274,18 +274,18 @@ impl Task {
         TaskResult { task, payload }
     }
 
-    /// A result about the task that waits for these input responses.
+    /// The task while it waits for these input responses.
     fn input_required(&self, round: &TaskRound, revision: Revision) -> TaskResult {
         let input_requests = TaskPayload::InputRequests(elicitation::requests(&round.open, revision));
         self.result(TaskStatus::InputRequired, Some(input_requests))
     }
 
-    /// A result about the completed task: the result of the call, as JSON.
+    /// The completed task with the result of its call, as JSON.
     fn completed(&self, written: Vec<u8>) -> TaskResult {
         self.result(TaskStatus::Completed, Some(TaskPayload::Result(raw_json(written))))
     }
 
-    /// A result about the task whose operation is in this state.
+    /// The task whose operation is in this state.
     fn operation_result(&self, state: OperationState, revision: Revision) -> TaskResult {
         match state {
             OperationState::Running { message, wait } => {

@@ -169,7 +169,7 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     }
     // Such a path would lead out of the upstream's base path, and past our own paths.
     if leads_out(parts.uri.path()) {
-        let text = "the request's path has a segment `..` or a zero byte, literally or after decoding";
+        let text = "the request path has a `..` segment or a NUL byte, literally or percent-encoded";
         return reject(StatusCode::BAD_REQUEST, text.into());
     }
     check_transfer_encoding(&parts.headers)?;

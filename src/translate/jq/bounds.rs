@@ -33,7 +33,7 @@ const NUMBER_LIMIT_BYTES: u64 = 4 << 10;
 const DEPTH_LIMIT: usize = 4_000;
 /// Number of loop rounds between two checks of the nesting depth of the loop's value.
 const ROUNDS_BETWEEN_LOOKS: u64 = 2_048;
-/// Limit of the values visited by such a check.
+/// Maximum number of values that such a check visits; a larger value counts as nested too deep.
 const LOOK_LIMIT: usize = 4_000_000;
 /// Limit of nested rounds of `reduce` that build a path: `setpath`, `delpaths`.
 const NESTED_LIMIT: usize = 200;
