@@ -19,12 +19,12 @@
 //! The first two are for probes, which have neither an allowed host name nor a token.
 //!
 //! - [`Admin`] is the router and its layers; `admit` checks the access to a path.
-//! - `process`: status, reloads and the scrape endpoint.
+//! - `health`: probes, status, reloads and the scrape endpoint.
 //! - `state`: routes, upstreams, history and failures.
 //! - `playground`: rules tried on upstream responses.
 
-mod playground;
 mod health;
+mod playground;
 mod state;
 
 use std::{
@@ -51,8 +51,8 @@ use tower_http::{
 use crate::config::AdminSettings;
 use crate::crypto::SecretKey;
 use crate::inbound::RequestInfo;
-use crate::inbound::context::Rejection;
 use crate::inbound::filter::{Filter, FilterSettings, ProtectedPort};
+use crate::inbound::request_context::Rejection;
 use crate::model::media_type;
 use crate::pipeline::{ApiKind, Gateway};
 use crate::telemetry::{History, Meters};

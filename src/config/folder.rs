@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{ConfigSource, Sources};
-use crate::settings::{Code, Files, Origin, Problem, source};
+use crate::settings::{Code, Files, Origin, Problem, source_text};
 
 /// Maximum length of a file, in bytes.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
@@ -46,7 +46,7 @@ pub(super) fn text_of(name: &str, bytes: Vec<u8>) -> Result<String, Box<Problem>
         let start = error.utf8_error().valid_up_to();
         let bytes = error.into_bytes();
         let single = Files::from_text(name, &String::from_utf8_lossy(&bytes));
-        let span = source::SourceSpan { file: 0, start, end: start + '\u{fffd}'.len_utf8() };
+        let span = source_text::SourceSpan { file: 0, start, end: start + '\u{fffd}'.len_utf8() };
         let message = format!("the file is not UTF-8 text: invalid byte 0x{:02x}", bytes[start]);
         let (at, help) = (Code::NotUtf8.at_span(span), Some("save it as UTF-8".to_owned()));
         Box::new(Problem::with_span(&single, at, message, help))
@@ -56,7 +56,7 @@ pub(super) fn text_of(name: &str, bytes: Vec<u8>) -> Result<String, Box<Problem>
 pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let metadata = fs::metadata(path).map_err(|error| {
         let help = "name a file or a folder with `--config PATH`, or try `glossator demo`";
-        unreadable(path, &format!("the configuration {}", source::describe_io_error(&error)), help)
+        unreadable(path, &format!("the configuration {}", source_text::describe_io_error(&error)), help)
     })?;
     if metadata.is_file() {
         return Ok(vec![path.to_owned()]);
@@ -68,7 +68,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     }
     let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let entries = entries.map_err(|error| {
-        let message = format!("the folder {}", source::describe_io_error(&error));
+        let message = format!("the folder {}", source_text::describe_io_error(&error));
         unreadable(path, &message, "check its permissions")
     })?;
     let mut paths: Vec<_> =
@@ -99,7 +99,7 @@ fn is_config_file(path: &Path) -> bool {
 }
 
 fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
-    let read = source::read_file(path, FILE_LIMIT_BYTES);
+    let read = source_text::read_file(path, FILE_LIMIT_BYTES);
     let mut bytes = read.map_err(|why| {
         let help = "check its path and permissions; split a long file into several files in one folder";
         unreadable(path, &format!("the file {why}"), help)

@@ -8,7 +8,7 @@ use super::rules::first_key;
 use super::section::cursor;
 use super::{file, yaml};
 use crate::model::{EntryChoice, ProgramEnd, ProgramExit, Recording, UpstreamResponse};
-use crate::settings::source::read_file;
+use crate::settings::source_text::read_file;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Files, FromText, Invalid, Kind, Named, Node, Report, Scalar, Section,
     Setting, SourceSpan, ValueKind, parsed_settings, read_each, text_of,

@@ -7,10 +7,10 @@
 
 pub mod authenticate;
 pub mod cgi;
-pub mod context;
 pub mod filter;
 mod host_origin;
 pub mod mcp;
+pub mod request_context;
 pub mod rest;
 
 use axum::body::Body;
@@ -19,12 +19,12 @@ use http_body::Body as _;
 use serde_json::Value;
 
 use self::authenticate::{AuthenticatedClient, Authenticator};
-use self::context::{LoggedRequest, Rejection, RequestContext};
 use self::filter::{CrossOriginPage, Filter, ProtectedPort};
+use self::request_context::{LoggedRequest, Rejection, RequestContext};
 
-pub use context::{Connection, RequestInfo, Shutdown, ShutdownSignal};
 pub use filter::parse_network;
 pub use host_origin::{HostPattern, OriginPattern};
+pub use request_context::{Connection, RequestInfo, Shutdown, ShutdownSignal};
 
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
-use super::source::SourceSpan;
+use super::source_text::SourceSpan;
 
 /// Declares the codes, each with its number and its documentation for `check --explain` and the reference.
 macro_rules! codes {

@@ -12,7 +12,7 @@ use regex::{Captures, Regex};
 use super::{
     fixed_regex,
     secret::{is_only_references, is_secret_name},
-    source::char_boundary_before,
+    source_text::char_boundary_before,
 };
 
 /// Pattern of private keys, also of truncated ones.

@@ -14,7 +14,7 @@ use super::{
     problem::Problem,
     report::Report,
     secret::Environment,
-    source::{Files, Origin, SourceSpan},
+    source_text::{Files, Origin, SourceSpan},
     suggest,
     tree::{Entry, Kind, Node, resolve_plain},
 };

@@ -2,7 +2,7 @@
 //!
 //! Input and diagnostics:
 //!
-//! - `source`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
+//! - `source_text`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
 //! - `code`, `problem`, `report`: codes of problems, one diagnostic, and the collector of one run.
 //! - `units`: durations and sizes; `suggest`: "did you mean".
 //! - `secret`: expansion of `${VARIABLE}` and `file:/path`, and names of secrets; `credential_forms`:
@@ -25,7 +25,7 @@ pub(crate) mod problem;
 pub(crate) mod report;
 pub(crate) mod secret;
 pub(crate) mod section;
-pub(crate) mod source;
+pub(crate) mod source_text;
 pub(crate) mod suggest;
 pub(crate) mod tree;
 pub(crate) mod units;
@@ -39,7 +39,7 @@ pub(crate) use secret::{Environment, Expanded};
 pub(crate) use section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section, Setting};
 pub(crate) use section::{read_each, read_section};
 pub(crate) use settings_derive::{Section, Word};
-pub(crate) use source::{Files, LineAndColumn, Origin, SourceSpan};
+pub(crate) use source_text::{Files, LineAndColumn, Origin, SourceSpan};
 pub(crate) use tree::{Budget, Cost, Entry, Key, Kind, Node};
 pub(crate) use value::{FromText, Named, OneOrMore, OrOff, Scalar, Word};
 pub(crate) use value::{parsed_settings, read_one_of, text_of};

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar;
 use super::{
     code::{Code, CodedSpan},
     credential_forms::{replaced, tokens_in},
-    source::{Files, Origin, SourceSpan},
+    source_text::{Files, Origin, SourceSpan},
 };
 
 /// Diagnostic with a location, an excerpt of the line and a suggested fix.

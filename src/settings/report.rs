@@ -12,7 +12,7 @@ use std::{
 use super::{
     code::{Code, CodedSpan},
     problem::{Problem, Problems, Severity},
-    source::{Files, Origin, SourceSpan},
+    source_text::{Files, Origin, SourceSpan},
     tree::Node,
 };
 

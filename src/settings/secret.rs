@@ -18,7 +18,7 @@ use super::{
     problem::Problems,
     report::Report,
     section::{Checked, ReadContext},
-    source::{self, SourceSpan},
+    source_text::{self, SourceSpan},
 };
 
 /// Snapshot of the environment variables that a configuration can refer to. `Debug` shows the names only, as
@@ -178,7 +178,7 @@ fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<
         let help = "write an absolute path: `file:/run/secrets/token`";
         return Err(context.reject_at(at, format!("`{path}` is not an absolute path"), help));
     }
-    let value = source::read_file(Path::new(path), SECRET_LIMIT_BYTES).and_then(|bytes| {
+    let value = source_text::read_file(Path::new(path), SECRET_LIMIT_BYTES).and_then(|bytes| {
         let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8 text".to_owned())?;
         let value = text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(&text);
         if value.is_empty() { Err("is empty".to_owned()) } else { Ok(value.to_owned()) }

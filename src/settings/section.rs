@@ -11,7 +11,7 @@ use super::{
     layers,
     report::{Help, Report},
     secret::{self, Environment, Expanded},
-    source::{Origin, SourceSpan},
+    source_text::{Origin, SourceSpan},
     suggest,
     tree::{Entry, Key, Kind, Node},
 };

@@ -6,7 +6,7 @@ use super::{
     code::Code,
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting, read_each},
-    source::SourceSpan,
+    source_text::SourceSpan,
     suggest,
     tree::{Entry, Kind, Node},
     units,

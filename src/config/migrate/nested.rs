@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Change, Migrated, Migration, with_edits};
 use crate::config::compile::FileSettings;
 use crate::config::renamed::{Replacement, section_of};
-use crate::settings::source::line_start;
+use crate::settings::source_text::line_start;
 use crate::settings::{Entry, Key, LineAndColumn, Node, Section as _, SourceSpan, ValueKind};
 
 /// Additional indentation of the keys of a nested section.

@@ -389,8 +389,8 @@ mod tests {
         crypto::TokenCipher,
         inbound::{
             authenticate::{AuthenticatedClient, Authenticator},
-            context::RequestInfo,
             mcp::McpApiSettings,
+            request_context::RequestInfo,
         },
         pipeline::{Gateway, Snapshot, SnapshotParts},
         route::RouteTable,

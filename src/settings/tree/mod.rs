@@ -5,14 +5,15 @@ use std::{cell::Cell, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-mod syntax;
+mod syntax_errors;
 #[cfg(test)]
 mod tests;
 mod yaml;
 
 pub(crate) use self::yaml::{read, read_documents};
 use super::{
-    credential_forms::credentials_in, fixed_regex, source::SourceSpan, suggest::quoted, units::format_size,
+    credential_forms::credentials_in, fixed_regex, source_text::SourceSpan, suggest::quoted,
+    units::format_size,
 };
 
 /// Value of the file, with its span.

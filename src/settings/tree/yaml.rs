@@ -9,9 +9,9 @@ use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 
 use super::{
     Budget, Cost, Entry, Key, Kind, Node, resolve_plain,
-    syntax::{self, TOO_DEEP},
+    syntax_errors::{self, TOO_DEEP},
 };
-use crate::settings::{code::Code, report::Report, source::SourceSpan};
+use crate::settings::{code::Code, report::Report, source_text::SourceSpan};
 
 /// Maximum number of values in a file after alias expansion.
 const NODE_LIMIT: usize = 200_000;
@@ -82,7 +82,7 @@ impl<'f> TreeReader<'_, 'f> {
                 Some((event, SourceSpan { file: self.file, start, end }))
             }
             Err(error) => {
-                syntax::report(self.report, self.file, &error);
+                syntax_errors::report(self.report, self.file, &error);
                 None
             }
         }

@@ -3,19 +3,20 @@
 //! - [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`.
 //! - `lifecycle` has the differences between revisions, `jsonrpc` the messages.
 //! - `http` is Streamable HTTP; `sse` parses its event streams, and `param_headers` has the headers of calls.
-//! - `child` is one child process for all calls; `child_actor` owns it, and reads its output.
+//! - `supervisor` starts and restarts a child process that serves all calls; `child_process` is the actor that
+//!   owns one, and reads its output.
 //!
 //! The SDK's client is not used. It parses results into its own types, which lose unknown members, the order
 //! of members and the exact bytes, so content could not be passed on byte for byte. It also hides the status
 //! and body of an HTTP error, which rules read, and does not support revisions before 2024-11-05.
 
-mod child;
-mod child_actor;
+mod child_process;
 mod http;
 mod jsonrpc;
 mod lifecycle;
 mod param_headers;
 mod sse;
+mod supervisor;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
@@ -28,11 +29,11 @@ use tokio::{
 };
 use tracing::warn;
 
-use self::child::ChildLink;
 use self::http::HttpLink;
 use self::jsonrpc::{JsonRpcError, ServerMessage};
 use self::lifecycle::ServerCapabilities;
 use self::param_headers::MarkedSchema;
+use self::supervisor::ChildLink;
 use super::buffer::BodyAccount;
 use super::error::QuotedSource;
 use super::http::HttpSettings;
@@ -43,7 +44,7 @@ use crate::route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest};
 use crate::telemetry::CallContext;
 use crate::translate::extract::MCP_MEDIA_TYPE;
 
-pub use self::child::ProgramState;
+pub use self::supervisor::ProgramState;
 
 /// Client of one MCP server. Clones share the session, or the child process.
 ///

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::{BearerToken, Credential, CredentialError};
 use crate::route::UpstreamName;
-use crate::settings::{secret::Hidden, source};
+use crate::settings::{secret::Hidden, source_text};
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::SharedTask;
 
@@ -220,7 +220,7 @@ fn read_token(path: &Path) -> Result<IssuedToken, CredentialError> {
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(invalid("is not a file"));
     }
-    let bytes = source::read_file(path, FILE_LIMIT_BYTES as u64).map_err(|error| invalid(&error))?;
+    let bytes = source_text::read_file(path, FILE_LIMIT_BYTES as u64).map_err(|error| invalid(&error))?;
     let token = str::from_utf8(&bytes).ok().and_then(|text| BearerToken::new(text.trim()));
     let is_none = "has no token: it is empty, or contains white space or invalid characters";
     Ok(IssuedToken { token: token.ok_or_else(|| invalid(is_none))?, lifetime: FILE_LIFETIME })

@@ -1,4 +1,4 @@
-//! MCP server as a child process over stdio: started on demand, and restarted after it has exited.
+//! Supervisor of an MCP server over stdio: starts its process on demand, and restarts it after it has exited.
 
 use std::{
     process::Stdio,
@@ -17,7 +17,7 @@ use tokio::{
 };
 use tracing::info;
 
-use super::child_actor::{self, CONTROL_MESSAGE_LIMIT_BYTES, ChildHandle, log_errors, secrets_regex};
+use super::child_process::{self, CONTROL_MESSAGE_LIMIT_BYTES, ChildHandle, log_errors, secrets_regex};
 use super::lifecycle::NegotiatedSession;
 use super::{McpRequest, McpUpstream, jsonrpc, lifecycle, message_response, whole_response};
 use crate::model::UpstreamResponse;
@@ -139,7 +139,7 @@ impl ChildLink {
         let secrets = secrets_regex(self.program.secrets_pattern());
         let name = self.program.name.clone();
         tokio::spawn(log_errors(name.clone(), stderr, secrets.clone(), is_serving.clone()));
-        let handle = child_actor::spawn(name, self.changed.clone(), secrets, group, input, stdout);
+        let handle = child_process::spawn(name, self.changed.clone(), secrets, group, input, stdout);
         let after = McpUpstream::START_TIMEOUT;
         let agreed = timeout(after, introduce(&handle)).await.map_err(|_| Failure::Deadline(after))??;
         is_serving.store(true, Ordering::Relaxed);
