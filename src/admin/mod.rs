@@ -20,12 +20,14 @@
 //!
 //! - [`Admin`] is the router and its layers; `admit` checks the access to a path.
 //! - `health`: probes, status, reloads and the scrape endpoint.
-//! - `state`: routes, upstreams, history and failures.
+//! - `routes_and_upstreams`: the active ones, with the state of their policies.
+//! - `calls`: history and failures of calls.
 //! - `playground`: rules tried on upstream responses.
 
+mod calls;
 mod health;
 mod playground;
-mod state;
+mod routes_and_upstreams;
 
 use std::{
     sync::Arc,
@@ -164,11 +166,11 @@ fn router(api: &Arc<Api>) -> Router {
         .route("/status", get(health::status))
         .route("/reload", post(health::reload))
         .route("/config", get(playground::configuration))
-        .route("/routes", get(state::routes))
-        .route("/upstreams", get(state::upstreams))
-        .route("/history", get(state::history))
-        .route("/history/{*route}", get(state::history_of_route))
-        .route("/failures", get(state::failures))
+        .route("/routes", get(routes_and_upstreams::routes))
+        .route("/upstreams", get(routes_and_upstreams::upstreams))
+        .route("/history", get(calls::history))
+        .route("/history/{*route}", get(calls::history_of_route))
+        .route("/failures", get(calls::failures))
         .route("/playground", get(playground::routes).post(playground::try_rule))
         .route("/playground/{*route}", get(playground::route))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::jws::{Jwks, Jws};
 use super::{AuthError, RequestIdOf};
 use crate::route::{HttpRequest, PathBase};
-use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, secret, text_of};
+use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, expansion, text_of};
 use crate::telemetry::{CallContext, ErrorChain, Span};
 use crate::upstream::http::{HttpSettings, HttpUpstream, TokenUrl};
 use crate::upstream::{Deadline, SharedTask, UpstreamCall};
@@ -51,7 +51,7 @@ impl Setting for KeySource {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let written = text_of(value)?.trim();
         let is_file = written.starts_with("file:");
-        let contents = is_file.then(|| secret::expand_secret(value.context, value.node.span, written));
+        let contents = is_file.then(|| expansion::expand_secret(value.context, value.node.span, written));
         let contents = contents.transpose()?;
         let text = contents.as_ref().map_or(written, |contents| contents.text.trim());
         if is_file || text.starts_with('{') {
@@ -218,6 +218,7 @@ mod tests {
     fn token(id: &str) -> Jws<'static> {
         Jws {
             algorithm: Algorithm::EdDsa,
+            kind: None,
             key_id: Some(id.to_owned()),
             claims: serde_json::Map::new(),
             message: b"",

@@ -1,4 +1,5 @@
-//! JWT access tokens (RFC 7519, 9068): checks signature, issuer, audience, expiry and scopes.
+//! JWT access tokens (RFC 7519, 9068): checks their type, issuer, audience, expiry and scopes. `jws` verifies
+//! the signature.
 
 use std::{
     collections::HashMap,
@@ -74,6 +75,9 @@ impl TokenSettings {
     }
 }
 
+/// Accepted values of `typ` (RFC 9068, section 2.1; RFC 7519, section 5.1).
+const TYPES: [&str; 4] = ["jwt", "at+jwt", "application/jwt", "application/at+jwt"];
+
 /// Maximum length of a token's subject, in bytes.
 const SUBJECT_LIMIT_BYTES: usize = 512;
 
@@ -131,6 +135,9 @@ impl Issuer {
         now: SystemTime,
         request_id_of: RequestIdOf<'_>,
     ) -> Result<IdentifiedClient, AuthError> {
+        if token.kind.as_ref().is_some_and(|kind| !TYPES.contains(&kind.as_str())) {
+            return Err(AuthError::Invalid("the type of the token is not accepted"));
+        }
         if !self.settings.algorithms.contains(&token.algorithm) {
             return Err(AuthError::Invalid("the signing algorithm of the token is not accepted"));
         }
@@ -204,6 +211,7 @@ mod tests {
 
     use super::*;
     use crate::auth::Jwks;
+    use crate::telemetry::RequestId;
 
     const NOW: u64 = 1_000_000;
 
@@ -295,6 +303,23 @@ mod tests {
         endless.remove("exp");
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
         assert!(issuer().client_of(&endless, now).is_err());
+    }
+
+    #[tokio::test]
+    async fn only_access_tokens_are_accepted() {
+        for (kind, words) in [(None, "expired"), (Some("at+jwt"), "expired"), (Some("logout+jwt"), "type")] {
+            let token = Jws {
+                algorithm: Algorithm::EdDsa,
+                kind: kind.map(str::to_owned),
+                key_id: None,
+                claims: claims(json!({ "exp": 1 })),
+                message: b"",
+                signature: Vec::new(),
+            };
+            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
+            let denied = issuer().identify("", &token, now, &RequestId::next).await.err().unwrap();
+            assert!(denied.to_string().contains(words), "{denied}");
+        }
     }
 
     #[test]

@@ -72,9 +72,9 @@ use crate::upstream::UpstreamSettings;
 use crate::upstream::mcp::McpTransport;
 
 pub use crate::settings::code::Code;
+pub use crate::settings::expansion::{Environment, process_variables};
 pub use crate::settings::layers::Flag;
 pub use crate::settings::problem::{Problem, Problems, Severity};
-pub use crate::settings::secret::{Environment, process_variables};
 pub(crate) use crate::settings::suggest::quoted_list;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;

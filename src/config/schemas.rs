@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::lint::schemas::{TYPES, check, check_param_headers, rejected_by_clients};
+use super::lint::javascript_regex::rejected_by_clients;
+use super::lint::schemas::{TYPES, check, check_param_headers};
 use crate::model::{CHECK_STEP_LIMIT, Schema, SchemaError, object_without_nones};
 use crate::route::InputSchema;
 use crate::settings::{Code, Entry, Kind, Node, Report, SourceSpan, suggest};

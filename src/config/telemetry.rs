@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::settings::suggest::quoted;
 use crate::settings::{
     Checked, Code, Cursor, Invalid, Named, OpenSection, OrOff, Problem, ReadContext, Scalar, Section,
-    Severity, Word as _, secret, source_text, text_of,
+    Severity, Word as _, expansion, source_text, text_of,
 };
 use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
 use crate::tls::{ClientTls, ClientTlsOptions, Pem};
@@ -306,7 +306,7 @@ impl<'a> OtelVariables<'a> {
             let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
             self.warn_of_ignored(name, "it", &format!("the file `{path}` {why}"), help);
         };
-        source_text::read_file(Path::new(path), secret::SECRET_LIMIT_BYTES).map_err(warn).ok()
+        source_text::read_file(Path::new(path), expansion::SECRET_LIMIT_BYTES).map_err(warn).ok()
     }
 
     fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> ServiceAttributes {

@@ -10,10 +10,10 @@ use config::{Config, ConfigError, Value, ValueKind as Merged};
 
 use super::{
     code::Code,
+    expansion::Environment,
     keys::{KeySpec, KeyTable, ShortForm, ValueKind},
     problem::Problem,
     report::Report,
-    secret::Environment,
     source_text::{Files, Origin, SourceSpan},
     suggest,
     tree::{Entry, Kind, Node, resolve_plain},

@@ -5,8 +5,8 @@
 //! - `source_text`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
 //! - `code`, `problem`, `report`: codes of problems, one diagnostic, and the collector of one run.
 //! - `units`: durations and sizes; `suggest`: "did you mean".
-//! - `secret`: expansion of `${VARIABLE}` and `file:/path`, and names of secrets; `credential_forms`:
-//!   credentials that are recognized by their form.
+//! - `expansion`: of `${VARIABLE}` and `file:/path` in values; `secret`: secrets that are detected by the names
+//!   of their keys; `credential_forms`: credentials that are recognized by their form.
 //!
 //! Declarations:
 //!
@@ -19,6 +19,7 @@
 
 pub(crate) mod code;
 pub(crate) mod credential_forms;
+pub(crate) mod expansion;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod problem;
@@ -32,10 +33,10 @@ pub(crate) mod units;
 pub(crate) mod value;
 
 pub(crate) use code::{Code, CodedSpan};
+pub(crate) use expansion::{Environment, Expanded};
 pub(crate) use keys::{KeySpec, KeyTable, Masking, ShortForm, ValueKind};
 pub(crate) use problem::{Problem, Problems, Severity};
 pub(crate) use report::{ProblemContext, Report};
-pub(crate) use secret::{Environment, Expanded};
 pub(crate) use section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section, Setting};
 pub(crate) use section::{read_each, read_section};
 pub(crate) use settings_derive::{Section, Word};

@@ -7,10 +7,11 @@ use std::{any::Any, cell::RefCell};
 
 use super::{
     code::{Code, CodedSpan},
+    expansion::{self, Environment, Expanded},
     keys::{KeySpec, KeyTable, Row, ShortForm, ValueKind},
     layers,
     report::{Help, Report},
-    secret::{self, Environment, Expanded},
+    secret,
     source_text::{Origin, SourceSpan},
     suggest,
     tree::{Entry, Key, Kind, Node},
@@ -195,7 +196,7 @@ impl<'a> Cursor<'a> {
     /// Parses the value after the expansion of its references.
     pub(super) fn read_expanded<T>(&self, read: impl FnOnce(&Cursor<'_>) -> Checked<T>) -> Checked<T> {
         let Some(text) = self.reference() else { return read(self) };
-        let expand = if self.names_file(text) { secret::expand_secret } else { secret::expand };
+        let expand = if self.names_file(text) { expansion::expand_secret } else { expansion::expand };
         let Expanded { text, external } = expand(self.context, self.node.span, text)?;
         let node = layers::node_of(&text, self.kind, self.node.span);
         read(&Cursor { node: &node, expanded: external, ..*self })

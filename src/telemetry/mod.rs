@@ -19,9 +19,10 @@ mod history;
 mod log_writer;
 mod metrics;
 mod otlp;
+mod request_id;
 mod traces;
 
-pub use call_context::{CallContext, RequestId};
+pub use call_context::CallContext;
 pub use history::{
     CallCounts, FAILURES_LIMIT, FailedCall, FailedCalls, HISTORY_ROUTES_LIMIT, History, HistorySlot,
     MatchedRule, SAMPLE_INTERVAL, SLOTS,
@@ -32,4 +33,5 @@ pub use metrics::{
     MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
 pub use otlp::{ServiceAttributes, encode_spans, read_response};
+pub use request_id::RequestId;
 pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanKind, SpanQueue, Tracer};

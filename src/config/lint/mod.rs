@@ -2,11 +2,12 @@
 //!
 //! [`check_conflicts`] finds routes that match the same request. `no_effect` checks the settings of routes,
 //! `upstreams` the use of upstreams and the settings of the process, `templates` those of prompts and request
-//! bodies. `output_schema` compares rules with a tool's output schema. `schemas` finds parts of JSON Schemas
-//! that clients reject.
+//! bodies. `output_schema` compares rules with a tool's output schema. `schemas` and `javascript_regex` find
+//! parts of JSON Schemas that clients reject.
 //!
 //! Each kind of problem has its [code](crate::settings::code::Code) with a paragraph on why it matters.
 
+pub(super) mod javascript_regex;
 pub(super) mod no_effect;
 pub(super) mod output_schema;
 pub(super) mod schemas;

@@ -5,8 +5,8 @@ use http::{HeaderMap, HeaderValue, header::HOST, uri::Authority};
 use super::{UpstreamSection, header_name, scalar};
 use crate::route::UpstreamName;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, Kind, Node, ReadContext, Setting, ValueKind, read_each, secret,
-    text_of,
+    Checked, Code, Cursor, Entry, Invalid, Kind, Node, ReadContext, Setting, ValueKind, expansion, read_each,
+    secret, text_of,
 };
 use crate::upstream::http::{ADDRESS_LIMIT, Address, AddressError, HttpSettings, OutlierDetectionSettings};
 
@@ -78,7 +78,7 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
 }
 
 fn address(value: &Cursor<'_>) -> Checked<Address> {
-    let expanded = secret::expand(value.context, value.node.span, text_of(value)?)?;
+    let expanded = expansion::expand(value.context, value.node.span, text_of(value)?)?;
     let text = expanded.text.trim();
     let error = match text.parse::<Address>() {
         // The path of some services contains a key.
@@ -194,7 +194,7 @@ fn header(
     let name = if is_host { Ok(HOST) } else { header_name(context, &key.text, key.span) };
     let text = scalar(context, value, &format!("the header `{}`", key.text));
     let (name, text) = (name?, text?);
-    let expanded = secret::expand_secret(context, value.span, &text)?;
+    let expanded = expansion::expand_secret(context, value.span, &text)?;
     let mut content = HeaderValue::from_str(&expanded.text).map_err(|_| {
         let message =
             format!("the value of the header `{name}` contains line breaks or characters that are not ASCII");

@@ -12,7 +12,7 @@ use super::scalar;
 use crate::route::UpstreamName;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Environment, Expanded, FromText, Invalid, Kind, Node, ReadContext, Section,
-    Setting, SourceSpan, ValueKind, read_each, secret, text_of,
+    Setting, SourceSpan, ValueKind, expansion, read_each, secret, text_of,
 };
 use crate::upstream::program::Program;
 
@@ -68,7 +68,7 @@ fn word(context: ReadContext<'_>, node: &Node) -> Checked<Expanded> {
         let help = "move the template to `arguments` of the route's `request`";
         return Err(context.reject_at(Code::NotEvaluated.at_span(node.span), message, help));
     }
-    without_nul(context, node.span, secret::expand(context, node.span, &text)?)
+    without_nul(context, node.span, expansion::expand(context, node.span, &text)?)
 }
 
 /// Rejects NUL, which ends a string of a program: each start would fail.
@@ -83,7 +83,7 @@ fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -
 /// Parses the path of a CGI program.
 pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<CommandLine>> {
     let (place, arguments) = (value.node.span, Vec::new());
-    let program = secret::expand(value.context, place, text_of(value)?)?.text;
+    let program = expansion::expand(value.context, place, text_of(value)?)?.text;
     if !program.contains('/') {
         let message = format!("`cgi` must be the path of a program, found {}", value.node.found());
         let help = format!("write `/usr/lib/cgi-bin/{program}`, or `./{program}`");
@@ -94,7 +94,7 @@ pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<CommandLine>> {
 
 /// Parses a working directory; a warning is reported if it does not exist.
 pub(super) fn read_directory(value: &Cursor<'_>) -> Checked<Option<PathBuf>> {
-    let text = secret::expand(value.context, value.node.span, text_of(value)?)?.text;
+    let text = expansion::expand(value.context, value.node.span, text_of(value)?)?.text;
     let directory = absolute(value.context, value.node.span, &text)?;
     if !directory.is_dir() {
         let message = format!("the folder `{text}` does not exist");
@@ -195,7 +195,7 @@ fn read_variables(value: &Cursor<'_>) -> Checked<Option<Vec<(String, Expanded)>>
     let read = |Entry { key, value: node }: &Entry| {
         let name = VariableName::from_text(&key.text).or_else(|invalid| value.reject_at(key.span, invalid));
         let text = scalar(value.context, node, &format!("the variable `{}`", key.text))?;
-        let expanded = secret::expand_secret(value.context, node.span, &text)?;
+        let expanded = expansion::expand_secret(value.context, node.span, &text)?;
         Ok((name?.0, without_nul(value.context, node.span, expanded)?))
     };
     read_each(entries.iter().map(read)).map(Some)
@@ -203,7 +203,7 @@ fn read_variables(value: &Cursor<'_>) -> Checked<Option<Vec<(String, Expanded)>>
 
 impl FromText for VariableName {
     fn from_text(name: &str) -> Result<Self, Invalid> {
-        if secret::is_variable_name(name) {
+        if expansion::is_variable_name(name) {
             return Ok(Self(name.to_owned()));
         }
         let help = "write letters, digits and `_`: `HOME`";

@@ -20,7 +20,7 @@ use super::{Address, HttpSettings, HttpUpstream, UpstreamCall, UpstreamError};
 use crate::route::UpstreamName;
 use crate::settings::suggest::quoted_list;
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Invalid, OpenSection, Scalar, Section as _, Setting, ValueKind,
+    Checked, Code, Cursor, Entry, Invalid, OpenSection, Scalar, Section as _, Setting, ValueKind, expansion,
     secret::{self, Hidden},
     text_of,
 };
@@ -111,10 +111,10 @@ fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
     let text = text_of(value)?;
     let (file, token) = if let Some(path) = text.strip_prefix("file:") {
         // It is read once to check it; from then on the client reads it.
-        let (path, token) = secret::own_file(context, span, path)?;
+        let (path, token) = expansion::own_file(context, span, path)?;
         (Some(path), token)
     } else {
-        let expanded = secret::expand(context, span, text)?;
+        let expanded = expansion::expand(context, span, text)?;
         secret::warn_of_inline(context.report, span, "bearer", &expanded);
         (None, expanded.text)
     };

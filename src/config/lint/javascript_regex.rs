@@ -1,0 +1,120 @@
+//! Check of the regular expressions in schemas: the syntax that JavaScript clients reject.
+
+use std::{iter::Peekable, str::Chars};
+
+/// Reason why clients reject a pattern, if they do.
+///
+/// If `new RegExp(pattern, "u")` rejects one pattern, clients of the TypeScript SDK lose the whole tool list.
+/// So this function rejects the same patterns. The Rust engine has already compiled the pattern, so its
+/// brackets are balanced.
+pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
+    let mut rest = pattern.chars().peekable();
+    let mut in_class = false;
+    let mut after_quantifier = false;
+    while let Some(character) = rest.next() {
+        let mut quantifier = false;
+        match character {
+            '\\' => {
+                if let Some(why) = unsupported_escape(&mut rest, in_class) {
+                    return Some(why);
+                }
+            }
+            ']' if in_class => in_class = false,
+            '[' if in_class && matches!(rest.peek(), Some(':')) => {
+                return Some("`[:…:]`; write the characters, such as `[a-z]`".to_owned());
+            }
+            '[' if in_class => return Some("a class within a class".to_owned()),
+            '&' | '-' | '~' if in_class && rest.peek() == Some(&character) => {
+                return Some(format!("`{character}{character}` in a class"));
+            }
+            _ if in_class => {}
+            '[' => in_class = true,
+            ']' | '}' => return Some(format!("`{character}` without a backslash before it")),
+            '(' if rest.peek() == Some(&'?') => match rest.nth(1) {
+                Some(':' | '=' | '!' | '<') | None => {}
+                Some('P') => return Some("`(?P<name>…)`; write `(?<name>…)`".to_owned()),
+                Some(flag) => {
+                    return Some(format!("`(?{flag}…)`; write out the alternatives, such as `[Aa]`"));
+                }
+            },
+            '*' | '+' | '?' | '{' => {
+                let lazy = character == '?' && after_quantifier;
+                if after_quantifier && !lazy {
+                    return Some(format!("`{character}` after another repetition"));
+                }
+                if character == '{' {
+                    let _ = rest.by_ref().find(|c| *c == '}');
+                }
+                quantifier = !lazy;
+            }
+            _ => {}
+        }
+        after_quantifier = quantifier;
+    }
+    None
+}
+
+/// Reason why clients reject the escape sequence after a backslash, if they do.
+fn unsupported_escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<String> {
+    let (character, has_braces) = (rest.next()?, rest.peek() == Some(&'{'));
+    let why = match character {
+        'u' | 'p' | 'P' if has_braces => {
+            let _ = rest.find(|c| *c == '}');
+            return None;
+        }
+        'b' | 'B' if has_braces && !in_class => "`\\b{…}`",
+        'x' if has_braces => "`\\x{…}`; write `\\u{…}`",
+        'p' | 'P' => "`\\p` without braces; write `\\p{L}`",
+        'A' => "`\\A`; write `^`",
+        'z' => "`\\z`; write `$`",
+        '-' if in_class => return None,
+        'b' | 'B' if !in_class => return None,
+        'u' | 'x' => return None,
+        other if r"dDwWsSnrtvf^$\.*+?()[]{}|/".contains(other) => return None,
+        other => return Some(format!("`\\{other}`; remove the backslash")),
+    };
+    Some(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_that_all_clients_support_are_accepted() {
+        for pattern in [
+            "^[a-z]{2,3}$",
+            r"^\d{4}-\d{2}$",
+            "a+?b*?c??",
+            r"[\w.\-]+@x",
+            "(?:a|b)(?<c>d)",
+            r"\p{L}\u{41}",
+            r"\{a\}",
+        ] {
+            regex::Regex::new(pattern).unwrap();
+            assert_eq!(rejected_by_clients(pattern), None, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_some_client_rejects_are_rejected() {
+        for pattern in [
+            "(?i)abc",
+            "(?P<a>b)",
+            r"\Aabc",
+            r"abc\z",
+            r"a\-b",
+            "[[:alpha:]]",
+            "a}",
+            r"\x{41}",
+            "a**",
+            r"\pL",
+            "(?s:.)",
+            "[a-z&&[aeiou]]",
+            // Any character and `a]` to clients, one that is neither `]` nor `a` to us.
+            "[^]a]",
+        ] {
+            assert!(rejected_by_clients(pattern).is_some(), "{pattern}");
+        }
+    }
+}
