@@ -44,7 +44,7 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
     let loaded = load(arguments, None)?;
     screen.format = loaded.log.format;
     run_in_runtime(&loaded, async {
-        let legacy = server::bind((Ipv4Addr::LOCALHOST, 0).into()).await.map_err(Failure::runtime)?;
+        let legacy = server::bind((Ipv4Addr::LOCALHOST, 0).into()).map_err(Failure::runtime)?;
         let legacy_address = legacy.local_addr().map_err(Failure::from_error)?;
         let loaded = load(arguments, Some(legacy_address))?;
         screen.problems(&loaded.warnings);

@@ -263,7 +263,7 @@ impl BoundServer {
         let unusable = system_failure("can't listen at the socket that `LISTEN_FDS` passes");
         let port = match server::inherited().map_err(unusable)? {
             Some(port) => port,
-            None => server::bind(app.settings.listen).await.map_err(in_use("with `--listen`"))?,
+            None => server::bind(app.settings.listen).map_err(in_use("with `--listen`"))?,
         };
         let (process, control) = Process::new(Playground::new(loaded));
         let admin = Admin::new(app.gateway.clone(), app.meters.clone(), process, &loaded.admin);

@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
@@ -18,13 +18,24 @@ use crate::telemetry::{SAMPLE_INTERVAL, Untrusted};
 use crate::tls::ServerTls;
 use crate::upstream::UpstreamBuffer;
 
+/// Length of the accept queue. Linux limits it to `net.core.somaxconn`, which is 4,096 by default. When it is
+/// full, the kernel drops the next SYN, and its client tries again only a second later.
+const BACKLOG: u32 = 4_096;
+
 /// Binds the port.
 ///
 /// # Errors
 ///
 /// A sentence, if the address can't be bound.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| format!("can't listen at {address}: {error}"))
+pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Connections of the process before this one may still be in TIME_WAIT.
+        socket.set_reuseaddr(cfg!(unix))?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|error: io::Error| format!("can't listen at {address}: {error}"))
 }
 
 /// The listening socket that was inherited from the parent process (systemd socket activation, `LISTEN_FDS`).
@@ -136,7 +147,7 @@ impl AdminListener {
     /// A sentence, if the configuration names the address and it can't be bound.
     pub async fn open(settings: &AdminSettings, admin: Admin) -> Result<Option<Self>, String> {
         let Some(address) = settings.listen else { return Ok(None) };
-        let listener = match bind(address).await {
+        let listener = match bind(address) {
             Ok(listener) => listener,
             Err(error) if settings.is_named => return Err(error),
             Err(error) => {

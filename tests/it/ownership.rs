@@ -73,7 +73,7 @@ async fn served(gate: &Gate) -> (Scripted, Loaded) {
 
 /// Replica that others reach.
 async fn replica(upstream: &Scripted) -> Loaded {
-    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let peer = format!(", advertise_url: 'http://{}'", listener.local_addr().unwrap());
     Loaded::start_on(listener, &load(upstream, &peer))
 }

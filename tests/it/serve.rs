@@ -47,7 +47,7 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
             http::Response::default()
         }
     });
-    let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let settings =
         ListenerSettings { shutdown_timeout: Duration::from_millis(20), ..ListenerSettings::default() };

@@ -333,7 +333,7 @@ mod tests {
 
     /// Starts two replicas; only the first has a `replica_url` at which the other can connect.
     async fn two_replicas() -> (McpEndpoint, McpEndpoint) {
-        let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let own = ReplicaUrl::parse(&format!("http://{}", listener.local_addr().unwrap()));
         let (sending, gateway) = replica(own);
         let handler = crate::server::HttpHandler::for_clients(

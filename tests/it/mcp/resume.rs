@@ -25,7 +25,7 @@ fn load(upstream: &Scripted, server: &str) -> config::Loaded {
 }
 
 async fn as_peer(upstream: &Scripted) -> Loaded {
-    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     // Clients use this name; the address of the replica is not allowed as a host.
     let peer =
         format!("advertise_url: 'http://{}', allowed_hosts: [localhost]", listener.local_addr().unwrap());

@@ -32,7 +32,7 @@ async fn start(upstream: &Scripted, keys: &str, secret: &str) -> Loaded {
 
 /// Replica that others reach.
 async fn start_as_peer(upstream: &Scripted, keys: &str) -> Loaded {
-    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let loaded = load(upstream, keys, &format!("secret_key: '{SECRET}', advertise_url: 'http://{address}'"));
     Loaded::start_on(listener, &loaded)

@@ -25,7 +25,7 @@ use super::{Endpoint, NEWEST, Post, Response, Silent};
 /// The endpoint on its own port, behind the whole server.
 async fn listen(endpoint: &Endpoint) -> SocketAddr {
     let settings = ListenerSettings { listen: "127.0.0.1:0".parse().unwrap(), ..ListenerSettings::default() };
-    let listener = server::bind(settings.listen).await.unwrap();
+    let listener = server::bind(settings.listen).unwrap();
     let address = listener.local_addr().unwrap();
     let rest = RestApi::new(endpoint.gateway.clone(), Filter::new(&FilterSettings::default()));
     let handler = server::HttpHandler::for_clients(

@@ -41,7 +41,7 @@ impl Served {
     async fn with_app(app: App) -> Self {
         let (settings, handler) = (app.settings, app.handler.clone());
         let running = app.run(None);
-        let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         tokio::spawn(server::serve(listener, settings, handler, async {

@@ -19,7 +19,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Serves a configuration on a free port, whatever port it configures.
     pub(crate) async fn start(loaded: &config::Loaded) -> Self {
-        Self::start_on(server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), loaded)
+        Self::start_on(server::bind("127.0.0.1:0".parse().unwrap()).unwrap(), loaded)
     }
 
     /// Serves a configuration on this listener.

@@ -186,7 +186,7 @@ impl Proxy {
         let rest = RestApi::new(gateway.clone(), filter.clone());
         let mcp = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), filter);
 
-        let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(server::serve(
