@@ -1,4 +1,4 @@
-//! Texts of the tool errors that no rule writes: what failed, and what the model can do next.
+//! Texts of tool errors for calls without a usable response: what failed, and what the model can do next.
 //!
 //! They never contain a name, address or path of the upstream, nor any of its text.
 

@@ -2,7 +2,7 @@
 //!
 //! - [`RpcResponse`]: a JSON-RPC response.
 //! - [`ResponseForm`]: the representation that an HTTP client accepts.
-//! - [`event_stream`]: a stream of messages that ends with the result.
+//! - [`event_stream`]: a stream of messages that ends with the result, with keep-alive comments.
 //! - [`MessageSender`]: queue of messages that are sent before the result.
 //! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their
 //!   own.
