@@ -25,15 +25,27 @@ INPUT = """\
 """
 
 
+JQ_ROUTE = """\
+  route_{number}:
+    description: Thing number {number} of the legacy server.
+    request: GET legacy/things/{{id}}/{number}
+    response:
+      - when: {{ status: 404 }}
+        error: "Nothing under {{{{ args.id }}}}."
+      - structured: "{{ id, items: [.items[] | {{ name, kib: (.bytes / 1024 | floor) }}], total: ([.items[].bytes] | add) }}"
+        content: "{{{{ structured.id }}}}"
+"""
+
+
 # Which routes say their input.
 ALL, HALF, NONE = range(ROUTES), range(0, ROUTES, 2), range(0)
 
 
-def written(upstream="http://127.0.0.1:9", inputs=NONE):
+def written(upstream="http://127.0.0.1:9", inputs=NONE, route=ROUTE):
     """As YAML."""
-    with_input = ROUTE.replace("/{number}\n", "/{number}?depth={{depth}}\n")
+    with_input = route.replace("/{number}\n", "/{number}?depth={{depth}}\n")
     routes = (
-        with_input.format(number=number) + INPUT if number in inputs else ROUTE.format(number=number)
+        with_input.format(number=number) + INPUT if number in inputs else route.format(number=number)
         for number in range(ROUTES)
     )
     return f"upstreams: {{ legacy: '{upstream}' }}\nroutes:\n{''.join(routes)}"

@@ -12,7 +12,7 @@ import sys
 import time
 
 from known import hold, toolchain
-from routes import ALL, NONE, ROUTES, written
+from routes import ALL, JQ_ROUTE, NONE, ROUTE, ROUTES, written
 
 WRITTEN = pathlib.Path(__file__).with_name("size.json")
 STARTS = 7
@@ -82,9 +82,14 @@ def starts(glossator, config, what):
 def main():
     work, glossator, upstream = pathlib.Path(sys.argv[1]), *sys.argv[2:4]
     found = {"on disk": pathlib.Path(glossator).stat().st_size}
-    for what, inputs in ((f"{ROUTES} routes", NONE), (f"{ROUTES} routes that say their input", ALL)):
+    shapes = [
+        (f"{ROUTES} routes", NONE, ROUTE),
+        (f"{ROUTES} routes that say their input", ALL, ROUTE),
+        (f"{ROUTES} routes with jq", NONE, JQ_ROUTE),
+    ]
+    for what, inputs, route in shapes:
         config = work / "routes.yaml"
-        config.write_text(written(upstream, inputs))
+        config.write_text(written(upstream, inputs, route))
         memory = starts(glossator, config, what)
         resident = f"resident with {what}"
         found |= {
