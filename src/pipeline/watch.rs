@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::{task::AbortHandle, time::sleep};
@@ -24,6 +24,7 @@ use tracing::{debug, warn};
 use super::resources::read_of;
 use super::{BoundRoute, FetchError, Gateway, Snapshot};
 use crate::model::{Arguments, ResourceContents};
+use crate::policy::conditional_headers;
 use crate::route::{Route, UpstreamRequest};
 use crate::shared_state::ReplicaMessage;
 use crate::telemetry::{ErrorChain, Untrusted};
@@ -110,8 +111,8 @@ struct PolledResource {
     fingerprint: u64,
     /// Route that read it. Another route may translate the same response to other contents.
     route: Option<Arc<Route>>,
-    etag: Option<HeaderValue>,
-    last_modified: Option<HeaderValue>,
+    /// Conditional headers of the next request.
+    conditions: HeaderMap,
 }
 
 impl Gateway {
@@ -269,7 +270,10 @@ impl Snapshot {
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
             && request.method == Method::GET
         {
-            known.make_conditional(&mut request.headers);
+            // Unless the route has set them itself.
+            for (name, value) in &known.conditions {
+                request.headers.entry(name).or_insert_with(|| value.clone());
+            }
         }
         let upstream_call =
             UpstreamCall::new(request, route.response_limit_bytes, deadline, route.idempotent);
@@ -288,8 +292,7 @@ impl Snapshot {
             Ok(read) => Ok(Some(PolledResource {
                 fingerprint: fingerprint(&read.contents),
                 route: Some(Arc::clone(&route.route)),
-                etag: response.headers.get(header::ETAG).cloned(),
-                last_modified: response.headers.get(header::LAST_MODIFIED).cloned(),
+                conditions: conditional_headers(&response.headers),
             })),
             Err(FetchError::Missing(_)) => Ok(Some(PolledResource::missing(Some(Arc::clone(&route.route))))),
             Err(unread) => Err(QuotedSource::new("it can't be read", unread.to_string())),
@@ -300,18 +303,7 @@ impl Snapshot {
 impl PolledResource {
     /// State of a missing resource.
     fn missing(route: Option<Arc<Route>>) -> Self {
-        Self { fingerprint: fingerprint(&[]), route, etag: None, last_modified: None }
-    }
-
-    /// Makes a request conditional (RFC 9110, section 13.1), unless the route has done so itself.
-    fn make_conditional(&self, headers: &mut HeaderMap) {
-        let validators =
-            [(header::IF_NONE_MATCH, &self.etag), (header::IF_MODIFIED_SINCE, &self.last_modified)];
-        for (name, value) in validators {
-            if let Some(value) = value {
-                headers.entry(name).or_insert_with(|| value.clone());
-            }
-        }
+        Self { fingerprint: fingerprint(&[]), route, conditions: HeaderMap::new() }
     }
 }
 

@@ -35,7 +35,7 @@ use settings_derive::Section;
 
 pub use crate::settings::value::OrOff;
 pub use attempt::{result_label, status_class};
-pub use cache::{CacheControl, CacheEntry, CacheSettings, CacheStore};
+pub use cache::{CacheControl, CacheEntry, CacheSettings, CacheStore, conditional_headers};
 pub use circuit_breaker::CircuitBreakerSettings;
 pub use concurrency::PerClientLimit;
 pub use hedge::HedgeSettings;

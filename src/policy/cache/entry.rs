@@ -114,17 +114,6 @@ impl CachedResponse {
         lifetime.saturating_sub(age) + stale_lifetime.max(revalidation_ttl)
     }
 
-    /// Adds conditional headers for revalidation (RFC 9110, section 13.1). Returns whether there is a
-    /// validator.
-    pub(super) fn add_validators(&self, headers: &mut HeaderMap) -> bool {
-        for (name, condition) in VALIDATORS {
-            if let Some(value) = self.response.headers.get(name) {
-                headers.insert(condition, value.clone());
-            }
-        }
-        self.has_validator()
-    }
-
     /// Response updated by the headers of a 304.
     pub(super) fn renewed(&self, headers: &HeaderMap) -> Self {
         let mut response = self.response.clone();
@@ -149,6 +138,13 @@ impl CachedResponse {
         response.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
         response
     }
+}
+
+/// Conditional headers for the revalidation of a response with these headers (RFC 9110, section 13.1). Empty
+/// without a validator.
+pub fn conditional_headers(response: &HeaderMap) -> HeaderMap {
+    let conditions = VALIDATORS.into_iter().map(|(name, condition)| (condition, response.get(name).cloned()));
+    conditions.filter_map(|(condition, value)| Some((condition, value?))).collect()
 }
 
 /// `Cache-Control` of a response (RFC 9111, section 5.2.2).

@@ -27,9 +27,9 @@ use crate::settings::{Checked, Cursor, Setting, ValueKind};
 use crate::telemetry::{CallContext, LabelCounter};
 use crate::upstream::{Deadline, Failure, SharedTask, UpstreamCall, UpstreamResult};
 
-pub use self::entry::CacheControl;
 use self::entry::CachedResponse;
 pub(super) use self::entry::RemoteCache;
+pub use self::entry::{CacheControl, conditional_headers};
 
 /// Settings of the response cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
@@ -273,14 +273,13 @@ impl ResponseCache {
     where
         F: Future<Output = UpstreamResult>,
     {
-        let is_conditional = match (&stored, upstream_call.request.headers_mut()) {
-            (Some(stored), Some(headers)) => stored.add_validators(headers),
-            _ => false,
-        };
+        if let (Some(stored), Some(headers)) = (&stored, upstream_call.request.headers_mut()) {
+            headers.extend(conditional_headers(&stored.response.headers));
+        }
         let upstream_response = send(upstream_call).await?;
         let renewed = stored
             .as_ref()
-            .filter(|_| is_conditional && upstream_response.status == StatusCode::NOT_MODIFIED)
+            .filter(|stored| stored.has_validator() && upstream_response.status == StatusCode::NOT_MODIFIED)
             .map(|stored| stored.renewed(&upstream_response.headers));
         let mut response = CallResponse::from_upstream(upstream_response);
         if let Some(renewed) = &renewed {
