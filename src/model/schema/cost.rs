@@ -113,7 +113,7 @@ impl<'p> CostCounter<'p> {
         }
         cost.first_error = cost.first_error.max(of_any);
         if part.leads_elsewhere {
-            let unknown = self.size(value)?.saturating_mul(1000);
+            let unknown = serialization_cost(value, &mut self.remaining_steps)?.saturating_mul(1000);
             cost = cost + CheckCost { valid: unknown, errors: unknown, ..CheckCost::default() };
         }
         match value {
@@ -132,44 +132,14 @@ impl<'p> CostCounter<'p> {
     fn own_keywords(&mut self, part: &Subschema, value: &Value) -> Result<u64, CostError> {
         let mut own = part.keywords;
         match value {
-            Value::Number(number) if part.reads_number => own += Self::number(number)?,
+            Value::Number(number) if part.reads_number => own += number_cost(number)?,
             Value::String(text) => own += (text.len() as u64).saturating_mul(part.text) / 16,
-            Value::Array(_) | Value::Object(_) if part.compares => own += self.size(value)?,
+            Value::Array(_) | Value::Object(_) if part.compares => {
+                own += serialization_cost(value, &mut self.remaining_steps)?;
+            }
             _ => {}
         }
         Ok(own)
-    }
-
-    /// The cost of a number: one that is not a plain decimal is converted to a fraction.
-    fn number(number: &Number) -> Result<u64, CostError> {
-        const PLAIN_DIGITS: usize = 18;
-        let text = number.as_str();
-        check_number(text).map_err(|_| CostError::Number(String::new()))?;
-        let exponent = text.split_once(['e', 'E']).map(|(_, digits)| digits.trim_start_matches(['+', '-']));
-        let shift =
-            exponent.map_or(0, |digits| digits.parse().unwrap_or_else(|_| u64::from(NUMBER_EXPONENT_LIMIT)));
-        let digits = text.len() as u64 + shift;
-        Ok(if exponent.is_none() && text.len() <= PLAIN_DIGITS { 2 } else { 8 + digits * digits / 8 })
-    }
-
-    /// The cost of serializing a value.
-    fn size(&mut self, value: &Value) -> Result<u64, CostError> {
-        self.spend(1)?;
-        Ok(match value {
-            Value::Null | Value::Bool(_) => 16,
-            Value::Number(number) => {
-                Self::number(number)?;
-                32 + number.as_str().len() as u64 / 4
-            }
-            Value::String(text) => 24 + text.len() as u64 / 8,
-            Value::Array(items) => items.iter().enumerate().try_fold(16, |size, (index, item)| {
-                Ok(size + self.size(item).map_err(|error| error.under(&index.to_string()))?)
-            })?,
-            Value::Object(members) => members.iter().try_fold(16, |size, (name, member)| {
-                let of_member = self.size(member).map_err(|error| error.under(name))?;
-                Ok(size + 32 + name.len() as u64 / 8 + of_member)
-            })?,
-        })
     }
 
     /// The cost of a referenced part, cached per value.
@@ -258,6 +228,47 @@ impl<'p> CostCounter<'p> {
         }
         cost.unevaluated = members.len() as u64;
         Ok(cost)
+    }
+}
+
+/// The cost of a number: one that is not a plain decimal is converted to a fraction.
+fn number_cost(number: &Number) -> Result<u64, CostError> {
+    const PLAIN_DIGITS: usize = 18;
+    let text = number.as_str();
+    check_number(text).map_err(|_| CostError::Number(String::new()))?;
+    let exponent = text.split_once(['e', 'E']).map(|(_, digits)| digits.trim_start_matches(['+', '-']));
+    let shift =
+        exponent.map_or(0, |digits| digits.parse().unwrap_or_else(|_| u64::from(NUMBER_EXPONENT_LIMIT)));
+    let digits = text.len() as u64 + shift;
+    Ok(if exponent.is_none() && text.len() <= PLAIN_DIGITS { 2 } else { 8 + digits * digits / 8 })
+}
+
+/// The cost of serializing a value. The computation takes a step for each value in it.
+fn serialization_cost(value: &Value, remaining_steps: &mut u64) -> Result<u64, CostError> {
+    *remaining_steps = remaining_steps.checked_sub(1).ok_or(CostError::OverLimit)?;
+    Ok(match value {
+        Value::Null | Value::Bool(_) => 16,
+        Value::Number(number) => {
+            number_cost(number)?;
+            32 + number.as_str().len() as u64 / 4
+        }
+        Value::String(text) => 24 + text.len() as u64 / 8,
+        Value::Array(items) => items.iter().enumerate().try_fold(16, |size, (index, item)| {
+            let of_item = serialization_cost(item, remaining_steps);
+            Ok(size + of_item.map_err(|error| error.under(&index.to_string()))?)
+        })?,
+        Value::Object(members) => members.iter().try_fold(16, |size, (name, member)| {
+            let of_member = serialization_cost(member, remaining_steps).map_err(|error| error.under(name))?;
+            Ok(size + 32 + name.len() as u64 / 8 + of_member)
+        })?,
+    })
+}
+
+/// Position of the first number out of bounds in a document.
+pub(super) fn number_out_of_bounds(document: &Value) -> Option<String> {
+    match serialization_cost(document, &mut { u64::MAX }) {
+        Err(CostError::Number(pointer)) => Some(pointer),
+        Ok(_) | Err(CostError::OverLimit) => None,
     }
 }
 

@@ -12,11 +12,11 @@ use jsonschema::{Draft, ValidationError, Validator, error::ValidationErrorKind};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-use self::cost::CostError;
+use self::cost::{CostError, number_out_of_bounds};
 use self::plan::SchemaPlan;
 pub(super) use self::types::with_article;
 pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
-use super::text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number, pointer_segment};
+use super::text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, pointer_segment};
 use super::violation::{Violation, shown};
 
 /// Limit of the steps of a check: about half a second, because the validator can't be interrupted. A value
@@ -332,21 +332,6 @@ pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
     let mut found = Vec::new();
     add_schema(root, String::new(), true, &mut found);
     found
-}
-
-/// Position of the first number out of bounds in a document.
-fn number_out_of_bounds(value: &Value) -> Option<String> {
-    match value {
-        Value::Number(number) => check_number(number.as_str()).is_err().then(String::new),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .find_map(|(index, item)| number_out_of_bounds(item).map(|rest| format!("/{index}{rest}"))),
-        Value::Object(members) => members.iter().find_map(|(name, member)| {
-            number_out_of_bounds(member).map(|rest| format!("/{}{rest}", pointer_segment(name)))
-        }),
-        Value::Null | Value::Bool(_) | Value::String(_) => None,
-    }
 }
 
 /// Error of a schema that does not compile; the validator's own messages are about values, not schemas.
