@@ -50,7 +50,7 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// HTTP client of one server, and the session with it.
 #[derive(Debug)]
 pub(super) struct HttpLink {
-    http: HttpUpstream,
+    pub(super) http: HttpUpstream,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
     ids: AtomicU64,
     changed: watch::Sender<()>,

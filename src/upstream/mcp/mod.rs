@@ -52,7 +52,6 @@ pub use self::supervisor::ProgramState;
 /// type [`MCP_MEDIA_TYPE`]. Dropping the future sends `notifications/cancelled`.
 #[derive(Debug, Clone)]
 pub struct McpUpstream {
-    name: UpstreamName,
     link: Link,
     /// Notifies when the lists of the server may have changed.
     changed: watch::Sender<()>,
@@ -159,20 +158,19 @@ impl McpUpstream {
     /// Creates the client. It connects or starts nothing yet.
     pub fn new(transport: McpTransport) -> Self {
         let changed = watch::Sender::new(());
-        let (name, link) = match transport {
-            McpTransport::Http(settings) => {
-                (settings.name.clone(), Link::Http(HttpLink::new(*settings, changed.clone())))
-            }
-            McpTransport::Child(program) => {
-                (program.name.clone(), Link::Child(ChildLink::new(program, changed.clone())))
-            }
+        let link = match transport {
+            McpTransport::Http(settings) => Link::Http(HttpLink::new(*settings, changed.clone())),
+            McpTransport::Child(program) => Link::Child(ChildLink::new(program, changed.clone())),
         };
-        Self { name, link, changed }
+        Self { link, changed }
     }
 
     /// Name that routes use.
     pub fn name(&self) -> &UpstreamName {
-        &self.name
+        match &self.link {
+            Link::Http(link) => link.http.name(),
+            Link::Child(link) => &link.program.name,
+        }
     }
 
     /// Notifications that the lists may have changed since they were read.
@@ -205,7 +203,7 @@ impl McpUpstream {
         wanted: WantedLists,
         known: Option<&McpLists>,
     ) -> Result<(McpLists, Option<UpstreamError>), UpstreamError> {
-        let at = |failure: Failure| failure.into_error(&self.name);
+        let at = |failure: Failure| failure.into_error(self.name());
         let (tools, declared) = self.tools().await.map_err(at)?;
         let mut lists = McpLists { tools, completes: declared.completions, ..McpLists::default() };
         let mut failed = None;
@@ -230,17 +228,17 @@ impl McpUpstream {
 
     /// Fetches the list of tools, and returns the capabilities of the server with it.
     async fn tools(&self) -> Result<(McpList, ServerCapabilities), Failure> {
-        let tools = self.list_of(TOOLS).await?;
+        let mut tools = self.list_of(TOOLS).await?;
         let agreed = match &self.link {
-            Link::Http(link) => link.agreed().await?,
             Link::Child(link) => link.agreed().await?,
+            Link::Http(link) => {
+                let agreed = link.agreed().await?;
+                // Tools of earlier revisions have no such headers.
+                let marked = if agreed.is_per_request() { &mut tools } else { &mut McpList::new() };
+                link.param_headers.update(self.name(), marked);
+                agreed
+            }
         };
-        let Link::Http(link) = &self.link else { return Ok((tools, agreed.declared)) };
-        if agreed.is_per_request() {
-            return Ok((link.param_headers.update(&self.name, tools), agreed.declared));
-        }
-        // Earlier revisions have no such headers.
-        link.param_headers.update(&self.name, McpList::new());
         Ok((tools, agreed.declared))
     }
 
@@ -261,7 +259,7 @@ impl McpUpstream {
         }
         let (limit, pages) = (Self::LIST_LIMIT, Self::PAGES_LIMIT);
         warn!(
-            upstream = %self.name, list = method, limit, pages,
+            upstream = %self.name(), list = method, limit, pages,
             "list of the MCP server truncated: it is over the limit"
         );
         list.truncate(Self::LIST_LIMIT);
@@ -374,8 +372,8 @@ impl McpUpstream {
         let started = Instant::now();
         let tools = self.list_of(TOOLS).await;
         *refreshed_at = Some(started);
-        let Ok(tools) = tools else { return false };
-        link.param_headers.update(&self.name, tools);
+        let Ok(mut tools) = tools else { return false };
+        link.param_headers.update(self.name(), &mut tools);
         let has_changed = has_changed();
         if has_changed {
             self.changed.send_replace(());

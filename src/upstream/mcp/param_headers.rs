@@ -37,9 +37,9 @@ struct ToolEntry {
 }
 
 impl ParamHeaders {
-    /// Reads the headers from a list of tools. Returns the list without the tools that a client must reject,
+    /// Reads the headers from a list of tools. Removes the tools that a client must reject from the list,
     /// because a header of them is invalid.
-    pub(super) fn update(&self, upstream: &UpstreamName, mut list: McpList) -> McpList {
+    pub(super) fn update(&self, upstream: &UpstreamName, list: &mut McpList) {
         let mut tools = HashMap::new();
         list.retain(|entry| {
             // Other entries are reported when they are imported.
@@ -61,7 +61,6 @@ impl ParamHeaders {
             true
         });
         *self.tools.lock() = tools;
-        list
     }
 
     /// Input schema of a tool, if it has an `x-mcp-header`.

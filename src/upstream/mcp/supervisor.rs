@@ -37,7 +37,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// One child process for all calls, started on demand and restarted after it has exited.
 #[derive(Debug)]
 pub(super) struct ChildLink {
-    program: Program,
+    pub(super) program: Program,
     state: tokio::sync::Mutex<State>,
     changed: watch::Sender<()>,
 }
