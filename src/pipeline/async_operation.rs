@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 use super::error_text::{STATUS_UNREAD, error_type_of, failure, operation_lost};
 use super::run::{CallRun, PolicyStack, UpstreamExchange, check_scopes};
 use super::worker_pool::{LARGE_FOR_RULES_BYTES, WorkError, is_shorter};
-use super::{BoundRoute, Call, NoElicitor, Snapshot, error_text};
+use super::{BoundRoute, Call, Snapshot, error_text};
 use crate::model::{Arguments, ErrorType, ToolResult, UpstreamResponse};
 use crate::route::{
     AsyncOperationRule, HttpRequest, InitialResponse, McpLogLevel, OperationLocation, OperationRequest,
@@ -102,8 +102,7 @@ impl Snapshot {
         if let Err(forbidden) = check_scopes(route, &call.client) {
             return OperationState::Done(*forbidden);
         }
-        let mut no_elicitor = NoElicitor;
-        let mut run = CallRun::new(self, route, call, &mut no_elicitor);
+        let mut run = CallRun::new(self, route, call, None);
         let (response, failed) = match run.poll(location).await {
             Ok(PollOutcome::Running(RunningOperation { status, wait, .. })) => {
                 run.log.end_open();

@@ -11,34 +11,24 @@ use crate::route::{ClientCapability, InputRequest, InputRequests, NextStep};
 /// Sends input requests to the client of a call, as its API and protocol revision require.
 pub trait Elicitor: Send + Sync {
     /// Kinds of input request that the client supports.
-    fn capabilities(&self) -> &[ClientCapability] {
-        &[]
-    }
+    fn capabilities(&self) -> &[ClientCapability];
 
     /// Input responses that came with the call.
-    fn input_responses(&self) -> Map<String, Value> {
-        Map::new()
-    }
+    fn input_responses(&self) -> Map<String, Value>;
 
     /// Sends these input requests together and returns a response to each, by name. An error is a sentence
     /// for the model with the reason why the call ends.
-    fn request_input(&mut self, _requests: Vec<InputRequest>) -> InputResponsesFuture<'_> {
-        Box::pin(async { Err("input requests are not supported here".to_owned()) })
-    }
+    fn request_input(&mut self, requests: Vec<InputRequest>) -> InputResponsesFuture<'_>;
 
     /// Reports that the client does not support these input requests. The call ends then.
-    fn report_unsupported(&mut self, _missing: Vec<ClientCapability>) {}
+    fn report_unsupported(&mut self, missing: Vec<ClientCapability>);
 }
 
 /// Future of input responses.
 pub type InputResponsesFuture<'a> = BoxFuture<'a, Result<Map<String, Value>, String>>;
 
-/// Elicitor for clients that support no input requests.
-pub struct NoElicitor;
-
-impl Elicitor for NoElicitor {}
-
 /// Sends the input requests that precede the upstream request, and returns the arguments with the responses.
+/// Without an elicitor, the client supports no input requests.
 ///
 /// # Errors
 ///
@@ -46,24 +36,26 @@ impl Elicitor for NoElicitor {}
 pub async fn elicit_first(
     input_requests_of_route: &InputRequests,
     arguments: Arguments,
-    elicitor: &mut dyn Elicitor,
+    mut elicitor: Option<&mut (dyn Elicitor + '_)>,
 ) -> Result<Arguments, Box<ToolResult>> {
     if input_requests_of_route.is_empty() {
         return Ok(arguments);
     }
-    let capabilities = elicitor.capabilities().to_vec();
-    let mut input_responses = elicitor.input_responses();
+    let known = elicitor.as_ref().map(|known| (known.capabilities().to_vec(), known.input_responses()));
+    let (capabilities, mut input_responses) = known.unwrap_or_default();
     loop {
         let next = input_requests_of_route.next(&arguments, &input_responses, &capabilities);
         match next.map_err(|sentence| failure(ErrorType::Arguments, sentence))? {
             NextStep::Done(arguments) => return Ok(arguments),
             NextStep::Unable(missing) => {
                 let sentence = error_text::cannot_elicit(&missing);
-                elicitor.report_unsupported(missing);
+                if let Some(elicitor) = elicitor {
+                    elicitor.report_unsupported(missing);
+                }
                 return Err(failure(ErrorType::InputMissing, sentence));
             }
             NextStep::InputRequests(requests) => {
-                let responses = input_requests(elicitor, requests, &input_responses).await;
+                let responses = input_requests(elicitor.as_deref_mut(), requests, &input_responses).await;
                 let missing = |why| failure(ErrorType::InputMissing, format!("Nothing was done: {why}."));
                 input_responses.extend(responses.map_err(missing)?);
             }
@@ -75,7 +67,7 @@ pub async fn elicit_first(
 pub(super) async fn elicit_for_rule(
     sample: crate::translate::SamplingRequest,
     arguments: &Arguments,
-    elicitor: &mut dyn Elicitor,
+    elicitor: Option<&mut (dyn Elicitor + '_)>,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let mut input_responses = arguments.input_responses.clone();
     let responses = input_requests(elicitor, vec![InputRequest::from_rule(sample)], &input_responses).await;
@@ -89,11 +81,12 @@ pub(super) async fn elicit_for_rule(
 
 /// Sends input requests and checks that each has a response. All responses of a call together have a limit.
 async fn input_requests(
-    elicitor: &mut dyn Elicitor,
+    elicitor: Option<&mut (dyn Elicitor + '_)>,
     requests: Vec<InputRequest>,
     before: &Map<String, Value>,
 ) -> Result<Map<String, Value>, String> {
     let names: Vec<String> = requests.iter().map(|request| request.name.clone()).collect();
+    let elicitor = elicitor.ok_or("input requests are not supported here")?;
     let responses = elicitor.request_input(requests).await?;
     if let Some(name) = names.iter().find(|name| !responses.contains_key(*name)) {
         return Err(format!("the input request `{name}` has no response"));

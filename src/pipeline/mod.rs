@@ -39,7 +39,7 @@ use crate::telemetry::{RequestId, Span};
 use crate::upstream::ClientIdentity;
 
 pub use async_operation::{OpenOperation, OperationState};
-pub use elicit::{Elicitor, InputResponsesFuture, NoElicitor, elicit_first};
+pub use elicit::{Elicitor, InputResponsesFuture, elicit_first};
 pub use paginated_lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::Subscriber;
 pub use prompts::TypedArgument;

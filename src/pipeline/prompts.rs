@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::worker_pool::WorkError;
-use super::{BoundRoute, Call, FetchError, NoElicitor, Snapshot};
+use super::{BoundRoute, Call, FetchError, Snapshot};
 use crate::model::{Arguments, ContentBlock, ErrorType, ToolOutcome, ToolResult, kind_of};
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptMessage, PromptResource};
 use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, scalar_text};
@@ -122,7 +122,7 @@ impl Snapshot {
         let filled = route_call.fill(arguments, &route.input, Some(&stop));
         let filled = filled.map_err(|error| error.to_string())?;
         let call = Call { arguments: filled.into(), ..call.clone() };
-        Ok(self.call(route, call, &mut NoElicitor).await)
+        Ok(self.call(route, call, None).await)
     }
 
     /// Completion values of an argument. Empty if the route that lists them fails. The reason is only logged,

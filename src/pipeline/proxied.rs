@@ -8,7 +8,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::error_text::{self, PossibleEffect, failure};
 use super::run::{CallRun, PolicyStack, check_scopes, client_timeout};
-use super::{Call, FetchError, NoElicitor, Snapshot};
+use super::{Call, FetchError, Snapshot};
 use crate::model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse};
 use crate::prompt::PromptTable;
 use crate::route::{McpMethod, Route, RouteTable, UpstreamRequest, UriTemplate};
@@ -216,8 +216,7 @@ impl Snapshot {
         let route = self.forwarding.get(&to.route.definition.name);
         let route = route.expect("every proxied entry has a bound route");
         let mut parameters = std::mem::take(&mut call.arguments.given);
-        let mut no_elicitor = NoElicitor;
-        let mut run = CallRun::new(self, route, call, &mut no_elicitor);
+        let mut run = CallRun::new(self, route, call, None);
         let (failed, code) = match run.send_forwarded((method, name), parameters.clone()).await {
             Err(failed) => (route.translator.for_clients(*failed), None),
             Ok(response) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::run::CallRun;
-use super::{Call, NoElicitor, Snapshot, error_text};
+use super::{Call, Snapshot, error_text};
 use crate::model::{
     ErrorType, ResourceBody, ResourceContents, ResourceContext, ToolOutcome, ToolResult, UpstreamResponse,
 };
@@ -89,9 +89,7 @@ impl Snapshot {
             false => FetchError::Unknown,
         };
         let (route, arguments) = self.table.by_uri(uri).ok_or_else(unknown)?;
-        let mut no_elicitor = NoElicitor;
-        let mut run =
-            CallRun::new(self, route, Call { arguments: arguments.into(), ..call }, &mut no_elicitor);
+        let mut run = CallRun::new(self, route, Call { arguments: arguments.into(), ..call }, None);
         let result = run.result().await;
         let response = run.response.take();
         read_of(route, uri, &run.finish(result), response.as_ref())

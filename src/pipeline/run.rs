@@ -34,12 +34,13 @@ pub enum CallOutcome {
 
 impl Snapshot {
     /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. The
-    /// timeout does not include the time of input requests to the client.
-    pub async fn call(
-        &self,
-        route: &Arc<BoundRoute>,
-        call: Call<'_>,
-        elicitor: &mut dyn Elicitor,
+    /// timeout does not include the time of input requests to the client. Without an elicitor, the client
+    /// supports none.
+    pub async fn call<'a>(
+        &'a self,
+        route: &'a Arc<BoundRoute>,
+        call: Call<'a>,
+        elicitor: Option<&'a mut dyn Elicitor>,
     ) -> ToolResult {
         let mut run = CallRun::new(self, route, call, elicitor);
         let result = run.result().await;
@@ -54,7 +55,7 @@ impl Snapshot {
         call: Call<'_>,
         elicitor: &mut dyn Elicitor,
     ) -> CallOutcome {
-        let mut run = CallRun::new(self, route, call, elicitor);
+        let mut run = CallRun::new(self, route, call, Some(elicitor));
         let hand_over_after = route.async_operation.as_ref().map(|rule| rule.task.after);
         let result = match run.outcome(hand_over_after).await {
             Ok(operation @ CallOutcome::Operation(_)) => {
@@ -99,7 +100,7 @@ pub(super) struct CallRun<'a> {
     pub(super) deadline: Deadline,
     pub(super) log: AccessLog<'a>,
     pub(super) progress: Reporter<'a>,
-    elicitor: &'a mut dyn Elicitor,
+    elicitor: Option<&'a mut dyn Elicitor>,
     /// The translated response, if the route is a resource.
     pub(super) response: Option<UpstreamResponse>,
 }
@@ -121,7 +122,7 @@ impl<'a> CallRun<'a> {
         snapshot: &'a Snapshot,
         route: &'a Arc<BoundRoute>,
         mut call: Call<'a>,
-        elicitor: &'a mut dyn Elicitor,
+        elicitor: Option<&'a mut dyn Elicitor>,
     ) -> Self {
         let arguments = std::mem::take(&mut call.arguments);
         let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
@@ -147,7 +148,8 @@ impl<'a> CallRun<'a> {
         if !route.input_requests.is_empty() {
             let arguments = std::mem::take(&mut self.exchange.arguments);
             self.exchange.arguments =
-                Box::pin(elicit_first(&route.input_requests, arguments, self.elicitor)).await?;
+                Box::pin(elicit_first(&route.input_requests, arguments, self.elicitor.as_deref_mut()))
+                    .await?;
             // Values that a person entered must match the schema, too.
             self.check_arguments().await?;
         }
@@ -303,7 +305,8 @@ impl<'a> CallRun<'a> {
         let mut translation = self.translate(self.exchange.arguments.clone(), response.clone()).await?;
         let Some(sample) = translation.sampling.take() else { return Ok(translation) };
         let mut arguments = std::mem::take(&mut self.exchange.arguments);
-        arguments.input_responses = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
+        arguments.input_responses =
+            elicit_for_rule(*sample, &arguments, self.elicitor.as_deref_mut()).await?;
         self.deadline = Deadline::after(self.exchange.route.timeout);
         self.translate(arguments, response).await
     }

@@ -54,7 +54,7 @@ pub(super) async fn get_prompt(rpc: &RpcContext<'_>) -> RpcResult {
     rpc.may(&prompt.scopes)?;
     let mut elicitor = RequestElicitor::new(rpc, &prompt.input_requests, prompt.name.as_str(), &arguments)?;
     let checked = prompt.check(arguments).map_err(|sentence| ErrorKind::PROMPT.error(sentence))?;
-    let arguments_checked = elicit_first(&prompt.input_requests, checked, &mut elicitor.round).await;
+    let arguments_checked = elicit_first(&prompt.input_requests, checked, Some(&mut elicitor.round)).await;
     if let Some(input_required) = elicitor.end()? {
         return Ok(input_required);
     }

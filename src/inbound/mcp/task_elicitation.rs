@@ -133,7 +133,7 @@ impl TaskRound {
         let arguments = arguments.map_err(|sentence| ErrorKind::PARAMS.error(sentence))?;
         let capabilities = capabilities(rpc.revision, &rpc.capabilities());
         let mut round = ElicitationRound::new(capabilities, earlier_responses.clone(), responses);
-        let declined = elicit_first(&route.input_requests, arguments, &mut round).await.err();
+        let declined = elicit_first(&route.input_requests, arguments, Some(&mut round)).await.err();
         let (open, input_responses) = (round.outcome?, round.input_responses);
         let written = serde_json::to_vec(&input_responses);
         if !written.is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {

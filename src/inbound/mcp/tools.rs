@@ -49,7 +49,7 @@ pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
             CallOutcome::Operation(operation) => return Ok(tasks::created(rpc, &tool, *operation)),
         }
     } else {
-        snapshot.call(route, call, &mut elicitor.round).await
+        snapshot.call(route, call, Some(&mut elicitor.round)).await
     };
     Ok(elicitor.end()?.unwrap_or_else(|| rpc.tool_result(result)))
 }

@@ -37,7 +37,7 @@ use super::{
     SHUTTING_DOWN, cut_off_by_shutdown,
 };
 use crate::model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within};
-use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot};
+use crate::pipeline::{ApiKind, BoundRoute, Call, Gateway, Snapshot};
 use crate::policy;
 use crate::route::{EndpointMatch, Route};
 use crate::telemetry::method_label;
@@ -236,7 +236,7 @@ impl RestApi {
         }
         let call = Call::new(arguments, &head.headers, request_id.clone(), *api, client.clone());
         let call = Call { address: *address, span: span.clone(), ..call };
-        Ok(response::result(&snapshot.call(route, call, &mut NoElicitor).await, route, &head.headers))
+        Ok(response::result(&snapshot.call(route, call, None).await, route, &head.headers))
     }
 
     fn find<'a>(&self, snapshot: &'a Snapshot, head: &Parts) -> Target<'a> {

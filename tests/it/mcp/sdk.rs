@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use glossator::{
     model::{StructuredContentSupport, write_result},
-    pipeline::{ApiKind, Call, Gateway, NoElicitor},
+    pipeline::{ApiKind, Call, Gateway},
     telemetry::RequestId,
     upstream::ClientIdentity,
 };
@@ -102,7 +102,7 @@ impl ServerHandler for Sdk {
             ApiKind::Mcp,
             ClientIdentity::Only,
         );
-        let result = snapshot.call(route, call, &mut NoElicitor).await;
+        let result = snapshot.call(route, call, None).await;
         let mut json = Vec::new();
         write_result(&result, shapes(&context), &mut json);
         let mut result: CallToolResult = serde_json::from_slice(&json).unwrap();
