@@ -30,7 +30,7 @@ pub use har::HarExchange;
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, count_values, values_within};
 pub use param_headers::{
     InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, decode_header_text,
-    encode_header_text, for_each_param_header, invalid_param_headers, is_exact_in_header, param_header_text,
+    encode_header_text, invalid_param_headers, is_exact_in_header, param_header_text, param_headers,
 };
 pub use recording::{EntryChoice, NO_ENTRIES, Recording, parse_header};
 pub use response::{ProgramEnd, ProgramExit, UpstreamResponse, media_type};

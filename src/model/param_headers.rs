@@ -31,27 +31,20 @@ pub struct InvalidParamHeader {
     pub help: &'static str,
 }
 
-/// Calls `visit` for each `x-mcp-header` that `properties` alone lead to, with its argument if there is one.
-///
-/// # Errors
-///
-/// The first error of `visit`.
-pub fn for_each_param_header<'s, E>(
+/// Each `x-mcp-header` that `properties` alone lead to, with its argument if there is one.
+pub fn param_headers<'s>(
     schema: &'s Map<String, Value>,
-    arguments: &Map<String, Value>,
-    visit: &mut impl FnMut(&'s str, Option<&Value>) -> Result<(), E>,
-) -> Result<(), E> {
-    let Some(Value::Object(properties)) = schema.get("properties") else { return Ok(()) };
-    let none = Map::new();
-    for (name, property) in properties {
+    arguments: Option<&'s Map<String, Value>>,
+) -> Vec<(&'s str, Option<&'s Value>)> {
+    let mut found = Vec::new();
+    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         let Value::Object(property) = property else { continue };
-        let argument = arguments.get(name);
-        if let Some(header) = property.get(PARAM_HEADER_KEYWORD).and_then(Value::as_str) {
-            visit(header, argument)?;
-        }
-        for_each_param_header(property, argument.and_then(Value::as_object).unwrap_or(&none), visit)?;
+        let argument = arguments.and_then(|arguments| arguments.get(name));
+        let header = property.get(PARAM_HEADER_KEYWORD).and_then(Value::as_str);
+        found.extend(header.map(|header| (header, argument)));
+        found.append(&mut param_headers(property, argument.and_then(Value::as_object)));
     }
-    Ok(())
+    found
 }
 
 /// Text of an argument in its header. `None` for `null`, which has no header, and for arrays and objects,

@@ -22,8 +22,8 @@ use super::{
     Revision, RpcError, RpcRequest, RpcResponse, RpcResult, ServerInfo, truncated,
 };
 use crate::model::{
-    Arguments, PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, for_each_param_header,
-    is_exact_in_header, param_header_text,
+    Arguments, PARAM_HEADER_MAX_INTEGER, ToolResult, decode_header_text, is_exact_in_header,
+    param_header_text, param_headers,
 };
 use crate::pipeline::{Call, McpMessage, Members, ProxiedEntry};
 use crate::route::{Scopes, TraceContext};
@@ -151,9 +151,8 @@ impl MessageContext {
     /// When the two differ.
     pub(super) fn check_param_headers(&self, schema: &JsonObject, arguments: &JsonObject) -> RpcResult<()> {
         let Some(head) = &self.head else { return Ok(()) };
-        for_each_param_header(schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
-            check_argument(&head.headers, suffix, argument)
-        })
+        let mut marked = param_headers(schema, Some(arguments)).into_iter();
+        marked.try_for_each(|(suffix, argument)| check_argument(&head.headers, suffix, argument))
     }
 
     /// The id of the session of a legacy message.
@@ -478,11 +477,8 @@ mod tests {
             "deep": { "type": "object", "properties": { "flag": { "type": "boolean", "x-mcp-header": "Flag" } } },
         } });
         let headers = headers(pairs);
-        let found = for_each_param_header(
-            schema.as_object().unwrap(),
-            arguments.as_object().unwrap(),
-            &mut |suffix: &str, argument: Option<&Value>| check_argument(&headers, suffix, argument),
-        );
+        let mut marked = param_headers(schema.as_object().unwrap(), arguments.as_object()).into_iter();
+        let found = marked.try_for_each(|(suffix, argument)| check_argument(&headers, suffix, argument));
         match (found, expected) {
             (Ok(()), Ok(())) => {}
             (Err(found), Err(expected)) => assert!(found.text.contains(expected), "{found}"),

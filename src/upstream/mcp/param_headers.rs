@@ -2,7 +2,7 @@
 //! headers with `x-mcp-header` in an input schema, for load balancers that do not read bodies (MCP
 //! 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters").
 
-use std::{borrow::Cow, collections::HashMap, convert::Infallible, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{McpList, McpRequest};
-use crate::model::{encode_header_text, for_each_param_header, invalid_param_headers, param_header_text};
+use crate::model::{encode_header_text, invalid_param_headers, param_header_text, param_headers};
 use crate::route::{McpMethod, UpstreamName};
 
 /// Tools of one server whose arguments are repeated in headers, as of its last list.
@@ -54,8 +54,7 @@ impl ParamHeaders {
                 tools.insert(name, omitted);
                 return false;
             }
-            let mark = &mut |_: &str, _: Option<&Value>| Err(());
-            if for_each_param_header(&input_schema, &Map::new(), mark).is_err() {
+            if !param_headers(&input_schema, None).is_empty() {
                 tools.insert(name, Ok(Arc::new(input_schema)));
             }
             true
@@ -73,22 +72,16 @@ impl ParamHeaders {
         let tool = outgoing.name.filter(|_| outgoing.method == <&str>::from(McpMethod::CallTool));
         let mut headers = outgoing.headers.clone();
         let Some(schema) = tool.and_then(|tool| self.schema_of(tool)) else { return headers };
-        let none = Map::new();
-        let arguments = outgoing.params.get("arguments").and_then(Value::as_object).unwrap_or(&none);
-        let Ok(()) =
-            for_each_param_header(&schema, arguments, &mut |suffix: &str, argument: Option<&Value>| {
-                if let Ok(name) = HeaderName::from_bytes(format!("mcp-param-{suffix}").as_bytes()) {
-                    match argument.and_then(param_header_text) {
-                        // Without those beyond the number of headers that a map can hold.
-                        Some(text) => {
-                            headers.to_mut().try_insert(name, encode_header_text(&text)).ok().flatten()
-                        }
-                        // A header of the client, if forwarded, is about its own arguments.
-                        None => headers.to_mut().remove(&name),
-                    };
-                }
-                Ok::<(), Infallible>(())
-            });
+        let arguments = outgoing.params.get("arguments").and_then(Value::as_object);
+        for (suffix, argument) in param_headers(&schema, arguments) {
+            let Ok(name) = format!("mcp-param-{suffix}").parse::<HeaderName>() else { continue };
+            match argument.and_then(param_header_text) {
+                // Without those beyond the number of headers that a map can hold.
+                Some(text) => headers.to_mut().try_insert(name, encode_header_text(&text)).ok().flatten(),
+                // A header of the client, if forwarded, is about its own arguments.
+                None => headers.to_mut().remove(&name),
+            };
+        }
         headers
     }
 }
