@@ -54,38 +54,31 @@ impl Setting for SecretKey {
     }
 }
 
-/// Purpose of a token. A token does not decrypt for another purpose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Purpose of a token. A token does not decrypt for another purpose: the text of the purpose, which no other
+/// has, is the associated data of the encryption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum Purpose<'a> {
     /// The id of a session (MCP up to 2025-11-25).
+    #[display("session")]
     Session,
     /// The id of a task (an extension of MCP 2026-07-28).
+    #[display("task")]
     Task,
     /// The id of our request to a client up to MCP 2025-11-25, with the replica that sent it.
+    #[display("client request")]
     ClientRequest,
     /// The state of a request that waits for input (`requestState` of MCP 2026-07-28).
+    #[display("state")]
     State,
     /// The identity of a client, forwarded by one replica to another.
+    #[display("client identity")]
     ClientIdentity,
     /// A value that replicas store under this key.
+    #[display("stored at {_0}")]
     Stored(&'a str),
     /// A message that replicas publish on the channel with this prefix.
+    #[display("published at {_0}")]
     Published(&'a str),
-}
-
-impl Purpose<'_> {
-    /// The associated data of the encryption, unique for each purpose.
-    fn associated_data(self) -> Vec<u8> {
-        match self {
-            Self::Session => b"session".to_vec(),
-            Self::Task => b"task".to_vec(),
-            Self::ClientRequest => b"client request".to_vec(),
-            Self::State => b"state".to_vec(),
-            Self::ClientIdentity => b"client identity".to_vec(),
-            Self::Stored(key) => format!("stored at {key}").into_bytes(),
-            Self::Published(prefix) => format!("published at {prefix}").into_bytes(),
-        }
-    }
 }
 
 /// Why a token can't be decrypted.
@@ -143,7 +136,7 @@ impl TokenCipher {
         let salt = random_bytes();
         let mut encrypted = content.to_vec();
         self.key(&salt)
-            .seal_in_place_append_tag(nonce(), Aad::from(purpose.associated_data()), &mut encrypted)
+            .seal_in_place_append_tag(nonce(), Aad::from(purpose.to_string()), &mut encrypted)
             .expect("content is far shorter than what the cipher takes");
         [&salt[..], &encrypted].concat()
     }
@@ -152,7 +145,7 @@ impl TokenCipher {
     pub fn decrypt(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
         let (salt, encrypted) = encrypted.split_first_chunk()?;
         let mut encrypted = encrypted.to_vec();
-        let purpose = Aad::from(purpose.associated_data());
+        let purpose = Aad::from(purpose.to_string());
         let content = self.key(salt).open_in_place(nonce(), purpose, &mut encrypted).ok()?;
         Some(content.to_vec())
     }
