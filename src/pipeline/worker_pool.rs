@@ -3,13 +3,11 @@
 //! Short work runs on the calling thread. If it takes more steps than that thread may spend, it is restarted
 //! in the pool.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use http::{HeaderMap, header};
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
@@ -17,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::BoundRoute;
 use crate::model::{Arguments, ToolName, UpstreamResponse};
+use crate::policy::KeyedSemaphore;
 use crate::route::Route;
 use crate::translate::{self, CallInput, Trace, Translation, Translator, WorkBudget};
 use crate::upstream::OnDrop;
@@ -30,9 +29,7 @@ use crate::upstream::OnDrop;
 #[derive(Debug, Clone)]
 pub(super) struct WorkerPool {
     permits: Arc<Semaphore>,
-    per_route_share: usize,
-    /// Semaphores of routes that have work in the pool now, or had some recently.
-    routes: Arc<Mutex<HashMap<ToolName, Arc<Semaphore>>>>,
+    routes: KeyedSemaphore<ToolName>,
 }
 
 /// Reason why work was not done.
@@ -52,11 +49,8 @@ impl WorkerPool {
     /// At least two permits: with one, every route would wait for the slowest.
     fn with_permits(permits: usize) -> Self {
         let permits = permits.max(2);
-        Self {
-            permits: Arc::new(Semaphore::new(permits)),
-            per_route_share: permits.div_ceil(2).min(permits - 1),
-            routes: Arc::default(),
-        }
+        let of_route = permits.div_ceil(2).min(permits - 1);
+        Self { permits: Arc::new(Semaphore::new(permits)), routes: KeyedSemaphore::new(of_route) }
     }
 
     /// Runs work of a route on a pool thread, until `deadline`.
@@ -68,21 +62,10 @@ impl WorkerPool {
     ) -> Result<T, WorkError> {
         // The route's own permit first, so that queued calls of one route do not block other routes.
         let permits = async {
-            let of_route = acquire(self.share_of(route)).await;
+            let of_route = acquire(self.routes.semaphore(route)).await;
             [of_route, acquire(Arc::clone(&self.permits)).await]
         };
         run_blocking(permits, deadline, work).await
-    }
-
-    fn share_of(&self, route: &ToolName) -> Arc<Semaphore> {
-        let mut routes = self.routes.lock();
-        if let Some(share) = routes.get(route) {
-            return Arc::clone(share);
-        }
-        routes.retain(|_, share| Arc::strong_count(share) > 1);
-        let share = Arc::new(Semaphore::new(self.per_route_share));
-        routes.insert(route.clone(), Arc::clone(&share));
-        share
     }
 }
 
@@ -305,7 +288,8 @@ mod tests {
     fn a_route_has_half_of_the_permits_and_never_all() {
         for (cores, permits, share) in [(1, 2, 1), (2, 2, 1), (3, 3, 2), (4, 4, 2), (16, 16, 8)] {
             let pool = WorkerPool::with_permits(cores);
-            assert_eq!((pool.permits.available_permits(), pool.per_route_share), (permits, share), "{cores}");
+            let of_route = pool.routes.semaphore(&name("a")).available_permits();
+            assert_eq!((pool.permits.available_permits(), of_route), (permits, share), "{cores}");
         }
     }
 
@@ -355,15 +339,6 @@ mod tests {
         first.await.unwrap();
         pool.run(&route, far(), |_| ()).await.unwrap();
         assert!(sender.try_recv().is_err());
-    }
-
-    #[tokio::test]
-    async fn routes_without_work_are_forgotten() {
-        let pool = WorkerPool::with_permits(2);
-        for route in ["a", "b", "c"] {
-            pool.run(&name(route), far(), |_| ()).await.unwrap();
-        }
-        assert_eq!(pool.routes.lock().len(), 1, "the last");
     }
 
     #[tokio::test]

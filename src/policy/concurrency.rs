@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -64,7 +65,7 @@ impl ConcurrencyLimit {
             None => None,
             Some((per_client, client)) => match per_client.take(client) {
                 Err(limit) if !self.client_wait.is_zero() => {
-                    let waiting = timeout(self.client_wait, per_client.permits(client).acquire_owned());
+                    let waiting = timeout(self.client_wait, per_client.semaphore(client).acquire_owned());
                     let permit = waiting.await.map_err(|_| Failure::ClientBusy(limit))?;
                     Some(permit.expect("the semaphore is never closed"))
                 }
@@ -84,20 +85,40 @@ impl ConcurrencyLimit {
     }
 }
 
-/// Limit per client, for example on open streams. Clones share the counts.
+/// Semaphore for each key, all with the same number of permits. Clones share them.
 #[derive(Debug, Clone)]
-pub struct PerClientLimit {
-    limit: usize,
-    /// Permits of the clients that have any, and of some that had.
-    clients: Arc<Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>>,
+pub struct KeyedSemaphore<K> {
+    permits: usize,
+    /// Semaphores of the keys that are in use, and of some that were.
+    semaphores: Arc<Mutex<HashMap<K, Weak<Semaphore>>>>,
+}
+
+/// Limit per client, for example on open streams.
+pub type PerClientLimit = KeyedSemaphore<ClientIdentity>;
+
+impl<K: Clone + Eq + Hash> KeyedSemaphore<K> {
+    /// Creates semaphores of `permits` permits each.
+    pub fn new(permits: usize) -> Self {
+        Self { permits: permits.min(Semaphore::MAX_PERMITS), semaphores: Arc::default() }
+    }
+
+    /// Semaphore of a key.
+    pub fn semaphore(&self, key: &K) -> Arc<Semaphore> {
+        let mut semaphores = self.semaphores.lock();
+        if let Some(semaphore) = semaphores.get(key).and_then(Weak::upgrade) {
+            return semaphore;
+        }
+        // Instead of growing, the map first drops the semaphores that are not in use.
+        if semaphores.len() == semaphores.capacity() {
+            semaphores.retain(|_, semaphore| semaphore.strong_count() > 0);
+        }
+        let semaphore = Arc::new(Semaphore::new(self.permits));
+        semaphores.insert(key.clone(), Arc::downgrade(&semaphore));
+        semaphore
+    }
 }
 
 impl PerClientLimit {
-    /// Creates a limit of `limit` permits for each client.
-    pub fn new(limit: usize) -> Self {
-        Self { limit: limit.min(Semaphore::MAX_PERMITS), clients: Arc::default() }
-    }
-
     /// Acquires a permit for a client, which is released on drop. The only client has no limit.
     ///
     /// # Errors
@@ -107,21 +128,7 @@ impl PerClientLimit {
         if matches!(client, ClientIdentity::Only) {
             return Ok(None);
         }
-        self.permits(client).try_acquire_owned().map(Some).map_err(|_| self.limit)
-    }
-
-    fn permits(&self, client: &ClientIdentity) -> Arc<Semaphore> {
-        let mut clients = self.clients.lock();
-        if let Some(permits) = clients.get(client).and_then(Weak::upgrade) {
-            return permits;
-        }
-        // Instead of growing, the map first drops clients without a permit.
-        if clients.len() == clients.capacity() {
-            clients.retain(|_, permits| permits.strong_count() > 0);
-        }
-        let permits = Arc::new(Semaphore::new(self.limit));
-        clients.insert(client.clone(), Arc::downgrade(&permits));
-        permits
+        self.semaphore(client).try_acquire_owned().map(Some).map_err(|_| self.permits)
     }
 }
 
@@ -215,6 +222,6 @@ mod tests {
         for last in 0..=255 {
             assert!(limit.take(&ClientIdentity::from_address([10, 0, 1, last].into())).is_ok());
         }
-        assert!(limit.clients.lock().len() < 10);
+        assert!(limit.semaphores.lock().len() < 10);
     }
 }

@@ -37,7 +37,7 @@ pub use crate::settings::value::OrOff;
 pub use attempt::{result_label, status_class};
 pub use cache::{CacheControl, CacheEntry, CacheSettings, CacheStore, conditional_headers};
 pub use circuit_breaker::CircuitBreakerSettings;
-pub use concurrency::PerClientLimit;
+pub use concurrency::{KeyedSemaphore, PerClientLimit};
 pub use hedge::HedgeSettings;
 pub use metrics::{CircuitBreakerView, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};
