@@ -337,7 +337,7 @@ mod tests {
         let (slots, timeout) = (Arc::new(Semaphore::new(SLOTS)), Duration::from_millis(20));
         for _ in 0..=SLOTS {
             let endless = |stop: &WorkBudget| {
-                while !stop.is_exhausted() {
+                while stop.spend(1) {
                     std::thread::yield_now();
                 }
             };

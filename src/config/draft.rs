@@ -37,7 +37,7 @@ impl Importer {
     pub fn draft(&self, name: &str, text: &str, stop: &WorkBudget) -> Draft {
         let mut files = (*self.files).clone();
         let index = files.add(NAME, text, Origin::File);
-        let is_cancelled = || stop.is_exhausted();
+        let is_cancelled = || !stop.spend(1);
         let report = Report::new(&files).cancelled_by(&is_cancelled);
         let beginning = files.beginning(index);
         let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));

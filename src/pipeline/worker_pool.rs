@@ -90,7 +90,7 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
         let work = move || {
             LOW_PRIORITY.with(|()| ());
             // It may also have waited for a thread.
-            let done = (!stop.is_exhausted()).then(|| work(&stop));
+            let done = stop.spend(1).then(|| work(&stop));
             drop(permits);
             done
         };
@@ -388,7 +388,7 @@ mod tests {
             let counted = Arc::clone(&begun);
             let work = move |stop: &WorkBudget| {
                 counted.fetch_add(1, Ordering::Relaxed);
-                let is_done = (0..steps).all(|_| !stop.is_exhausted());
+                let is_done = (0..steps).all(|_| stop.spend(1));
                 (is_done, thread::current().id())
             };
             let (is_done, there) = pool.run_inline_first(&route, far(), true, work).await.unwrap();

@@ -42,11 +42,6 @@ impl WorkBudget {
         self.0.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Spends one step. Returns whether the budget is now used up, or cancelled.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        !self.spend(1)
-    }
-
     /// Takes so many steps and returns whether they are allowed. If not, the work must end.
     pub(crate) fn spend(&self, steps: u64) -> bool {
         if let Some(steps_left) = &self.0.steps_left {
@@ -89,16 +84,16 @@ mod tests {
     #[test]
     fn steps_are_counted_where_they_are_limited() {
         let stop = WorkBudget::default();
-        assert!(stop.spend(u64::MAX) && !stop.is_exhausted() && !stop.is_used_up());
+        assert!(stop.spend(u64::MAX) && stop.spend(1) && !stop.is_used_up());
         stop.cancel();
-        assert!(stop.is_exhausted() && !stop.is_used_up());
+        assert!(!stop.spend(1) && !stop.is_used_up());
 
         let stop = WorkBudget::with_steps(10);
-        assert!(stop.spend(9) && !stop.is_exhausted() && !stop.is_used_up(), "ten");
-        assert!(stop.is_exhausted() && stop.is_used_up(), "eleven");
+        assert!(stop.spend(9) && stop.spend(1) && !stop.is_used_up(), "ten");
+        assert!(!stop.spend(1) && stop.is_used_up(), "eleven");
 
         let stop = WorkBudget::with_steps(10);
         assert!(!stop.spend(11) && stop.is_used_up());
-        assert!(stop.is_exhausted(), "nothing is done any more");
+        assert!(!stop.spend(1), "nothing is done any more");
     }
 }
