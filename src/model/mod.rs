@@ -27,7 +27,9 @@ mod write;
 
 pub use definition::{ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, object_without_nones};
 pub use har::HarExchange;
-pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, count_values, values_within};
+pub use json::{
+    JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, count_tree_values, count_values, values_within,
+};
 pub use param_headers::{
     InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, decode_header_text,
     encode_header_text, invalid_param_headers, is_exact_in_header, param_header_text, param_headers,

@@ -19,7 +19,7 @@ use super::read_error::ReadError;
 use super::translator::MAX_TRACED;
 use super::variables::jq_names;
 use super::{CallInput, Charset, Jq, Matcher, Trace, TranslationLimits};
-use crate::model::{JsonText, TooManyValues, UpstreamResponse, cut_bytes};
+use crate::model::{JsonText, TooManyValues, UpstreamResponse, count_tree_values, cut_bytes};
 
 /// Decompressed body of a response, computed on first use.
 pub(super) type DecompressedBody = OnceCell<Result<Bytes, ReadError>>;
@@ -138,7 +138,7 @@ impl<'a> ResponseView<'a> {
     ///
     /// A sentence, if there are too many values.
     pub(crate) fn check_tree_value_count(&self, tree: &Value, before: &mut usize) -> Result<(), ReadError> {
-        *before += count_values(tree);
+        *before += count_tree_values(tree);
         let most = self.limits.values;
         if *before <= most {
             return Ok(());
@@ -168,16 +168,6 @@ impl<'a> ResponseView<'a> {
             Value::Object(headers)
         })
     }
-}
-
-/// Counts the values of a tree.
-fn count_values(tree: &Value) -> usize {
-    let inside: usize = match tree {
-        Value::Array(items) => items.iter().map(count_values).sum(),
-        Value::Object(members) => members.values().map(count_values).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    };
-    1 + inside
 }
 
 /// Result of a rule's extractor for one response. The extractor runs once, when a condition or the action

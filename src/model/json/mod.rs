@@ -198,6 +198,11 @@ pub fn count_values(json: &[u8], most: usize) -> Result<usize, TooManyValues> {
     Ok(values)
 }
 
+/// Counts the values of a tree, lists and objects included.
+pub fn count_tree_values(tree: &Value) -> usize {
+    ValueCounts::from_tree(tree).values
+}
+
 /// Error for a document with more values than may be parsed into a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected at most {most} values, found more at line {line}, column {column}")]
