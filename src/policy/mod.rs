@@ -11,7 +11,6 @@
 //!
 //! A policy rejects a call with an [`UpstreamError`](crate::upstream::UpstreamError).
 
-mod attempt;
 mod circuit_breaker;
 mod cache;
 mod concurrency;
@@ -34,7 +33,6 @@ use retry::Retry;
 use settings_derive::Section;
 
 pub use crate::settings::value::OrOff;
-pub use attempt::{result_label, status_class};
 pub use cache::{CacheControl, CacheEntry, CacheSettings, CacheStore, conditional_headers};
 pub use circuit_breaker::CircuitBreakerSettings;
 pub use concurrency::{KeyedSemaphore, PerClientLimit};
@@ -43,7 +41,9 @@ pub use metrics::{CircuitBreakerView, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};
 pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
 pub use retry::RetrySettings;
-pub use stack::{CallResponse, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies};
+pub use stack::{
+    CallResponse, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies, result_label, status_class,
+};
 
 /// Policy settings of an upstream; those of `defaults` are the base for all upstreams. The timeout is not a
 /// policy: it comes with each [`UpstreamCall`](crate::upstream::UpstreamCall).

@@ -19,9 +19,8 @@ use tokio::{
     time::{Instant, Sleep, sleep, timeout},
 };
 
-use super::attempt::status_class;
 use super::concurrency::ConcurrencySlot;
-use super::{ConcurrencyLimit, OverLimit, PolicySettings, UpstreamPolicies};
+use super::{ConcurrencyLimit, OverLimit, PolicySettings, UpstreamPolicies, status_class};
 use crate::route::{Scopes, UpstreamName};
 use crate::upstream::http::{HttpUpstream, RequestBody, StreamedBody};
 use crate::upstream::{ClientIdentity, Failure, UpstreamError};

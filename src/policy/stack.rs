@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use http::StatusCode;
+use http::{StatusCode, uri::PathAndQuery};
 use parking_lot::Mutex;
 use tokio::time::timeout_at;
 
@@ -24,16 +24,17 @@ use super::cache::{RemoteCache, ResponseCache};
 use super::metrics::{CircuitBreakerView, UpstreamView, route_events, upstream_events};
 use super::{
     CacheEntry, CacheStore, CircuitBreaker, ConcurrencyLimit, Hedge, OverLimit, PolicySettings, RateLimit,
-    Retry, RoutePolicySettings, attempt,
+    Retry, RoutePolicySettings,
 };
-use crate::model::{ToolName, UpstreamResponse};
-use crate::route::UpstreamName;
+use crate::model::{ProgramEnd, ToolName, UpstreamResponse};
+use crate::route::{McpMethod, UpstreamName, UpstreamRequest};
 use crate::shared_state::SharedStore;
-use crate::telemetry::LabelCounter;
+use crate::telemetry::{LabelCounter, Span, SpanKind, method_label};
 use crate::upstream::http::HttpUpstream;
 use crate::upstream::mcp::McpUpstream;
 use crate::upstream::{
-    Deadline, Failure, RateLimitScope, Upstream, UpstreamCall, UpstreamError, UpstreamResult,
+    Deadline, Failure, FailureStage, OnDrop, RateLimitScope, Upstream, UpstreamCall, UpstreamError,
+    UpstreamResult,
 };
 
 /// State of one upstream that replicas share.
@@ -216,12 +217,41 @@ impl UpstreamPolicies {
             .map(|deadline| Box::new(UpstreamCall { deadline, ..upstream_call.clone() }));
         let upstream_call = sooner.as_deref().unwrap_or(upstream_call);
         // Metrics and span. Innermost, as they count requests that are really sent.
-        let request = pin!(attempt::send(&self.upstream, upstream_call, &self.attempts));
+        let request = pin!(self.send(upstream_call));
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
             self.events.add("attempt_timeout");
             Err(Failure::AttemptDeadline(deadline.after))
         })
+    }
+
+    /// Sends one upstream request, with metrics and a span. With tracing, the request has the new trace
+    /// context. If the future is dropped (timeout, client gone), the request counts as `dropped`.
+    async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
+        let context = &upstream_call.context;
+        let before = context.attempt_started();
+        let span = context.span().map(|call| call.child(SpanKind::Client, "upstream"));
+        let traced =
+            span.as_ref().map(|span| Box::new(traced(span, upstream_call.clone(), before, &self.upstream)));
+        let span = span.unwrap_or_default();
+        let dropped = OnDrop::new(|| {
+            context.attempt_ended();
+            self.attempts.add("dropped");
+            span.failed("dropped");
+        });
+        let outcome = self.upstream.send(traced.as_deref().unwrap_or(upstream_call)).await;
+        dropped.disarm();
+        let failed = outcome.as_ref().map_err(|failure| failure.properties());
+        match failed {
+            // Such as an MCP program that is not yet restarted, or a missing credential.
+            Err(failed) if failed.stage == FailureStage::Rejected => context.attempt_rejected(),
+            _ => context.attempt_ended(),
+        }
+        self.attempts.add(failed.map_or_else(|failed| failed.label, result_label));
+        if span.is_recorded() {
+            record_result(&span, &outcome);
+        }
+        outcome
     }
 
     /// Applies the call's timeout. The call is boxed, or its future would be part of all futures up to the
@@ -350,9 +380,110 @@ impl RoutePolicies {
     }
 }
 
+/// Label for a response: its status class such as `2xx`, or `exit_success`.
+pub fn result_label(response: &UpstreamResponse) -> &'static str {
+    match &response.exit {
+        None => status_class(response.status),
+        Some(exit) if exit.end.is_success() => "exit_success",
+        Some(_) => "exit_failure",
+    }
+}
+
+/// Label for the class of a status, such as `2xx`.
+pub fn status_class(status: StatusCode) -> &'static str {
+    const CLASSES: [&str; 6] = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
+    CLASSES[usize::from(status.as_u16() / 100).min(5)]
+}
+
+/// Adds the trace context to the request if it is propagated, and fills the span if it is recorded.
+fn traced(span: &Span, mut upstream_call: UpstreamCall, before: u32, upstream: &Upstream) -> UpstreamCall {
+    if upstream_call.traced
+        && let (Some(context), Some(headers)) = (span.context(), upstream_call.request.headers_mut())
+    {
+        context.write(headers);
+    }
+    if span.is_recorded() {
+        describe_request(span, &upstream_call.request, before, upstream);
+    }
+    upstream_call
+}
+
+/// Describes the request in the span (semantic conventions for HTTP clients).
+fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstream) {
+    let name = upstream.name().as_str();
+    // The server's address, if there is only one.
+    let address = upstream.http().and_then(HttpUpstream::sole_address);
+    span.text("glossator.upstream", name.to_owned());
+    match request {
+        UpstreamRequest::Http(request) => {
+            let method = method_label(&request.method);
+            span.rename(|| method.to_owned());
+            span.text("http.request.method", method);
+            // Without the query, which may contain a credential.
+            let path = request.path_and_query.path().parse::<PathAndQuery>().ok();
+            if let Some(url) = address.zip(path).and_then(|(address, path)| address.join(&path).ok()) {
+                span.text("url.full", url.to_string());
+            }
+            if before > 0 {
+                span.number("http.request.resend_count", before);
+            }
+        }
+        UpstreamRequest::Tool(request) => {
+            let method: &'static str = request.method.into();
+            span.text("mcp.method.name", method);
+            match request.method {
+                McpMethod::CallTool => {
+                    span.rename(|| format!("{method} {}", request.tool));
+                    span.text("gen_ai.operation.name", "execute_tool");
+                    span.text("gen_ai.tool.name", request.tool.to_string());
+                }
+                McpMethod::GetPrompt => span.rename(|| format!("{method} {}", request.tool)),
+                // A URI is not part of a span's name, because it contains values of the client.
+                McpMethod::ReadResource | McpMethod::Complete => span.rename(|| method.to_owned()),
+            }
+        }
+        UpstreamRequest::Command(_) => span.rename(|| format!("run {name}")),
+    }
+    let Some(address) = address else { return };
+    if let Some(socket) = address.socket() {
+        span.text("server.address", socket.display().to_string());
+        return;
+    }
+    if let Some((host, port)) = address.host() {
+        span.text("server.address", host.to_owned());
+        span.number("server.port", port);
+    }
+}
+
+/// Records the result in the span.
+fn record_result(span: &Span, outcome: &UpstreamResult) {
+    match outcome {
+        Ok(UpstreamResponse { exit: Some(exit), .. }) => {
+            if let ProgramEnd::Code(code) = exit.end {
+                span.number("process.exit.code", code);
+            }
+            if !exit.end.is_success() {
+                span.failed(exit.end.to_string());
+            }
+        }
+        Ok(response) => {
+            span.number("http.response.status_code", response.status.as_u16());
+            // For a client span, 4xx is an error, too (semantic conventions for HTTP, "Status").
+            if response.status.is_client_error() || response.status.is_server_error() {
+                span.failed(response.status.as_str().to_owned());
+            }
+        }
+        Err(failure) => span.failed(failure.properties().label),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        time::timeout,
+    };
 
     use super::*;
     use crate::{
@@ -394,5 +525,23 @@ mod tests {
         assert_eq!((policies.events.get("attempt_timeout"), policies.events.get("timeout")), (1, 0));
         assert_eq!(policies.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);
         assert_eq!(policies.concurrency.usage(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn an_attempt_counts_once_and_a_dropped_one_as_dropped() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let policies = before(&address, PolicySettings::default());
+        let upstream_call = upstream_call(9 * SECOND);
+        let served = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+            stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.unwrap();
+        };
+        let (sent, ()) = tokio::join!(policies.send(&upstream_call), served);
+        sent.unwrap();
+        let silent = timeout(Duration::from_millis(20), policies.send(&upstream_call));
+        silent.await.unwrap_err();
+        assert_eq!(policies.attempts.read().collect::<Vec<_>>(), [("2xx", 1), ("dropped", 1)]);
     }
 }
