@@ -8,13 +8,11 @@
 //! - [`ToolResult`] is the result, and [`JsonText`] its structured content, which is not rebuilt.
 //! - [`write_result`] writes the JSON that every API sends. [`ResourceContext`] converts a result to the
 //!   contents of a resource.
-//! - [`UpstreamResponse`] is the response of an upstream; `recording` and `har` parse responses saved in
-//!   files.
+//! - [`UpstreamResponse`] is the response of an upstream; `recording` parses responses saved in files.
 //!
 //! Independent of transports: no HTTP connections, no JSON-RPC, no clock.
 
 mod definition;
-mod har;
 mod json;
 mod param_headers;
 mod recording;
@@ -26,7 +24,6 @@ mod violation;
 mod write;
 
 pub use definition::{ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, object_without_nones};
-pub use har::HarExchange;
 pub use json::{
     JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, count_tree_values, count_values, values_within,
 };
@@ -34,7 +31,7 @@ pub use param_headers::{
     InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, decode_header_text,
     encode_header_text, invalid_param_headers, is_exact_in_header, param_header_text, param_headers,
 };
-pub use recording::{EntryChoice, NO_ENTRIES, Recording, parse_header};
+pub use recording::{EntryChoice, HarExchange, NO_ENTRIES, Recording, parse_header};
 pub use response::{ProgramEnd, ProgramExit, UpstreamResponse, media_type};
 pub use result::{
     Annotations, BlockText, Content, ContentBlock, ErrorFormat, ErrorType, ForeignBlock, ResourceBody,

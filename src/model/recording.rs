@@ -1,10 +1,12 @@
-//! Parser of responses saved in files.
+//! Parser of responses saved in files: by `curl -i`, or by a browser as an HTTP Archive 1.2 (HAR).
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use memchr::memmem;
+use serde::Deserialize;
 
-use super::har::HarExchange;
-use super::{UpstreamResponse, har};
+use super::UpstreamResponse;
 
 /// Prefix of a status line.
 const STATUS_LINE_PREFIX: &[u8] = b"HTTP/";
@@ -18,6 +20,17 @@ pub enum Recording {
     Body(UpstreamResponse),
     /// Exchanges saved by a browser; at least one, in order.
     Har(Vec<HarExchange>),
+}
+
+/// Request and its response in a HAR file.
+#[derive(Debug)]
+pub struct HarExchange {
+    /// Method of the request.
+    pub method: String,
+    /// Complete URL of the request.
+    pub url: String,
+    /// The response, if the file contains it.
+    pub response: Result<UpstreamResponse, String>,
 }
 
 /// Selection of a response in a HAR file; without one, it is the last.
@@ -40,8 +53,8 @@ impl Recording {
     ///
     /// A sentence, if it is malformed.
     pub fn read(recording: &Bytes) -> Result<Self, String> {
-        if har::is_har(recording) {
-            return har::read(recording).map(Self::Har);
+        if is_har(recording) {
+            return read_har(recording).map(Self::Har);
         }
         let form = if recording.starts_with(STATUS_LINE_PREFIX) { Self::One } else { Self::Body };
         UpstreamResponse::from_recording(recording).map(form)
@@ -53,11 +66,24 @@ impl Recording {
     ///
     /// A sentence, if there is no such response.
     pub fn choose(self, choice: Option<&EntryChoice>) -> Result<UpstreamResponse, String> {
-        match (self, choice) {
-            (Self::One(response) | Self::Body(response), None) => Ok(response),
-            (Self::One(_) | Self::Body(_), Some(_)) => Err(NO_ENTRIES.to_owned()),
-            (Self::Har(exchanges), choice) => har::choose(exchanges, choice)?.response,
-        }
+        let mut exchanges = match (self, choice) {
+            (Self::One(response) | Self::Body(response), None) => return Ok(response),
+            (Self::One(_) | Self::Body(_), Some(_)) => return Err(NO_ENTRIES.to_owned()),
+            (Self::Har(exchanges), _) => exchanges,
+        };
+        let entries = exchanges.len();
+        let index = match choice {
+            None => Ok(entries - 1),
+            Some(EntryChoice::Number(number)) => number
+                .checked_sub(1)
+                .filter(|index| *index < entries)
+                .ok_or_else(|| format!("expected an entry from 1 to {entries}, found {number}")),
+            Some(EntryChoice::Url(part)) => exchanges
+                .iter()
+                .rposition(|exchange| exchange.url.contains(part.as_str()))
+                .ok_or_else(|| format!("expected an entry whose URL has `{part}` in it, found none")),
+        };
+        exchanges.swap_remove(index?).response
     }
 }
 
@@ -222,6 +248,140 @@ fn take_line(rest: &mut Bytes, line: &mut usize) -> Option<Bytes> {
     Some(text)
 }
 
+#[derive(Deserialize)]
+struct HarFile {
+    log: HarLog,
+}
+
+#[derive(Deserialize)]
+struct HarLog {
+    entries: Vec<HarEntry>,
+}
+
+#[derive(Deserialize)]
+struct HarEntry {
+    request: HarRequest,
+    response: HarResponse,
+}
+
+#[derive(Deserialize)]
+struct HarRequest {
+    method: String,
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct HarResponse {
+    status: u32,
+    #[serde(default)]
+    headers: Vec<HarHeader>,
+    #[serde(default)]
+    content: HarContent,
+}
+
+#[derive(Deserialize)]
+struct HarHeader {
+    name: String,
+    value: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct HarContent {
+    size: i64,
+    mime_type: Option<String>,
+    text: Option<String>,
+    encoding: Option<String>,
+}
+
+/// Whether bytes begin like a HAR file.
+fn is_har(bytes: &[u8]) -> bool {
+    let bytes = without_mark(bytes);
+    let begin = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+    let contains = |part: &str| memmem::find(bytes, part.as_bytes()).is_some();
+    begin.take(7).eq(*b"{\"log\":")
+        // A JSON response may have a member `log` with `entries`, too.
+        && contains("\"entries\"")
+        && (contains("\"response\"") || has_no_entries(bytes))
+}
+
+/// The bytes without a byte order mark.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
+
+/// Whether `log.entries` is an empty list.
+fn has_no_entries(bytes: &[u8]) -> bool {
+    let value: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+    value.is_some_and(|value| value["log"]["entries"].as_array().is_some_and(Vec::is_empty))
+}
+
+/// The exchanges of a HAR file; at least one.
+fn read_har(bytes: &[u8]) -> Result<Vec<HarExchange>, String> {
+    let file: HarFile = serde_json::from_slice(without_mark(bytes)).map_err(|error| {
+        let expected = "expected a HAR file (`log.entries`, each with `request` and `response`)";
+        format!("{expected}, found {error}")
+    })?;
+    if file.log.entries.is_empty() {
+        return Err("expected a HAR file with at least one entry, found none".to_owned());
+    }
+    let exchange = |(index, entry): (usize, HarEntry)| HarExchange {
+        method: entry.request.method,
+        url: entry.request.url,
+        response: response_from_entry(entry.response).map_err(|why| format!("entry {}{why}", index + 1)),
+    };
+    Ok(file.log.entries.into_iter().enumerate().map(exchange).collect())
+}
+
+/// The response of an entry, or the rest of a sentence that begins with the entry.
+fn response_from_entry(response: HarResponse) -> Result<UpstreamResponse, String> {
+    // The browser writes 0 if the request was blocked, interrupted, or served from a cache.
+    let status = u16::try_from(response.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let status = status.ok_or_else(|| format!(" has no response: its status is {}", response.status))?;
+    let content = response.content;
+    let encoding = content.encoding.unwrap_or_default();
+    let body = match content.text {
+        Some(text) if encoding.is_empty() => Bytes::from(text),
+        Some(text) if encoding.eq_ignore_ascii_case("base64") => {
+            let text: String = text.split_ascii_whitespace().collect();
+            BASE64_STANDARD.decode(text).map_err(|_| ": `content.text` is not Base64")?.into()
+        }
+        Some(_) => return Err(format!(": expected `content.encoding` to be `base64`, found `{encoding}`")),
+        None if content.size > 0 => {
+            return Err(format!(" has no `content.text`: its body of {} bytes was not saved", content.size));
+        }
+        None => Bytes::new(),
+    };
+    let mut headers = HeaderMap::new();
+    for HarHeader { name, value } in response.headers {
+        // HTTP/2 pseudo-headers (`:status`) are not valid names; repeated headers are separate lines.
+        let Ok(name) = name.parse::<HeaderName>() else { continue };
+        for line in value.lines() {
+            if let Ok(value) = HeaderValue::from_str(line.trim()) {
+                headers.append(name.clone(), value);
+            }
+        }
+    }
+    // The browser has removed chunked encoding and compression.
+    for name in
+        [header::TRANSFER_ENCODING, header::CONTENT_ENCODING, header::CONTENT_LENGTH, header::CONNECTION]
+    {
+        headers.remove(name);
+    }
+    let declared = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
+    if let Some(mut media_type) = declared.or_else(|| content.mime_type.filter(|kept| kept.contains('/'))) {
+        // It has also decoded the text, so the charset of the header no longer applies to the bytes.
+        if encoding.is_empty() && !body.is_empty() {
+            let essence = media_type.split(';').next().unwrap_or_default().trim();
+            media_type = format!("{essence}; charset=utf-8");
+        }
+        if let Ok(value) = HeaderValue::from_str(&media_type) {
+            headers.insert(header::CONTENT_TYPE, value);
+        }
+    }
+    Ok(UpstreamResponse::new(status, headers, body))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,6 +478,51 @@ mod tests {
             ),
         ] {
             assert_eq!(error(recording).to_string(), expected);
+        }
+    }
+
+    const TWO: &str = r#"{ "log": { "version": "1.2", "entries": [
+        { "request": { "method": "GET", "url": "http://old/a?x=1" }, "response": { "status": 200,
+          "headers": [ { "name": ":status", "value": "200" }, { "name": "Content-Type", "value": "text/plain; charset=latin1" },
+            { "name": "Content-Encoding", "value": "gzip" }, { "name": "Set-Cookie", "value": "a=1\nb=2" } ],
+          "content": { "size": 3, "mimeType": "text/plain", "text": "Tromsø" } } },
+        { "request": { "method": "GET", "url": "http://old/b.png" }, "response": { "status": 200, "headers": [],
+          "content": { "size": 3, "mimeType": "image/png", "text": "AP//", "encoding": "base64" } } },
+        { "request": { "method": "GET", "url": "http://old/c" }, "response": { "status": 0, "headers": [] } } ] } }"#;
+
+    fn choose(choice: &str) -> Result<UpstreamResponse, String> {
+        let recording = Recording::read(&Bytes::from_static(TWO.as_bytes())).unwrap();
+        recording.choose(Some(&choice.into())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn bodies_decoded_by_the_browser_are_not_decoded_again() {
+        let response = choose("1").unwrap();
+        assert_eq!((response.charset(), &response.body[..]), (Some("utf-8"), "Tromsø".as_bytes()));
+        assert!(!response.headers.contains_key("content-encoding"));
+        assert_eq!(response.headers.get_all("set-cookie").iter().count(), 2);
+        let response = choose("b.png").unwrap();
+        assert_eq!(
+            (response.media_type().as_deref(), &response.body[..]),
+            (Some("image/png"), &[0, 255, 255][..])
+        );
+    }
+
+    #[test]
+    fn missing_entries_are_errors() {
+        assert_eq!(choose("3").unwrap_err(), "entry 3 has no response: its status is 0");
+        assert_eq!(choose("4").unwrap_err(), "expected an entry from 1 to 3, found 4");
+        assert_eq!(choose("0").unwrap_err(), "expected an entry from 1 to 3, found 0");
+        assert_eq!(choose("/d").unwrap_err(), "expected an entry whose URL has `/d` in it, found none");
+        for body in ["{\"log\": [1]}", "{\"log\": {\"entries\": [{\"line\": \"a\"}]}}"] {
+            let body = Recording::read(&Bytes::from_static(body.as_bytes())).unwrap();
+            assert!(matches!(body, Recording::Body(_)));
+        }
+        let broken = Recording::read(&Bytes::from_static(b"{\"log\":{\"entries\":[{\"response\":1}]}}"));
+        assert!(broken.is_err());
+        for empty in ["{\"log\": {\"entries\": []}}", "{\"log\": {\"version\": \"1.2\", \"entries\": [ ]}}"] {
+            let error = Recording::read(&Bytes::from_static(empty.as_bytes())).unwrap_err();
+            assert_eq!(error.to_string(), "expected a HAR file with at least one entry, found none");
         }
     }
 }
