@@ -143,8 +143,8 @@ pub(super) fn settings(
     name: UpstreamName,
     addresses: Addresses,
     written: &mut UpstreamSection,
-) -> HttpSettings {
-    HttpSettings {
+) -> Box<HttpSettings> {
+    Box::new(HttpSettings {
         others: addresses.others,
         outlier_detection: written.outlier_detection.clone().on().unwrap_or_else(|| {
             OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
@@ -160,7 +160,7 @@ pub(super) fn settings(
         // With fewer, connections would be closed after every burst and reopened for the next.
         idle_connections: written.policies.max_in_flight(),
         ..HttpSettings::new(name, addresses.first)
-    }
+    })
 }
 
 /// Map of headers; values may contain `${VARIABLE}` or be `file:/path`.

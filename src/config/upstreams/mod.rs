@@ -196,7 +196,6 @@ impl UpstreamSection {
     fn settings(&mut self, context: ReadContext<'_>, name: UpstreamName) -> Option<UpstreamSettings> {
         /// Many MCP servers redirect `/mcp` to `/mcp/`.
         const REDIRECTS_OF_MCP: u8 = 2;
-        let at = |name, addresses, written: &mut Self| Box::new(http::settings(name, addresses, written));
         let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
         if let Some(line) = self.command.take() {
             return program::command(context, name, line, cwd, env).ok().map(UpstreamSettings::Command);
@@ -212,11 +211,11 @@ impl UpstreamSection {
             return Some(UpstreamSettings::Cgi(program));
         }
         let transport = match self.mcp.take() {
-            None => return Some(UpstreamSettings::Http(at(name, self.url.take()?, self))),
+            None => return Some(UpstreamSettings::Http(http::settings(name, self.url.take()?, self))),
             Some(McpServer::Child(child)) => McpTransport::Child(child.program(context, name).ok()?),
             Some(McpServer::At(addresses)) => {
                 self.max_redirects.get_or_insert(REDIRECTS_OF_MCP);
-                McpTransport::Http(at(name, addresses, self))
+                McpTransport::Http(http::settings(name, addresses, self))
             }
         };
         Some(UpstreamSettings::Mcp(transport))
