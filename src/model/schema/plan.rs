@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
 
-use super::SchemaDialect;
-use super::types::value_at;
+use super::{SchemaDialect, value_at};
 
 /// Parts of a schema; the first is the root.
 #[derive(Debug)]
