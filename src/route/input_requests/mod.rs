@@ -22,14 +22,12 @@ pub use self::form::InputForm;
 use crate::model::{Arguments, cut_characters};
 use crate::translate::{Jq, SAMPLE, SamplingRequest, Template, TemplateError, WorkBudget, request_variables};
 
-/// Input requests that are sent together.
-type InputRound = Vec<InputRequestTemplate>;
-
 /// All input requests of a route or prompt.
 #[derive(Debug)]
 pub struct InputRequests {
-    /// Rounds, in order. Later ones may depend on responses to earlier ones.
-    pub rounds: Vec<InputRound>,
+    /// Rounds of input requests that are sent together, in order. Later rounds may depend on responses to
+    /// earlier ones.
+    pub rounds: Vec<Vec<InputRequestTemplate>>,
     /// Whether a rule sends a sampling request after the upstream's response.
     pub sampled: Option<SamplingNeed>,
     /// Timeout of a response.
