@@ -18,7 +18,7 @@ use super::pool::SendResult;
 use super::response::{
     IncomingResponse, announces_unread_body, check_framing, discard_body, remove_hop_by_hop,
 };
-use super::secret_scrubber::{ResponseScrubber, SecretScrubber};
+use super::secret_scrubber::SecretScrubber;
 use super::{
     Address, AttemptedEndpoints, HttpSettings, ResponseBody, UpstreamCall, UpstreamError, connection,
 };
@@ -184,8 +184,10 @@ impl HttpUpstream {
             let redirect = redirect_target(next.method(), next.uri(), response.status(), response.headers());
             let Some((method, uri)) = redirect.filter(|_| redirects_left > 0) else {
                 let (head, body) = response.into_parts();
-                let credential = credential.map(|credential| credential.scrubber);
-                let scrubber = ResponseScrubber { own: self.scrubber.clone(), credential };
+                let mut scrubber = self.scrubber.clone();
+                if let Some(credential) = credential {
+                    scrubber.add(credential.scrubber);
+                }
                 return Ok(IncomingResponse { head, body, scrubber });
             };
             redirects_left -= 1;

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, resp
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use super::secret_scrubber::ResponseScrubber;
+use super::secret_scrubber::SecretScrubber;
 use super::{ProgressEvent, ProgressSender, ResponseBody};
 use crate::model::UpstreamResponse;
 use crate::upstream::buffer::BodyAccount;
@@ -18,7 +18,7 @@ pub(in crate::upstream) struct IncomingResponse {
     pub(in crate::upstream) head: Parts,
     pub(in crate::upstream) body: ResponseBody,
     /// Scrubber for the body.
-    pub(in crate::upstream) scrubber: ResponseScrubber,
+    pub(in crate::upstream) scrubber: SecretScrubber,
 }
 
 impl IncomingResponse {

@@ -24,25 +24,9 @@ pub(in crate::upstream) const MARK: &str = "[redacted]";
 /// Redactor of secrets in responses. It replaces whole secrets in every response. In error responses it also
 /// replaces short secrets and the beginnings of long ones.
 #[derive(Debug, Clone)]
-pub(super) struct SecretScrubber {
-    everywhere: Option<Hidden<Arc<Regex>>>,
-    in_errors: Option<Hidden<Arc<Regex>>>,
-}
-
-/// Redactor for the response to one request: the secrets of the upstream's settings, and the credential.
-pub(in crate::upstream) struct ResponseScrubber {
-    pub(super) own: SecretScrubber,
-    pub(super) credential: Option<SecretScrubber>,
-}
-
-impl ResponseScrubber {
-    pub(in crate::upstream) fn scrub(&self, response: UpstreamResponse) -> UpstreamResponse {
-        let response = self.own.scrub(response);
-        match &self.credential {
-            Some(credential) => credential.scrub(response),
-            None => response,
-        }
-    }
+pub(in crate::upstream) struct SecretScrubber {
+    everywhere: Vec<Hidden<Arc<Regex>>>,
+    in_errors: Vec<Hidden<Arc<Regex>>>,
 }
 
 impl SecretScrubber {
@@ -77,21 +61,29 @@ impl SecretScrubber {
         let everywhere: Vec<String> = everywhere.into_iter().rev().collect();
         let in_errors = pattern_of(certain.iter().chain(perhaps).map(String::as_str));
         let everywhere = (!everywhere.is_empty()).then(|| everywhere.join("|"));
-        Self { everywhere: everywhere.map(compiled), in_errors: in_errors.map(compiled) }
+        let regexes = |pattern: Option<String>| pattern.map(compiled).into_iter().collect();
+        Self { everywhere: regexes(everywhere), in_errors: regexes(in_errors) }
+    }
+
+    /// Adds the secrets of another scrubber.
+    pub(super) fn add(&mut self, other: Self) {
+        self.everywhere.extend(other.everywhere);
+        self.in_errors.extend(other.in_errors);
     }
 
     /// Redacts a response. Compressed bodies are not searched.
-    fn scrub(&self, mut response: UpstreamResponse) -> UpstreamResponse {
+    pub(in crate::upstream) fn scrub(&self, mut response: UpstreamResponse) -> UpstreamResponse {
         let wanted = if response.status.is_success() { &self.everywhere } else { &self.in_errors };
-        let Some(Hidden(secrets)) = wanted else { return response };
-        if let Cow::Owned(hidden) = secrets.replace_all(&response.body, MARK.as_bytes()) {
-            response.body = Bytes::from(hidden);
-            // The body has another length now.
-            response.headers.remove(header::CONTENT_LENGTH);
-        }
-        for value in response.headers.values_mut() {
-            if let Cow::Owned(hidden) = secrets.replace_all(value.as_bytes(), MARK.as_bytes()) {
-                *value = HeaderValue::from_bytes(&hidden).unwrap_or(HeaderValue::from_static(MARK));
+        for Hidden(secrets) in wanted {
+            if let Cow::Owned(hidden) = secrets.replace_all(&response.body, MARK.as_bytes()) {
+                response.body = Bytes::from(hidden);
+                // The body has another length now.
+                response.headers.remove(header::CONTENT_LENGTH);
+            }
+            for value in response.headers.values_mut() {
+                if let Cow::Owned(hidden) = secrets.replace_all(value.as_bytes(), MARK.as_bytes()) {
+                    *value = HeaderValue::from_bytes(&hidden).unwrap_or(HeaderValue::from_static(MARK));
+                }
             }
         }
         response
