@@ -1,8 +1,6 @@
 //! Checks of `Host`, `Origin` and Fetch Metadata against the allowed hosts and origins: protection against
 //! DNS rebinding and cross-site request forgery (CSRF).
 
-use std::sync::LazyLock;
-
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 
 use super::filter::{FilterSettings, unexpected};
@@ -15,12 +13,6 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The hosts of loopback in URLs.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-
-/// Loopback origins. Without allowed origins they are admitted, but without CORS headers: no DNS name pointed
-/// at us can have one.
-static LOOPBACK_ORIGINS: LazyLock<Vec<OriginPattern>> = LazyLock::new(|| {
-    LOOPBACK.iter().filter_map(|host| OriginPattern::parse(&format!("http://{host}"))).collect()
-});
 
 /// Pattern of allowed hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,7 +155,7 @@ impl FilterSettings {
             };
             if matches_any(&self.allowed_origins, text, origin.as_ref()) {
                 page.reader = Some(value.clone());
-            } else if !ours() && !self.tolerates(text, origin.as_ref()) {
+            } else if !ours() && !self.tolerates(origin.as_ref()) {
                 let (found, advice) = (quoted(Some(value.as_bytes())), self.port.advice());
                 let text = format!("origin {found} is not allowed here: {advice}");
                 return Err(Rejection::new(StatusCode::FORBIDDEN, "origin is not allowed", text));
@@ -186,9 +178,7 @@ impl FilterSettings {
         // The origin ends before the path, query or fragment: after `https:`, ``, and the authority.
         let end = referrer.match_indices(['/', '?', '#']).nth(2).map_or(referrer.len(), |(end, _)| end);
         let origin = parse_origin(&referrer[..end]);
-        if matches_any(&self.allowed_origins, referrer, origin.as_ref())
-            || self.tolerates(referrer, origin.as_ref())
-        {
+        if matches_any(&self.allowed_origins, referrer, origin.as_ref()) || self.tolerates(origin.as_ref()) {
             Ok(CrossOriginPage::default())
         } else if is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document") {
             // A person follows a link, for example to a page of `passthrough`.
@@ -198,11 +188,14 @@ impl FilterSettings {
         }
     }
 
-    /// Whether an origin is one of loopback, and these are admitted.
-    fn tolerates(&self, text: &str, origin: Option<&(String, HostAndPort)>) -> bool {
+    /// Whether an origin is one of loopback, and these are admitted: without allowed origins, but without CORS
+    /// headers. No DNS name pointed at us can have such an origin.
+    fn tolerates(&self, origin: Option<&(String, HostAndPort)>) -> bool {
+        let is_loopback =
+            |(scheme, at): &(String, HostAndPort)| scheme == "http" && LOOPBACK.contains(&at.host.as_str());
         self.allowed_origins.is_empty()
             && self.port == ProtectedPort::Clients
-            && matches_any(&LOOPBACK_ORIGINS, text, origin)
+            && origin.is_some_and(is_loopback)
     }
 }
 
