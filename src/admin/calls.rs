@@ -120,44 +120,28 @@ pub(super) async fn failures(
     State(api): State<Arc<Api>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Problem> {
-    let filter = FailureQuery::parse(&query.unwrap_or_default())
-        .map_err(|message| Problem::new(StatusCode::BAD_REQUEST, &message))?;
-    let (last, all) = api.meters.failures().last(filter.limit, |failure| filter.matches(failure));
+    let query = query.unwrap_or_default();
+    let (mut route, mut request_id, mut limit) = (None, None, FAILURES_DEFAULT);
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let invalid = |message: &str| Problem::new(StatusCode::BAD_REQUEST, message);
+        match &*name {
+            "route" => route = Some(value),
+            "request_id" => request_id = Some(value),
+            "limit" => {
+                let shown: String = value.chars().take(40).collect();
+                let message = format!("`limit` takes a number, found {shown:?}");
+                limit = value.parse().map_err(|_| invalid(&message))?;
+            }
+            _ => return Err(invalid("known parameters are `route`, `request_id` and `limit`")),
+        }
+    }
+    let is_wanted = |failure: &FailedCall| {
+        route.as_ref().is_none_or(|route| **route == *failure.tool)
+            && request_id.as_ref().is_none_or(|id| **id == *failure.request_id.as_str())
+    };
+    let (last, all) = api.meters.failures().last(limit, is_wanted);
     let failures: Vec<Value> = last.iter().map(describe_failure).collect();
     Ok(Json(json!({ "failures": failures, "since_start": all })))
-}
-
-/// The query of `GET /failures`.
-#[derive(Debug)]
-struct FailureQuery {
-    route: Option<String>,
-    request_id: Option<String>,
-    limit: usize,
-}
-
-impl FailureQuery {
-    fn parse(query: &str) -> Result<Self, String> {
-        let mut filter = Self { route: None, request_id: None, limit: FAILURES_DEFAULT };
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            match &*name {
-                "route" => filter.route = Some(value.into_owned()),
-                "request_id" => filter.request_id = Some(value.into_owned()),
-                "limit" => {
-                    filter.limit = value.parse().map_err(|_| {
-                        let shown: String = value.chars().take(40).collect();
-                        format!("`limit` takes a number, found {shown:?}")
-                    })?;
-                }
-                _ => return Err("known parameters are `route`, `request_id` and `limit`".to_owned()),
-            }
-        }
-        Ok(filter)
-    }
-
-    fn matches(&self, failure: &FailedCall) -> bool {
-        self.route.as_ref().is_none_or(|route| **route == *failure.tool)
-            && self.request_id.as_ref().is_none_or(|id| id == failure.request_id.as_str())
-    }
 }
 
 fn describe_failure(failure: &FailedCall) -> Value {
@@ -195,20 +179,5 @@ fn describe_error_type(error_type: &str) -> &'static str {
         "unavailable" => "the concurrency limit was reached, or a circuit breaker is open",
         "rate_limited" => "a rate limit was exceeded",
         _ => "it failed",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_query_filters_failures() {
-        let filter = FailureQuery::parse("route=get_a&request_id=a%2Bb+c&limit=5").unwrap();
-        assert_eq!((filter.route.as_deref(), filter.limit), (Some("get_a"), 5));
-        assert_eq!(filter.request_id.as_deref(), Some("a+b c"));
-        assert!(FailureQuery::parse("").is_ok());
-        assert!(FailureQuery::parse("limit=many").unwrap_err().contains("many"));
-        assert!(FailureQuery::parse("rote=a").unwrap_err().contains("`route`"));
     }
 }

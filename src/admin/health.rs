@@ -121,12 +121,10 @@ pub(super) async fn reload(
     headers: HeaderMap,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     require_json(&headers)?;
-    let before = api.process.status().generation;
     let status = api.process.reload().await.ok_or_else(|| {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no reload is possible right now; retry")
     })?;
-    let is_active = status.failure.is_none() && status.generation > before;
-    let code = if is_active { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    let code = if status.failure.is_none() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     Ok((code, Json(api.describe(&status, status.failure.as_ref()))))
 }
 

@@ -77,11 +77,13 @@ async fn the_last_failures_have_rule_and_reason_and_are_found_by_request_id() {
     assert!(failures[2]["reason"].as_str().unwrap().contains("JSON"), "{all}");
     // Text of the upstream is not shown.
     assert!(!all.to_string().contains("hunter2"), "{all}");
-    let one = get_json(&admin, "/failures?request_id=two").await;
+    let one = get_json(&admin, "/failures?request_id=%74wo").await;
     assert_eq!((one["failures"].as_array().unwrap().len(), &one["failures"][0]["route"]), (1, &json!("b")));
     assert_eq!(get_json(&admin, "/failures?route=a&limit=9").await["failures"].as_array().unwrap().len(), 1);
     let (status, why) = send(&admin, "GET /failures?limit=x", &[HERE]).await;
-    assert!(status == 400 && why.contains("`limit` takes a number"), "{why}");
+    assert!(status == 400 && why.contains("`limit` takes a number, found \\\"x\\\""), "{why}");
+    let (status, why) = send(&admin, "GET /failures?rote=a", &[HERE]).await;
+    assert!(status == 400 && why.contains("known parameters are `route`"), "{why}");
 }
 
 #[tokio::test]
