@@ -27,6 +27,7 @@ use crate::model::{
 };
 use crate::pipeline::{Call, McpMessage, Members, ProxiedEntry};
 use crate::route::{Scopes, TraceContext};
+use crate::settings::units::milliseconds;
 use crate::upstream::ClientIdentity;
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -129,21 +130,6 @@ impl MessageContext {
         }
     }
 
-    /// Checks `Mcp-Name`, which repeats the name of a tool or prompt, the URI of a resource or the id of a
-    /// task.
-    ///
-    /// # Errors
-    ///
-    /// When the two differ.
-    pub(super) fn check_name(&self, name: &str) -> Result<(), RpcError> {
-        let Some(head) = &self.head else { return Ok(()) };
-        match single_value(&head.headers, "mcp-name")? {
-            Some(found) if decoded("Mcp-Name", found)? == name => Ok(()),
-            Some(found) => Err(differs("Mcp-Name", found, name)),
-            None => Err(missing("Mcp-Name", name)),
-        }
-    }
-
     /// Checks `Mcp-Param-…`, which repeat the arguments that the input schema marks with `x-mcp-header`.
     ///
     /// # Errors
@@ -206,13 +192,21 @@ impl RpcContext<'_> {
         session.map(|session| session.capabilities.clone()).unwrap_or_default()
     }
 
-    /// Checks `Mcp-Name`, which repeats `name` since 2026-07-28.
+    /// Checks `Mcp-Name`, which since 2026-07-28 repeats the name of a tool or prompt, the URI of a resource or
+    /// the id of a task.
     ///
     /// # Errors
     ///
     /// When the two differ.
     pub(super) fn check_name(&self, name: &str) -> Result<(), RpcError> {
-        if self.revision.has_handshake() { Ok(()) } else { self.message.check_name(name) }
+        if self.message.is_stdio() || self.revision.has_handshake() {
+            return Ok(());
+        }
+        match single_value(self.message.headers(), "mcp-name")? {
+            Some(found) if decoded("Mcp-Name", found)? == name => Ok(()),
+            Some(found) => Err(differs("Mcp-Name", found, name)),
+            None => Err(missing("Mcp-Name", name)),
+        }
     }
 
     /// Checks that the client's scopes include the needed ones.
@@ -244,28 +238,44 @@ impl RpcContext<'_> {
 
     /// The result of the request.
     pub(super) fn result(&self, members: &impl Serialize) -> RpcResponse {
-        self.result_with(members, None, self.meta())
+        self.result_with(self.revision.result_type(), members, None, self.meta())
     }
 
     /// The result of the request, with a `resultType` other than the usual one.
     pub(super) fn result_of_type(&self, result_type: &str, members: &impl Serialize) -> RpcResponse {
-        RpcResponse::result(self.request.id, Some(result_type), members, None, self.meta())
+        self.result_with(Some(result_type), members, None, self.meta())
     }
 
     /// The result of the request, with cache hints (the TTL and the scope), which legacy revisions have not.
     pub(super) fn cacheable(&self, members: &impl Serialize, hints: CacheHints) -> RpcResponse {
-        self.result_with(members, Some(hints), self.meta())
+        self.result_with(self.revision.result_type(), members, Some(hints), self.meta())
     }
 
-    /// The result of the request, with these cache hints and this `_meta`.
+    /// The result of the request, with these cache hints and this `_meta`, which is omitted if it is empty.
     pub(super) fn result_with(
         &self,
+        result_type: Option<&str>,
         members: &impl Serialize,
         hints: Option<CacheHints>,
         meta: &Map<String, Value>,
     ) -> RpcResponse {
-        let hints = hints.filter(|_| !self.revision.has_handshake());
-        RpcResponse::result(self.request.id, self.revision.result_type(), members, hints, meta)
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Members<'a, T: Serialize> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            result_type: Option<&'a str>,
+            #[serde(flatten)]
+            members: &'a T,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            ttl_ms: Option<u64>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            cache_scope: Option<&'static str>,
+            #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
+            meta: &'a Map<String, Value>,
+        }
+        let (ttl, cache_scope) = hints.filter(|_| !self.revision.has_handshake()).unzip();
+        let result = Members { result_type, members, ttl_ms: ttl.map(milliseconds), cache_scope, meta };
+        RpcResponse::new(Some(self.request.id.as_json()), "result", &result)
     }
 
     /// The result of a call. The upstream's JSON is copied into the response, not rebuilt.
@@ -293,7 +303,7 @@ impl RpcContext<'_> {
         meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
         meta.extend(self.meta().clone());
         members.retain(|name, _| !CONNECTION_MEMBERS.contains(&name.as_str()));
-        self.result_with(&members, hints, &meta)
+        self.result_with(self.revision.result_type(), &members, hints, &meta)
     }
 
     /// A call with these arguments on behalf of the request.
@@ -555,11 +565,10 @@ mod tests {
     }
 
     #[test]
-    fn method_and_name_must_be_repeated_to_the_letter() {
+    fn the_method_must_be_repeated_to_the_letter() {
         let none = http::Request::post("/mcp");
-        let name = http::Request::post("/mcp").header("mcp-name", "=?base64?YmVyZ2VuIMOl?=");
-        let both = name.header("mcp-method", "tools/call");
-        let [(good, ()), (none, ())] = [both, none].map(|head| head.body(()).unwrap().into_parts());
+        let good = http::Request::post("/mcp").header("mcp-method", "tools/call");
+        let [(good, ()), (none, ())] = [good, none].map(|head| head.body(()).unwrap().into_parts());
         let dispatcher = dispatcher();
         let context_of = |head| {
             let info = RequestInfo::from_stdio(&Arc::default());
@@ -568,10 +577,8 @@ mod tests {
         };
         let [good, none] = [good, none].map(|head| context_of(Some(head)));
         good.check_method("tools/call").unwrap();
-        good.check_name("bergen å").unwrap();
         good.check_method("TOOLS/CALL").unwrap_err();
         none.check_method("tools/call").unwrap_err();
-        none.check_name("x").unwrap_err();
-        context_of(None).check_name("a pipe has no headers").unwrap();
+        context_of(None).check_method("a pipe has no headers").unwrap();
     }
 }

@@ -36,7 +36,6 @@ use tokio::{
 use super::{ErrorKind, LoggedRequest, Rejection, Replicas, Revision, RpcError, RpcId, SESSION_ID};
 use crate::inbound::{accepts, media_ranges};
 use crate::model::{ToolResult, media_type, write_result_fields};
-use crate::settings::units::milliseconds;
 use crate::upstream::OnDrop;
 
 /// A JSON-RPC response, with its HTTP status and headers.
@@ -58,35 +57,8 @@ pub(super) type CacheHints = (Duration, &'static str);
 pub(super) type RpcResult<T = RpcResponse> = Result<T, RpcError>;
 
 impl RpcResponse {
-    /// The result of a request. Legacy revisions have no `resultType`; an empty `_meta` is omitted.
-    pub(super) fn result(
-        id: RpcId<'_>,
-        result_type: Option<&str>,
-        members: &impl Serialize,
-        hints: Option<CacheHints>,
-        meta: &Map<String, Value>,
-    ) -> Self {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Members<'a, T: Serialize> {
-            #[serde(skip_serializing_if = "Option::is_none")]
-            result_type: Option<&'a str>,
-            #[serde(flatten)]
-            members: &'a T,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            ttl_ms: Option<u64>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            cache_scope: Option<&'static str>,
-            #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
-            meta: &'a Map<String, Value>,
-        }
-        let (ttl, cache_scope) = hints.unzip();
-        let result = Members { result_type, members, ttl_ms: ttl.map(milliseconds), cache_scope, meta };
-        Self::new(Some(id.as_json()), "result", &result)
-    }
-
     /// A message with this id, as JSON, and one other member.
-    fn new(id: Option<&str>, member: &str, value: &impl Serialize) -> Self {
+    pub(super) fn new(id: Option<&str>, member: &str, value: &impl Serialize) -> Self {
         let id = id.map_or_else(String::new, |id| format!("\"id\":{id},"));
         let value = serde_json::to_string(value).expect("a message has string keys only");
         let body = format!("{{\"jsonrpc\":\"2.0\",{id}\"{member}\":{value}}}").into_bytes();
@@ -472,7 +444,7 @@ mod stream_tests {
     fn response() -> Option<RpcResponse> {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let Ok(ClientMessage::Request(request)) = message(body) else { unreachable!() };
-        Some(RpcResponse::result(request.id, None, &json!({}), None, &Map::new()))
+        Some(RpcResponse::new(Some(request.id.as_json()), "result", &json!({})))
     }
 
     #[tokio::test]

@@ -85,7 +85,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     }
     let mut meta = rpc.meta().clone();
     meta.insert(SUBSCRIPTION_ID.to_owned(), id);
-    Ok(rpc.result_with(&json!({}), None, &meta))
+    Ok(rpc.result_with(rpc.revision.result_type(), &json!({}), None, &meta))
 }
 
 /// Opens a stream of notifications for a legacy session: the messages, and the work that sends them until the

@@ -317,7 +317,7 @@ impl TaskRequest {
     fn read(rpc: &RpcContext<'_>) -> Result<Self, RpcError> {
         check_support(rpc)?;
         let id = rpc.request.param("taskId").required_text("params.taskId")?.into_owned();
-        rpc.message.check_name(&id)?;
+        rpc.check_name(&id)?;
         let unknown = || ErrorKind::PARAMS.error(TASK_NOT_FOUND);
         let content = rpc.dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());
         let task: Task = serde_json::from_slice(&content.map_err(|_| unknown())?).map_err(|_| unknown())?;
