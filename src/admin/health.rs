@@ -8,7 +8,8 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Api, Playground, Problem, require_json, seconds};
+use super::{Api, Problem, require_json, seconds};
+use crate::config::Loaded;
 use crate::inbound::{MediaRange, media_ranges, without_nulls};
 use crate::pipeline::Gateway;
 use crate::policy;
@@ -32,8 +33,8 @@ pub struct ProcessStatus {
     pub failure: Option<ReloadFailure>,
     /// Number of rejected configurations.
     pub failures: u64,
-    /// The current configuration as it is written, for `GET /config` and the playground.
-    pub playground: Arc<Playground>,
+    /// The current configuration, for `GET /config` and the playground.
+    pub loaded: Arc<Loaded>,
     /// Changed settings that take effect only after a restart.
     pub restart_pending: Vec<String>,
 }
@@ -68,14 +69,14 @@ pub struct ProcessControl {
 
 impl Process {
     /// A process that starts now, with its first configuration.
-    pub fn new(playground: Playground) -> (Self, ProcessControl) {
+    pub fn new(loaded: Loaded) -> (Self, ProcessControl) {
         let (status, published) = watch::channel(ProcessStatus {
             is_ending: false,
             generation: 1,
             since: SystemTime::now(),
             failure: None,
             failures: 0,
-            playground: Arc::new(playground),
+            loaded: Arc::new(loaded),
             restart_pending: Vec::new(),
         });
         let (request, reloads) = mpsc::channel(WAITING_LIMIT);

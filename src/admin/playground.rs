@@ -39,13 +39,6 @@ pub const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of slots for rules, and of those for reading files.
 pub(super) const SLOTS: usize = 2;
 
-/// The active configuration as it is written, with its routes.
-#[derive(Debug)]
-pub struct Playground {
-    importer: Importer,
-    routes: Arc<[RouteFile]>,
-}
-
 /// Runs expensive work on a thread of its own, as soon as one of the slots is free. The timeout includes the
 /// wait for it.
 async fn run<T: Send + 'static>(
@@ -57,20 +50,20 @@ async fn run<T: Send + 'static>(
 }
 
 pub(super) async fn configuration(State(api): State<Arc<Api>>) -> Result<Json<Value>, Problem> {
-    api.read_files(|playground| Some(playground.importer.to_masked_json())).await
+    api.read_files(|loaded| Some(loaded.importer.to_masked_json())).await
 }
 
 pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
-    let playground = api.process.status().playground;
+    let loaded = api.process.status().loaded;
     let describe = |file: &RouteFile| json!({ "name": file.name().as_str(), "tests": file.tests.len() });
-    Json(json!({ "routes": playground.routes.iter().map(describe).collect::<Vec<_>>() }))
+    Json(json!({ "routes": loaded.routes.iter().map(describe).collect::<Vec<_>>() }))
 }
 
 pub(super) async fn route(
     State(api): State<Arc<Api>>,
     route: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Problem> {
-    api.read_files(move |playground| playground.route(&route.ok()?)).await
+    api.read_files(move |loaded| describe_route(loaded, &route.ok()?)).await
 }
 
 pub(super) async fn try_rule(
@@ -82,8 +75,8 @@ pub(super) async fn try_rule(
     let body = api.filter.read(&headers, "", body).await?;
     let decoded = Attempt::decode(&body).and_then(|attempt| Ok((attempt.response.decode()?, attempt)));
     let (given, attempt) = decoded.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, &error))?;
-    let playground = api.process.status().playground;
-    let work = move |stop: &WorkBudget| playground.try_rule(attempt, given, stop);
+    let loaded = api.process.status().loaded;
+    let work = move |stop: &WorkBudget| attempt.run(&loaded.importer, given, stop);
     let tried = run(&api.playground_slots, PLAYGROUND_TIMEOUT, work).await;
     let late = format!("it took longer than {PLAYGROUND_TIMEOUT:?} and was ended");
     let panicked = "processing the rule panicked; please report it with the rule and the response";
@@ -101,12 +94,12 @@ impl Api {
     /// Responds with a value that is read again from the files of the configuration.
     async fn read_files(
         &self,
-        read: impl FnOnce(&Playground) -> Option<Value> + Send + 'static,
+        read: impl FnOnce(&Loaded) -> Option<Value> + Send + 'static,
     ) -> Result<Json<Value>, Problem> {
-        let playground = self.process.status().playground;
+        let loaded = self.process.status().loaded;
         let late = "too many requests read the configuration; retry";
         let panicked = "checking the configuration panicked; please report it";
-        let found = run(&self.file_slots, PLAYGROUND_TIMEOUT, move |_| read(&playground)).await;
+        let found = run(&self.file_slots, PLAYGROUND_TIMEOUT, move |_| read(&loaded)).await;
         found
             .map_err(|error| work_problem(error, late, panicked))?
             .map(Json)
@@ -114,66 +107,16 @@ impl Api {
     }
 }
 
-impl Playground {
-    /// Creates the playground of a configuration.
-    pub fn new(loaded: &Loaded) -> Self {
-        Self { importer: loaded.importer.clone(), routes: loaded.routes.clone() }
-    }
-
-    /// A route as it is written, without secrets, and its tests.
-    fn route(&self, name: &str) -> Option<Value> {
-        let file = self.routes.iter().find(|file| file.name().as_str() == name)?;
-        let tests = file.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
-        Some(json!({
-            "name": name,
-            "rule": self.importer.route_source(name)?,
-            "answered_by": upstream_kind(&file.route),
-            "tests": tests.collect::<Vec<_>>(),
-        }))
-    }
-
-    /// Compiles the rule and translates the response. May take long, unless `stop` ends it.
-    fn try_rule(
-        &self,
-        attempt: Attempt,
-        (response, exit): (UpstreamResponse, ProgramExit),
-        stop: &WorkBudget,
-    ) -> Value {
-        let name = attempt.route.as_deref().unwrap_or("draft");
-        let Draft { route, problems } = self.importer.draft(name, &attempt.rule, stop);
-        let describe = |problem: &config::Problem| {
-            let mut value = json!(problem);
-            value["report"] = problem.to_string().into();
-            value
-        };
-        let mut tried = json!({ "problems": problems.iter().map(describe).collect::<Vec<_>>() });
-        let Some(file) = route else { return tried };
-        tried["answered_by"] = upstream_kind(&file.route).into();
-        tried["output_schema"] = file.route.definition.output_schema.as_deref().cloned().into();
-        let arguments = match example_arguments(&file.route, attempt.arguments) {
-            Ok(arguments) => arguments,
-            Err(sentence) => {
-                tried["arguments_problem"] = sentence.into();
-                return tried;
-            }
-        };
-        let response = as_from_upstream(&file.route, response, exit);
-        let explained =
-            explain_translation(&file, arguments, &attempt.input_responses, &response, Some(stop));
-        tried["rule"] = explained.rule.into();
-        tried["steps"] = json!(explained.steps);
-        tried["notes"] = explained.notes.into();
-        let bytes = explained.result.to_string().len();
-        if bytes > RESULT_LIMIT_BYTES {
-            tried["result_bytes"] = bytes.into();
-        } else {
-            // A browser parses numbers, and would show `5.0` as `5`.
-            let structured = explained.result.get("structuredContent");
-            tried["structured_text"] = structured.map(|structured| format!("{structured:#}")).into();
-            tried["result"] = explained.result;
-        }
-        tried
-    }
+/// A route as it is written, without secrets, and its tests.
+fn describe_route(loaded: &Loaded, name: &str) -> Option<Value> {
+    let file = loaded.routes.iter().find(|file| file.name().as_str() == name)?;
+    let tests = file.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
+    Some(json!({
+        "name": name,
+        "rule": loaded.importer.route_source(name)?,
+        "answered_by": upstream_kind(&file.route),
+        "tests": tests.collect::<Vec<_>>(),
+    }))
 }
 
 /// The kind of upstream of a route, which determines the parts of a response.
@@ -248,6 +191,48 @@ impl Attempt {
             return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", attempt.rule.len()));
         }
         Ok(attempt)
+    }
+
+    /// Compiles the rule and translates the response. May take long, unless `stop` ends it.
+    fn run(
+        self,
+        importer: &Importer,
+        (response, exit): (UpstreamResponse, ProgramExit),
+        stop: &WorkBudget,
+    ) -> Value {
+        let name = self.route.as_deref().unwrap_or("draft");
+        let Draft { route, problems } = importer.draft(name, &self.rule, stop);
+        let describe = |problem: &config::Problem| {
+            let mut value = json!(problem);
+            value["report"] = problem.to_string().into();
+            value
+        };
+        let mut tried = json!({ "problems": problems.iter().map(describe).collect::<Vec<_>>() });
+        let Some(file) = route else { return tried };
+        tried["answered_by"] = upstream_kind(&file.route).into();
+        tried["output_schema"] = file.route.definition.output_schema.as_deref().cloned().into();
+        let arguments = match example_arguments(&file.route, self.arguments) {
+            Ok(arguments) => arguments,
+            Err(sentence) => {
+                tried["arguments_problem"] = sentence.into();
+                return tried;
+            }
+        };
+        let response = as_from_upstream(&file.route, response, exit);
+        let explained = explain_translation(&file, arguments, &self.input_responses, &response, Some(stop));
+        tried["rule"] = explained.rule.into();
+        tried["steps"] = json!(explained.steps);
+        tried["notes"] = explained.notes.into();
+        let bytes = explained.result.to_string().len();
+        if bytes > RESULT_LIMIT_BYTES {
+            tried["result_bytes"] = bytes.into();
+        } else {
+            // A browser parses numbers, and would show `5.0` as `5`.
+            let structured = explained.result.get("structuredContent");
+            tried["structured_text"] = structured.map(|structured| format!("{structured:#}")).into();
+            tried["result"] = explained.result;
+        }
+        tried
     }
 }
 

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::output::Screen;
 use super::{ConfigArgument, Failure, STACK_BYTES};
-use crate::admin::{Admin, Playground, Process, ProcessControl};
+use crate::admin::{Admin, Process, ProcessControl};
 use crate::config::{self, ConfigSource, Flag, Loaded, Sources};
 use crate::descriptors;
 use crate::inbound::cgi as cgi_api;
@@ -118,7 +118,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let stop = stop_signal(exit_timeout).map_err(system_failure(NO_SIGNALS))?;
         let (limit_bytes, shutdown_timeout) =
             (loaded.server.filter.body_limit_bytes, loaded.server.listener.shutdown_timeout);
-        let (_, process) = Process::new(Playground::new(&loaded));
+        let (_, process) = Process::new(loaded.clone());
         app.start().await;
         let mcp = app.mcp.clone();
         let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
@@ -265,7 +265,7 @@ impl BoundServer {
             Some(port) => port,
             None => server::bind(app.settings.listen).map_err(in_use("with `--listen`"))?,
         };
-        let (process, control) = Process::new(Playground::new(loaded));
+        let (process, control) = Process::new(loaded.clone());
         let admin = Admin::new(app.gateway.clone(), app.meters.clone(), process, &loaded.admin);
         let admin = AdminListener::open(&loaded.admin, admin).await.map_err(in_use("under `admin`"))?;
         Ok(Self { listener: app.listener(port), app, admin, process: control })

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tracing::{error, info, warn};
 
 use super::App;
-use crate::admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest};
+use crate::admin::{ProcessControl, ReloadFailure, ReloadRequest};
 use crate::config::{self, ConfigFingerprint, Loaded, Sources};
 use crate::settings::Section;
 
@@ -61,7 +61,7 @@ impl Reloader {
     /// whole. With problems, the old one stays active, and they are logged as `check` reports them.
     pub(super) async fn reload(&mut self, app: &mut App, requests: Vec<ReloadRequest>) {
         match self.try_reload(app).await {
-            Ok((loaded, restart_pending)) => self.succeeded(&loaded, restart_pending),
+            Ok((loaded, restart_pending)) => self.succeeded(loaded, restart_pending),
             Err(report) => self.failed(report),
         }
         let status = self.process.status.borrow().clone();
@@ -104,7 +104,7 @@ impl Reloader {
         Ok((loaded, restart_pending))
     }
 
-    fn succeeded(&mut self, loaded: &Loaded, restart_pending: Vec<String>) {
+    fn succeeded(&mut self, loaded: Loaded, restart_pending: Vec<String>) {
         let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
         info!(routes, upstreams, "config reloaded");
         if !restart_pending.is_empty() {
@@ -119,7 +119,7 @@ impl Reloader {
             status.generation += 1;
             status.since = SystemTime::now();
             status.failure = None;
-            status.playground = Arc::new(Playground::new(loaded));
+            status.loaded = Arc::new(loaded);
             status.restart_pending = restart_pending;
         });
     }

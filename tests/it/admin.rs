@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use axum::body::Body;
 use glossator::{
-    admin::{Admin, Playground, Process, ProcessControl},
+    admin::{Admin, Process, ProcessControl},
     config::{self, Sources},
     server,
 };
@@ -24,7 +24,7 @@ fn admin_of_process(text: &str) -> (Admin, server::App, ProcessControl) {
     let loaded =
         config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let app = server::App::new(&loaded).unwrap();
-    let (process, control) = Process::new(Playground::new(&loaded));
+    let (process, control) = Process::new(loaded.clone());
     let (gateway, meters) = (app.gateway.clone(), app.meters.clone());
     (Admin::new(gateway, meters, process, &loaded.admin), app, control)
 }
