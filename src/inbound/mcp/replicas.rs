@@ -57,11 +57,8 @@ pub(super) struct Replicas {
 }
 
 /// The URL of a replica: `http://10.0.0.7:8080`, or the same with `https://`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaUrl {
-    pub(super) written: String,
-    address: Address,
-}
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+pub struct ReplicaUrl(Address);
 
 impl FromText for ReplicaUrl {
     fn from_text(text: &str) -> Result<Self, Invalid> {
@@ -75,14 +72,14 @@ impl FromText for ReplicaUrl {
 
 impl ReplicaUrl {
     /// Parses a URL. `None` if it is not an address in the network.
-    pub fn parse(written: &str) -> Option<Self> {
-        let address: Address = written.parse().ok()?;
-        address.socket().is_none().then(|| Self { written: written.to_owned(), address })
+    pub fn parse(text: &str) -> Option<Self> {
+        let address: Address = text.parse().ok()?;
+        address.socket().is_none().then_some(Self(address))
     }
 
     /// Whether the URL is `https://`.
     pub fn is_tls(&self) -> bool {
-        self.address.is_tls()
+        self.0.is_tls()
     }
 }
 
@@ -98,7 +95,7 @@ impl Replicas {
         match &self.own {
             None => id,
             Some(own) => {
-                let content = format!("{id} {}", own.written);
+                let content = format!("{id} {own}");
                 self.cipher.issue(Purpose::ClientRequest, content.as_bytes(), SystemTime::now() + ID_TTL)
             }
         }
@@ -108,8 +105,8 @@ impl Replicas {
     fn issuer(&self, id: &str) -> Option<ReplicaUrl> {
         let content = self.cipher.open(Purpose::ClientRequest, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
-        let (_, written) = content.split_once(' ')?;
-        ReplicaUrl::parse(written).filter(|issuer| Some(issuer) != self.own.as_ref())
+        let (_, url) = content.split_once(' ')?;
+        ReplicaUrl::parse(url).filter(|issuer| Some(issuer) != self.own.as_ref())
     }
 
     /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
@@ -155,7 +152,7 @@ impl Replicas {
         let mut request = Request::new(whole.boxed_unsync());
         *request.headers_mut() = self.forwarded_headers(message, &method, body)?;
         (*request.method_mut(), *request.uri_mut()) = (method, Uri::from_static(PATH));
-        let written = peer.written.clone();
+        let shown = peer.to_string();
         let upstream = HttpUpstream::new(HttpSettings {
             protocol: HttpVersion::Http1,
             tls: self.tls.clone().filter(|_| peer.is_tls()),
@@ -163,13 +160,13 @@ impl Replicas {
             connect_timeout: REQUEST_TIMEOUT,
             // Requests are rare, and each may be to another replica.
             idle_connections: 0,
-            ..HttpSettings::new("peer".parse().expect("a word is a name"), peer.address)
+            ..HttpSettings::new("peer".parse().expect("a word is a name"), peer.0)
         });
         let deadline = Deadline::after(REQUEST_TIMEOUT).at;
         let sent = async {
             upstream.stream(request, deadline).await.map_err(|failure| failure.into_error(upstream.name()))
         };
-        within_timeout(&written, sent).await
+        within_timeout(&shown, sent).await
     }
 
     /// The headers of a forwarded message; `None` if it was forwarded before.

@@ -84,7 +84,7 @@ pub(super) async fn create_with_input(
         return None;
     }
     let name = rpc.dispatcher.eliciting_tasks.begin(rule.task.ttl)?;
-    let address = rpc.dispatcher.open_requests.replicas.own.as_ref().map(|own| own.written.clone());
+    let address = rpc.dispatcher.open_requests.replicas.own.as_ref().map(ToString::to_string);
     let (tool, location) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
     let task = Task::new(rpc, tool, arguments.clone(), location, rule.task.ttl);
     let mut result = task.input_required(&round, rpc.revision);
