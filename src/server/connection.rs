@@ -32,7 +32,7 @@ use super::listener::HandshakeFailures;
 use crate::config::ListenerSettings;
 use crate::inbound::filter::{ends_ambiguously, reject_ambiguous_end};
 use crate::inbound::{self, RequestInfo, Shutdown, ShutdownSignal};
-use crate::telemetry::{ErrorChain, RequestId};
+use crate::telemetry::ErrorChain;
 use crate::tls::ServerTls;
 use crate::wire::yield_before_write;
 
@@ -218,7 +218,7 @@ impl ConnectionServer {
         request.extensions_mut().insert(unauthenticated);
         let responding = match ends_ambiguously(request.headers()) {
             true => Err(reject_ambiguous_end(request)),
-            false => Ok(respond_with_id(&self.handler, request)),
+            false => Ok(self.handler.handle(request)),
         };
         let ending = self.ending.clone();
         async move {
@@ -276,19 +276,5 @@ fn set_host_header(request: &mut Request<Body>) {
     let path = request.uri().path_and_query().cloned();
     if let Some(path) = path {
         *request.uri_mut() = path.into();
-    }
-}
-
-/// Handles a request, and sets the request id in its response, unless a passthrough response has one.
-pub(super) fn respond_with_id(
-    handler: &HttpHandler,
-    mut request: Request<Body>,
-) -> impl Future<Output = Response<Body>> + use<> {
-    let request_id = RequestInfo::from_request(&mut request).request_id.clone();
-    let responding = handler.handle(request);
-    async move {
-        let mut response = responding.await;
-        response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());
-        response
     }
 }

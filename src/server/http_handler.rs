@@ -10,7 +10,7 @@ use crate::inbound::mcp::McpEndpoint;
 use crate::inbound::rest::RestApi;
 use crate::inbound::{MCP_PATHS, RequestInfo};
 use crate::route::TraceContext;
-use crate::telemetry::{Meters, Span, SpanKind, Tracer, method_label};
+use crate::telemetry::{Meters, RequestId, Span, SpanKind, Tracer, method_label};
 
 /// Handler of every request of a port, on any path. Cheap to clone.
 #[derive(Clone)]
@@ -51,9 +51,15 @@ impl HttpHandler {
         })
     }
 
-    /// Handles a request.
-    pub fn handle(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
-        (self.0)(request)
+    /// Handles a request, and sets the request id in its response, unless a passthrough response has one.
+    pub fn handle(&self, mut request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
+        let request_id = RequestInfo::from_request(&mut request).request_id.clone();
+        let responding = (self.0)(request);
+        async move {
+            let mut response = responding.await;
+            response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());
+            response
+        }
     }
 }
 

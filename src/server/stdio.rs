@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use super::{CANCEL_TIMEOUT, HttpHandler, connection};
+use super::{CANCEL_TIMEOUT, HttpHandler};
 use crate::inbound::cgi;
 use crate::inbound::mcp::{ClientLine, McpEndpoint};
 
@@ -116,7 +116,7 @@ pub async fn handle_cgi(
     out: &mut impl Write,
 ) -> Result<(), axum::Error> {
     let head_only = request.method() == Method::HEAD;
-    let (head, mut body) = connection::respond_with_id(handler, request).await.into_parts();
+    let (head, mut body) = handler.handle(request).await.into_parts();
     let has_body = !head_only && !body.is_end_stream();
     let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush()).map_err(axum::Error::new);
     write(&cgi::write_headers(head, has_body))?;
