@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Join, ReadHalf, WriteHalf, join, split};
+use tokio::io::{AsyncRead, AsyncWrite, join, split};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -81,9 +81,7 @@ impl ConnectionServer {
         let ending = self.ending.clone();
         let connection = inbound::Connection { peer: Some(peer), is_tls: false, certificate: None, ending };
         match self.tls.as_ref().map(|tls| tls.load_full()) {
-            None => {
-                self.http(with_line_ends(stream, &activity), connection, Version::HTTP_11, activity).await
-            }
+            None => self.http(stream, connection, Version::HTTP_11, activity).await,
             // Boxed: a connection without TLS needs no memory for it.
             Some(tls) => Box::pin(self.tls(tls, stream, peer, connection, activity)).await,
         }
@@ -110,10 +108,7 @@ impl ConnectionServer {
         let version = if ServerTls::negotiated_h2(&stream) { Version::HTTP_2 } else { Version::HTTP_11 };
         let certificate = tls.client_certificate(&stream).map(Arc::new);
         let connection = inbound::Connection { is_tls: true, certificate, ..connection };
-        match version {
-            Version::HTTP_2 => self.http(stream, connection, version, activity).await,
-            _ => self.http(with_line_ends(stream, &activity), connection, version, activity).await,
-        }
+        self.http(stream, connection, version, activity).await;
     }
 
     async fn http<S>(self, stream: S, connection: inbound::Connection, version: Version, activity: Activity)
@@ -122,7 +117,7 @@ impl ConnectionServer {
     {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.settings.write_timeout));
-        let stream = TokioIo::new(Box::pin(stream));
+        let stream = Box::pin(stream);
         let peer = connection.peer;
         let connection = Arc::new(connection);
         let service = service_fn(|request| self.serve_request(request, &connection, &activity));
@@ -131,16 +126,18 @@ impl ConnectionServer {
                 .timer(TokioTimer::new())
                 .max_header_list_size(HEAD_LIMIT_BYTES as u32)
                 .max_concurrent_streams(STREAM_LIMIT)
-                .serve_connection(stream, service);
+                .serve_connection(TokioIo::new(stream), service);
             self.drive(pin!(served), Some(self.settings.write_timeout), peer, &activity).await;
         } else {
+            let (reader, writer) = split(stream);
+            let stream = join(LineEnds::new(reader, activity.clone()), writer);
             let served = http1::Builder::new()
                 // The timeout of the HTTP library does not distinguish headers that have begun from an idle
                 // connection.
                 .header_read_timeout(None)
                 .max_header_size(HEAD_LIMIT_BYTES)
                 .max_buf_size(HEAD_LIMIT_BYTES)
-                .serve_connection(stream, service);
+                .serve_connection(TokioIo::new(stream), service);
             // The stream has the write timeout of the one response. The library polls the next part of its
             // body when several are written, for which a slow client may take longer.
             self.drive(pin!(served), None, peer, &activity).await;
@@ -241,15 +238,6 @@ impl ConnectionServer {
             Ok(open.watch_response_body(response))
         }
     }
-}
-
-/// An HTTP/1 stream whose lines are checked as they are read.
-fn with_line_ends<S: AsyncRead + AsyncWrite>(
-    stream: S,
-    activity: &Activity,
-) -> Join<LineEnds<ReadHalf<S>>, WriteHalf<S>> {
-    let (reader, writer) = split(stream);
-    join(LineEnds::new(reader, activity.clone()), writer)
 }
 
 fn log_end(ended: hyper::Result<()>, peer: Option<SocketAddr>) {
