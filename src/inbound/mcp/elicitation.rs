@@ -18,8 +18,7 @@ use crate::crypto::{Purpose, fingerprint, random_id};
 use crate::inbound::without_nulls;
 use crate::pipeline::{Elicitor, InputResponsesFuture};
 use crate::route::{
-    ClientCapability, InputRequest, InputRequestKind, InputRequests, InputResponse as InputAnswer,
-    InvalidInput,
+    ClientCapability, InputRequest, InputRequestKind, InputRequests, InputResponse, InvalidInput,
 };
 use crate::settings::Word as _;
 use crate::translate::SamplingRequest;
@@ -328,7 +327,7 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
 /// # Errors
 ///
 /// [`InvalidInput::Wrong`] if the specification does not allow this result for the kind of the input request.
-fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAnswer, InvalidInput> {
+fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputResponse, InvalidInput> {
     let wrong = |what: &str| {
         InvalidInput::Wrong(format!("the response to input request `{}` {what}", input_request.name))
     };
@@ -337,10 +336,10 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
         InputRequestKind::Form { .. } | InputRequestKind::Link { .. } => {
             let content = result.remove("content").unwrap_or_default();
             match (result.get("action").and_then(Value::as_str), content) {
-                (Some("decline"), _) => Ok(InputAnswer::Declined),
-                (Some("cancel"), _) => Ok(InputAnswer::Cancelled),
-                (Some("accept"), Value::Null) => Ok(InputAnswer::Accepted(json!({}))),
-                (Some("accept"), content @ Value::Object(_)) => Ok(InputAnswer::Accepted(content)),
+                (Some("decline"), _) => Ok(InputResponse::Declined),
+                (Some("cancel"), _) => Ok(InputResponse::Cancelled),
+                (Some("accept"), Value::Null) => Ok(InputResponse::Accepted(json!({}))),
+                (Some("accept"), content @ Value::Object(_)) => Ok(InputResponse::Accepted(content)),
                 (Some("accept"), _) => Err(wrong("has a `content` that is not an object")),
                 _ => Err(wrong("has no `action`, which is `accept`, `decline` or `cancel`")),
             }
@@ -358,7 +357,7 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
             let text = texts.join("\n");
             let member = |name: &str| result.get(name).and_then(Value::as_str);
             let (model, stop_reason) = (member("model").unwrap_or_default(), member("stopReason"));
-            Ok(InputAnswer::Accepted(json!({ "text": text, "model": model, "stop_reason": stop_reason })))
+            Ok(InputResponse::Accepted(json!({ "text": text, "model": model, "stop_reason": stop_reason })))
         }
         InputRequestKind::Roots => {
             let Some(Value::Array(roots)) = result.get("roots") else {
@@ -368,7 +367,7 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputAn
                 let uri = root["uri"].as_str().ok_or_else(|| wrong("has a root without `uri`"))?;
                 Ok(json!({ "uri": uri, "name": root["name"].as_str() }))
             };
-            roots.iter().map(root).collect::<Result<_, InvalidInput>>().map(InputAnswer::Accepted)
+            roots.iter().map(root).collect::<Result<_, InvalidInput>>().map(InputResponse::Accepted)
         }
     }
 }
@@ -457,9 +456,12 @@ mod tests {
     fn input_responses_are_accepted_or_rejected() {
         let form = form(json!({"a": {"type": "string"}}));
         let read = |value: Value| parse_response(&form, value);
-        assert_eq!(read(json!({"action": "decline"})), Ok(InputAnswer::Declined));
-        assert_eq!(read(json!({"action": "cancel", "content": 5})), Ok(InputAnswer::Cancelled));
-        assert_eq!(read(json!({"action": "accept", "content": null})), Ok(InputAnswer::Accepted(json!({}))));
+        assert_eq!(read(json!({"action": "decline"})), Ok(InputResponse::Declined));
+        assert_eq!(read(json!({"action": "cancel", "content": 5})), Ok(InputResponse::Cancelled));
+        assert_eq!(
+            read(json!({"action": "accept", "content": null})),
+            Ok(InputResponse::Accepted(json!({})))
+        );
         for wrong in
             [json!(5), json!({}), json!({"action": "yes"}), json!({"action": "accept", "content": [1]})]
         {
@@ -468,7 +470,7 @@ mod tests {
         let roots = input_request(InputRequestKind::Roots);
         let found =
             parse_response(&roots, json!({"roots": [{"uri": "file:///a", "name": "A", "_meta": {}}]}));
-        assert_eq!(found, Ok(InputAnswer::Accepted(json!([{"uri": "file:///a", "name": "A"}]))));
+        assert_eq!(found, Ok(InputResponse::Accepted(json!([{"uri": "file:///a", "name": "A"}]))));
         assert!(
             parse_response(&roots, json!({"roots": [{}]})).is_err()
                 && parse_response(&roots, json!({})).is_err()
@@ -492,7 +494,7 @@ mod tests {
         let respond =
             |content: Value| parse_response(&input_request, json!({"model": "m", "content": content}));
         let text =
-            |text: &str| InputAnswer::Accepted(json!({"text": text, "model": "m", "stop_reason": null}));
+            |text: &str| InputResponse::Accepted(json!({"text": text, "model": "m", "stop_reason": null}));
         assert_eq!(respond(json!({"type": "text", "text": "hi"})), Ok(text("hi")));
         let image = json!({"type": "image", "data": ""});
         let blocks = json!([image, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
