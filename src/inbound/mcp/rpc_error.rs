@@ -1,9 +1,8 @@
 //! JSON-RPC errors: reason, code, HTTP status per revision, text and data; and their counts.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::borrow::Cow;
 
 use http::{HeaderValue, StatusCode};
-use parking_lot::Mutex;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
@@ -11,7 +10,7 @@ use super::protocol::MethodRow;
 use super::{Rejection, Revision, tasks};
 use crate::model::cut_characters;
 use crate::route::ClientCapability;
-use crate::telemetry::MetricsSnapshot;
+use crate::telemetry::{LabelCounter, MetricsSnapshot};
 
 /// Why a message gets a JSON-RPC error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -174,15 +173,14 @@ impl RpcError {
 
 /// Counter of JSON-RPC errors, by method and code. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct ErrorCounts(Arc<Mutex<BTreeMap<(&'static str, i32), u64>>>);
+pub(super) struct ErrorCounts(LabelCounter<(&'static str, i32)>);
 
 impl ErrorCounts {
     /// Counts an error for a message of this method. Clients can name any, so an unknown method counts as
     /// `other`, as does a message whose method could not be read.
     pub(super) fn count(&self, method: Option<&str>, error: &RpcError, revision: Revision) {
         let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.name);
-        let code = error.code(revision).0;
-        *self.0.lock().entry((method, code)).or_default() += 1;
+        self.0.add((method, error.code(revision).0));
     }
 
     const OTHER: &str = "other";
@@ -191,8 +189,8 @@ impl ErrorCounts {
     pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "JSON-RPC errors returned to MCP clients, by method and code";
         let errors = reading.counter("glossator_mcp_errors", help);
-        for ((method, code), count) in self.0.lock().iter() {
-            errors.add(&[("method", *method), ("code", &*code.to_string())], *count);
+        for ((method, code), count) in self.0.read() {
+            errors.add(&[("method", method), ("code", &*code.to_string())], count);
         }
     }
 }
@@ -201,7 +199,7 @@ impl Default for ErrorCounts {
     fn default() -> Self {
         // The usual ones exist from the start, so that their first increase is visible.
         let usual = [("tools/call", ErrorCode::INVALID_PARAMS), (Self::OTHER, ErrorCode::METHOD_NOT_FOUND)];
-        Self(Arc::new(Mutex::new(usual.map(|(method, code)| ((method, code.0), 0)).into())))
+        Self(LabelCounter::new(usual.map(|(method, code)| (method, code.0))))
     }
 }
 

@@ -37,7 +37,7 @@ pub struct RouteMeters {
 struct ApiMeters {
     in_flight: AtomicUsize,
     /// By MCP revision, and by outcome or error type of the call.
-    ended: ByLabel<LabelCounter>,
+    ended: LabelCounter<(&'static str, &'static str)>,
     durations: ByLabel<Histogram>,
 }
 
@@ -109,7 +109,7 @@ impl RouteMeters {
         let CallEnd { api, mcp_version, outcome, error_type } = end;
         let api = self.apis.get(api);
         api.in_flight.fetch_sub(1, Ordering::Relaxed);
-        api.ended.get(mcp_version).add(error_type.unwrap_or(outcome));
+        api.ended.add((mcp_version, error_type.unwrap_or(outcome)));
         api.durations.get(outcome).observe(took);
     }
 
@@ -139,7 +139,7 @@ impl RouteMeters {
     pub(in crate::telemetry) fn totals(&self) -> CallCounts {
         let mut totals = CallCounts::default();
         for (_, api_meters) in self.apis.all() {
-            for (label, count) in api_meters.ended.all().iter().flat_map(|(_, ended)| ended.read()) {
+            for ((_, label), count) in api_meters.ended.read() {
                 totals.calls += count;
                 if is_error_type(label) {
                     totals.errors += count;
@@ -163,20 +163,17 @@ impl RouteMeters {
                 durations.map(|(outcome, histogram)| (outcome, histogram.read())),
             );
             let calls = reading.counter("glossator_calls", "Tool calls completed");
-            for (mcp_version, ended) in api_meters.ended.all() {
-                for (label, count) in ended.read() {
-                    let (outcome, error_type) =
-                        if is_error_type(label) { ("error", label) } else { (label, "") };
-                    let labels = [
-                        route,
-                        ("upstream", &*self.upstream),
-                        ("api", api),
-                        ("mcp_version", mcp_version),
-                        ("outcome", outcome),
-                        ("error_type", error_type),
-                    ];
-                    calls.add(&labels, count);
-                }
+            for ((mcp_version, label), count) in api_meters.ended.read() {
+                let (outcome, error_type) = if is_error_type(label) { ("error", label) } else { (label, "") };
+                let labels = [
+                    route,
+                    ("upstream", &*self.upstream),
+                    ("api", api),
+                    ("mcp_version", mcp_version),
+                    ("outcome", outcome),
+                    ("error_type", error_type),
+                ];
+                calls.add(&labels, count);
             }
         }
         let rules = reading.counter("glossator_rule_matches", "Upstream responses by the rule that matched");
@@ -209,42 +206,42 @@ fn is_error_type(label: &str) -> bool {
     !matches!(label, "success" | "task" | "cancelled")
 }
 
-/// Counters, each under a constant label value. Clones share them.
+/// Counters, each under a constant label value, or under the values of several labels. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct LabelCounter(Arc<ByLabel<AtomicU64>>);
+pub struct LabelCounter<K = &'static str>(Arc<ByLabel<AtomicU64, K>>);
 
-impl LabelCounter {
+impl<K: Copy + Default + Ord> LabelCounter<K> {
     /// Creates counters that are 0, so that their growth is visible.
-    pub fn new<const N: usize>(labels: [&'static str; N]) -> Self {
+    pub fn new<const N: usize>(labels: [K; N]) -> Self {
         let counter = Self::default();
         counter.expect(labels);
         counter
     }
 
     /// The count under a label.
-    pub fn get(&self, label: &'static str) -> u64 {
+    pub fn get(&self, label: K) -> u64 {
         self.0.get(label).load(Ordering::Relaxed)
     }
 
     /// Adds 1.
-    pub fn add(&self, label: &'static str) {
+    pub fn add(&self, label: K) {
         self.0.get(label).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds a number.
-    pub fn add_many(&self, label: &'static str, count: u64) {
+    pub fn add_many(&self, label: K, count: u64) {
         self.0.get(label).fetch_add(count, Ordering::Relaxed);
     }
 
     /// Creates counters before there is an event: their growth from 0 is visible then.
-    pub fn expect<const N: usize>(&self, labels: [&'static str; N]) {
+    pub fn expect<const N: usize>(&self, labels: [K; N]) {
         for label in labels {
             let _ = self.0.get(label);
         }
     }
 
     /// All counters with their current values.
-    pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    pub fn read(&self) -> impl Iterator<Item = (K, u64)> + use<K> {
         self.0.all().into_iter().map(|(label, count)| (label, count.load(Ordering::Relaxed)))
     }
 }
