@@ -156,8 +156,8 @@ impl Api {
     /// checks. No request is sent for it.
     fn readiness_upstreams(&self) -> Map<String, Value> {
         let snapshot = self.gateway.snapshot();
-        let is_listed =
-            |name: &str| self.readiness_upstreams.iter().any(|listed| listed == "*" || listed == name);
+        let listed = &self.settings.readiness_upstreams;
+        let is_listed = |name: &str| listed.iter().any(|listed| listed == "*" || listed == name);
         let upstreams = snapshot.policies.upstreams.iter().filter(|(name, _)| is_listed(name.as_str()));
         let state = |reachable: bool| json!({ "reachable": reachable });
         upstreams.map(|(name, policies)| (name.to_string(), state(policies.view().is_reachable()))).collect()

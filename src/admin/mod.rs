@@ -51,7 +51,6 @@ use tower_http::{
 };
 
 use crate::config::AdminSettings;
-use crate::crypto::SecretKey;
 use crate::inbound::RequestInfo;
 use crate::inbound::filter::{Filter, FilterSettings, ProtectedPort};
 use crate::inbound::request_context::Rejection;
@@ -80,8 +79,7 @@ struct Api {
     history: History,
     process: Process,
     filter: Filter,
-    token: Option<SecretKey>,
-    readiness_upstreams: Vec<String>,
+    settings: AdminSettings,
     /// Slots for rules that are tried in the playground.
     playground_slots: Arc<Semaphore>,
     /// Slots for requests that read the files of the configuration again. Rules that are being tried do not
@@ -132,8 +130,7 @@ impl Admin {
             history: History::default(),
             process,
             filter,
-            token: settings.token.clone(),
-            readiness_upstreams: settings.readiness_upstreams.clone(),
+            settings: settings.clone(),
             playground_slots: Arc::new(Semaphore::new(playground::SLOTS)),
             file_slots: Arc::new(Semaphore::new(playground::SLOTS)),
         });
@@ -282,7 +279,7 @@ impl Api {
         }
         // A page whose DNS name points here (DNS rebinding) sends no `Origin` with a read request, and not
         // our host.
-        let is_open = self.token.is_none() && access != PathAccess::Scraper;
+        let is_open = self.settings.token.is_none() && access != PathAccess::Scraper;
         if is_open && !self.filter.knows_host(head) {
             return Err(Problem::new(StatusCode::FORBIDDEN, ANY_HOST));
         }
@@ -290,7 +287,7 @@ impl Api {
     }
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.token else { return true };
+        let Some(token) = &self.settings.token else { return true };
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().split_first_chunk());
         shown.is_some_and(|(scheme, shown): (&[u8; 7], _)| {
             scheme.eq_ignore_ascii_case(b"bearer ") && token.equals(shown)
