@@ -11,7 +11,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::{Future, ready},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
@@ -227,6 +227,28 @@ pub(super) fn event_stream(
         Some((event, (receiver, pending, last)))
     });
     as_stream(Body::from_stream(once(ready(first)).chain(events).map(Ok::<_, Infallible>)))
+}
+
+/// Runs `work`, and forwards the messages that it puts into the queue, all of them before this function
+/// returns. `None` if `send` fails, or if `work` has no result: no further message of a cancelled request is
+/// sent (2026-07-28, stdio, "Cancellation").
+pub(super) async fn forward_messages<T, S: Future<Output = Option<()>>>(
+    work: impl Future<Output = Option<T>>,
+    mut receiver: MessageReceiver,
+    send: impl Fn(Bytes) -> S,
+) -> Option<T> {
+    let mut work = pin!(work);
+    let done = loop {
+        tokio::select! {
+            biased;
+            done = &mut work => break done?,
+            Some(message) = receiver.recv() => send(message).await?,
+        }
+    };
+    while let Ok(message) = receiver.try_recv() {
+        send(message).await?;
+    }
+    Some(done)
 }
 
 /// A response with a stream of server-sent events, which proxies must not buffer (MCP 2026-07-28, Streamable

@@ -11,6 +11,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     convert::Infallible,
+    future::ready,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -20,7 +21,7 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::stream::unfold;
+use futures_util::{FutureExt, stream::unfold};
 use http::Response;
 use parking_lot::Mutex;
 use settings_derive::Section;
@@ -149,24 +150,17 @@ impl ResumableStreams {
     async fn drive(
         self: Arc<Self>,
         resumable: Arc<ResumableStream>,
-        mut receiver: MessageReceiver,
+        receiver: MessageReceiver,
         mut pending: PendingResponse,
     ) {
         let resume_timeout = self.settings.stream_resume_timeout;
         let recording = async {
-            let response = loop {
-                tokio::select! {
-                    biased;
-                    response = &mut pending => break response,
-                    Some(message) = receiver.recv() => resumable.push_message(&message),
-                }
-            };
-            // A message just before the result is sent before it.
-            receiver.close();
-            while let Some(message) = receiver.recv().await {
+            let push = |message: Bytes| {
                 resumable.push_message(&message);
-            }
-            if let Some(response) = response {
+                ready(Some(()))
+            };
+            let response = response::forward_messages((&mut pending).map(Some), receiver, push).await;
+            if let Some(response) = response.flatten() {
                 // Not limited: the result must not be dropped.
                 resumable.push(|id| response::as_event(Some(id), &response.body));
             }

@@ -21,11 +21,11 @@ use tokio::{
 };
 
 use super::message::ClientMessage;
+use super::response::forward_messages;
 use super::sessions::NamedSession;
 use super::{
-    AuthenticatedClient, ErrorKind, McpEndpoint, MessageContext, MessageDispatcher, MessageReceiver,
-    MessageSender, RequestContext, RequestInfo, Revision, RpcError, RpcRequest, Shutdown, message,
-    subscriptions,
+    AuthenticatedClient, ErrorKind, McpEndpoint, MessageContext, MessageDispatcher, MessageSender,
+    RequestContext, RequestInfo, Revision, RpcError, RpcRequest, Shutdown, message, subscriptions,
 };
 use crate::inbound::{Connection, ShutdownSignal};
 use crate::upstream::ClientIdentity;
@@ -188,7 +188,8 @@ impl StdioConnection {
         let stream = subscriptions::open_session_stream(&self.dispatcher, &session, &ClientIdentity::Only);
         let (Ok((receiver, notifying)), out) = (stream, self.out.clone()) else { return };
         self.notification_tasks.spawn(async move {
-            send_messages_during(notifying.map(Some), receiver, &out).await;
+            let send = |message: Bytes| out.send(to_one_line(message.into())).map(Result::ok);
+            forward_messages(notifying.map(Some), receiver, send).await;
         });
     }
 
@@ -212,35 +213,14 @@ async fn respond(
 ) {
     let (sender, receiver) = MessageSender::new();
     let pending = context.handle(&message, &sender);
+    let send = |message: Bytes| out.send(to_one_line(message.into())).map(Result::ok);
     // There may be no response, or the client may have stopped reading.
-    let Some(response) = send_messages_during(pending, receiver, &out).await else { return };
+    let Some(response) = forward_messages(pending, receiver, send).await else { return };
     if let Some(id) = &response.session {
         handshake.send_replace(Some(Arc::new(context.dispatcher.sessions.open(id))));
     }
     // Nobody reads any more: the connection is about to end.
     let _ = out.send(to_one_line(response.body)).await;
-}
-
-/// Runs `work`, and sends the messages that it puts into the queue, all of them before this function returns.
-/// `None` if the output is closed, or if `work` has no result: no further message of a cancelled request is
-/// sent (2026-07-28, stdio, "Cancellation").
-async fn send_messages_during<T>(
-    work: impl Future<Output = Option<T>>,
-    mut receiver: MessageReceiver,
-    out: &mpsc::Sender<Bytes>,
-) -> Option<T> {
-    let mut work = pin!(work);
-    let done = loop {
-        tokio::select! {
-            biased;
-            done = &mut work => break done?,
-            Some(message) = receiver.recv() => out.send(to_one_line(message.into())).await.ok()?,
-        }
-    };
-    while let Ok(message) = receiver.try_recv() {
-        out.send(to_one_line(message.into())).await.ok()?;
-    }
-    Some(done)
 }
 
 /// JSON with its line breaks replaced by spaces: an upstream's JSON in a result may have some, but none
@@ -262,7 +242,8 @@ mod tests {
             let (sender, receiver) = MessageSender::new();
             let (out, mut written) = mpsc::channel(4);
             sender.notify("notifications/progress", &json!({}));
-            assert_eq!(send_messages_during(async { result }, receiver, &out).await, result);
+            let send = |message| out.send(message).map(Result::ok);
+            assert_eq!(forward_messages(async { result }, receiver, send).await, result);
             drop(out);
             let mut count = 0;
             while written.recv().await.is_some() {
