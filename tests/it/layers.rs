@@ -172,7 +172,10 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["redis::", "use redis"], &["shared_state/"]),
         (&["diffy::", "use diffy"], &["cli/"]),
         (&["fastrand"], &["policy/", "upstream/http/endpoints"]),
-        (&["rustix", "tokio::process"], &["upstream/", "descriptors", "pipeline/worker_pool"]),
+        (
+            &["rustix", "tokio::process"],
+            &["upstream/", "descriptors", "pipeline/worker_pool", "telemetry/metrics"],
+        ),
         (&["httpdate"], &["policy/"]),
         (&["quick_cache"], &["auth/jwt", "policy/"]),
         (&["tower"], &["admin/"]),

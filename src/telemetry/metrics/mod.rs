@@ -19,6 +19,7 @@ use std::{
 
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 
 pub use histogram::{BUCKET_BOUNDS, Durations};
 pub use route::{CallEnd, LabelCounter, ResponseMismatch, RouteMeters, UpstreamMeters};
@@ -26,6 +27,7 @@ pub use snapshot::{Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapsho
 
 use self::histogram::Histogram;
 use super::FailedCalls;
+use crate::descriptors;
 
 /// Registry of all metrics of this process. Clones share it.
 #[derive(derive_more::Debug, Clone, Default)]
@@ -149,9 +151,6 @@ fn get_or_create<K: Ord, M>(known: &mut BTreeMap<K, Arc<M>>, key: K, make: impl 
     Arc::clone(known.entry(key).or_insert_with(|| Arc::new(make())))
 }
 
-/// The kernel's clock ticks per second in user space, on every Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 /// Gauges by the lines of `/proc/self/status`: their names and help, and the unit of the number in each line.
 const STATUS_LINES: [(&str, &str, &str, u64); 3] = [
     ("VmRSS:", "process_resident_memory_bytes", "Resident memory of the process, in bytes", 1024),
@@ -165,9 +164,8 @@ fn report_process(reading: &mut MetricsSnapshot, began: SystemTime) {
     reading
         .gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970")
         .set(since.as_secs_f64());
-    if let Some(seconds) = cpu_seconds() {
-        reading.counter("process_cpu_seconds", "CPU time of the process, in seconds").set(seconds);
-    }
+    let cpu_time: Duration = clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default();
+    reading.counter("process_cpu_seconds", "CPU time of the process, in seconds").set(cpu_time.as_secs_f64());
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (line, name, help, unit) in STATUS_LINES {
         if let Some(number) = number_after(&status, line).and_then(|number| number.checked_mul(unit)) {
@@ -177,19 +175,9 @@ fn report_process(reading: &mut MetricsSnapshot, began: SystemTime) {
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         reading.gauge("process_open_fds", "Open file descriptors of the process").set(open.count());
     }
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    if let Some(most) = number_after(&limits, "Max open files") {
+    if let Some(most) = descriptors::limit() {
         reading.gauge("process_max_fds", "Maximum number of open file descriptors").set(most);
     }
-}
-
-fn cpu_seconds() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program precedes, in parentheses, and may contain any character.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<u32>().ok().map(f64::from);
-    let (user, system) = (ticks()?, ticks()?);
-    Some((user + system) / TICKS_PER_SECOND)
 }
 
 /// The first number of the line that begins with `name`.
