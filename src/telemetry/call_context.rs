@@ -39,8 +39,8 @@ struct UpstreamTime {
     in_flight: u32,
     /// Start of the current period with one; `None` if there is none.
     since: Option<Instant>,
-    /// Total of the earlier periods; `None` before the first has ended.
-    before: Option<Duration>,
+    /// Total of the earlier periods.
+    before: Duration,
 }
 
 impl UpstreamTime {
@@ -57,9 +57,8 @@ impl UpstreamTime {
         }
     }
 
-    fn so_far(&self) -> Option<Duration> {
-        let current = self.since.map(|since| self.before.unwrap_or_default() + since.elapsed());
-        current.or(self.before)
+    fn so_far(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
@@ -127,7 +126,7 @@ impl CallContext {
     /// Time with an attempt in flight, of this call or else of the call that it joined. `None` if there was
     /// no attempt.
     pub fn upstream_time(&self) -> Option<Duration> {
-        let time = |call: &Self| call.0.upstream_time.lock().so_far().filter(|_| call.attempts() > 0);
+        let time = |call: &Self| (call.attempts() > 0).then(|| call.0.upstream_time.lock().so_far());
         time(self).or_else(|| time(self.0.joined.get()?))
     }
 }
