@@ -222,15 +222,9 @@ fn upstream_buffer(reading: &mut MetricsSnapshot, buffer: &UpstreamBuffer) {
 fn shared_store(reading: &mut MetricsSnapshot, shared: &SharedStore) {
     let help = "Whether the store of shared state is reachable";
     reading.gauge("glossator_shared_state_up", help).set(u64::from(shared.is_reachable()));
-    let counts = shared.counts();
     let help = "Operations of the shared state, and those of them that failed";
-    let counts = [
-        ("success", counts.attempted.saturating_sub(counts.failed)),
-        ("failed", counts.failed),
-        ("not_written", counts.not_written),
-        ("undecryptable", counts.foreign),
-    ];
-    reading.counter("glossator_shared_state_operations", help).add_each(&[], "result", counts);
+    let operations = reading.counter("glossator_shared_state_operations", help);
+    operations.add_each(&[], "result", shared.counts().read());
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
 use redis::{
     Cmd, ErrorKind, FromRedisValue, PushInfo, PushKind, RedisError, RedisResult, Script, ScriptInvocation,
     ServerErrorKind, Value,
@@ -31,9 +30,9 @@ use tracing::{debug, info, warn};
 
 use super::address::StoreSettings;
 use super::topology::{OpenConnection, StoreConnection};
-use super::{LISTENER_BACKLOG, ReplicaEvent, StoreCounts, StoreUnreachable, WRITE_LIMIT, WRITE_UNIT_BYTES};
+use super::{LISTENER_BACKLOG, ReplicaEvent, StoreUnreachable, WRITE_LIMIT, WRITE_UNIT_BYTES};
 use crate::crypto::{KeyedHash, Purpose, SecretKey, TokenCipher};
-use crate::telemetry::ErrorChain;
+use crate::telemetry::{ErrorChain, LabelCounter};
 
 /// Number of failures in a row after which a connection is closed.
 const FAILURE_LIMIT: u32 = 3;
@@ -66,7 +65,7 @@ pub(super) struct StoreClient {
     pub(super) cipher: TokenCipher,
     pub(super) names: KeyedHash,
     pub(super) events: broadcast::Sender<ReplicaEvent>,
-    pub(super) counts: Mutex<StoreCounts>,
+    pub(super) counts: LabelCounter,
     writing: Arc<Semaphore>,
     connected: ArcSwapOption<ActiveConnection>,
     pub(super) state: watch::Sender<StoreState>,
@@ -94,7 +93,7 @@ impl StoreClient {
             names: cipher.keyed_hash(),
             cipher,
             events: broadcast::Sender::new(LISTENER_BACKLOG),
-            counts: Mutex::default(),
+            counts: LabelCounter::new(["success", "failed", "not_written", "undecryptable"]),
             writing: Arc::new(Semaphore::new(WRITE_LIMIT as usize)),
             connected: ArcSwapOption::empty(),
             state: watch::Sender::new(state),
@@ -123,7 +122,7 @@ impl StoreClient {
     pub(super) fn post(self: &Arc<Self>, command: &mut Cmd, bytes: usize) {
         let units = u32::try_from(bytes / WRITE_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITE_LIMIT);
         let Ok(permit) = Arc::clone(&self.writing).try_acquire_many_owned(units) else {
-            self.counts.lock().not_written += 1;
+            self.counts.add("not_written");
             return;
         };
         let (client, command) = (Arc::clone(self), command.take());
@@ -142,7 +141,6 @@ impl StoreClient {
         &self,
         operation: impl AsyncFnOnce(StoreConnection) -> RedisResult<T>,
     ) -> Result<T, StoreUnreachable> {
-        self.counts.lock().attempted += 1;
         let result = match self.connected.load_full() {
             None => Err(no_response(io::ErrorKind::NotConnected)),
             Some(connected) => {
@@ -152,8 +150,8 @@ impl StoreClient {
                 result
             }
         };
+        self.counts.add(if result.is_ok() { "success" } else { "failed" });
         result.map_err(|error| {
-            self.counts.lock().failed += 1;
             // The loss of the connection is logged once, by `keep_connected`.
             debug!(error = %ErrorChain(&error), "shared state operation failed");
             StoreUnreachable
@@ -239,7 +237,7 @@ impl StoreClient {
     pub(super) fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
         let opened = self.cipher.decrypt(purpose, encrypted);
         if opened.is_none() {
-            self.counts.lock().foreign += 1;
+            self.counts.add("undecryptable");
         }
         opened
     }

@@ -19,6 +19,7 @@ use tokio::{sync::broadcast, task::JoinSet, time::timeout};
 
 use crate::crypto::{Purpose, SecretKey};
 use crate::route::McpLogLevel;
+use crate::telemetry::LabelCounter;
 
 mod address;
 mod client;
@@ -94,19 +95,6 @@ pub struct StoredValue {
     pub remaining_ttl: Duration,
 }
 
-/// Counters of operations.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct StoreCounts {
-    /// Operations that were attempted.
-    pub attempted: u64,
-    /// Operations without a valid response in time, or without a connection.
-    pub failed: u64,
-    /// Values that were not written: too long, or too many bytes were being written.
-    pub not_written: u64,
-    /// Values that were not written by a replica with our secret key, or were changed since.
-    pub foreign: u64,
-}
-
 /// The shared state. Clones share the connection.
 #[derive(derive_more::Debug, Clone)]
 #[debug("SharedStore({:?})", client.settings)]
@@ -143,9 +131,11 @@ impl SharedStore {
         self.state().is_up
     }
 
-    /// Counters of the operations.
-    pub fn counts(&self) -> StoreCounts {
-        *self.client.counts.lock()
+    /// Counts of operations by result: `success`, or `failed` without a valid response in time or without a
+    /// connection. Of values: `not_written`, as they are too long or too many bytes were being written, and
+    /// `undecryptable`, as no replica with our secret key wrote them, or they were changed since.
+    pub fn counts(&self) -> &LabelCounter {
+        &self.client.counts
     }
 
     /// Maximum length of one value.
@@ -199,7 +189,7 @@ impl SharedStore {
     pub fn put(&self, name: &str, content: &[u8], ttl: Duration) {
         let encrypted = self.client.cipher.encrypt(Purpose::Stored(name), content);
         if encrypted.len() > self.entry_limit_bytes() {
-            self.client.counts.lock().not_written += 1;
+            self.client.counts.add("not_written");
             return;
         }
         self.client.post(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(millis(ttl)), encrypted.len());

@@ -191,7 +191,7 @@ async fn a_response_cached_by_one_replica_is_served_by_all() {
     let (upstream, request_count) = counting().await;
     let one = store.replica(&upstream, LIMITED).await;
     assert_eq!(call(&one, "kept").await, 200);
-    let key = || one.gateway.shared.as_ref().unwrap().counts().attempted;
+    let key = || one.gateway.shared.as_ref().unwrap().counts().get("success");
     soon("it is written", async {
         while key() < 2 {
             yield_now().await;
@@ -316,7 +316,7 @@ async fn entries_of_other_writers_in_the_store_are_ignored() {
     let (upstream, request_count) = counting().await;
     let one = store.replica(&upstream, LIMITED).await;
     assert_eq!((call(&one, "kept").await, call(&one, "limited").await), (200, 200));
-    let counted = || one.gateway.shared.as_ref().unwrap().counts().attempted;
+    let counted = || one.gateway.shared.as_ref().unwrap().counts().get("success");
     soon("it is written", async {
         while counted() < 3 {
             yield_now().await;
