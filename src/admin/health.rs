@@ -13,9 +13,7 @@ use crate::config::Loaded;
 use crate::inbound::{MediaRange, media_ranges, without_nulls};
 use crate::pipeline::Gateway;
 use crate::policy;
-use crate::shared_state::SharedStore;
 use crate::telemetry::{MetricsSnapshot, TextFormat};
-use crate::upstream::UpstreamBuffer;
 
 /// Maximum number of requests that wait for a reload; they all get the outcome of the next one.
 const WAITING_LIMIT: usize = 16;
@@ -182,10 +180,21 @@ pub(super) fn report_metrics(reading: &mut MetricsSnapshot, process: &Process, g
     let snapshot = gateway.snapshot();
     policy::metrics::read(reading, &snapshot.policies);
     if let Some(buffer) = &snapshot.upstream_buffer {
-        upstream_buffer(reading, buffer);
+        let help = "Memory charged for upstream responses, in bytes";
+        reading.gauge("glossator_upstream_buffer_bytes", help).set(buffer.used_bytes());
+        let help = "Limit of the memory for upstream responses, in bytes";
+        reading.gauge("glossator_upstream_buffer_limit_bytes", help).set(buffer.limit_bytes());
+        let help = "Calls that wait for memory for their upstream response";
+        reading.gauge("glossator_upstream_buffer_queued", help).set(buffer.queued());
+        let help = "Calls rejected because no memory was free for their upstream response";
+        reading.counter("glossator_upstream_buffer_rejected", help).set(buffer.rejected());
     }
     if let Some(shared) = &gateway.shared {
-        shared_store(reading, shared);
+        let help = "Whether the store of shared state is reachable";
+        reading.gauge("glossator_shared_state_up", help).set(u64::from(shared.is_reachable()));
+        let help = "Operations of the shared state, and those of them that failed";
+        let operations = reading.counter("glossator_shared_state_operations", help);
+        operations.add_each(&[], "result", shared.counts().read());
     }
 }
 
@@ -206,25 +215,6 @@ fn configuration(reading: &mut MetricsSnapshot, process: &Process) {
         .set(u64::from(!status.restart_pending.is_empty()));
     let help = "Time of the last successful reload, or of the start";
     reading.gauge("glossator_config_last_reload_success_timestamp_seconds", help).set(since.as_secs_f64());
-}
-
-fn upstream_buffer(reading: &mut MetricsSnapshot, buffer: &UpstreamBuffer) {
-    let help = "Memory charged for upstream responses, in bytes";
-    reading.gauge("glossator_upstream_buffer_bytes", help).set(buffer.used_bytes());
-    let help = "Limit of the memory for upstream responses, in bytes";
-    reading.gauge("glossator_upstream_buffer_limit_bytes", help).set(buffer.limit_bytes());
-    let help = "Calls that wait for memory for their upstream response";
-    reading.gauge("glossator_upstream_buffer_queued", help).set(buffer.queued());
-    let help = "Calls rejected because no memory was free for their upstream response";
-    reading.counter("glossator_upstream_buffer_rejected", help).set(buffer.rejected());
-}
-
-fn shared_store(reading: &mut MetricsSnapshot, shared: &SharedStore) {
-    let help = "Whether the store of shared state is reachable";
-    reading.gauge("glossator_shared_state_up", help).set(u64::from(shared.is_reachable()));
-    let help = "Operations of the shared state, and those of them that failed";
-    let operations = reading.counter("glossator_shared_state_operations", help);
-    operations.add_each(&[], "result", shared.counts().read());
 }
 
 #[cfg(test)]
