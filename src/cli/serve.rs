@@ -21,10 +21,8 @@ use super::{ConfigArgument, Failure, STACK_BYTES};
 use crate::admin::{Admin, Process, ProcessControl};
 use crate::config::{self, ConfigSource, Flag, Loaded, Sources};
 use crate::descriptors;
-use crate::inbound::cgi as cgi_api;
-use crate::server::{
-    self, AdminListener, App, Listener, Reloader, handle_cgi, hangup_signals, serve_stdio, stop_signal,
-};
+use crate::inbound::{CANCEL_TIMEOUT, cgi as cgi_api};
+use crate::server::{self, AdminListener, App, Listener, Reloader, hangup_signals, stop_signal};
 use crate::settings::Environment;
 use crate::telemetry::log::LogFormat;
 use crate::telemetry::{ErrorChain, log};
@@ -114,7 +112,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
     let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(&None), screen)?;
     run_in_runtime(&loaded, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
-        let exit_timeout = server::CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let exit_timeout = CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = stop_signal(exit_timeout).map_err(system_failure(NO_SIGNALS))?;
         let (limit_bytes, shutdown_timeout) =
             (loaded.server.filter.body_limit_bytes, loaded.server.listener.shutdown_timeout);
@@ -122,7 +120,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         app.start().await;
         let mcp = app.mcp.clone();
         let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
-        let outcome = serve_stdio(&mcp, limit_bytes, shutdown_timeout, stop).await;
+        let outcome = mcp.serve_stdio(limit_bytes, shutdown_timeout, stop).await;
         running.end().await;
         outcome.map_err(Failure::from_error)
     })
@@ -168,7 +166,9 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
     let result = runtime.block_on(async move {
         app.start().await;
         app.fetch_first_lists().await;
-        let result = handle_cgi(&app.handler, request, &mut io::stdout().lock()).await;
+        let head_only = request.method() == http::Method::HEAD;
+        let response = app.handler.handle(request).await;
+        let result = cgi_api::write_response(response, head_only, &mut io::stdout().lock()).await;
         app.close().await;
         result
     });
@@ -278,7 +278,7 @@ impl BoundServer {
         let (settings, handler) = (app.settings, app.handler.clone());
         let exit_timeout = settings.shutdown_delay
             + settings.shutdown_timeout
-            + 2 * server::CANCEL_TIMEOUT
+            + 2 * CANCEL_TIMEOUT
             + server::FLUSH_TIMEOUT
             + 2 * SHUTDOWN_TIMEOUT;
         let signal = stop_signal(exit_timeout).map_err(system_failure(NO_SIGNALS))?;

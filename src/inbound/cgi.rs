@@ -1,7 +1,7 @@
 //! CGI (RFC 3875): serves one request for a web server, which starts the program for it.
 //!
 //! - [`request`] builds an HTTP request from the variables that the web server sets.
-//! - [`write_headers`] writes the response headers in the format that the web server reads.
+//! - [`write_response`] writes the response in the format that the web server reads.
 //!
 //! The request is handled like every other, so REST, MCP and `passthrough` work as on our own port. NPH,
 //! where the program writes the whole HTTP response itself, is not supported (section 5).
@@ -13,7 +13,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io,
+    io::{self, Write},
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -21,7 +21,11 @@ use std::{
 use axum::{body::Body, response::IntoResponse};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream::try_unfold};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, response};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, response,
+};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -210,10 +214,37 @@ fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, Rejection> {
     HeaderValue::from_bytes(bytes).map_err(|_| unreadable(&format!("header `{name}`")))
 }
 
-/// Writes the response headers, with the empty line after them.
+/// Writes a response part by part; to a `HEAD` request (`head_only`), without its body.
+///
+/// # Errors
+///
+/// When the web server does not read any more, as its client has disconnected, or the response is cut off,
+/// for example by the upstream of a passthrough request.
+pub async fn write_response(
+    response: Response<Body>,
+    head_only: bool,
+    out: &mut impl Write,
+) -> Result<(), axum::Error> {
+    let (head, mut body) = response.into_parts();
+    let has_body = !head_only && !body.is_end_stream();
+    let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush()).map_err(axum::Error::new);
+    write(&header_lines(head, has_body))?;
+    if !has_body {
+        return Ok(());
+    }
+    while let Some(frame) = body.frame().await {
+        // CGI has no trailers.
+        if let Ok(data) = frame?.into_data() {
+            write(&data)?;
+        }
+    }
+    Ok(())
+}
+
+/// The response headers, with the empty line after them.
 ///
 /// Hop-by-hop headers are removed, as the web server sets them itself.
-pub fn write_headers(mut response: response::Parts, has_body: bool) -> Vec<u8> {
+fn header_lines(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     remove_hop_by_hop(&mut response.headers);
     // A body must have a type (section 6.3.1), and a proxied upstream may not have sent one.
     if has_body && !response.headers.contains_key(header::CONTENT_TYPE) {
@@ -237,7 +268,7 @@ pub fn error_response(status: StatusCode, message: &str) -> Vec<u8> {
     let length = body.len().to_string();
     let headers = [(header::CONTENT_TYPE, "application/json"), (header::CONTENT_LENGTH, &*length)];
     let (head, _) = (status, headers).into_response().into_parts();
-    [write_headers(head, true), body.into_bytes()].concat()
+    [header_lines(head, true), body.into_bytes()].concat()
 }
 
 /// `content-type` as people and scripts in front of us write it: `Content-Type`.
@@ -416,16 +447,16 @@ mod tests {
             .header("x-request-id", "1")
             .body(())
             .unwrap();
-        let head = String::from_utf8(write_headers(response.into_parts().0, true)).unwrap();
+        let head = String::from_utf8(header_lines(response.into_parts().0, true)).unwrap();
         assert_eq!(head, "Status: 404 Not Found\nContent-Type: application/json\nX-Request-Id: 1\n\n");
     }
 
     #[test]
     fn a_body_without_a_type_gets_one_and_nothing_gets_none() {
         let parts = || Response::builder().status(299).body(()).unwrap().into_parts().0;
-        assert_eq!(write_headers(parts(), false), b"Status: 299 Unnamed\n\n");
+        assert_eq!(header_lines(parts(), false), b"Status: 299 Unnamed\n\n");
         assert_eq!(
-            write_headers(parts(), true),
+            header_lines(parts(), true),
             b"Status: 299 Unnamed\nContent-Type: application/octet-stream\n\n"
         );
     }

@@ -24,7 +24,7 @@ use self::request_context::{LoggedRequest, Rejection, RequestContext};
 
 pub use filter::parse_network;
 pub use host_origin::{HostPattern, OriginPattern};
-pub use request_context::{Connection, RequestInfo, Shutdown, ShutdownSignal};
+pub use request_context::{CANCEL_TIMEOUT, Connection, RequestInfo, Shutdown, ShutdownSignal};
 
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];

@@ -6,6 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{Arc, LazyLock},
+    time::Duration,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request::Parts};
@@ -187,6 +188,9 @@ impl Rejection {
             .with_retry_after(RETRY_WHEN_BUSY.as_secs())
     }
 }
+
+/// Timeout for cut-off requests to write their errors, and then for their connections to close.
+pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The stages of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

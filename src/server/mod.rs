@@ -17,8 +17,7 @@
 //!
 //! Others:
 //!
-//! - [`AdminListener`] serves the admin API, [`serve_stdio`] an MCP client on stdin and stdout,
-//!   [`handle_cgi`] one request of a web server.
+//! - [`AdminListener`] serves the admin API.
 //! - `exporter` sends traces and metrics to a collector. [`stop_signal`] waits for a signal that ends the
 //!   program.
 
@@ -32,7 +31,6 @@ mod line_ends;
 mod listener;
 mod mcp_discovery;
 mod reload;
-mod stdio;
 
 use std::{
     future::Future, io, mem, net::SocketAddr, os::fd::AsFd, pin::pin, process, thread, time::Duration,
@@ -50,7 +48,7 @@ use self::connection_limiter::{ConnectionLimiter, ConnectionSlot, ResponseBuffer
 use self::listener::HandshakeFailures;
 use crate::config::ListenerSettings;
 use crate::descriptors::check_reserve;
-use crate::inbound::{Shutdown, ShutdownSignal};
+use crate::inbound::{CANCEL_TIMEOUT, Shutdown, ShutdownSignal};
 use crate::telemetry::log;
 
 pub use app::{App, RunningApp};
@@ -58,10 +56,6 @@ pub use exporter::FLUSH_TIMEOUT;
 pub use http_handler::HttpHandler;
 pub use listener::{AdminListener, Listener, bind, inherited};
 pub use reload::{Reloader, hangup_signals};
-pub use stdio::{handle_cgi, serve_stdio};
-
-/// Timeout for cut-off requests to write their errors, and then for their connections to close.
-pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` completes, then shuts down gracefully:
 ///

@@ -81,7 +81,6 @@ use crate::tls::ClientTls;
 
 pub use replicas::ReplicaUrl;
 pub use resumable::ResumeSettings;
-pub use stdio::ClientLine;
 
 /// The `Allow` of the endpoint.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";

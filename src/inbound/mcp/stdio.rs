@@ -6,19 +6,22 @@
 
 use std::{
     future::{Future, poll_fn},
+    io::{self, BufRead, BufReader, Read, Write},
     pin::pin,
     sync::Arc,
     task::Poll,
+    thread,
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
+use tracing::{debug, info, warn};
 
 use super::message::ClientMessage;
 use super::response::forward_messages;
@@ -27,16 +30,19 @@ use super::{
     AuthenticatedClient, ErrorKind, McpEndpoint, MessageContext, MessageDispatcher, MessageSender,
     RequestContext, RequestInfo, Revision, RpcError, RpcRequest, Shutdown, message, subscriptions,
 };
-use crate::inbound::{Connection, ShutdownSignal};
+use crate::inbound::{CANCEL_TIMEOUT, Connection, ShutdownSignal};
 use crate::upstream::ClientIdentity;
 
 /// Limit of the requests in flight. Further ones are rejected, so that cancellations and responses are still
 /// read.
 const IN_FLIGHT_LIMIT: usize = 256;
 
+/// Limit of the messages that wait to be written, beside those that wait to enter this queue.
+const OUT_LIMIT: usize = 16;
+
 /// A line from a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClientLine {
+enum ClientLine {
     /// A complete line, without the line break.
     Whole(Vec<u8>),
     /// It is longer than a message may be; the rest was skipped.
@@ -47,12 +53,50 @@ pub enum ClientLine {
 }
 
 impl McpEndpoint {
-    /// Serves one client: reads its lines, and writes messages for it into `out`, each without a line break.
+    /// Serves the client on standard input and output until it closes its input, stops reading, or `stop`
+    /// completes. Its messages have at most `limit_bytes`; requests in flight after the end of the input have
+    /// the time of `shutdown_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// When the system creates no threads.
+    pub async fn serve_stdio(
+        &self,
+        limit_bytes: usize,
+        shutdown_timeout: Duration,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        // Not every system can wait for pipes asynchronously, so each has a thread. The reading one is not
+        // joined: only the client can end it.
+        let (line, lines) = mpsc::channel(1);
+        let reader = thread::Builder::new().name("input".to_owned());
+        reader.spawn(move || read(io::stdin(), limit_bytes, &line))?;
+        let (out, messages) = mpsc::channel(OUT_LIMIT);
+        let (done, written) = oneshot::channel();
+        thread::Builder::new().name("output".to_owned()).spawn(move || {
+            // Nothing but messages is written there.
+            write(io::stdout(), messages);
+            // Fails if nobody waits any more for a client that does not read.
+            let _ = done.send(());
+        })?;
+        info!("serving MCP on standard input and output");
+        let cut_off = self.serve_lines(lines, out, shutdown_timeout, stop).await;
+        if timeout(CANCEL_TIMEOUT, written).await.is_err() {
+            debug!("client does not read the last message");
+        }
+        if cut_off > 0 {
+            let (requests, after) = (cut_off, shutdown_timeout);
+            warn!(requests, ?after, "shutdown timeout: cancelling requests in flight");
+        }
+        Ok(())
+    }
+
+    /// Reads the lines of a client, and writes messages for it into `out`, each without a line break.
     ///
     /// After the last line, requests in flight may take as long as `shutdown_timeout`. They are cancelled
     /// when `stop` completes, and when the receiver of `out` is dropped. Returns the number of requests that
     /// were cut off at the end of that time.
-    pub async fn serve_stdio(
+    async fn serve_lines(
         &self,
         mut lines: mpsc::Receiver<ClientLine>,
         out: mpsc::Sender<Bytes>,
@@ -101,6 +145,52 @@ impl McpEndpoint {
             ended = timeout(shutdown_timeout, all_responded) => ended,
         };
         ended.map_or_else(|_| connection.running.len(), |()| 0)
+    }
+}
+
+/// Sends each line, until the end of the input or until the receiver is dropped.
+fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<ClientLine>) {
+    let mut input = BufReader::with_capacity(64 << 10, input);
+    loop {
+        let line = match next_line(&mut input, limit_bytes) {
+            Ok(Some(line)) => line,
+            Ok(None) => return,
+            Err(error) => return warn!(%error, "reading standard input failed"),
+        };
+        if lines.blocking_send(line).is_err() {
+            return;
+        }
+    }
+}
+
+/// The next line without its line feed; `None` at the end. The last line may lack a line feed.
+fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<ClientLine>> {
+    let mut line = Vec::new();
+    input.by_ref().take(limit_bytes as u64 + 1).read_until(b'\n', &mut line)?;
+    Ok(match line.pop() {
+        None => None,
+        Some(b'\n') => Some(ClientLine::Whole(line)),
+        Some(_) if line.len() == limit_bytes => {
+            input.skip_until(b'\n')?;
+            Some(ClientLine::TooLong { limit_bytes })
+        }
+        // The end of the input.
+        Some(last) => {
+            line.push(last);
+            Some(ClientLine::Whole(line))
+        }
+    })
+}
+
+/// Writes a line for each message, until there are no more or the client is gone.
+fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.blocking_recv() {
+        let written =
+            output.write_all(&message).and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush());
+        if let Err(error) = written {
+            debug!(%error, "client closed standard output");
+            return;
+        }
     }
 }
 
@@ -235,6 +325,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[ClientLine]) {
+        for capacity in [1, 3, 100] {
+            let mut input = BufReader::with_capacity(capacity, text.as_bytes());
+            let mut found = Vec::new();
+            while let Some(line) = next_line(&mut input, 5).unwrap() {
+                found.push(line);
+            }
+            assert_eq!(found, expected, "{text:?} by {capacity}");
+        }
+    }
+
+    #[test]
+    fn lines_are_split_and_a_long_one_is_skipped() {
+        let whole = |text: &str| ClientLine::Whole(text.into());
+        let too_long = ClientLine::TooLong { limit_bytes: 5 };
+        check("", &[]);
+        check("\n", &[whole("")]);
+        check("a\n\r\nb", &[whole("a"), whole("\r"), whole("b")]);
+        check("12345\n123456\n12\n", &[whole("12345"), too_long.clone(), whole("12")]);
+        check("1234567890", &[too_long]);
+    }
 
     #[tokio::test]
     async fn a_cancelled_request_sends_no_further_message() {
