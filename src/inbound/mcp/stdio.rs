@@ -46,10 +46,7 @@ enum ClientLine {
     /// A complete line, without the line break.
     Whole(Vec<u8>),
     /// It is longer than a message may be; the rest was skipped.
-    TooLong {
-        /// The limit.
-        limit_bytes: usize,
-    },
+    TooLong { limit_bytes: usize },
 }
 
 impl McpEndpoint {
