@@ -29,7 +29,7 @@ use super::{Authenticator, Rejection, RequestInfo};
 use crate::model::{ARGUMENT_VALUE_LIMIT, count_values};
 use crate::pipeline::ApiKind;
 use crate::settings::{FromText, Invalid};
-use crate::telemetry::{LabelCounter, Meters, RequestId};
+use crate::telemetry::{LabelCounter, Meters};
 
 /// Settings of the filter. By default only loopback hosts are allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
@@ -423,9 +423,7 @@ pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let text = "the request's `Transfer-Encoding` has `chunked` more than once";
     let rejection = Rejection::new(StatusCode::BAD_REQUEST, "more than one `chunked`", text);
     let mut response = super::rest::rejected(unauthenticated.logged(&parts), &rejection);
-    let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    headers.insert(RequestId::HEADER, unauthenticated.request_id.header_value());
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

@@ -30,7 +30,6 @@ use super::activity::{Activity, ConnectionTimeout, SHORT_BYTES};
 use super::line_ends::LineEnds;
 use super::listener::HandshakeFailures;
 use crate::config::ListenerSettings;
-use crate::inbound::filter::{ends_ambiguously, reject_ambiguous_end};
 use crate::inbound::{self, RequestInfo, Shutdown, ShutdownSignal};
 use crate::telemetry::ErrorChain;
 use crate::tls::ServerTls;
@@ -213,16 +212,9 @@ impl ConnectionServer {
         set_host_header(&mut request);
         let unauthenticated = RequestInfo::new(Arc::clone(connection), request.headers());
         request.extensions_mut().insert(unauthenticated);
-        let responding = match ends_ambiguously(request.headers()) {
-            true => Err(reject_ambiguous_end(request)),
-            false => Ok(self.handler.handle(request)),
-        };
-        let ending = self.ending.clone();
+        let (responding, ending) = (self.handler.handle(request), self.ending.clone());
         async move {
-            let mut response = match responding {
-                Ok(responding) => responding.await,
-                Err(rejection) => rejection,
-            };
+            let mut response = responding.await;
             if is_http2 {
                 return Ok(open.watch_response_body(response));
             }

@@ -1,11 +1,17 @@
 //! The handler of all requests of a port: routes them to their APIs, counts and traces them.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    future::{Future, ready},
+    net::SocketAddr,
+    sync::Arc,
+    time::Instant,
+};
 
 use axum::body::Body;
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, Request, Response, Version, header, uri::Authority};
 
+use crate::inbound::filter::{ends_ambiguously, reject_ambiguous_end};
 use crate::inbound::mcp::McpEndpoint;
 use crate::inbound::rest::RestApi;
 use crate::inbound::{MCP_PATHS, RequestInfo};
@@ -51,10 +57,14 @@ impl HttpHandler {
         })
     }
 
-    /// Handles a request, and sets the request id in its response, unless a passthrough response has one.
+    /// Handles a request, and sets the request id in its response, unless a passthrough response has one. A
+    /// request whose end is ambiguous is rejected.
     pub fn handle(&self, mut request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
         let request_id = RequestInfo::from_request(&mut request).request_id.clone();
-        let responding = (self.0)(request);
+        let responding: BoxFuture<'static, _> = match ends_ambiguously(request.headers()) {
+            true => Box::pin(ready(reject_ambiguous_end(request))),
+            false => (self.0)(request),
+        };
         async move {
             let mut response = responding.await;
             response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());
