@@ -59,7 +59,6 @@ use crate::pipeline::{ApiKind, Gateway};
 use crate::telemetry::{History, Meters};
 
 pub use health::{Process, ProcessControl, ProcessStatus, ReloadFailure, ReloadRequest};
-pub use playground::PLAYGROUND_TIMEOUT;
 
 /// Timeout of a request. Longer than reading a body and a reload of a large configuration.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -34,7 +34,7 @@ const RULE_LIMIT_BYTES: usize = 128 << 10;
 const RESULT_LIMIT_BYTES: usize = 1 << 20;
 
 /// Timeout for reading or trying a rule, including the wait for a slot.
-pub const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
+const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of slots for rules, and of those for reading files.
 pub(super) const SLOTS: usize = 2;
