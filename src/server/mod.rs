@@ -4,10 +4,10 @@
 //!
 //! - [`serve`] accepts connections on a [`Listener`] until it is signalled to stop, and then finishes them
 //!   (graceful shutdown, connection draining).
-//! - `connection` is the connection of one client: TLS, HTTP/1.1 (whose `line_ends` are checked) or HTTP/2.
+//! - `connection` is the connection of one client: TLS, HTTP/1.1 (whose `line_ends` are checked) or HTTP/2. Its
+//!   [`HttpHandler`] routes a request to its API and counts it.
 //! - `activity` tracks a connection. `connection_limiter` closes connections when there are too many, or when
 //!   they use too much memory.
-//! - [`HttpHandler`] routes a request to its API and counts it.
 //!
 //! Configuration:
 //!
@@ -26,7 +26,6 @@ mod app;
 mod connection;
 mod connection_limiter;
 mod exporter;
-mod http_handler;
 mod line_ends;
 mod listener;
 mod mcp_discovery;
@@ -52,8 +51,8 @@ use crate::inbound::{CANCEL_TIMEOUT, Shutdown, ShutdownSignal};
 use crate::telemetry::log;
 
 pub use app::{App, RunningApp};
+pub use connection::HttpHandler;
 pub use exporter::FLUSH_TIMEOUT;
-pub use http_handler::HttpHandler;
 pub use listener::{AdminListener, Listener, bind, inherited};
 pub use reload::{Reloader, hangup_signals};
 
