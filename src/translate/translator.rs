@@ -175,13 +175,7 @@ pub fn translate(
     {
         trace.step("redact", || format!("matches replaced in {places}"));
     }
-    let redacted = |text: String| translator.redaction.redact(&text).into_owned();
-    let notes = notes.into_iter().map(|note| LogNote {
-        plain: note.plain.map(redacted),
-        quoting: note.quoting.map(redacted),
-        ..note
-    });
-    Translation { result, rule, sampling, notes: notes.collect() }
+    Translation { result, rule, sampling, notes }
 }
 
 /// Reason why a response is not a success.
@@ -348,6 +342,8 @@ impl TranslationRun<'_> {
     }
 
     fn add_note(&mut self, plain: Option<String>, quoting: Option<String>) {
+        let redacted = |text: String| self.translator.redaction.redact(&text).into_owned();
+        let (plain, quoting) = (plain.map(redacted), quoting.map(redacted));
         self.notes.push(LogNote { plain, quoting, is_template_error: false });
     }
 
@@ -371,8 +367,7 @@ impl TranslationRun<'_> {
         // A truncated message may end in half a secret.
         let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
         if let Some(detail) = error.detail.as_ref().filter(|_| may_be_told && error.raised.is_none()) {
-            let quoting = Some(format!("a filter failed: {}", self.translator.redaction.redact(detail)));
-            self.add_note(None, quoting);
+            self.add_note(None, Some(format!("a filter failed: {detail}")));
         }
     }
 
@@ -380,16 +375,9 @@ impl TranslationRun<'_> {
     pub(super) fn note_body(&mut self, view: &ResponseView<'_>) {
         const MAX_NOTED: usize = 240;
         // A body that can't be decompressed is not readable.
-        let Ok(body) = view.body() else { return };
-        let redaction = &self.translator.redaction;
-        let begins = match redaction.is_empty() {
-            // Without patterns, only the shown part of the body is decoded.
-            true => cut_bytes(&String::from_utf8_lossy(&body[..body.len().min(4 * MAX_NOTED)]), MAX_NOTED),
-            false => redaction.capped(&view.lossy_text(), MAX_NOTED),
-        };
-        if !body.is_empty() {
-            let quoting = Some(format!("the response begins {begins:?}"));
-            self.add_note(None, quoting);
+        if view.body().is_ok_and(|body| !body.is_empty()) {
+            let begins = self.translator.redaction.capped(&view.lossy_text(), MAX_NOTED);
+            self.add_note(None, Some(format!("the response begins {begins:?}")));
         }
     }
 }
