@@ -18,7 +18,7 @@ use super::response_view::ResponseView;
 use super::template::{Template, TemplateBudget, TemplateError, from_json};
 use super::work_budget::WorkBudget;
 use crate::model::StructuredContentSupport::ObjectsOnly;
-use crate::model::{BlockText, Content, ContentBlock, JsonText, LimitedWriter, Structured};
+use crate::model::{BlockText, Content, ContentBlock, JsonText, Structured};
 use crate::settings::suggest::quoted;
 use crate::settings::{Checked, Cursor, OpenSection, Setting, parsed_settings, text_of};
 
@@ -151,12 +151,9 @@ impl Limit {
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
         let mut full = false;
         for block in blocks {
-            let text = match &block.content.block {
-                ContentBlock::Text(_) if block.text == TextKind::Json => "",
-                ContentBlock::Text(BlockText::Plain(text) | BlockText::Error(text)) => text.as_str(),
-                ContentBlock::Text(BlockText::Shared(text)) => text,
-                _ => "",
-            };
+            let is_own_text =
+                matches!(block.content.block, ContentBlock::Text(_)) && block.text != TextKind::Json;
+            let text = block.content.block.text(None).filter(|_| is_own_text).unwrap_or_default();
             let most_lines = self.rows.filter(|_| block.text == TextKind::Verbatim).unwrap_or(usize::MAX);
             let (mut end, mut shown_count) = (0, 0);
             for line in text.split_inclusive('\n') {
@@ -337,14 +334,9 @@ impl Rows {
     fn fitting(&self, characters: usize) -> usize {
         /// One pair of quotes encloses all lines of a text.
         const QUOTES: usize = 2;
-        /// Longest UTF-8 encoding of a character, in bytes.
-        const MAX_BYTES: usize = 4;
-        let limit_bytes = characters.saturating_add(QUOTES).saturating_mul(MAX_BYTES);
         let mut remaining = characters;
         let takes = |(index, row): (usize, &Value)| {
-            let mut json = LimitedWriter::new(limit_bytes);
-            serde_json::to_writer(&mut json, row).ok()?;
-            let length = String::from_utf8(json.written).ok()?.chars().count();
+            let length = row.to_string().chars().count();
             // The first row has no comma before it.
             let added = if self.is_text { length - QUOTES } else { length + usize::from(index > 0) };
             remaining = remaining.checked_sub(added)?;
