@@ -139,7 +139,8 @@ fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredChar
     found.transpose()
 }
 
-fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
+/// Whether a document is an HTML page, by its media type or its first tag.
+pub(super) fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
     match media_type {
         Some("text/html" | "application/xhtml+xml") => true,
         None | Some("text/plain") => begins_with_tag(start, &["<!doctype html", "<html", "<head"]),

@@ -5,7 +5,7 @@ use minijinja::Value as Name;
 use serde_json::Value;
 use settings_derive::Section;
 
-use super::charset::begins_with_tag;
+use super::charset::is_html;
 use super::extract::{MCP_MEDIA_TYPE, ResultKind, message_of_page};
 use super::leak_filter::{ClientStrings, looks_internal, redact_error_text, redacted};
 use super::pattern::Captures;
@@ -359,14 +359,14 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
             _ => (None, None),
         };
     }
-    let media_type = view.response.media_type().unwrap_or_default();
+    let media_type = view.response.media_type();
     let text = view.lossy_text();
-    if is_page(&media_type, &text) {
+    if is_html(media_type.as_deref(), text.as_bytes()) {
         let page = translator.redaction.beginning(&text, PAGE_LIMIT_BYTES);
         let message = message_of_page(&page, view.response.status);
         return (message.and_then(|message| safe_text(&begun(&message), &sent)), None);
     }
-    if !media_type.is_empty() && !media_type.starts_with("text/") {
+    if media_type.is_some_and(|media_type| !media_type.starts_with("text/")) {
         return (None, None);
     }
     (safe_text(&begun(&text), &sent), None)
@@ -374,14 +374,6 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
 
 /// Searched beginning of an HTML error page, in bytes: the message follows the styles, near the beginning.
 const PAGE_LIMIT_BYTES: usize = 16 << 10;
-
-fn is_page(media_type: &str, text: &str) -> bool {
-    match media_type {
-        "text/html" | "application/xhtml+xml" => true,
-        "" | "text/plain" => begins_with_tag(text.trim_start().as_bytes(), &["<!doctype html", "<html"]),
-        _ => false,
-    }
-}
 
 /// Searches the fields in which APIs put messages; RFC 9457 has `detail` and `title`.
 fn message_in(json: &Value) -> Option<String> {

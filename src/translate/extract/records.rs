@@ -10,6 +10,7 @@ use super::{MemberNames, RECORD_LIMIT, Typing};
 use crate::settings::{
     Checked, Code, Cursor, Invalid, KeySpec, Kind, Node, OpenSection, Setting, ValueKind, read_each,
 };
+use crate::translate::charset::begins_with_tag;
 use crate::translate::pattern::Pattern;
 use crate::translate::read_error::{ReadError, at_most};
 
@@ -453,9 +454,7 @@ fn is_sentence(name: &str) -> bool {
 
 /// Whether a cell begins an HTML page; rows may begin with other tags (`<none>`).
 fn begins_page(cell: &str) -> bool {
-    ["<!doctype", "<html", "<?xml"]
-        .iter()
-        .any(|page| cell.get(..page.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(page)))
+    begins_with_tag(cell.as_bytes(), &["<!doctype", "<html", "<?xml"])
 }
 
 fn markup(line: usize, begin: &str) -> ReadError {
