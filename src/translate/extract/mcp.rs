@@ -97,17 +97,6 @@ impl McpResult {
     pub(super) fn is_success(&self) -> bool {
         matches!(self.verdict, ResultKind::Success)
     }
-
-    /// Types the value. The value of an error is unchanged.
-    pub(super) fn typed(self, typing: &Typing, view: &ResponseView<'_>) -> Result<Self, ReadError> {
-        if !self.is_success() {
-            return Ok(self);
-        }
-        let value = self.value.ok_or("expected JSON in a text block, found no text block")?;
-        let value = value.into_value(view)?;
-        typing.check_single(&value)?;
-        Ok(Self { value: Some(Box::new(Extracted::Value(typing.apply(value)?))), ..self })
-    }
 }
 
 impl Extraction for Mcp {

@@ -37,7 +37,7 @@ pub(crate) use self::{
     documents::read_media_type,
     mcp::{McpResult, ResultKind},
 };
-use super::fields::{FieldPath, FieldType, Fields, each_record, list_of, object_of};
+use super::fields::{Cardinality, FieldPath, FieldType, Fields, each_record, list_of, object_of};
 use super::read_error::ReadError;
 use super::response_view::ResponseView;
 use crate::model::{Content, JsonText, kind_of};
@@ -294,7 +294,13 @@ impl Extractor {
     fn typed(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         match found {
             found if matches!(self.typing, Typing::Untyped) => Ok(found),
-            Extracted::Mcp(answered) => answered.typed(&self.typing, view).map(Extracted::Mcp),
+            // The value of an error is unchanged.
+            Extracted::Mcp(result) if !result.is_success() => Ok(Extracted::Mcp(result)),
+            Extracted::Mcp(result) => {
+                let value = result.value.ok_or("expected JSON in a text block, found no text block")?;
+                let value = Some(Box::new(self.typed(*value, view)?));
+                Ok(Extracted::Mcp(McpResult { value, ..result }))
+            }
             found => {
                 let found = found.into_value(view)?;
                 if self.kind.value_count() == ValueCount::One {
@@ -547,7 +553,8 @@ impl Typing {
         match self {
             Self::Untyped => Ok(found),
             Self::Fields(fields) => fields.apply(&found),
-            Self::Value { from: None, kind } => kind.apply_to_records(&found),
+            Self::Value { from: None, kind } if kind.count == Cardinality::List => kind.apply(&found),
+            Self::Value { from: None, kind } => each_record(&found, |found| kind.apply(found)),
             // A list at this path is one value, not several records.
             Self::Value { from: Some(path), kind } => {
                 each_record(&found, |found| kind.apply(value_at(path, found.as_object())?))

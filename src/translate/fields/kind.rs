@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt};
 use serde_json::{Map, Value, json};
 
 use super::number::ResultUnit;
-use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm, each_record};
+use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm};
 use crate::model::{object_without_nones, type_of};
 use crate::settings::suggest::{quoted, quoted_list};
 use crate::settings::{Checked, Code, Cursor, Entry, Kind, Setting, SourceSpan, ValueKind};
@@ -91,18 +91,6 @@ impl FieldType {
         schema
     }
 
-    /// Converts an extracted value, or each item of a list.
-    ///
-    /// # Errors
-    ///
-    /// A sentence with the expected and the found form.
-    pub(crate) fn apply_to_records(&self, found: &Value) -> Result<Value, ReadError> {
-        match self.count {
-            Cardinality::List => self.apply(found),
-            Cardinality::One => each_record(found, |found| self.apply(found)),
-        }
-    }
-
     /// Whether a value counts as missing: null, or an empty string for types other than strings. Words in
     /// `null_values` are not missing, nor is an empty string in `values`.
     pub(super) fn is_missing(&self, value: &Value) -> bool {
@@ -121,6 +109,10 @@ impl FieldType {
     }
 
     /// Converts one value, or the list of values of one field.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the expected and the found form.
     pub(crate) fn apply(&self, value: &Value) -> Result<Value, ReadError> {
         match (self.count, value) {
             (Cardinality::One, value) => self.apply_to_one(value),
@@ -290,7 +282,7 @@ impl Enumeration {
 }
 
 /// The items without repetitions, in order.
-fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+pub(in crate::translate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for item in items {
         if !distinct.contains(&item) {
