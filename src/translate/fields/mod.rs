@@ -20,7 +20,7 @@ use std::{collections::HashSet, str::FromStr};
 use serde_json::{Map, Value};
 
 use self::kind::admit_null;
-pub(in crate::translate) use self::kind::{list_of, object_of};
+pub(in crate::translate) use self::kind::{distinct, list_of, object_of};
 pub(crate) use self::settings::{FieldSetting, TYPE_NAMES};
 pub use self::{
     kind::{Cardinality, Enumeration, FieldKind, FieldType},

@@ -13,7 +13,7 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-use std::{cell::Cell, collections::HashSet, io::Write, sync::Arc};
+use std::{cell::Cell, io::Write, sync::Arc};
 
 use bounds::{Bounded, RunBudget};
 pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT};
@@ -26,6 +26,7 @@ use jaq_core::{
 use jaq_json::{Error, Num, Val};
 use serde_json::Value;
 
+use super::fields::distinct;
 use super::translator::TranslationLimits;
 use super::work_budget::WorkBudget;
 use crate::model::{JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, ProgramExit, check_number};
@@ -176,8 +177,7 @@ impl Jq {
             let unknown = errors.into_iter().flat_map(|(_, errors)| errors);
             let unknown = unknown.map(|(name, kind)| format!("no {} `{name}`", kind.as_str()));
             // A name may be used several times.
-            let (mut seen, mut unknown) = (HashSet::new(), unknown.collect::<Vec<_>>());
-            unknown.retain(|name| seen.insert(name.clone()));
+            let mut unknown = distinct(unknown);
             unknown.truncate(UNKNOWN_NAMES_SHOWN);
             JqError::new(format!("there is {}", unknown.join(", ")))
         })?;

@@ -7,6 +7,7 @@ use roxmltree::{Document, Node};
 
 use crate::settings::fixed_regex;
 use crate::translate::extract::SyntaxError;
+use crate::translate::fields::distinct;
 use crate::translate::read_error::ReadError;
 
 /// Path from the root of a document: element names separated by `/`, the root's own name first.
@@ -198,12 +199,8 @@ impl Step {
     /// Error for a step without a match: the expected and the found elements.
     fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> ReadError {
         let children = contexts.iter().flat_map(Node::children).filter(Node::is_element).take(1000);
-        let mut names: Vec<&str> = Vec::new();
-        for name in children.map(|child| child.tag_name().name()) {
-            if names.len() < 8 && !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        let mut names = distinct(children.map(|child| child.tag_name().name()));
+        names.truncate(8);
         let wanted = &self.source;
         ReadError::with_quotes(60, |quoted| {
             let found = match names.as_slice() {
