@@ -13,33 +13,33 @@ use crate::settings::{
     Checked, Code, Cursor, Node, ProblemContext, Report, Setting, SourceSpan, fixed_regex, suggest, text_of,
 };
 
-/// Compiles a jq filter, which may use these captures as variables.
-///
-/// # Errors
-///
-/// If it is not a valid filter, or uses an unknown variable. The problem has been reported.
-fn jq(value: &Cursor<'_>, scope: &Scope) -> Checked<Jq> {
-    let captures = scope.captures.borrow();
-    let text = text_of(value)?;
-    value.check_cancelled()?;
-    let report = value.context.report;
-    let key = (text.to_owned(), captures.clone());
-    compiled_once(report, key, || Jq::compile(text, &captures)).or_else(|error| {
-        let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
-        let message = error.to_string();
-        let mut renamed = value.context.renamed_variables.iter();
-        let help = match renamed.find(|(was, _)| message.contains(&format!("`${was}`"))) {
-            Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
-            None => format!(
-                "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
-                hint_at_path(text).unwrap_or_else(|| hint_at_names(text, &message, scope))
-            ),
-        };
-        let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
-        let place = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
-        let message = format!("{} is not a jq filter: {message}", value.name);
-        value.reject_coded(Code::InvalidJq.at_span(place), message, help)
-    })
+/// Compiles a filter, which may use the captures of its scope as variables, and records the names that it uses.
+impl Setting for Jq {
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let scope = Scope::from_cursor(value);
+        scope.used.borrow_mut().add_jq(value.context.report, value.node);
+        let captures = scope.captures.borrow();
+        let text = text_of(value)?;
+        value.check_cancelled()?;
+        let report = value.context.report;
+        let key = (text.to_owned(), captures.clone());
+        compiled_once(report, key, || Self::compile(text, &captures)).or_else(|error| {
+            let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
+            let message = error.to_string();
+            let mut renamed = value.context.renamed_variables.iter();
+            let help = match renamed.find(|(was, _)| message.contains(&format!("`${was}`"))) {
+                Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
+                None => format!(
+                    "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
+                    hint_at_path(text).unwrap_or_else(|| hint_at_names(text, &message, scope))
+                ),
+            };
+            let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
+            let place = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
+            let message = format!("{} is not a jq filter: {message}", value.name);
+            value.reject_coded(Code::InvalidJq.at_span(place), message, help)
+        })
+    }
 }
 
 /// Suggests the path in jq for one in JSONPath: `$.data[*]` is `.data[]`.
@@ -106,60 +106,62 @@ pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     )
 }
 
-/// Compiles a template, which may use these names.
-///
-/// # Errors
-///
-/// If it is not a valid template, or uses an unknown name. The problem has been reported.
-fn template(value: &Cursor<'_>, scope: &Scope, names: &[&str]) -> Checked<Template> {
-    let (report, node) = (value.context.report, value.node);
-    let text = node.scalar().map_or_else(|| text_of(value).map(str::to_owned), Ok)?;
-    let template = Template::compile(&text).or_else(|error| {
-        let span = error.line.map_or(node.span, |line| report.line_in(node, line));
-        let help = "syntax: `{{ name }}` inserts a value, `{% if … %}` is a condition, `{{ x | default('y') }}` is a default";
-        let message = format!("{} is not a template: {error}", value.name);
-        value.reject_coded(Code::InvalidTemplate.at_span(span), message, help)
-    })?;
-    warn_of_placeholders(report, node, &text, scope, names);
-    let mut known = true;
-    for (what, name) in &template.used.unknown {
-        let help = match *what {
-            "filter" => suggest::help(name, "some known ones", COMMON_FILTERS.split(' ')),
-            "test" => suggest::help(name, "some known ones", COMMON_TESTS.split(' ')),
-            _ => suggest::foreign("method", name, []),
-        };
-        known = report_unknown(report, node, what, name, help);
+/// Compiles a template, which may use the names and captures of its scope, and records the names that it uses.
+impl Setting for Template {
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let scope = Scope::from_cursor(value);
+        let (names, captures) = (scope.names.borrow(), scope.captures.borrow());
+        let names: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
+        let (report, node) = (value.context.report, value.node);
+        let text = node.scalar().map_or_else(|| text_of(value).map(str::to_owned), Ok)?;
+        let template = Self::compile(&text).or_else(|error| {
+            let span = error.line.map_or(node.span, |line| report.line_in(node, line));
+            let help = "syntax: `{{ name }}` inserts a value, `{% if … %}` is a condition, `{{ x | default('y') }}` is a default";
+            let message = format!("{} is not a template: {error}", value.name);
+            value.reject_coded(Code::InvalidTemplate.at_span(span), message, help)
+        })?;
+        warn_of_placeholders(report, node, &text, scope, &names);
+        let mut known = true;
+        for (what, name) in &template.used.unknown {
+            let help = match *what {
+                "filter" => suggest::help(name, "some known ones", COMMON_FILTERS.split(' ')),
+                "test" => suggest::help(name, "some known ones", COMMON_TESTS.split(' ')),
+                _ => suggest::foreign("method", name, []),
+            };
+            known = report_unknown(report, node, what, name, help);
+        }
+        let takes_arguments = matches!(names[..], ["args"] | ["args", "input_responses"]);
+        let is_unknown = |name: &&String| !names.contains(&name.as_str()) && !is_global(name);
+        for name in template.used.names.iter().filter(is_unknown) {
+            let mut renamed = value.context.renamed_variables.iter();
+            let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
+            let help = match renamed {
+                Some((_, now)) => Some(format!("write `{now}`, or run `glossator migrate`")),
+                None if takes_arguments && name == "omit" => Some(
+                    "`default(omit)` is for a value of `query`, `headers`, `form` or `json` that is one argument and nothing \
+                     else; write `{% if args.x %}…{% endif %}`"
+                        .to_owned(),
+                ),
+                None if takes_arguments || scope.has_argument(name) => {
+                    Some(format!("write an argument as `{{{{ args.{name} }}}}`"))
+                }
+                None => {
+                    let help = suggest::help(name, "known names", names.iter().copied());
+                    // A field of the result is often written without the name of the result.
+                    let is_field = names.contains(&"structured")
+                        && suggest::nearest(name, names.iter().copied()).is_none();
+                    help.map(|help| match is_field {
+                        true => format!("a field of the result is `structured.{name}`; {help}"),
+                        false => help,
+                    })
+                }
+            };
+            known = report_unknown(report, node, "name", name, help);
+        }
+        let template = value.checked(known.then_some(template))?;
+        scope.used.borrow_mut().add_template(report, &template, node.span);
+        Ok(template)
     }
-    for name in template.used.names.iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name))
-    {
-        let mut renamed = value.context.renamed_variables.iter();
-        let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
-        let help = match (renamed, names) {
-            (Some((_, now)), _) => Some(format!("write `{now}`, or run `glossator migrate`")),
-            (None, ["args"] | ["args", "input_responses"]) if name == "omit" => Some(
-                "`default(omit)` is for a value of `query`, `headers`, `form` or `json` that is one argument and nothing \
-                 else; write `{% if args.x %}…{% endif %}`"
-                    .to_owned(),
-            ),
-            (None, _)
-                if scope.has_argument(name) || matches!(names, ["args"] | ["args", "input_responses"]) =>
-            {
-                Some(format!("write an argument as `{{{{ args.{name} }}}}`"))
-            }
-            (None, _) => {
-                let help = suggest::help(name, "known names", names.iter().copied());
-                // A field of the result is often written without the name of the result.
-                let is_field = names.contains(&"structured")
-                    && suggest::nearest(name, names.iter().copied()).is_none();
-                help.map(|help| match is_field {
-                    true => format!("a field of the result is `structured.{name}`; {help}"),
-                    false => help,
-                })
-            }
-        };
-        known = report_unknown(report, node, "name", name, help);
-    }
-    value.checked(known.then_some(template))
 }
 
 /// Reports an unknown name, filter, test or method of a template; returns `false`.
@@ -285,27 +287,6 @@ impl Scope {
     /// Adds the named captures of a condition.
     pub(super) fn add_captures(&self, names: &[String]) {
         self.captures.borrow_mut().extend_from_slice(names);
-    }
-}
-
-/// Reads a filter and records the names that it uses.
-impl Setting for Jq {
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let scope = Scope::from_cursor(value);
-        scope.used.borrow_mut().add_jq(value.context.report, value.node);
-        jq(value, scope)
-    }
-}
-
-/// Reads a template and records the names that it uses.
-impl Setting for Template {
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let scope = Scope::from_cursor(value);
-        let (names, captures) = (scope.names.borrow(), scope.captures.borrow());
-        let all: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
-        let template = template(value, scope, &all)?;
-        scope.used.borrow_mut().add_template(value.context.report, &template, value.node.span);
-        Ok(template)
     }
 }
 
