@@ -110,7 +110,9 @@ pub(crate) trait Setting: Sized {
 pub(crate) trait Section: Sized {
     fn keys() -> &'static KeyTable;
 
-    /// Parses every field; an absent one has its value in `base`, or its default.
+    /// Parses every field; an absent one has its value in `base`, or its default. An invalid one has its
+    /// default, so that checks of the whole section find problems of the other fields in the same run:
+    /// [`OpenSection::check_valid`] tells whether there is one.
     fn read_fields(section: &OpenSection<'_>, base: Option<Self>) -> Checked<Self>;
 
     /// Adds the names of the differing keys that take effect only after a restart.
@@ -306,7 +308,7 @@ impl<'a> OpenSection<'a> {
         };
         let read = T::read_fields(&section, base);
         let (related, keys) = (section.check_related_keys(), T::check_keys(&section));
-        related.and(keys).and(read)
+        related.and(keys).and(section.check_valid(&[])).and(read)
     }
 
     fn new(value: &Cursor<'a>, table: &'static KeyTable, entries: &'a [Entry]) -> Self {
@@ -362,8 +364,8 @@ impl<'a> OpenSection<'a> {
         self.entry(name).map(|entry| &entry.value)
     }
 
-    /// Parses one key; if it is absent, returns its value in `base`, or its default. Not inlined: inlining it
-    /// into every field adds 0.5 MB of code.
+    /// Parses one key; if it is absent, returns its value in `base`, or its default. Returns the default of an
+    /// invalid one as well. Not inlined: inlining it into every field adds 0.5 MB of code.
     #[inline(never)]
     pub(crate) fn field<T>(
         &self,
@@ -398,13 +400,10 @@ impl<'a> OpenSection<'a> {
         {
             secret::warn_of_inline(report, span, key.name, &Expanded { text, external: false });
         }
-        let read = value.read_expanded(|value| read(value, base));
-        read.inspect_err(|_| self.invalid.borrow_mut().push(key.name))
-    }
-
-    /// The value of a key, or its default after an error in it, for the check of all fields.
-    pub(crate) fn or_absent<T>(&self, read: Checked<T>, absent: Option<fn() -> T>) -> Checked<T> {
-        read.or_else(|reported| absent.map(|absent| absent()).ok_or(reported))
+        value.read_expanded(|value| read(value, base)).or_else(|reported| {
+            self.invalid.borrow_mut().push(key.name);
+            absent.map(|absent| absent()).ok_or(reported)
+        })
     }
 
     /// Returns an error if one of these keys has an invalid value, or any key if `names` is empty. The error

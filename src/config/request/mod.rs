@@ -219,6 +219,7 @@ impl RequestParser<'_> {
             let help = "write `method: POST`, or send the values in `query`";
             report.error(Code::UnexpectedBody.at_span(self.value.place), message, help);
         }
+        section.check_valid(&[])?;
         let settings = settings?;
         let template = match kind {
             UpstreamKind::Http => RequestTemplate::Http(self.http(&section, settings)?),

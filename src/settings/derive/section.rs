@@ -46,30 +46,24 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let rows = keys.iter().map(|field| field.row());
     let idents: Vec<_> = declared.iter().map(DeclaredField::ident).collect();
     let nothing = idents.iter().map(|_| quote!(None));
-    // For a check of the whole section, an invalid field has its default, so that the check can find problems
-    // of the other fields in the same run.
-    let values = declared.iter().map(|field| match (section.has("check"), field.ident(), field.absent()) {
-        (true, ident, absent) => quote!(section.or_absent(#ident, #absent)),
-        (false, ident, _) => quote!(#ident),
-    });
     let skips = skipped.iter().map(|field| field.skip());
     let reads = keys.iter().enumerate().map(|(row, field)| field.read(row)).chain(skips);
-    let check = section
-        .value("check")
-        .map(|check| quote!(let read = #check(read, section)?; section.check_valid(&[])?;));
+    let check = section.value("check").map(|check| quote!(let read = #check(read, section)?;));
     let check_keys = section
         .value("check_keys")
         .map(|check| quote!(fn check_keys(section: &OpenSection<'_>) -> Checked<()> { #check(section) }));
     let differences = declared.iter().filter_map(DeclaredField::difference);
     let default = section.has("default").then(|| {
-        let values = declared.iter().map(DeclaredField::default_field);
-        quote!(impl Default for #name { fn default() -> Self { Self { #(#values),* } } })
+        let absent = declared.iter().map(DeclaredField::absent);
+        quote!(impl Default for #name {
+            fn default() -> Self { Self { #(#idents: default_of(#absent)),* } }
+        })
     });
     Ok(quote! {
         const _: () = {
             use crate::settings::{
                 keys::{KeySpec, KeyTable, Masking, Row, ShortForm, TakesEffect, ValueKind},
-                section::{Checked, Cursor, OpenSection, Section, Setting},
+                section::{Checked, Cursor, OpenSection, Section, Setting, default_of},
             };
             static KEYS: KeyTable = KeyTable {
                 section: #title, id: #id, short_form: #short_form, expands_variables: #variables,
@@ -83,7 +77,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                         None => (#(#nothing,)*),
                     };
                     #(#reads)*
-                    let read = Self { #(#idents: #values?),* };
+                    let read = Self { #(#idents: #idents?),* };
                     #check
                     Ok(read)
                 }
@@ -176,32 +170,21 @@ impl DeclaredField<'_> {
 
     /// Function that creates the value of the absent key: the declared default, or that of its type.
     fn absent(&self) -> TokenStream {
-        let ty = &self.field.ty;
-        match self.default() {
-            _ if self.options.has("part") => quote!(Some(Default::default)),
-            _ if self.options.has("skip") => quote!(None),
+        let (ty, options) = (&self.field.ty, &self.options);
+        let declared = options.value("skip").map(Expr::to_token_stream).or_else(|| self.default());
+        match declared {
             Some(value) => quote!(Some(|| { let value: #ty = #value; value })),
+            None if options.has("part") || options.has("skip") => quote!(Some(Default::default)),
             // With a parser of the key, the type needs no `Setting`.
-            None if self.options.has("with") && is_option(ty) => quote!(Some(|| None)),
+            None if options.has("with") && is_option(ty) => quote!(Some(|| None)),
             None => quote!(<#ty as Setting>::ABSENT),
-        }
-    }
-
-    fn default_field(&self) -> TokenStream {
-        let (ident, absent) = (self.ident(), self.absent());
-        match (self.options.value("skip"), self.options.has("part") || self.options.has("skip")) {
-            (Some(value), _) => quote!(#ident: #value),
-            (None, true) => quote!(#ident: Default::default()),
-            (None, false) => quote!(#ident: crate::settings::section::default_of(#absent)),
         }
     }
 
     /// Statement that sets a field without a key.
     fn skip(&self) -> TokenStream {
-        let (ident, ty) = (self.ident(), &self.field.ty);
-        let value =
-            self.options.value("skip").map_or_else(|| quote!(Default::default()), |value| quote!(#value));
-        quote!(let #ident: Checked<#ty> = Ok(#ident.unwrap_or_else(|| #value));)
+        let (ident, ty, absent) = (self.ident(), &self.field.ty, self.absent());
+        quote!(let #ident: Checked<#ty> = Ok(#ident.unwrap_or_else(|| default_of(#absent)));)
     }
 
     /// Statement that parses the field into a variable of the same name; `row` is the index of its row.
@@ -319,7 +302,7 @@ mod tests {
             "secret : true , masking : Masking :: Always",
             "secret : false , masking : Masking :: ByName",
             "if self . limit != other . limit { found . push (\"connections\") ; }",
-            "port : Default :: default ()",
+            "port : default_of (Some (Default :: default))",
             "default_of (Some (|| { let value : bool = false ; value }))",
         ] {
             assert!(output.contains(part), "{part}\n{output}");
