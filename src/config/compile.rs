@@ -171,10 +171,10 @@ pub(in crate::config) fn compile(
     lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
     // A route with an error may have the longest timeout.
     if report.errors() == 0 {
-        lint::upstreams::warn_of_attempt_timeouts(report, entries, &upstreams, &routes);
+        lint::upstreams::warn_of_attempt_timeouts(report, &root, &upstreams, &routes);
     }
     lint::check_conflicts(report, &routes, file.get("routes").unwrap_or(&root));
-    clients::check_scopes(&clients, report, &all_scopes(&root, &[written, prompt_entries], entries));
+    clients::check_scopes(&clients, report, &all_scopes(&root));
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
     let place = node_at("server", "listen").or_else(|| file.get("clients"));
@@ -184,7 +184,7 @@ pub(in crate::config) fn compile(
     let elsewhere = node_at("defaults", "timeout").or_else(|| node_at("server", "shutdown_timeout"));
     let elsewhere = elsewhere.map_or(root.span, |node| node.span);
     let limit = server.listener.shutdown_timeout;
-    lint::upstreams::warn_of_long_timeouts(report, limit, &routes, (written, entries), elsewhere);
+    lint::upstreams::warn_of_long_timeouts(report, &root, limit, &routes, elsewhere);
     let certificates = certificates::read(report, &root);
     let needs_place = node_at("admin", "readiness_upstreams").map_or(root.span, |node| node.span);
     for name in admin.readiness_upstreams.iter().filter(|name| *name != "*") {
@@ -216,13 +216,13 @@ fn section<T: Section>(context: ReadContext<'_>, file: &OpenSection<'_>) -> Chec
 
 /// Values of all keys `scopes` except those of `clients`: the scopes that calls require, not those that a
 /// client has.
-fn all_scopes<'n>(root: &'n Node, named: &[&'n [Entry]], upstreams: &'n [Entry]) -> Vec<&'n Node> {
-    let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name)?.get("scopes"));
-    let written = named.iter().copied().flatten().filter_map(|entry| entry.value.get("scopes"));
-    let offered = upstreams.iter().flat_map(|entry| {
-        ["prompts", "resources"].into_iter().filter_map(|key| entry.value.get(key)?.get("scopes"))
-    });
-    sections.chain(written).chain(offered).collect()
+fn all_scopes(root: &Node) -> Vec<&Node> {
+    let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name));
+    let named = ["routes", "prompts"].into_iter().filter_map(|name| root.get(name));
+    let upstreams = root.get("upstreams").into_iter().flat_map(Node::children);
+    let offered = upstreams.flat_map(|upstream| [upstream.get("prompts"), upstream.get("resources")]);
+    let all = sections.chain(named.flat_map(Node::children)).chain(offered.flatten());
+    all.filter_map(|section| section.get("scopes")).collect()
 }
 
 /// Parses rules that no route uses, so that their problems are reported as well.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::config::routes::RouteFile;
 use crate::config::upstreams::UpstreamFile;
 use crate::route::UpstreamName;
-use crate::settings::{Code, Entry, Node, Report, SourceSpan, units};
+use crate::settings::{Code, Node, Report, SourceSpan, units};
 
 /// Warns of `on_store_failure` without a store.
 pub(crate) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
-    let named = ["upstreams", "routes"].into_iter().filter_map(|name| root.get(name)?.as_map()).flatten();
-    for node in root.get("defaults").into_iter().chain(named.map(|entry| &entry.value)) {
+    let named = ["upstreams", "routes"].into_iter().filter_map(|name| root.get(name));
+    for node in root.get("defaults").into_iter().chain(named.flat_map(Node::children)) {
         for limit in ["rate_limit", "rate_limit_per_client"].into_iter().filter_map(|name| node.get(name)) {
             if let Some(entry) = limit.entry("on_store_failure") {
                 let message = "`on_store_failure` has no effect without `shared_state`: each process has its own limits";
@@ -25,19 +25,16 @@ pub(crate) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
 /// Warns of calls that may take longer than the process waits for them at shutdown.
 pub(crate) fn warn_of_long_timeouts(
     report: &Report<'_>,
+    root: &Node,
     shutdown_timeout: Duration,
     routes: &[RouteFile],
-    (written, upstreams): (&[Entry], &[Entry]),
     elsewhere: SourceSpan,
 ) {
-    let deadline_of = |entries: &[Entry], name: &str| {
-        let entry = entries.iter().find(|entry| entry.key.text == name);
-        entry.and_then(|entry| entry.value.get("timeout")).map(|node| node.span)
-    };
+    let place_in = |section: &str, name: &str| Some(root.get(section)?.get(name)?.get("timeout")?.span);
     let mut reported: Vec<SourceSpan> = Vec::new();
     for RouteFile { route, .. } in routes.iter().filter(|file| file.route.timeout > shutdown_timeout) {
-        let place = deadline_of(written, route.definition.name.as_str())
-            .or_else(|| deadline_of(upstreams, route.upstream.as_str()))
+        let place = place_in("routes", route.definition.name.as_str())
+            .or_else(|| place_in("upstreams", route.upstream.as_str()))
             .unwrap_or(elsewhere);
         if reported.contains(&place) {
             continue;
@@ -57,13 +54,13 @@ pub(crate) fn warn_of_long_timeouts(
 /// Warns of an `attempt_timeout` before which the `timeout` of every call ends.
 pub(crate) fn warn_of_attempt_timeouts(
     report: &Report<'_>,
-    entries: &[Entry],
+    root: &Node,
     upstreams: &[UpstreamFile],
     routes: &[RouteFile],
 ) {
     for UpstreamFile { settings, policy, limits, .. } in upstreams {
-        let entry = entries.iter().find(|entry| entry.key.text == settings.name().as_str());
-        let written = entry.and_then(|entry| entry.value.entry("attempt_timeout"));
+        let section = root.get("upstreams").and_then(|upstreams| upstreams.get(settings.name().as_str()));
+        let written = section.and_then(|section| section.entry("attempt_timeout"));
         let own = routes.iter().filter(|file| file.route.upstream == *settings.name());
         let longest = own.map(|file| file.route.timeout).chain([limits.timeout]).max();
         if let Some(written) = written.filter(|_| policy.attempt_timeout >= longest) {
