@@ -155,8 +155,9 @@ impl<'n> RuleSets<'n> {
             let user = format!("the rules `{name}`");
             let mut expansion = Expansion::new(self, report, &user);
             expansion.chain.push(index);
-            let substitution = Substitution { report, budget: &self.budget, arguments: set.arguments(&[]) };
-            let substituted = substitution.substitute(response);
+            let substituted = set.arguments(report, span, &[]).and_then(|arguments| {
+                Substitution { report, budget: &self.budget, arguments }.substitute(response)
+            });
             if let Some(rules) = substituted.and_then(|rules| expansion.expand(span, &rules)) {
                 read(rules);
             }
@@ -237,7 +238,7 @@ impl<'e> Expansion<'e> {
             let help = "replace the innermost `use` by its rules";
             return report.reject(Code::RulesTooDeep.at_span(node.span), message, help);
         }
-        let arguments = set.checked_arguments(report, node.span, given.unwrap_or_default());
+        let arguments = set.arguments(report, node.span, given.unwrap_or_default());
         let (response, arguments) = (set.response?, arguments?);
         let origin = self.origin_of(set, node.span);
         let context = origin.context.clone();
@@ -270,18 +271,9 @@ impl<'e> Expansion<'e> {
 }
 
 impl<'n> RuleSet<'n> {
-    /// Value of each parameter: the argument, or its default.
-    fn arguments<'a>(&'a self, given: &'a [Entry]) -> Vec<(&'a str, &'a Node)> {
-        let value_of = |Entry { key, value }: &'a Entry| {
-            let given = given.iter().find(|entry| entry.key.text == key.text).map(|entry| &entry.value);
-            let default = Some(value).filter(|value| !matches!(value.kind, Kind::Null));
-            Some((key.text.as_str(), given.or(default)?))
-        };
-        self.parameters.iter().filter_map(value_of).collect()
-    }
-
-    /// Like [`Self::arguments`]. Returns `None` after reporting unknown and missing arguments.
-    fn checked_arguments<'a>(
+    /// Value of each parameter: the argument, or its default. Returns `None` after reporting unknown and
+    /// missing arguments.
+    fn arguments<'a>(
         &'a self,
         report: &Report<'_>,
         place: SourceSpan,
@@ -296,7 +288,12 @@ impl<'n> RuleSet<'n> {
                 .unwrap_or_else(|| "remove it".to_owned());
             report.error(Code::UnknownParameter.at_span(entry.key.span), message, help);
         }
-        let arguments = self.arguments(given);
+        let value_of = |Entry { key, value }: &'a Entry| {
+            let given = given.iter().find(|entry| entry.key.text == key.text).map(|entry| &entry.value);
+            let default = Some(value).filter(|value| !matches!(value.kind, Kind::Null));
+            Some((key.text.as_str(), given.or(default)?))
+        };
+        let arguments: Vec<_> = self.parameters.iter().filter_map(value_of).collect();
         for missing in names().filter(|name| !arguments.iter().any(|(known, _)| known == name)) {
             // An unknown name above is probably the missing one, misspelled.
             if report.errors() == before {
