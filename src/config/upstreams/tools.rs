@@ -134,6 +134,31 @@ impl ToolRules {
         }
         checked
     }
+
+    /// Name for clients, with `_` in place of characters that some clients reject.
+    pub(in crate::config) fn name_of(&self, name: &str) -> String {
+        let renamed = self.rename.0.iter().find(|(known, _)| known == name);
+        renamed.map_or_else(|| self.names.name_of(name), |(_, renamed)| renamed.to_string())
+    }
+
+    /// Names that its tools may have, until they are known.
+    pub fn awaited(&self) -> AwaitedServer {
+        let given = self.rename.0.iter().map(|(_, renamed)| renamed.to_string()).collect();
+        AwaitedServer { given, ..self.names.awaited() }
+    }
+
+    /// Description that overrides that of the server.
+    pub(in crate::config) fn description_of(&self, name: &str) -> Option<&str> {
+        self.describe.0.iter().find(|(known, _)| known == name).map(|(_, text)| text.trim_end())
+    }
+
+    /// Configured names that the server does not have.
+    pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> BTreeSet<&'a str> {
+        let keys = self.rename.0.iter().map(|(name, _)| name.as_str());
+        let keys = keys.chain(self.describe.0.iter().map(|(name, _)| name.as_str()));
+        let keys = keys.chain(self.overrides.0.iter().map(|(name, _)| name.as_str()));
+        keys.filter(|name| !names.contains(name)).chain(self.names.unknown_names(names)).collect()
+    }
 }
 
 impl NameRules {
@@ -170,33 +195,6 @@ impl NameRules {
     pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> BTreeSet<&'a str> {
         let exact = self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'));
         exact.map(String::as_str).filter(|name| !names.contains(name)).collect()
-    }
-}
-
-impl ToolRules {
-    /// Name for clients, with `_` in place of characters that some clients reject.
-    pub(in crate::config) fn name_of(&self, name: &str) -> String {
-        let renamed = self.rename.0.iter().find(|(known, _)| known == name);
-        renamed.map_or_else(|| self.names.name_of(name), |(_, renamed)| renamed.to_string())
-    }
-
-    /// Names that its tools may have, until they are known.
-    pub fn awaited(&self) -> AwaitedServer {
-        let given = self.rename.0.iter().map(|(_, renamed)| renamed.to_string()).collect();
-        AwaitedServer { given, ..self.names.awaited() }
-    }
-
-    /// Description that overrides that of the server.
-    pub(in crate::config) fn description_of(&self, name: &str) -> Option<&str> {
-        self.describe.0.iter().find(|(known, _)| known == name).map(|(_, text)| text.trim_end())
-    }
-
-    /// Configured names that the server does not have.
-    pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> BTreeSet<&'a str> {
-        let keys = self.rename.0.iter().map(|(name, _)| name.as_str());
-        let keys = keys.chain(self.describe.0.iter().map(|(name, _)| name.as_str()));
-        let keys = keys.chain(self.overrides.0.iter().map(|(name, _)| name.as_str()));
-        keys.filter(|name| !names.contains(name)).chain(self.names.unknown_names(names)).collect()
     }
 }
 
