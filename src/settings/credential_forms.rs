@@ -12,7 +12,6 @@ use regex::{Captures, Regex};
 use super::{
     fixed_regex,
     secret::{is_only_references, is_secret_name},
-    source_text::char_boundary_before,
 };
 
 /// Pattern of private keys, also of truncated ones.
@@ -165,7 +164,7 @@ fn in_queries(text: &str) -> Vec<Range<usize>> {
 
 /// The first bytes of a text: a search for each of many matches up to the end would take quadratic time.
 fn beginning(text: &str) -> &str {
-    &text[..char_boundary_before(text, 1024)]
+    &text[..text.floor_char_boundary(1024)]
 }
 
 /// Value at the beginning of a text: with the quote before it, or like [`unquoted`].

@@ -154,7 +154,7 @@ impl Files {
     /// Text of the file before `span`.
     fn before(&self, span: SourceSpan) -> &str {
         let text = self.text(span);
-        &text[..char_boundary_before(text, span.start)]
+        &text[..text.floor_char_boundary(span.start)]
     }
 
     /// Sets the byte ranges of the secrets in a file.
@@ -187,11 +187,6 @@ impl Files {
 /// Offset of the last line of a text.
 pub(crate) fn line_start(text: &str) -> usize {
     text.rfind('\n').map_or(0, |at| at + 1)
-}
-
-/// Nearest character boundary at or before `offset`.
-pub(super) fn char_boundary_before(text: &str, offset: usize) -> usize {
-    (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Describes an I/O error of a file in plain words.
