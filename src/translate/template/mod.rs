@@ -5,7 +5,10 @@ mod bounds;
 mod syntax;
 mod values;
 
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock, OnceLock},
+};
 
 pub(crate) use bounds::TemplateBudget;
 use bounds::{FUEL, RenderContext, SHORT_FUEL, TEXT_LIMIT_BYTES, check_depth};
@@ -30,17 +33,9 @@ pub struct Template {
     source: String,
     context: OutputContext,
     /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
-    compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
+    engine: OnceLock<Result<Box<Environment<'static>>, TemplateError>>,
     /// Names that the template uses.
     pub(crate) used: UsedNames,
-}
-
-/// Two engines with the instrumented template, which share most of their memory.
-struct Compiled {
-    /// Engine for a thread that serves one call.
-    whole: Environment<'static>,
-    /// Engine with a smaller limit of work, for threads that serve other calls, too.
-    short: Environment<'static>,
 }
 
 /// Reason why a template does not compile or render.
@@ -75,7 +70,7 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(SHORT_FUEL));
     bounds::add_filters(&mut environment);
     syntax::add_counters(&mut environment);
     environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
@@ -110,10 +105,10 @@ impl Template {
         check_depth(source)?;
         // Instrumentation nests products deeper; report here what no longer compiles.
         if source.contains('*') {
-            Compiled::new(source, context)?;
+            engine_with(source, context)?;
         }
         let used = UsedNames::from_source(source).map_err(|error| TemplateError::new(&error))?;
-        Ok(Self { source: source.to_owned(), context, compiled: OnceLock::new(), used })
+        Ok(Self { source: source.to_owned(), context, engine: OnceLock::new(), used })
     }
 
     /// The template as configured.
@@ -160,11 +155,13 @@ impl Template {
         budget: &TemplateBudget,
     ) -> Result<String, TemplateError> {
         budget.check()?;
-        let compile = || Compiled::new(&self.source, self.context).map(Box::new);
-        let compiled = self.compiled.get_or_init(compile);
-        let compiled = compiled.as_ref().map_err(Clone::clone)?;
-        let environment = if budget.is_short() { &compiled.short } else { &compiled.whole };
-        let template = environment.get_template(NAME).expect("the template was added when it was compiled");
+        let compile = || engine_with(&self.source, self.context).map(Box::new);
+        let mut engine = Cow::Borrowed(&**self.engine.get_or_init(compile).as_ref().map_err(Clone::clone)?);
+        if !budget.is_short() {
+            // The copy shares the template and almost all else.
+            engine.to_mut().set_fuel(Some(FUEL));
+        }
+        let template = engine.get_template(NAME).expect("the template was added when it was compiled");
         let mut text = LimitedWriter::new(TEXT_LIMIT_BYTES);
         let looked_up = Arc::new(RenderContext::new(names, budget));
         let names = Value::from_dyn_object(Arc::clone(&looked_up));
@@ -196,20 +193,16 @@ pub(super) fn is_global(name: &str) -> bool {
     COMMON.globals().any(|(global, _)| global == name)
 }
 
-impl Compiled {
-    fn new(source: &str, place: OutputContext) -> Result<Self, TemplateError> {
-        let mut whole = COMMON.clone();
-        whole.set_formatter(move |out, state, value| write_value(place, out, state, value));
-        if place == OutputContext::Xml {
-            // Marks the output of a block or a filter as escaped.
-            whole.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
-        }
-        let added = instrumented(source).and_then(|source| whole.add_template_owned(NAME, source));
-        added.map_err(|error| TemplateError::new(&error))?;
-        let mut short = whole.clone();
-        short.set_fuel(Some(SHORT_FUEL));
-        Ok(Self { whole, short })
+/// Engine with the instrumented template, and the limit of work of threads that serve other calls, too.
+fn engine_with(source: &str, place: OutputContext) -> Result<Environment<'static>, TemplateError> {
+    let mut engine = COMMON.clone();
+    engine.set_formatter(move |out, state, value| write_value(place, out, state, value));
+    if place == OutputContext::Xml {
+        // Marks the output of a block or a filter as escaped.
+        engine.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
     }
+    let added = instrumented(source).and_then(|source| engine.add_template_owned(NAME, source));
+    added.map(|()| engine).map_err(|error| TemplateError::new(&error))
 }
 
 impl TemplateError {
