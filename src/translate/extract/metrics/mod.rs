@@ -415,9 +415,7 @@ impl<'t> Scanner<'t> {
             return Err(self.error("the labels of an exemplar"));
         }
         let mut labels = Map::new();
-        if self.labels(&mut labels)?.is_some() {
-            return Err("expected the labels of an exemplar, found a name".into());
-        }
+        self.labels(&mut labels)?;
         Ok(Some(Value::Object(object_without_nones([
             ("labels", Some(Value::Object(labels))),
             ("value", Some(self.number()?.0)),
