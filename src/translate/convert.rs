@@ -78,11 +78,6 @@ pub(crate) fn scaled(number: &str, unit: i128) -> Option<i128> {
     Some(whole * unit + part * unit / 10_i128.pow(u32::try_from(fraction.len()).ok()?))
 }
 
-/// Parses `true` or `false`; ASCII case is ignored.
-pub(crate) fn to_boolean(text: &str) -> Option<Value> {
-    text.trim().to_ascii_lowercase().parse().ok().map(Value::Bool)
-}
-
 /// Converts strings in `value` to the number, integer, boolean or null that `schema` requires. Returns
 /// whether anything changed.
 pub(crate) fn convert_to_schema(value: &mut Value, schema: &Map<String, Value>) -> bool {
@@ -129,7 +124,7 @@ fn string_as(text: &str, schema: &Map<String, Value>, root: &Map<String, Value>)
     types.iter().find_map(|kind| match *kind {
         "integer" => to_integer(text),
         "number" => to_number(text),
-        "boolean" => to_boolean(text),
+        "boolean" => text.trim().to_ascii_lowercase().parse().ok().map(Value::Bool),
         "null" => (text.trim() == "null" || text.trim().is_empty()).then_some(Value::Null),
         _ => None,
     })

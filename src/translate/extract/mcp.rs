@@ -154,10 +154,7 @@ fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, Rea
 /// The value of a text: its JSON if it parses, else the string.
 fn value_of_text(text: &str) -> Extracted {
     let text = ByteString::from(text);
-    match JsonText::check_text(&text) {
-        Ok(json) => Extracted::Raw(json),
-        Err(_) => Extracted::Text(text),
-    }
+    JsonText::check_text(&text).map_or(Extracted::Text(text), Extracted::Raw)
 }
 
 /// Base64 decoder that ignores padding, like clients do.
