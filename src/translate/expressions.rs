@@ -285,8 +285,8 @@ impl Scope {
     }
 
     /// Adds the named captures of a condition.
-    pub(super) fn add_captures(&self, names: &[String]) {
-        self.captures.borrow_mut().extend_from_slice(names);
+    pub(super) fn add_captures<'n>(&self, names: impl Iterator<Item = &'n str>) {
+        self.captures.borrow_mut().extend(names.map(str::to_owned));
     }
 }
 

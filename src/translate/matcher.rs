@@ -130,17 +130,18 @@ impl Matcher {
             let Some(exit) = &response.exit else {
                 return Err("there is no `stderr`: no program ran".to_owned());
             };
-            let found = pattern.captures(&exit.stderr_text());
+            let found = pattern.named_captures(&exit.stderr_text());
             captures.extend(found.ok_or_else(|| format!("`stderr` does not match `{pattern}`"))?);
         }
         for (name, pattern) in &self.headers.0 {
             let mut values = response.headers.get_all(name).iter();
-            let found = values.find_map(|value| pattern.captures(&String::from_utf8_lossy(value.as_bytes())));
+            let found =
+                values.find_map(|value| pattern.named_captures(&String::from_utf8_lossy(value.as_bytes())));
             captures.extend(found.ok_or_else(|| format!("no header `{name}` matches `{pattern}`"))?);
         }
         if let Some(pattern) = &self.text {
             let text = view.text().map_err(|error| format!("the text can't be decoded: {error}"))?;
-            let found = pattern.captures(text);
+            let found = pattern.named_captures(text);
             captures.extend(found.ok_or_else(|| format!("the text does not match `{pattern}`"))?);
         }
         let holds = |jq: &Jq, what: &str, value| match jq.is_true(value, jq_names(view, &captures)) {
@@ -189,7 +190,7 @@ fn captures(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
 fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
     let pattern = Pattern::read(value)?;
     // A capture must not shadow a variable of templates.
-    if let Some(name) = pattern.names().iter().find(|name| TEMPLATE_NAMES.contains(&name.as_str())) {
+    if let Some(name) = pattern.names().find(|name| TEMPLATE_NAMES.contains(name)) {
         let message =
             format!("the capture name `{name}` is reserved: templates have a variable of that name");
         let at = Code::ReservedName.at_span(span_of_name(value.context.report, value.node.span, name));

@@ -1,8 +1,8 @@
 //! Regular expressions of the configuration.
 
-use std::{cell::RefCell, collections::HashMap, hash::Hash, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, hash::Hash};
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use crate::settings::{Checked, Code, Cursor, Report, Setting, text_of};
 
@@ -10,17 +10,13 @@ use crate::settings::{Checked, Code, Cursor, Report, Setting, text_of};
 pub(crate) type Captures = Vec<(String, String)>;
 
 /// Compiled regular expression, with linear search time and limited size. Clones share the compiled form.
-#[derive(Debug, Clone, derive_more::Display)]
-#[display("{regex}")]
-pub struct Pattern {
-    regex: Regex,
-    names: Arc<[String]>,
-}
+#[derive(Debug, Clone, derive_more::Deref, derive_more::Display)]
+pub struct Pattern(Regex);
 
 /// Patterns are equal if they are written alike.
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.regex.as_str() == other.regex.as_str()
+        self.as_str() == other.as_str()
     }
 }
 
@@ -37,7 +33,7 @@ impl Pattern {
     ///
     /// A sentence, on a syntax error, or for a pattern that would be too large.
     pub fn compile(source: &str) -> Result<Self, String> {
-        Self::build(regex::RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
+        Self::build(&mut RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
     }
 
     /// Compiles an alternation of literal texts; its size is that of the texts.
@@ -46,7 +42,7 @@ impl Pattern {
     ///
     /// As [`Self::compile`].
     pub fn from_literals(source: &str) -> Result<Self, String> {
-        Self::build(regex::RegexBuilder::new(source), Self::TEXTS_LIMIT_BYTES)
+        Self::build(&mut RegexBuilder::new(source), Self::TEXTS_LIMIT_BYTES)
     }
 
     /// Compiles a pattern in which `^` and `$` match at line ends.
@@ -55,33 +51,27 @@ impl Pattern {
     ///
     /// As [`Self::compile`].
     pub fn multi_line(source: &str) -> Result<Self, String> {
-        let mut builder = regex::RegexBuilder::new(source);
-        builder.multi_line(true);
-        Self::build(builder, Self::SIZE_LIMIT_BYTES)
+        Self::build(RegexBuilder::new(source).multi_line(true), Self::SIZE_LIMIT_BYTES)
     }
 
-    fn build(mut builder: regex::RegexBuilder, limit_bytes: usize) -> Result<Self, String> {
-        let regex = builder.size_limit(limit_bytes).build().map_err(|error| pattern_message(&error))?;
-        let names = regex.capture_names().flatten().map(str::to_owned).collect();
-        Ok(Self { regex, names })
+    fn build(builder: &mut RegexBuilder, limit_bytes: usize) -> Result<Self, String> {
+        builder.size_limit(limit_bytes).build().map(Self).map_err(|error| pattern_message(&error))
     }
 
     /// Names of the captures.
-    pub fn names(&self) -> &[String] {
-        &self.names
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.capture_names().flatten()
     }
 
-    pub(crate) fn regex(&self) -> &Regex {
-        &self.regex
-    }
-
-    pub(super) fn captures(&self, text: &str) -> Option<Captures> {
-        if self.names.is_empty() {
-            return self.regex.is_match(text).then(Captures::new);
+    /// Texts of the named captures in the first match; empty for a capture without a match.
+    pub(super) fn named_captures(&self, text: &str) -> Option<Captures> {
+        // A search without captures is quicker.
+        if self.names().next().is_none() {
+            return self.is_match(text).then(Captures::new);
         }
-        let found = self.regex.captures(text)?;
-        let value = |name: &String| found.name(name).map_or("", |text| text.as_str()).to_owned();
-        Some(self.names.iter().map(|name| (name.clone(), value(name))).collect())
+        let found = self.captures(text)?;
+        let value = |name| found.name(name).map_or("", |text| text.as_str()).to_owned();
+        Some(self.names().map(|name| (name.to_owned(), value(name))).collect())
     }
 
     /// Reads a pattern in which `^` and `$` match at line ends.

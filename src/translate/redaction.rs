@@ -246,14 +246,14 @@ const PART: &str = "secret";
 /// `Debug` does not show the pattern: that of a single secret would reveal it.
 #[derive(derive_more::Debug, Clone)]
 #[debug("SecretPattern(…)")]
-pub struct SecretPattern(Regex);
+pub struct SecretPattern(Pattern);
 
 impl Setting for SecretPattern {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         text_of(value)?;
         let pattern = Pattern::read(&value.part(value.node, "a pattern of `redact`", value.kind))?;
         let (span, why, help) = match Self::other_capture(&pattern) {
-            _ if pattern.regex().is_match("") => {
+            _ if pattern.is_match("") => {
                 (value.node.span, "it matches the empty text".to_owned(), "write `+` in place of `*`")
             }
             Some(name) => (
@@ -261,7 +261,7 @@ impl Setting for SecretPattern {
                 format!("its capture `{name}` has no meaning here"),
                 "use only the capture `(?<secret>…)`, for the part that is replaced",
             ),
-            None => return Ok(Self(pattern.regex().clone())),
+            None => return Ok(Self(pattern)),
         };
         let message = format!("`redact` can't use this pattern: {why}");
         value.reject_coded(Code::InvalidPattern.at_span(span), message, help)
@@ -272,12 +272,12 @@ impl SecretPattern {
     /// Uses a pattern for redaction; `None` if it matches the empty string, or has a named capture other than
     /// `secret`.
     pub fn new(pattern: &Pattern) -> Option<Self> {
-        let is_valid = !pattern.regex().is_match("") && Self::other_capture(pattern).is_none();
-        is_valid.then(|| Self(pattern.regex().clone()))
+        let is_valid = !pattern.is_match("") && Self::other_capture(pattern).is_none();
+        is_valid.then(|| Self(pattern.clone()))
     }
 
-    fn other_capture(pattern: &Pattern) -> Option<&String> {
-        pattern.names().iter().find(|name| *name != PART)
+    fn other_capture(pattern: &Pattern) -> Option<&str> {
+        pattern.names().find(|name| *name != PART)
     }
 
     /// Ranges of the secrets in a text that begin before `end`.

@@ -142,10 +142,10 @@ impl Records {
             for (index, whole) in lines.by_ref() {
                 let (begin, bare) = (position, whole.trim_end_matches(['\n', '\r']));
                 position += whole.len();
-                let starts = self.block_start.as_ref().is_some_and(|start| start.regex().is_match(bare));
+                let starts = self.block_start.as_ref().is_some_and(|start| start.is_match(bare));
                 let separates = match &self.block_separator {
                     _ if starts => false,
-                    Some(separator) => separator.regex().is_match(bare),
+                    Some(separator) => separator.is_match(bare),
                     None => self.block_start.is_none() && bare.trim().is_empty(),
                 };
                 let ended = if starts || separates { open.take() } else { None };

@@ -111,8 +111,8 @@ pub struct Capture {
 impl CapturePattern {
     /// Pattern whose captures keep their names and are strings.
     pub fn plain(pattern: Pattern) -> Self {
-        let text = |name: &String| Capture { group: name.clone(), name: name.clone(), kind: None };
-        let captures = pattern.names().iter().map(text).collect();
+        let text = |name: &str| Capture { group: name.to_owned(), name: name.to_owned(), kind: None };
+        let captures = pattern.names().map(text).collect();
         Self { written: pattern.to_string(), captures, pattern }
     }
 
@@ -173,7 +173,7 @@ impl Regex {
             SearchScope::First => return self.record(whole).unwrap_or_else(|| Err(self.nothing("text"))),
             SearchScope::Match => {
                 let matches = self.patterns.0.iter().take(1).flat_map(|pattern| {
-                    pattern.pattern.regex().captures_iter(text).map(move |found| {
+                    pattern.pattern.captures_iter(text).map(move |found| {
                         // The search for the next match may read the whole rest.
                         let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
                         WorkBudget::check_search(stop, left)?;
@@ -201,7 +201,7 @@ impl Regex {
     fn record(&self, block: LineBlock<'_>) -> Option<Result<Value, ReadError>> {
         let mut record = None;
         for pattern in &self.patterns.0 {
-            let Some(found) = pattern.pattern.regex().captures(block.text) else { continue };
+            let Some(found) = pattern.pattern.captures(block.text) else { continue };
             if let Err(error) = pattern.read(&found, block, record.get_or_insert_with(Map::new)) {
                 return Some(Err(error));
             }
@@ -212,7 +212,7 @@ impl Regex {
     /// The patterns without a match in a text, as configured.
     pub(super) fn missing_in(&self, text: &str) -> impl Iterator<Item = &str> {
         let text = with_plain_line_ends(text);
-        let missing = move |pattern: &&CapturePattern| !pattern.pattern.regex().is_match(&text);
+        let missing = move |pattern: &&CapturePattern| !pattern.pattern.is_match(&text);
         self.patterns.0.iter().filter(missing).map(|pattern| pattern.written.as_str())
     }
 

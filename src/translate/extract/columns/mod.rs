@@ -148,8 +148,7 @@ impl Columns {
         if let Err(why) = after_lines(text, self.skip, '\n') {
             return without_table(why);
         }
-        let is_first =
-            |line: &LineBlock<'_>| self.start_at.as_ref().is_none_or(|at| at.regex().is_match(line.text));
+        let is_first = |line: &LineBlock<'_>| self.start_at.as_ref().is_none_or(|at| at.is_match(line.text));
         let mut lines = lines(text).skip(self.skip).skip_while(|line| !is_first(line)).peekable();
         if let (Some(from), None) = (&self.start_at, lines.peek()) {
             return without_table(read_error!(
@@ -158,7 +157,7 @@ impl Columns {
         }
         let mut table = Vec::new();
         for line in lines {
-            let is_behind = self.stop_before.as_ref().is_some_and(|until| until.regex().is_match(line.text));
+            let is_behind = self.stop_before.as_ref().is_some_and(|until| until.is_match(line.text));
             if is_behind && !table.is_empty() {
                 break;
             }

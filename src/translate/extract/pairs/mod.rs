@@ -110,7 +110,7 @@ pub enum Indented {
 
 fn read_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     let pattern = Pattern::read(value)?;
-    let mut names = pattern.names().to_vec();
+    let mut names: Vec<&str> = pattern.names().collect();
     names.sort_unstable();
     if names != ["key", "value"] {
         let found = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
@@ -126,8 +126,9 @@ fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
         return Ok(flag.then(|| Pattern::compile(Pairs::BRACKETS).expect("the pattern is ours")));
     }
     let pattern = Pattern::read(value)?;
-    if pattern.names().len() != 1 {
-        let message = format!("`sections` must capture one name, found {}", pattern.names().len());
+    let count = pattern.names().count();
+    if count != 1 {
+        let message = format!("`sections` must capture one name, found {count}");
         let invalid = Invalid::new(message, "write `sections: '^# (?<name>.+)'`");
         return value.reject(invalid.with_code(Code::NoCaptures));
     }
@@ -325,18 +326,18 @@ impl<'t> Builder<'_, 't> {
             }
             return Ok(());
         }
-        if pairs.section_end.as_ref().is_some_and(|pattern| pattern.regex().is_match(bare)) {
+        if pairs.section_end.as_ref().is_some_and(|pattern| pattern.is_match(bare)) {
             self.close_section();
             return Ok(());
         }
         if let Some(pattern) = &pairs.sections
-            && let Some(captures) = pattern.regex().captures(bare)
+            && let Some(captures) = pattern.captures(bare)
         {
             match pairs.section_end {
                 Some(_) => self.close(0),
                 None => self.close_section(),
             }
-            let name = pattern.names().first().and_then(|name| captures.name(name));
+            let name = pattern.names().next().and_then(|name| captures.name(name));
             let key = name.map_or("", |name| name.as_str().trim());
             return self.open(Open { key, ..Open::default() });
         }
@@ -360,7 +361,7 @@ impl<'t> Builder<'_, 't> {
     fn add_matches(&mut self, pattern: &Pattern, bare: &'t str) -> Result<(), ReadError> {
         // A pair of the line above may continue up to here.
         self.close(0);
-        for found in pattern.regex().captures_iter(bare) {
+        for found in pattern.captures_iter(bare) {
             // The search for the next match may read the whole rest.
             WorkBudget::check_search(self.stop, bare.len() - found.get(0).map_or(0, |whole| whole.start()))?;
             let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };

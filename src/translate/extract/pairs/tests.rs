@@ -293,5 +293,5 @@ fn unused_outermost_keys_are_not_extracted() {
 
 #[test]
 fn our_own_pattern_has_a_name() {
-    assert_eq!(Pattern::compile(Pairs::BRACKETS).unwrap().names(), ["name"]);
+    assert_eq!(Pattern::compile(Pairs::BRACKETS).unwrap().names().collect::<Vec<_>>(), ["name"]);
 }
