@@ -7,7 +7,7 @@ use settings_derive::Section;
 
 use super::expressions::{Scope, read_condition, span_of_name};
 use super::pattern::Captures;
-use super::response_view::{LazyExtraction, ResponseView};
+use super::response_view::LazyExtraction;
 use super::variables::jq_names;
 use super::{Jq, Pattern, TEMPLATE_NAMES};
 use crate::model::{ProgramEnd, UpstreamResponse};
@@ -102,11 +102,8 @@ impl Matcher {
     }
 
     /// The named captures if every condition holds; otherwise the failed condition and the value found.
-    pub(super) fn matches(
-        &self,
-        view: &ResponseView<'_>,
-        extraction: &LazyExtraction<'_>,
-    ) -> Result<Captures, String> {
+    pub(super) fn matches(&self, extraction: &LazyExtraction<'_>) -> Result<Captures, String> {
+        let view = extraction.view;
         let response = view.response;
         match_any(
             &self.status,
@@ -160,7 +157,7 @@ impl Matcher {
             holds(jq, "value", value)?;
         }
         if let Some(not) = &self.not
-            && not.matches(view, extraction).is_ok()
+            && not.matches(extraction).is_ok()
         {
             return Err("`not` matches".to_owned());
         }
@@ -331,10 +328,8 @@ impl FromStr for MediaPattern {
 pub enum ExitPattern {
     /// Exit statuses from the first to the last.
     Codes(i32, i32),
-    /// One signal.
-    Signal(i32),
-    /// Any signal.
-    AnySignal,
+    /// One signal; any if there is no number.
+    Signal(Option<i32>),
 }
 
 /// The word for any signal.
@@ -344,8 +339,7 @@ impl ExitPattern {
     pub(super) fn matches(self, end: ProgramEnd) -> bool {
         match (self, end) {
             (Self::Codes(first, last), ProgramEnd::Code(code)) => (first..=last).contains(&code),
-            (Self::Signal(number), ProgramEnd::Signal(found)) => number == found,
-            (Self::AnySignal, end) => matches!(end, ProgramEnd::Signal(_)),
+            (Self::Signal(number), ProgramEnd::Signal(found)) => number.is_none_or(|number| number == found),
             (Self::Codes(..) | Self::Signal(_), _) => false,
         }
     }
@@ -357,8 +351,8 @@ impl FromStr for ExitPattern {
     fn from_str(text: &str) -> Result<Self, String> {
         let code = |text: &str| text.parse::<u8>().ok().map(i32::from);
         let pattern = match text.parse() {
-            _ if text == ANY_SIGNAL => Some(Self::AnySignal),
-            Ok(ProgramEnd::Signal(number)) => Some(Self::Signal(number)),
+            _ if text == ANY_SIGNAL => Some(Self::Signal(None)),
+            Ok(ProgramEnd::Signal(number)) => Some(Self::Signal(Some(number))),
             _ => range(text, code).map(|(first, last)| Self::Codes(first, last)),
         };
         let expected = "an exit status such as `1`, `1-9`, `SIGKILL` or `signal`";
@@ -371,8 +365,8 @@ impl fmt::Display for ExitPattern {
         match self {
             Self::Codes(first, last) if first == last => write!(formatter, "{first}"),
             Self::Codes(first, last) => write!(formatter, "{first}-{last}"),
-            Self::Signal(number) => ProgramEnd::Signal(*number).fmt(formatter),
-            Self::AnySignal => formatter.write_str(ANY_SIGNAL),
+            Self::Signal(Some(number)) => ProgramEnd::Signal(*number).fmt(formatter),
+            Self::Signal(None) => formatter.write_str(ANY_SIGNAL),
         }
     }
 }

@@ -177,7 +177,7 @@ pub(super) struct LazyExtraction<'a> {
     extract: Option<&'a Extract>,
     /// The default by media type, if the rule has no extractor.
     default: OnceCell<Extract>,
-    view: &'a ResponseView<'a>,
+    pub(super) view: &'a ResponseView<'a>,
     found: OnceCell<Result<Extracted, ReadError>>,
     value: OnceCell<Result<Value, ReadError>>,
 }
@@ -312,10 +312,7 @@ pub(super) fn extractor_for_media_type(view: &ResponseView<'_>) -> ExtractorKind
 }
 
 /// View of a response for several conditions and expressions, which share one extraction.
-pub struct Inspection<'a> {
-    view: &'a ResponseView<'a>,
-    extraction: LazyExtraction<'a>,
-}
+pub struct Inspection<'a>(LazyExtraction<'a>);
 
 /// Evaluates conditions and expressions on a response. Without an extractor, the value is the response as
 /// JSON if it parses, and by media type otherwise.
@@ -336,18 +333,18 @@ pub fn inspect<T>(
         }
         extract => extract,
     };
-    questions(&Inspection { view: &view, extraction: LazyExtraction::new(extract, &view) })
+    questions(&Inspection(LazyExtraction::new(extract, &view)))
 }
 
 impl Inspection<'_> {
     /// Whether all conditions match.
     pub fn is_true(&self, matcher: &Matcher) -> bool {
-        matcher.matches(self.view, &self.extraction).is_ok()
+        matcher.matches(&self.0).is_ok()
     }
 
     /// Applies a filter to the value; `None` if it fails or there is no value.
     pub fn value(&self, filter: &Jq) -> Option<Value> {
         let captures = Captures::new();
-        filter.apply(self.extraction.value().ok()?, jq_names(self.view, &captures)).ok()
+        filter.apply(self.0.value().ok()?, jq_names(self.0.view, &captures)).ok()
     }
 }

@@ -95,6 +95,30 @@ impl Rule {
             (None, RuleAction::Error(_)) => vec![StatusPattern::ALL_BUT_SERVER_ERRORS],
         }
     }
+
+    /// The named captures if the rule matches; otherwise the failed condition, or the default for the status.
+    fn matches(&self, extraction: &LazyExtraction<'_>) -> Result<Captures, String> {
+        let response = extraction.view.response;
+        let status = response.status;
+        let has_condition = self.matcher.status.is_some() || self.matcher.exit.is_some();
+        let (is_excluded, of_programs, of_servers) = match self.action {
+            RuleAction::Success(_) => (
+                !status.is_success() && !has_condition,
+                "a rule without `when: exit_status` is for 0 only",
+                "a rule without `when: status` is for 2xx only",
+            ),
+            RuleAction::Error(_) => (
+                status.is_server_error() && !has_condition && self.matcher.stderr.is_none(),
+                "an error without `when: exit_status` or `stderr` is for 0 only",
+                "a rule without `when: status` is not for 5xx",
+            ),
+        };
+        if !is_excluded {
+            return self.matcher.matches(extraction);
+        }
+        let excluded_by = if response.exit.is_some() { of_programs } else { of_servers };
+        Err(format!("{}, and {excluded_by}", status_text(response)))
+    }
 }
 
 /// Result for a successful response that no rule matches.
@@ -211,7 +235,7 @@ impl TranslationRun<'_> {
             let recoded = rule.charset.map(|charset| view.with_charset(charset));
             let view = recoded.as_ref().unwrap_or(view);
             let extraction = LazyExtraction::new(rule.extract.as_ref(), view);
-            let matched = self.match_rule(rule, view, &extraction);
+            let matched = rule.matches(&extraction);
             // A response that exceeds the limits matches no condition, not even under `not`.
             let matched = match view.too_much() {
                 Some(why) => matched.and_then(|_| Err(why.to_owned())),
@@ -235,33 +259,6 @@ impl TranslationRun<'_> {
             }
         }
         (self.no_match(view), None)
-    }
-
-    fn match_rule(
-        &self,
-        rule: &Rule,
-        view: &ResponseView<'_>,
-        extraction: &LazyExtraction<'_>,
-    ) -> Result<Captures, String> {
-        let status = view.response.status;
-        let has_condition = rule.matcher.status.is_some() || rule.matcher.exit.is_some();
-        let (is_excluded, of_programs, of_servers) = match rule.action {
-            RuleAction::Success(_) => (
-                !status.is_success() && !has_condition,
-                "a rule without `when: exit_status` is for 0 only",
-                "a rule without `when: status` is for 2xx only",
-            ),
-            RuleAction::Error(_) => (
-                status.is_server_error() && !has_condition && rule.matcher.stderr.is_none(),
-                "an error without `when: exit_status` or `stderr` is for 0 only",
-                "a rule without `when: status` is not for 5xx",
-            ),
-        };
-        if !is_excluded {
-            return rule.matcher.matches(view, extraction);
-        }
-        let excluded_by = if view.response.exit.is_some() { of_programs } else { of_servers };
-        Err(format!("{}, and {excluded_by}", status_text(view.response)))
     }
 
     /// Result for a response that no rule matches.
