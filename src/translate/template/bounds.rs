@@ -52,12 +52,11 @@ impl TemplateBudget {
         }
     }
 
-    /// Charges the steps of a rendering; `None` if it exceeded its limit.
-    pub(super) fn spend(&self, used: Option<u64>) {
-        let used_or_all = used.unwrap_or_else(|| self.remaining_steps.get());
-        self.remaining_steps.set(self.remaining_steps.get().saturating_sub(used_or_all));
-        if let Some(stop) = self.stop.as_ref().filter(|_| self.is_short()) {
-            stop.spend(used.unwrap_or(u64::MAX));
+    /// Charges the steps of a rendering.
+    pub(super) fn spend(&self, used: u64) {
+        self.remaining_steps.set(self.remaining_steps.get().saturating_sub(used));
+        if let Some(stop) = &self.stop {
+            stop.spend(used);
         }
     }
 

@@ -167,10 +167,10 @@ impl Template {
         let names = Value::from_dyn_object(Arc::clone(&looked_up));
         let rendered = template.render_captured_to(&names, &mut text).map(|captured| {
             let (used, _) = captured.state().fuel_levels().unwrap_or_default();
-            budget.spend(Some(used));
+            budget.spend(used);
         });
         if rendered.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfFuel) {
-            budget.spend(None);
+            budget.spend(u64::MAX);
         }
         looked_up.check()?;
         match rendered {
