@@ -4,7 +4,6 @@
 mod columns;
 mod csv;
 mod documents;
-mod form;
 mod grok;
 mod html;
 mod mcp;
@@ -21,8 +20,7 @@ pub(super) use self::html::error_page_message as message_of_page;
 pub use self::{
     columns::Columns,
     csv::Csv,
-    documents::{Binary, BinaryKind, Header, HeaderShape, Json, NdJson, Text},
-    form::Form,
+    documents::{Binary, BinaryKind, Form, Header, HeaderShape, Json, NdJson, Text},
     grok::{Grok, GrokError, GrokPatterns},
     html::{CssSelector, Html, Selected, TableForm},
     mcp::{MCP_MEDIA_TYPE, Mcp},
@@ -282,12 +280,9 @@ impl Extractor {
 
     /// The result, which must be a string.
     fn text(&self, view: &ResponseView<'_>) -> Result<ByteString, ReadError> {
-        match self.extract(view)?.into_success()? {
-            Extracted::Text(text) => Ok(text),
-            found => match found.into_value(view)? {
-                Value::String(text) => Ok(text.into()),
-                other => Err(read_error!("expected a string to parse, found {}", kind_of(&other))),
-            },
+        match self.extract(view)?.into_success()?.into_value(view)? {
+            Value::String(text) => Ok(text.into()),
+            other => Err(read_error!("expected a string to parse, found {}", kind_of(&other))),
         }
     }
 
