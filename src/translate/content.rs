@@ -329,7 +329,7 @@ impl BlockPayload {
         let structured = structured.ok_or("expected a value to show as JSON, found none");
         Ok(match self {
             Self::Text(template) => ContentBlock::Text(BlockText::Plain(render(template)?)),
-            Self::Verbatim => ContentBlock::Text(BlockText::Shared(view.shared_text()?.clone())),
+            Self::Verbatim => ContentBlock::Text(BlockText::Shared(view.text()?.clone())),
             Self::Json => structured.map(|_| ContentBlock::Text(BlockText::StructuredContent))?,
             Self::JsonPretty => ContentBlock::Text(BlockText::Plain(pretty(structured?))),
             Self::Bytes(binary) => binary.block(view)?,
@@ -348,7 +348,7 @@ impl BlockPayload {
                     body: match (text, blob) {
                         (Some(template), _) => ResourceBody::Text(render(template)?),
                         (None, Some(template)) => ResourceBody::Blob(base64_text(&render(template)?)?),
-                        (None, None) => ResourceBody::Text(view.text()?.to_owned()),
+                        (None, None) => ResourceBody::Text(view.text()?.to_string()),
                     },
                 };
                 ContentBlock::Resource { resource }

@@ -91,17 +91,13 @@ impl<'a> ResponseView<'a> {
         self.body().map(|body| decode_lossy(self.response, body)).unwrap_or_default()
     }
 
-    pub(crate) fn text(&self) -> Result<&str, ReadError> {
-        self.decoded().map(|decoded| &*decoded.text)
-    }
-
-    pub(crate) fn shared_text(&self) -> Result<&ByteString, ReadError> {
+    pub(crate) fn text(&self) -> Result<&ByteString, ReadError> {
         self.decoded().map(|decoded| &decoded.text)
     }
 
     pub(crate) fn checked_json(&self) -> Result<JsonText, ReadError> {
         // The parser's message names the expected token, and quotes nothing of the response.
-        JsonText::check_text(self.shared_text()?).map_err(|error| ReadError::unquoted(error.to_string()))
+        JsonText::check_text(self.text()?).map_err(|error| ReadError::unquoted(error.to_string()))
     }
 
     /// The response as JSON, regardless of its media type; `None` if it is not JSON or has too many values.

@@ -58,7 +58,7 @@ impl TemplateContext<'_> {
                 "exit_status" => view.response.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
                 "stderr" => view.response.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
                 "headers" => Some(shown(view.headers())),
-                "text" => view.text().ok().map(text_shown),
+                "text" => view.text().ok().map(|text| text_shown(text)),
                 "json" => view.json().map(shown),
                 "value" => self.value.map(shown),
                 "structured" => self.structured.map(|s| shown(&s.value(ObjectsOnly))),

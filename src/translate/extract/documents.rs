@@ -48,7 +48,7 @@ impl Extraction for NdJson {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        let whole = view.shared_text()?;
+        let whole = view.text()?;
         let mut documents = Vec::new();
         for line in lines(whole) {
             let document = line.text.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
@@ -152,7 +152,7 @@ impl Extraction for Text {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        let whole = view.shared_text()?;
+        let whole = view.text()?;
         Ok(Extracted::Text(if self.trim { whole.slice_ref(whole.trim()) } else { whole.clone() }))
     }
 }

@@ -298,8 +298,15 @@ impl Extractor {
             }
             found => {
                 let found = found.into_value(view)?;
-                if self.kind.value_count() == ValueCount::One {
-                    self.typing.check_single(&found)?;
+                // The type of one record is in the advertised schema.
+                if let (ValueCount::One, Value::Array(items)) = (self.kind.value_count(), &found)
+                    && !matches!(self.typing, Typing::Value { from: None, .. })
+                {
+                    return Err(read_error!(
+                        "expected one object, found a list of {}; a list of objects is `type: object[]` with \
+                         `fields` beside it",
+                        items.len()
+                    ));
                 }
                 self.typing.apply(found).map(Extracted::Value)
             }
@@ -475,10 +482,9 @@ impl Extracted {
 }
 
 /// Types of the result of an extractor.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub enum Typing {
     /// The whole result, untyped.
-    #[default]
     Untyped,
     /// An object with these fields, or a list of such objects.
     Fields(Fields),
@@ -520,22 +526,6 @@ impl Typing {
             Self::Untyped | Self::Value { from: None, .. } => Ok(()),
             Self::Fields(fields) => fields.check_names(found),
             Self::Value { from: Some(path), .. } => value_at(path, Some(found)).map(|_| ()),
-        }
-    }
-
-    /// Checks that a result typed as one record is not a list: its type is in the advertised schema.
-    ///
-    /// # Errors
-    ///
-    /// A sentence with the correct configuration.
-    fn check_single(&self, found: &Value) -> Result<(), ReadError> {
-        match (self, found) {
-            (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => Err(read_error!(
-                "expected one object, found a list of {}; a list of objects is `type: object[]` with \
-                 `fields` beside it",
-                items.len()
-            )),
-            _ => Ok(()),
         }
     }
 

@@ -30,10 +30,9 @@ pub struct FieldType {
 }
 
 /// Number of values of a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cardinality {
     /// One.
-    #[default]
     One,
     /// A list; a single value becomes a list of one.
     List,

@@ -336,7 +336,7 @@ impl Rows {
         const QUOTES: usize = 2;
         let mut remaining = characters;
         let takes = |(index, row): (usize, &Value)| {
-            let length = row.to_string().chars().count();
+            let length = JsonText::from_value(row).as_str().chars().count();
             // The first row has no comma before it.
             let added = if self.is_text { length - QUOTES } else { length + usize::from(index > 0) };
             remaining = remaining.checked_sub(added)?;
