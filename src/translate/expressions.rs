@@ -13,7 +13,7 @@ use crate::settings::{
     Checked, Code, Cursor, Node, ProblemContext, Report, Setting, SourceSpan, fixed_regex, suggest, text_of,
 };
 
-/// Compiles a filter, which may use the captures of its scope as variables, and records the names that it uses.
+/// Compiles a filter, which may use the captures of its scope as variables. Records the names that it uses.
 impl Setting for Jq {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scope = Scope::from_cursor(value);
@@ -106,7 +106,7 @@ pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     )
 }
 
-/// Compiles a template, which may use the names and captures of its scope, and records the names that it uses.
+/// Compiles a template, which may use the names and captures of its scope. Records those that it uses.
 impl Setting for Template {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scope = Scope::from_cursor(value);

@@ -1,5 +1,5 @@
-//! `json`, `ndjson`, `form` and `text`: the body as a value. `binary` and `header`: parts of the response as the
-//! upstream sent them.
+//! `json`, `ndjson`, `form` and `text`: the body as a value. `binary` and `header`: parts of the response as
+//! the upstream sent them.
 
 use std::borrow::Cow;
 
