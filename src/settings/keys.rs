@@ -169,14 +169,13 @@ impl KeySpec {
 }
 
 impl ValueKind {
-    /// Restricts the value to a range: milliseconds of a duration, bytes of a size, or a count.
+    /// Restricts the value to a range: milliseconds of a duration, or a count.
     pub(crate) const fn within(self, range: RangeInclusive<u64>) -> Self {
         let (least, most) = (*range.start(), *range.end());
         match self {
             Self::Duration(..) => Self::Duration(least, most),
-            Self::Size(..) => Self::Size(least, most),
             Self::Count(..) => Self::Count(least, most),
-            _ => panic!("only durations, sizes and counts have a range"),
+            _ => panic!("only durations and counts have a range"),
         }
     }
 
