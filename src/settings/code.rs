@@ -1,6 +1,6 @@
 //! Codes of problems, one for each kind.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
@@ -13,7 +13,8 @@ macro_rules! codes {
         ///
         /// The first line of the documentation is a summary. The rest explains how the problem comes about or
         /// why it matters, and shows a fix.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+        #[display("G{:04}", self.number())]
         pub enum Code {
             $($(#[doc = $doc])+ $name = $number,)+
         }
@@ -1382,12 +1383,6 @@ impl Code {
         let lines = self.documentation().iter().skip(1);
         let lines: Vec<&str> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
         lines.join("\n").trim().to_owned()
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "G{:04}", self.number())
     }
 }
 
