@@ -411,10 +411,8 @@ fn collect_scalars(
         (Kind::Map(_) | Kind::List(_), _) | (_, Value::Object(_) | Value::Array(_)) => None,
         _ if node.to_json() == *value => Some(()),
         _ => {
-            let (start, end) = (node.span.start, end_of(text, node));
-            let is_block = text.get(start..end)?.contains('\n') || start == end;
             let is_long = value.as_str().is_some_and(|value| value.contains('\n'));
-            (!is_block && !is_long).then(|| changes.push((start..end, yaml::flow(value))))
+            (!is_long).then(|| changes.push((node.span.start..end_of(text, node), yaml::flow(value))))
         }
     }
 }
