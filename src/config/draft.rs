@@ -106,10 +106,10 @@ fn read(
     routes::read(report, &context, &Entry::new(name, tree, place))
 }
 
-/// Lines of a route's entries without `tests`, unindented. `None` if other text shares these lines.
+/// Lines of a route's entries without `tests`, unindented. If other text shares these lines, the result is not
+/// the YAML of the route. `None` if an entry is above the one before it, as those of an alias are.
 fn source_lines(files: &Files, entries: &[Entry]) -> Option<String> {
-    let first = entries.first()?.key.span;
-    let column = files.line_and_column(first).column;
+    let column = files.line_and_column(entries.first()?.key.span).column;
     let mut out = String::new();
     for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.key.text != "tests") {
         let span = entry.key.span;
@@ -121,19 +121,9 @@ fn source_lines(files: &Files, entries: &[Entry]) -> Option<String> {
                 files.line(SourceSpan { start, ..entry.value.span }).end
             }
         };
-        if span.file != first.file
-            || files.line_and_column(span).column != column
-            || entry.value.span.file != span.file
-        {
-            return None;
-        }
         let text = files.shown(span, files.line(span).start..end, HIDDEN)?;
         for line in text.lines() {
-            let (margin, rest) = line.split_at_checked(column - 1).unwrap_or((line, ""));
-            if !margin.trim().is_empty() {
-                return None;
-            }
-            out += &format!("{rest}\n");
+            out += &format!("{}\n", line.get(column - 1..).unwrap_or_default());
         }
     }
     Some(out)
