@@ -13,20 +13,14 @@ use crate::authoring::{count, without_empty};
 use crate::settings::fixed_regex;
 use crate::translate::extract::has_frame;
 
-static METRIC_LINE: LazyLock<Regex> = LazyLock::new(|| {
-    fixed_regex(r#"^[A-Za-z_:][A-Za-z0-9_:]*(\{[^}]*\})?\s+[-+0-9.eEInfNa]+(\s+[0-9.]+)?$"#)
-});
 static FORM_LINE: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(r"^[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*(&[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*)*$"));
 
 /// Prometheus text format.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
-    let has_format = |text: &&str| {
-        let has_metadata = full_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
-        has_metadata
-            && full_lines(text).all(|line| line.starts_with('#') || METRIC_LINE.is_match(line.trim()))
-    };
-    texts.iter().all(has_format).then(|| {
+    let has_metadata =
+        |text: &&str| full_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
+    texts.iter().all(has_metadata).then(|| {
         Candidate::strict("metrics", Value::Null, "every line is a sample of a metric, or describes one")
     })
 }
