@@ -1,7 +1,7 @@
 //! Candidate extractors for HTML pages and XML documents.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeSet, HashSet},
     sync::LazyLock,
 };
 
@@ -162,34 +162,25 @@ pub(super) fn xml(texts: &[&str]) -> Candidate {
 }
 
 /// Names of elements that occur several times in one parent. Without `lists`, an element would be a list in
-/// one response and not in another. A name that is single in all other places is not one of them, unless its
-/// number varies in one place.
+/// one response and not in another.
 fn repeated_elements(texts: &[&str]) -> Vec<String> {
     /// Limit of the names; a longer list is no help.
     const MAX_NAMES: usize = 20;
     let documents = texts.iter().map(|text| roxmltree::Document::parse(without_mark(text)));
     let Ok(documents) = documents.collect::<Result<Vec<_>, _>>() else { return Vec::new() };
     let nodes = documents.iter().flat_map(roxmltree::Document::descendants);
-    // For each name and its path, the numbers of such elements in one parent.
-    let mut counts: BTreeMap<(&str, Vec<&str>), BTreeSet<usize>> = BTreeMap::new();
+    let mut repeated = BTreeSet::new();
     for parent in nodes.filter(roxmltree::Node::is_element) {
-        let path: Vec<&str> = parent.ancestors().map(|node| node.tag_name().name()).collect();
-        let mut children: BTreeMap<&str, usize> = BTreeMap::new();
-        for child in parent.children().filter(roxmltree::Node::is_element) {
-            *children.entry(child.tag_name().name()).or_default() += 1;
-        }
-        for (name, count) in children {
-            counts.entry((name, path.clone())).or_default().insert(count);
+        let mut seen = HashSet::new();
+        let children = parent.children().filter(roxmltree::Node::is_element);
+        for name in children.map(|child| child.tag_name()) {
+            // In RSS, `atom:link` is beside `link`.
+            if !seen.insert((name.namespace(), name.name())) {
+                repeated.insert(name.name().to_owned());
+            }
         }
     }
-    let is_single =
-        |name| counts.iter().any(|((other, _), numbers)| *other == name && numbers.last() == Some(&1));
-    let repeated = counts.iter().filter(|((name, _), numbers)| {
-        let varies = numbers.len() > 1 && numbers.first() == Some(&1);
-        numbers.last() > Some(&1) && (varies || !is_single(*name))
-    });
-    let names: BTreeSet<&str> = repeated.map(|((name, _), _)| *name).collect();
-    if names.len() > MAX_NAMES { Vec::new() } else { names.into_iter().map(str::to_owned).collect() }
+    if repeated.len() > MAX_NAMES { Vec::new() } else { repeated.into_iter().collect() }
 }
 
 /// Name of the first element in a SOAP body: `Fault` if the text is a fault.
