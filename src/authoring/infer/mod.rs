@@ -213,14 +213,7 @@ fn sample_text(sample: &Sample, charset: Option<&str>) -> Option<String> {
     // DEL and the control characters from U+0080 on occur in texts of old programs. Images and archives have
     // lower control characters near the beginning.
     let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
-    (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.response)).then(|| text.to_owned())
-}
-
-/// Whether the media type is binary.
-fn looks_binary(response: &UpstreamResponse) -> bool {
-    let media_type = response.media_type().unwrap_or_default();
-    let kinds = ["image/", "audio/", "video/", "font/", "application/pdf", "application/zip"];
-    media_type != "image/svg+xml" && kinds.iter().any(|kind| media_type.starts_with(kind))
+    (!text.chars().take(4096).any(is_strange)).then(|| text.to_owned())
 }
 
 fn run_extractor(extract: &Value, charset: Option<&str>, samples: &[&Sample]) -> Result<Vec<Value>, String> {
