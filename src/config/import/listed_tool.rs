@@ -155,16 +155,12 @@ pub(super) fn entries_of(members: &Map<String, Value>, span: SourceSpan) -> Vec<
     members.iter().map(|(name, value)| Entry::new(name, Node::from_json(value, span), span)).collect()
 }
 
-/// The schema without `pattern` and `patternProperties`.
+/// The schema without `pattern`.
 fn without_patterns(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
             // A property may have the name `pattern`; its value is then not a string.
-            let kept = members.iter().filter(|(name, value)| {
-                let is_one = *name == "pattern" && value.is_string();
-                let are_several = *name == "patternProperties" && value.is_object();
-                !(is_one || are_several)
-            });
+            let kept = members.iter().filter(|(name, value)| *name != "pattern" || !value.is_string());
             Value::Object(kept.map(|(name, value)| (name.clone(), without_patterns(value))).collect())
         }
         Value::Array(items) => items.iter().map(without_patterns).collect(),
