@@ -396,12 +396,9 @@ fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
         false => ("", "In seconds.", "durations; the value is in seconds"),
     };
     let options = [("output_unit", unit), ("description", description)];
-    let mut guess = Guess::with_count("duration", &options, texts.len(), what);
-    if !certain {
-        guess.confidence = guess.confidence.min(Confidence::Likely);
-        return Some(guess);
-    }
-    Some(guess.at_least_likely())
+    let guess = Guess::with_count("duration", &options, texts.len(), what);
+    let most = guess.confidence.min(Confidence::Likely);
+    Some(if certain { guess.at_least_likely() } else { Guess { confidence: most, ..guess } })
 }
 
 /// Infers sizes with units; `0` needs none.
