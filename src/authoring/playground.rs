@@ -99,15 +99,12 @@ pub fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arg
 
 /// The required arguments of a route, with generated values.
 pub fn generated_arguments(route: &Route) -> Arguments {
-    let mut arguments = Arguments::default();
-    let document = route.input.document();
-    let properties = document.get("properties").and_then(Value::as_object);
-    let required = document.get("required").and_then(Value::as_array);
-    for name in required.into_iter().flatten().filter_map(Value::as_str) {
+    let properties = route.input.document().get("properties");
+    let argument = |name: &str| {
         let schema = properties.and_then(|properties| properties.get(name));
-        arguments.given.insert(name.to_owned(), generated(schema.unwrap_or(&Value::Null)));
-    }
-    arguments
+        (name.to_owned(), generated(schema.unwrap_or(&Value::Null)))
+    };
+    route.input.required().map(argument).collect::<Map<_, _>>().into()
 }
 
 fn generated(schema: &Value) -> Value {

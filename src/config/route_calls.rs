@@ -69,8 +69,7 @@ impl UncheckedRouteCall {
                 .unwrap_or_else(|| "remove `args`: it has no arguments".to_owned());
             report.error(Code::UnknownArgument.at_span(*span), message, help);
         }
-        let required = document.get("required").and_then(Value::as_array);
-        for name in required.into_iter().flatten().filter_map(Value::as_str) {
+        for name in file.route.input.required() {
             if !self.arguments.iter().any(|(given, _)| given == name) {
                 let message = format!("the route `{}` requires the argument `{name}`", self.route);
                 let help = format!("add `args: {{ {name}: … }}`");

@@ -121,7 +121,6 @@ fn form_of(
     arguments: &[(String, SourceSpan)],
 ) -> Option<InputForm> {
     let properties = input.document().get("properties").and_then(Value::as_object);
-    let required = input.document().get("required").and_then(Value::as_array);
     let mut wanted = Map::new();
     for (name, span) in arguments {
         let Some(property) = properties.and_then(|properties| properties.get(name)) else {
@@ -130,7 +129,7 @@ fn form_of(
             report.error(Code::UnknownArgument.at_span(*span), format!("unknown argument `{name}`"), help);
             continue;
         };
-        let is_required = required.into_iter().flatten().any(|other| other == name.as_str());
+        let is_required = input.required().any(|other| other == name);
         if is_required || property.get("default").is_some() {
             let (why, help) = match is_required {
                 true => ("requires", "remove it from `required`: it is requested if it is missing"),
