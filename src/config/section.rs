@@ -96,10 +96,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     let (at, message) =
         (Code::UnknownKey.at_span(key.span), format!("unknown key `{}` in {}", key.text, keys.section));
     let help = extract::help_for_misplaced(&key.text, keys).or_else(|| help_for_foreign(&key.text, keys));
-    let nearest = || suggest::nearest(&key.text, keys.names());
-    if let Some(help) = help.or_else(|| Some(format!("did you mean `{}`?", nearest()?))) {
-        return report.error(at, message, help);
-    }
+    let nearest = || Some(format!("did you mean `{}`?", suggest::nearest(&key.text, keys.names())?));
     let large: [&'static KeyTable; 9] = [
         FileSettings::keys(),
         ServerSettings::keys(),
@@ -114,14 +111,16 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     // In a small section, such as that of an extractor, the help lists its own keys only.
     let is_large = large.iter().any(|large| std::ptr::eq(keys, *large));
     let elsewhere = || large.into_iter().filter(|_| is_large);
-    let meant =
-        |other: &'static KeyTable| Some((suggest::same_or_synonym(&key.text, other.names())?, other.section));
-    let found = elsewhere().find_map(|other| Some((other.get(&key.text)?.name, other.section)));
-    let help = match found.or_else(|| elsewhere().find_map(meant)) {
-        Some((name, of)) => format!("`{name}` is a key of {of}"),
-        None => format!("known keys: {}", suggest::quoted_list(keys.names())),
+    let having = elsewhere().filter(|other| other.get(&key.text).is_some());
+    let sections = having.map(|other| other.section).collect::<Vec<_>>().join(" and of ");
+    let exact = (!sections.is_empty()).then(|| format!("`{}` is a key of {sections}", key.text));
+    let meant = |other: &'static KeyTable| {
+        let name = suggest::same_or_synonym(&key.text, other.names())?;
+        Some(format!("`{name}` is a key of {}", other.section))
     };
-    report.error(at, message, help);
+    let known = || format!("known keys: {}", suggest::quoted_list(keys.names()));
+    let help = help.or(exact).or_else(nearest).or_else(|| elsewhere().find_map(meant));
+    report.error(at, message, help.unwrap_or_else(known));
 }
 
 /// Help for a condition or an extractor in the place of a rule's key, for a status in place of a rule, and
