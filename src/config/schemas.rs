@@ -41,7 +41,8 @@ fn is_composed(document: &Map<String, Value>) -> bool {
     KEYWORDS.split(' ').any(|keyword| document.contains_key(keyword))
 }
 
-/// Warns of arguments that a client may omit, although a text of the request fails without them.
+/// Warns of arguments that a client may omit, although a text of the request fails without them, and of lists
+/// and objects in the path.
 fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &UsedArguments) {
     if is_composed(document) || document.contains_key("dependentRequired") {
         return;
@@ -57,6 +58,12 @@ fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &
             let message = format!("the request fails without the optional argument `{name}`");
             let help = format!("make it required in `input`, or write `{{{{ args.{name} | default('') }}}}`");
             report.warning(Code::OptionalArgument.at_span(at), message, help);
+        }
+        let kind = property.and_then(|property| property.get("type")?.as_str());
+        if let (ArgumentKind::PathPart, Some(kind @ ("array" | "object"))) = (argument.kind, kind) {
+            let message = format!("every call fails: argument `{name}` of the path is an {kind}");
+            let help = "declare it as a string, a number or a boolean";
+            report.warning(Code::InvalidRequest.at_span(argument.span), message, help);
         }
     }
 }
@@ -76,7 +83,7 @@ fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly:
 fn inferred(in_request: &UsedArguments, used: &UsedArguments) -> Map<String, Value> {
     let kind_of = |name: &str| match used.arguments.iter().find(|argument| argument.name == name) {
         Some(ArgumentUse { kind: ArgumentKind::Count, .. }) => "integer",
-        Some(ArgumentUse { kind: ArgumentKind::Text, .. }) | None => "string",
+        Some(ArgumentUse { kind: ArgumentKind::Text | ArgumentKind::PathPart, .. }) | None => "string",
     };
     let arguments = &in_request.arguments;
     let property = |ArgumentUse { name, .. }: &ArgumentUse| (name.clone(), json!({ "type": kind_of(name) }));

@@ -787,7 +787,8 @@ codes! {
     ///
     /// A request in one line is `GET UPSTREAM/path`, `RUN UPSTREAM word {argument}` for a command, or
     /// `CALL UPSTREAM/TOOL` for an MCP server. It has the name of an upstream and not a URL, and `RUN` has
-    /// neither quotes nor templates. Write a map where you need those.
+    /// neither quotes nor templates. Write a map where you need those. An argument in a path is a string, a
+    /// number or a boolean.
     ///
     /// ```yaml
     /// request: { upstream: disk, arguments: ["two words", "{{ args.path }}"] }   # not `RUN disk "…"`

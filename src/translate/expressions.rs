@@ -330,6 +330,8 @@ pub(crate) struct ArgumentUse {
 pub(crate) enum ArgumentKind {
     /// A string.
     Text,
+    /// A string that is a part of the path.
+    PathPart,
     /// An integer that counts rows or pages; clients receive its next value.
     Count,
 }
@@ -399,9 +401,9 @@ impl UsedArguments {
         }
     }
 
-    /// Records an argument that counts rows or pages; it is optional.
-    pub(crate) fn add_count(&mut self, name: &str, span: SourceSpan) {
-        self.entry(name, span).kind = ArgumentKind::Count;
+    /// Records an argument of this kind; it is optional unless another use requires it.
+    pub(crate) fn add_kind(&mut self, name: &str, kind: ArgumentKind, span: SourceSpan) {
+        self.entry(name, span).kind = kind;
     }
 
     /// Adds the arguments and input responses that another part of the route uses.

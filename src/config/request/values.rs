@@ -15,7 +15,7 @@ use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OneOrMore, Scalar, Setting, SourceSpan, ValueKind,
     fixed_regex, read_each, text_of,
 };
-use crate::translate::expressions::Scope;
+use crate::translate::expressions::{ArgumentKind, Scope};
 use crate::translate::{OutputContext, Template, expressions};
 
 /// Span of a name in a value.
@@ -57,6 +57,8 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
     }
     let query = QueryTemplate::parse(query).map_err(|error| reject(error, "write `?units={units}`"))?;
     path.arguments().chain(query.arguments()).for_each(|name| add_argument(value, name, false));
+    let mut used = Scope::from_cursor(value).used.borrow_mut();
+    path.arguments().for_each(|name| used.add_kind(name, ArgumentKind::PathPart, value.node.span));
     Ok(Target(path, query))
 }
 

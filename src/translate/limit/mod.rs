@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use settings_derive::Section;
 
 use super::content::{RenderedBlock, TextKind};
-use super::expressions::Scope;
+use super::expressions::{ArgumentKind, Scope};
 use super::fields::path_steps;
 use super::output_schema::OutputSchema;
 use super::response_view::ResponseView;
@@ -441,6 +441,6 @@ impl PagingArguments {
 /// Reads the name of an argument that counts rows or pages.
 fn count_argument(value: &Cursor<'_>) -> Checked<Option<String>> {
     let name = text_of(value)?;
-    Scope::from_cursor(value).used.borrow_mut().add_count(name, value.node.span);
+    Scope::from_cursor(value).used.borrow_mut().add_kind(name, ArgumentKind::Count, value.node.span);
     Ok(Some(name.to_owned()))
 }
