@@ -206,9 +206,11 @@ impl ListedServer<'_> {
                 |file: &RouteFile| file.route.is_tool && self.called_tool(file) == Some(&*tool.name);
             let note = if tool.is_task_only() {
                 Some("omitted: it can be called as a task only".to_owned())
-            } else if file_routes.iter().any(calls_it) {
-                // A tool with a route of its own is offered through that route only.
-                continue;
+            } else if let Some(route) = file_routes.iter().find(|file| calls_it(file)) {
+                // A tool with a route of its own is offered through that route only. To an empty list, all
+                // configured names are unknown.
+                let unused = rules.unknown_names(&[]).contains(&*tool.name).then(|| route.name());
+                unused.map(|route| format!("`tools` names it, but is overridden by the route `{route}`"))
             } else if file_routes.iter().any(|file| has_name(file, &name)) {
                 Some(format!("omitted: a route has the name `{name}`; set a `prefix` for the tools"))
             } else if imported.routes.iter().any(|file| has_name(file, &name)) {

@@ -152,6 +152,28 @@ routes:
 }
 
 #[test]
+fn a_configured_tool_with_a_route_of_its_own_is_reported() {
+    let text = "\
+upstreams:
+  old:
+    mcp: http://127.0.0.1:9000/mcp
+    tools: { except: [hide], overrides: { ask: { timeout: 9s } } }
+routes:
+  ask_oslo: { description: Asks., request: { upstream: old, tool: ask, arguments: { city: Oslo } } }
+  hide: { description: Hides., request: CALL old/hide }
+  say: { description: Says., request: CALL old/say }
+";
+    let loaded = loaded(text);
+    let tools = ["ask", "say", "hide"].map(|name| {
+        let tool = json!({ "name": name, "inputSchema": { "type": "object" } });
+        tool.to_string().into_boxed_str()
+    });
+    let imported = loaded.importer.import([(&"old".parse().unwrap(), &tools[..])], &loaded.routes);
+    let text = "`tools` names it, but is overridden by the route `ask_oslo`";
+    assert_eq!(imported[0].notes, [ImportNote { tool: "ask".into(), text: text.into() }]);
+}
+
+#[test]
 fn a_secret_that_is_too_long_to_search_for_is_rejected() {
     let load_of_length = |length: usize| {
         let secret = "k3".repeat(length / 2);
