@@ -76,8 +76,8 @@ macro_rules! extractors {
             fields: ReadElsewhere<Fields>,
             /// Type of a single value.
             r#type: ReadElsewhere<FieldSetting>,
-            /// In a map of several extractors: whether the response is still a success if this one finds
-            /// nothing.
+            /// In a map of several extractors: whether the response is still a success if the pattern of this
+            /// one matches nothing, its header is missing, or the response has no text.
             optional: bool,
         }
 
