@@ -271,7 +271,7 @@ fn describe_found(found: &Extracted) -> String {
         Extracted::Value(value) => cut_bytes(&value.to_string(), MAX_TRACED),
         Extracted::Text(text) => format!("{:?}", cut_bytes(text, MAX_TRACED)),
         Extracted::Block(_) => "a content block".to_owned(),
-        Extracted::Mcp(McpResult { content, value, verdict }) => {
+        Extracted::Mcp(McpResult { content, value, verdict, .. }) => {
             let verdict = match verdict {
                 ResultKind::Success => "a result",
                 ResultKind::ToolError => "a tool error",

@@ -58,8 +58,9 @@ impl TranslationRun<'_> {
     ) -> Result<ToolResult, TranslationFailure> {
         let (extracted, tree) = extraction.into_extracted(self.trace)?;
         let has_no_value = rule.structured.is_none() && self.translator.output.is_none();
+        let is_partial = matches!(&extracted, Extracted::Mcp(found) if found.is_partial);
         let (extracted, answered) = match extracted {
-            Extracted::Mcp(McpResult { content, value, verdict: ResultKind::Success }) => {
+            Extracted::Mcp(McpResult { content, value, verdict: ResultKind::Success, .. }) => {
                 (value.map_or(Extracted::Nothing, |value| *value), content)
             }
             Extracted::Mcp(McpResult { content, verdict, .. }) => {
@@ -70,6 +71,8 @@ impl TranslationRun<'_> {
         };
         let mut whole_text = if let Extracted::Text(text) = &extracted { Some(text.clone()) } else { None };
         let (structured, value) = self.structure(rule, view, captures, extracted, tree)?;
+        // Clients that read only structured content would lose the other blocks.
+        let structured = structured.filter(|_| !(is_partial && has_no_value));
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
                 let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));

@@ -137,7 +137,7 @@ fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
 /// with `code` and `details` if its rule has a code and a structure.
 ///
 /// The value is the `structuredContent` of the `mcp` envelope, so it matches the `outputSchema` in `GET
-/// /tools`. A result with neither structure nor text (such as an image) has its content blocks as `result`.
+/// /tools`. Without structure, several blocks, or one that is no text (such as an image), are the `result`.
 fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     let key = match (result.outcome, &result.structured) {
         (ToolOutcome::Success, Some(structured)) => return write_structured(structured, out),
@@ -145,14 +145,14 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
         (ToolOutcome::Error(_), _) => "error",
     };
     out.extend_from_slice(format!("{{\"{key}\":").as_bytes());
-    match text_of(result) {
-        Some(text) => write_escaped(&text, out),
-        None => {
-            let mut whole = Vec::new();
-            write_result(result, SHAPES, &mut whole);
-            let mut whole: Value = serde_json::from_slice(&whole).unwrap_or_default();
-            out.extend_from_slice(whole["content"].take().to_string().as_bytes());
-        }
+    let has_text = result.content.iter().any(|content| content.block.text(None).is_some());
+    if has_text && (result.is_error() || result.content.len() == 1) {
+        write_escaped(&result.message(), out);
+    } else {
+        let mut whole = Vec::new();
+        write_result(result, SHAPES, &mut whole);
+        let mut whole: Value = serde_json::from_slice(&whole).unwrap_or_default();
+        out.extend_from_slice(whole["content"].take().to_string().as_bytes());
     }
     if result.is_error() {
         if let Some(code) = result.meta.get(CODE_META_KEY) {
@@ -175,13 +175,6 @@ fn write_structured(structured: &Structured, out: &mut Vec<u8>) {
     } else {
         out.extend_from_slice(json);
     }
-}
-
-/// All text blocks, joined by newlines; `None` if there are none.
-fn text_of(result: &ToolResult) -> Option<String> {
-    let structured = result.structured.as_ref();
-    let texts: Vec<_> = result.content.iter().filter_map(|content| content.block.text(structured)).collect();
-    (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
 /// An error of the API itself, the same in both envelopes.
@@ -301,6 +294,13 @@ mod tests {
         assert_eq!(plain(&full), r#"{"error":"disk full","code":28,"details":{"disk":"sda"}}"#);
         let image = ContentBlock::Image { data: "AA==".into(), mime_type: "image/png".into() };
         let picture = ToolResult::new(ToolOutcome::Success, vec![Content::from(image)]);
-        assert_eq!(plain(&picture), r#"{"result":[{"type":"image","data":"AA==","mimeType":"image/png"}]}"#);
+        let blocks = r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#;
+        assert_eq!(plain(&picture), format!(r#"{{"result":[{blocks}]}}"#));
+        let mut several = picture;
+        several.content.extend(["a", "b"].map(Content::text));
+        let texts = r#"{"type":"text","text":"a"},{"type":"text","text":"b"}"#;
+        assert_eq!(plain(&several), format!(r#"{{"result":[{blocks},{texts}]}}"#));
+        several.outcome = ToolOutcome::Error(BUSY);
+        assert_eq!(plain(&several), r#"{"error":"a\nb"}"#);
     }
 }

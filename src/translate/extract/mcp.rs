@@ -21,7 +21,8 @@ use crate::translate::response_view::ResponseView;
 /// Parses an MCP tool result, bare or in a JSON-RPC response, as JSON or as a server-sent event.
 ///
 /// The value is `structuredContent` if there is one, else the JSON in the first text block, else that text as
-/// a string. Without both, there is no value. Content blocks are unchanged.
+/// a string. Without both, there is no value. Content blocks are unchanged. The text of one of several blocks
+/// becomes structured content only where a rule or the output schema requires a value.
 #[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Mcp;
 
@@ -35,6 +36,8 @@ pub(crate) struct McpResult {
     pub(crate) content: Vec<Content>,
     /// The value; for a protocol error, the error object.
     pub(crate) value: Option<Box<Extracted>>,
+    /// Whether the value is only the text of one of several blocks, so that it is not the whole result.
+    pub(crate) is_partial: bool,
     /// Success or kind of error.
     pub(crate) verdict: ResultKind,
 }
@@ -136,7 +139,8 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
         None => content.iter().find_map(|content| content.block.text(None)).map(|text| value_of_text(&text)),
     };
     let verdict = if is_error == Some(true) { ResultKind::ToolError } else { ResultKind::Success };
-    Ok(McpResult { content, value: value.map(Box::new), verdict })
+    let is_partial = structured.is_none() && content.len() > 1;
+    Ok(McpResult { content, value: value.map(Box::new), is_partial, verdict })
 }
 
 fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, ReadError> {
@@ -147,6 +151,7 @@ fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, Rea
     Ok(McpResult {
         content: Vec::new(),
         value: Some(Box::new(Extracted::Raw(part(message, error)?))),
+        is_partial: false,
         verdict: ResultKind::ProtocolError { code, message: words },
     })
 }

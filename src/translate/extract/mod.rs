@@ -294,7 +294,7 @@ impl Extractor {
             Extracted::Mcp(result) => {
                 let value = result.value.ok_or("expected JSON in a text block, found no text block")?;
                 let value = Some(Box::new(self.typed(*value, view)?));
-                Ok(Extracted::Mcp(McpResult { value, ..result }))
+                Ok(Extracted::Mcp(McpResult { value, is_partial: false, ..result }))
             }
             found => {
                 let found = found.into_value(view)?;

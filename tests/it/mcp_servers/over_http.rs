@@ -328,6 +328,37 @@ async fn errors_that_a_text_hides_become_errors_and_the_rest_stays() {
 }
 
 #[tokio::test]
+async fn no_block_of_a_result_is_lost() {
+    let old = server_of(json!([tool("one"), tool("two"), tool("picture")]), |rpc, name| match name {
+        "one" => rpc.text(r#"{"a":1}"#),
+        "two" => rpc.result(r#"{"content":[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"{\"a\":2}"}]}"#),
+        _ => rpc.result(
+            r#"{"content":[{"type":"text","text":"[1]"},{"type":"image","data":"AA==","mimeType":"image/png"}]}"#,
+        ),
+    })
+    .await;
+    let served = Served::start(&format!(
+        "defaults: {{ envelope: plain }}\nupstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}\n",
+        old.address
+    ))
+    .await;
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
+    for (name, content, plain) in [
+        ("one", json!([text(r#"{"a":1}"#)]), json!({ "a": 1 })),
+        ("two", json!([text(r#"{"a":1}"#), text(r#"{"a":2}"#)]), Value::Null),
+        ("picture", json!([text("[1]"), image]), Value::Null),
+    ] {
+        let structured = plain.clone();
+        let plain = if plain.is_null() { json!({ "result": content }) } else { plain };
+        assert_eq!(served.call(name, json!({})).await.json(), plain, "{name}");
+        let called = served.over_mcp("tools/call", json!({ "name": name, "arguments": {} })).await;
+        let result = &called["result"];
+        assert_eq!((&result["content"], &result["structuredContent"]), (&content, &structured), "{called}");
+    }
+}
+
+#[tokio::test]
 async fn tools_appear_when_the_server_does() {
     let is_up = Arc::new(AtomicBool::new(false));
     let up = is_up.clone();
