@@ -38,7 +38,8 @@ pub(crate) fn derived(
     }
     let joined = joined.ok_or("no rule defines the shape of a success")?;
     if on_no_match == OnNoMatch::Text {
-        return Err("responses that match no rule are passed through (`on_no_match: text`)".to_owned());
+        // The author need not have written it: it is the default of a route to an MCP tool, for example.
+        return Err("a success that no rule matches passes through without `on_no_match: error`".to_owned());
     }
     if !joined.contains_key("type") {
         return Err("the value may be of any type".to_owned());

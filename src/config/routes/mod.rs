@@ -129,7 +129,7 @@ pub(super) struct RouteSettings {
     #[key(shown = "`true`")]
     propagate_trace_context: Option<bool>,
     /// Result of a response that no rule matches.
-    #[key(inherits = OnNoMatch::Error)]
+    #[key(shown = "`error`; `text` for a route to an MCP tool")]
     on_no_match: Option<OnNoMatch>,
     /// Whether the rules of `defaults.response` are tried after the route's own.
     #[key(shown = "`true`")]

@@ -65,8 +65,9 @@ pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
 
 /// Result of a response that no rule matches.
 pub(super) fn on_no_match(written: Option<OnNoMatch>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
-    // Rules of `defaults.response` are not specific to the route, so other responses pass through. An MCP
-    // tool returns a tool result, so it passes through even if no rule matches.
+    // Rules of `defaults.response` are not specific to the route, so other responses pass through. The result
+    // of an MCP tool has a known form, which marks its errors itself: rules are for exceptions, as those of
+    // `tools.response` are.
     let passes = own_count == 0 || calls_a_tool;
     written.unwrap_or(if passes { OnNoMatch::Text } else { OnNoMatch::Error })
 }

@@ -331,6 +331,21 @@ fn selectors_determine_the_output_schema() {
 }
 
 #[test]
+fn a_tool_whose_results_pass_without_a_rule_has_no_output_schema_of_its_rules() {
+    let route = |more: &str| {
+        let text = "upstreams: { a: { mcp: 'http://127.0.0.1:1/mcp' } }\nroutes:\n  t:\n    request: CALL a/t\n    \
+                    response: { extract: { mcp: { fields: { n: integer } } } }\n";
+        let loaded = loaded(&format!("{text}{more}"));
+        let file = &loaded.routes[0];
+        (file.route.definition.output_schema.is_some(), file.no_output_schema.clone())
+    };
+    let passes = "a success that no rule matches passes through without `on_no_match: error`";
+    assert_eq!(route(""), (false, Some(passes.to_owned())));
+    assert_eq!(route("    on_no_match: text\n"), (false, Some(passes.to_owned())));
+    assert_eq!(route("    on_no_match: error\n"), (true, None));
+}
+
+#[test]
 fn fields_make_the_output_schema() {
     let text = "upstreams: { a: http://127.0.0.1:1 }\nroutes:\n  t:\n    description: x\n    request: GET a/\n    response:\n      \
         - { when: { status: 404 }, error: none }\n      \
