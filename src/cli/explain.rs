@@ -202,6 +202,7 @@ fn explain_request(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let upstream = route.upstream.as_str();
+    let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
     let built = route.input.check(given.into()).and_then(|checked| {
         route.request.build(&checked, &HeaderMap::new(), None).map_err(|error| error.to_string())
     });
@@ -215,7 +216,6 @@ fn explain_request(
             return Ok(());
         }
         Ok(UpstreamRequest::Command(request)) => {
-            let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
             let program = file.and_then(|file| file.settings.command()).into_iter();
             let own = program.flat_map(|program| std::iter::once(&program.arg0).chain(&program.arguments));
             let command: Vec<&String> = own.chain(&request.words).collect();
@@ -231,10 +231,13 @@ fn explain_request(
             (json!({ "upstream": upstream, "tool": &*tool, "arguments": arguments }), shown)
         }
         Ok(UpstreamRequest::Http(request)) => {
-            let (method, target) = (request.method.as_str(), request.path_and_query.as_str());
+            let method = request.method.as_str();
+            let sent = file.and_then(|file| Some(file.settings.http()?.describe_request(&request)));
+            let (target, sent) =
+                sent.unwrap_or_else(|| (request.path_and_query.to_string(), request.headers));
             let mut shown = format!("{method} {target}   (to upstream `{upstream}`)");
             let mut headers = Map::new();
-            for (name, value) in &request.headers {
+            for (name, value) in &sent {
                 let value = String::from_utf8_lossy(value.as_bytes());
                 shown += &format!("\n{name}: {value}");
                 headers.insert(name.to_string(), value.into());

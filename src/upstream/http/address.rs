@@ -70,6 +70,11 @@ impl Address {
         self.hidden.then_some(&*self.base)
     }
 
+    /// Base path for people: hidden if it is secret.
+    pub(super) fn shown_base(&self) -> &str {
+        if self.hidden { "/…" } else { &self.base }
+    }
+
     /// Whether connections use TLS.
     pub fn is_tls(&self) -> bool {
         self.scheme == Scheme::HTTPS
@@ -200,7 +205,7 @@ impl FromStr for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let base = if self.hidden { "/…" } else { &*self.base };
+        let base = self.shown_base();
         match &self.socket {
             Some(socket) if base.is_empty() => write!(formatter, "unix:{}", socket.display()),
             Some(socket) => write!(formatter, "unix:{}:{base}", socket.display()),

@@ -18,7 +18,7 @@ use super::pool::SendResult;
 use super::response::{
     IncomingResponse, announces_unread_body, check_framing, discard_body, remove_hop_by_hop,
 };
-use super::secret_scrubber::SecretScrubber;
+use super::secret_scrubber::{MARK, SecretScrubber};
 use super::{
     Address, AttemptedEndpoints, HttpSettings, ResponseBody, UpstreamCall, UpstreamError, connection,
 };
@@ -235,17 +235,38 @@ pub(super) fn request_to(
     *outgoing.method_mut() = request.method.clone();
     *outgoing.uri_mut() = uri.map_err(|error| Failure::Unsendable(error.into()))?;
     *outgoing.version_mut() = settings.protocol.version();
+    *outgoing.headers_mut() = configured_headers(settings, request);
     let headers = outgoing.headers_mut();
-    headers.clone_from(&request.headers);
-    remove_hop_by_hop(headers);
-    // The HTTP library sets the actual length.
-    headers.remove(header::CONTENT_LENGTH);
     headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
-    // `extend` replaces existing headers and preserves several values of one name.
-    headers.extend(settings.headers.clone());
     // Compression costs more than it saves if the server is near. A route that needs it sets the header.
     headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
     Ok(outgoing)
+}
+
+/// Headers of a request, from its route and from the settings.
+fn configured_headers(settings: &HttpSettings, request: &HttpRequest) -> HeaderMap {
+    let mut headers = request.headers.clone();
+    remove_hop_by_hop(&mut headers);
+    // The HTTP library sets the actual length.
+    headers.remove(header::CONTENT_LENGTH);
+    // `extend` replaces existing headers and preserves several values of one name.
+    headers.extend(settings.headers.clone());
+    headers
+}
+
+impl HttpSettings {
+    /// Path, query and headers of a request as they are sent, for people: secrets are masked. Without the
+    /// headers that are the same for every request, such as `User-Agent`.
+    pub fn describe_request(&self, request: &HttpRequest) -> (String, HeaderMap) {
+        let target = format!("{}{}", self.address.shown_base(), request.path_and_query);
+        let mut headers = configured_headers(self, request);
+        let mark = HeaderValue::from_static(MARK);
+        headers.values_mut().filter(|value| value.is_sensitive()).for_each(|value| *value = mark.clone());
+        if self.auth.is_some() {
+            headers.insert(header::AUTHORIZATION, mark);
+        }
+        (target, headers)
+    }
 }
 
 /// Sends one request and checks the framing of the response.

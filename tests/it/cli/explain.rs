@@ -106,6 +106,29 @@ fn a_resource_is_explained_by_its_uri() {
 }
 
 #[test]
+fn a_request_is_shown_as_the_upstream_gets_it() {
+    let config = TemporaryFile::new(
+        "sent.yaml",
+        "upstreams:\n  soap:\n    url: http://127.0.0.1:9/demo\n    headers: { Content-Type: text/xml, X-A: 1, X-Key: \"${KEY:-k3y}\" }\n    \
+         credentials: { basic: { user: u, password: \"${PASSWORD:-pa55}\" } }\n  \
+         hook:\n    url: \"http://127.0.0.1:9${HOOK:-/T000/B111}\"\n\
+         routes:\n  x: { description: X., request: { method: POST, upstream: soap, path: /x, headers: { X-A: 2, X-B: 3, Authorization: none }, body: { xml: <a/> } } }\n  \
+         y: { description: Y., request: GET hook/y }\n",
+    );
+    let shown = succeeds(&["explain", "x", "--config", config.path(), "--args", "{}"]);
+    let (line, rest) = shown.split_once('\n').unwrap();
+    let (headers, body) = rest.split_once("\n\n").unwrap();
+    let mut headers: Vec<&str> = headers.lines().collect();
+    headers.sort_unstable();
+    let expected =
+        ["authorization: [redacted]", "content-type: text/xml", "x-a: 1", "x-b: 3", "x-key: [redacted]"];
+    assert_eq!((line, headers, body), ("POST /demo/x   (to upstream `soap`)", expected.to_vec(), "<a/>\n"));
+    let shown = succeeds(&["explain", "y", "--config", config.path(), "--output", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["target"], "/…/y");
+}
+
+#[test]
 fn a_command_is_explained_by_its_words_and_by_its_end() {
     let config = ["--config", "config/examples/commands.yaml"];
     let explained = |more: &[&str]| succeeds(&[&["explain", "find_lines"], &config[..], more].concat());
