@@ -24,6 +24,9 @@ pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathTemplate {
     parts: Vec<PathPart>,
+    /// Whether the upstream gets the path decoded, as a CGI program does. An argument with `/` would then be
+    /// several segments.
+    pub is_sent_decoded: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +82,7 @@ impl PathTemplate {
         if leads_out(text) {
             return wrong(format!("the path `{text}` leads out of its place once a server decodes it"));
         }
-        Ok(Self { parts })
+        Ok(Self { parts, is_sent_decoded: false })
     }
 
     /// Names of the arguments, in order.
@@ -101,6 +104,9 @@ impl PathTemplate {
                     let text = scalar(name, arguments.get(name))?;
                     if text.is_empty() {
                         return Err(format!("argument `{name}` must not be empty"));
+                    }
+                    if self.is_sent_decoded && text.contains('/') {
+                        return Err(format!("argument `{name}` must not contain `/`"));
                     }
                     path.extend(utf8_percent_encode(&text, ESCAPED));
                 }

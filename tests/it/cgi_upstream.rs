@@ -111,6 +111,18 @@ async fn an_argument_stays_in_its_segment() {
     let route = "request: 'GET old/a/{name}'";
     assert_eq!(script.call(route, json!({"name": "b.c"})).await.tool_text(), "/a/b.c\n");
     assert_eq!(script.call(route, json!({"name": "../../etc"})).await.status, 400);
+    for (route, args) in [
+        (route, json!({"name": "a/b"})),
+        ("request: { path: '/a/{name}/{other}' }", json!({"name": "a/b", "other": "c"})),
+    ] {
+        let response = script.call(route, args).await;
+        assert_eq!(
+            (response.status, response.tool_text()),
+            (400, "argument `name` must not contain `/`".into())
+        );
+    }
+    let in_query = script.call("request: 'GET old/a?x={name}'", json!({"name": "a/b"})).await;
+    assert_eq!(in_query.tool_text(), "/a\n");
 }
 
 #[tokio::test]

@@ -135,7 +135,7 @@ pub(super) fn read(
 ) -> Option<CompiledRequest> {
     let name = format!("`{}`", entry.key.text);
     let value = cursor(report, entry.key.span, &entry.value, &name, KIND);
-    in_scope(&NAMES, used, |scope| {
+    let mut request = in_scope(&NAMES, used, |scope| {
         let parser = RequestParser { value: value.in_scope(scope), upstreams };
         match &entry.value.kind {
             Kind::Text(text) => parser.line(text),
@@ -144,7 +144,12 @@ pub(super) fn read(
                 value.reject_kind("a string or a map", Some(HELP.to_owned()))
             }
         }
-    })
+    })?;
+    if let RequestTemplate::Http(template) = &mut request.template {
+        let settings = upstreams.file(&request.upstream).map(|file| &file.settings);
+        template.path.is_sent_decoded = matches!(settings, Some(UpstreamSettings::Cgi(_)));
+    }
+    Some(request)
 }
 
 impl RequestParser<'_> {

@@ -129,6 +129,23 @@ fn a_request_is_shown_as_the_upstream_gets_it() {
 }
 
 #[test]
+fn an_argument_that_a_cgi_program_cannot_get_is_an_error() {
+    let config = TemporaryFile::new(
+        "segments.yaml",
+        "upstreams: { git: { cgi: /bin/true }, web: http://127.0.0.1:9 }\nroutes:\n  \
+         log: { description: A log., request: \"GET git/{repo}/log/\" }\n  \
+         page: { description: A page., request: \"GET web/{repo}/log/\" }\n",
+    );
+    let explained = |route: &str| {
+        succeeds(&["explain", route, "--config", config.path(), "--args", r#"{"repo": "a/b"}"#])
+    };
+    let shown = explained("log");
+    assert!(shown.starts_with("arguments    invalid; no request is sent to the upstream\n"), "{shown}");
+    assert!(shown.contains("argument `repo` must not contain `/`"), "{shown}");
+    assert_eq!(explained("page"), "GET /a%2Fb/log/   (to upstream `web`)\n");
+}
+
+#[test]
 fn a_command_is_explained_by_its_words_and_by_its_end() {
     let config = ["--config", "config/examples/commands.yaml"];
     let explained = |more: &[&str]| succeeds(&[&["explain", "find_lines"], &config[..], more].concat());
