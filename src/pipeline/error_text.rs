@@ -12,7 +12,7 @@ use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Up
 
 /// For a response that could not be translated at all.
 pub(super) const UNREADABLE: &str =
-    "The service responded, but its response could not be processed. Different arguments may help.";
+    "The service responded, but its response could not be processed. Tell the operator of this tool.";
 
 /// For a tool, prompt or resource that may exist once its server has listed it.
 pub(super) const NOT_READY: &str = "Not ready: the service behind it has not started yet, or is \

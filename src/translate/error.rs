@@ -2,11 +2,11 @@
 //! a model how to act, without internals of the upstream.
 
 use minijinja::Value as Name;
-use serde_json::Value;
+use serde_json::{Value, json};
 use settings_derive::Section;
 
 use super::charset::is_html;
-use super::extract::{MCP_MEDIA_TYPE, ResultKind, message_of_page};
+use super::extract::{ResultKind, is_from_mcp_server, message_of_page};
 use super::leak_filter::{ClientStrings, looks_internal, redact_error_text, redacted};
 use super::pattern::Captures;
 use super::response_view::{LazyExtraction, ResponseView};
@@ -225,7 +225,7 @@ impl TranslationRun<'_> {
             // Only for upstreams that are configured as MCP servers: over plain HTTP, the route's own rules
             // fit better.
             ResultKind::ProtocolError { code, .. }
-                if view.response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+                if is_from_mcp_server(view.response)
                     && code.as_ref().and_then(Value::as_i64).is_some_and(|code| INTERNAL.contains(&code)) =>
             {
                 // Some servers also use this code for invalid arguments.
@@ -283,7 +283,7 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
     let status = response.status;
     let error_type = ErrorType::Upstream { status: status.as_u16() };
     if let Some(exit) = &response.exit {
-        return ToolResult::error(error_type, text_for_exit(exit.end));
+        return ToolResult::error(error_type, text_for_exit(exit.end, view.input.args));
     }
     let (text, code) = if status.is_client_error() {
         let (message, code) = message_of(view, translator);
@@ -301,12 +301,13 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
 }
 
 /// Text for a failed program. Its own output is withheld, like the body of a 5xx.
-fn text_for_exit(end: ProgramEnd) -> String {
+fn text_for_exit(end: ProgramEnd, args: &Value) -> String {
     match end {
         ProgramEnd::Code(_) => format!(
             "The program behind this tool ended with {}. Its error output is in the operator's log only at \
-             level `debug`. Different arguments may help.",
-            end.describe()
+             level `debug`.{}",
+            end.describe(),
+            if *args == json!({}) { "" } else { " Different arguments may help." }
         ),
         ProgramEnd::Signal(_) => format!(
             "The program behind this tool was terminated by {} before it finished. A retry may help; if it \

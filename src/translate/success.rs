@@ -5,7 +5,7 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::content::{self, RenderedBlock, TextKind};
-use super::extract::{Extracted, McpResult, ResultKind};
+use super::extract::{Extracted, McpResult, ResultKind, is_from_mcp_server};
 use super::pattern::Captures;
 use super::response_view::{LazyExtraction, ResponseView};
 use super::translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary};
@@ -207,6 +207,7 @@ impl TranslationRun<'_> {
 pub fn empty_success_text(response: &UpstreamResponse) -> String {
     match &response.exit {
         Some(exit) => format!("Done: the program ended with {} and no output.", exit.end.describe()),
+        None if is_from_mcp_server(response) => "Done: the tool returned no content.".to_owned(),
         None => format!("Done: the service responded with status {} and no content.", response.status),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use settings_derive::{Section, Word};
 
 use super::error::{error_for_status, status_meta};
-use super::extract::Extract;
+use super::extract::{Extract, is_from_mcp_server};
 use super::leak_filter::{ClientStrings, redacted};
 use super::matcher::status_text;
 use super::pattern::Captures;
@@ -279,6 +279,7 @@ impl TranslationRun<'_> {
                 media_type.map_or_else(|| "no content type".into(), |found| format!("type {found}"));
             let what = match view.response.exit {
                 Some(_) => "it".to_owned(),
+                None if is_from_mcp_server(view.response) => "it".to_owned(),
                 None => format!("it has status {} and {media_type}, and", status.as_u16()),
             };
             return self.unreadable(view, &format!("{what} matches no rule of this tool"));

@@ -14,7 +14,7 @@ use settings_derive::Section;
 
 use super::records::with_plain_line_ends;
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
-use crate::model::{Content, ContentBlock, ForeignBlock, JsonText};
+use crate::model::{Content, ContentBlock, ForeignBlock, JsonText, UpstreamResponse};
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
 
@@ -28,6 +28,11 @@ pub struct Mcp;
 
 /// Media type of responses from an upstream that is an MCP server; selects this extractor by default.
 pub const MCP_MEDIA_TYPE: &str = "application/vnd.mcp+json";
+
+/// Whether a response is from an upstream that is an MCP server. Its HTTP status and headers are not known.
+pub(crate) fn is_from_mcp_server(response: &UpstreamResponse) -> bool {
+    response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+}
 
 /// Response of an MCP server.
 #[derive(Debug)]

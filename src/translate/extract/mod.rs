@@ -33,7 +33,7 @@ pub use self::{
 pub(crate) use self::{
     columns::has_frame,
     documents::read_media_type,
-    mcp::{McpResult, ResultKind},
+    mcp::{McpResult, ResultKind, is_from_mcp_server},
 };
 use super::fields::{Cardinality, FieldPath, FieldType, Fields, each_record, list_of, object_of};
 use super::read_error::ReadError;
