@@ -275,27 +275,19 @@ const ZONED_FORMATS: [(&str, &str); 10] = [
     ("%A, %d-%b-%Y %H:%M:%S UTC", "UTC"),
     ("%A, %d-%b-%Y %H:%M:%S GMT", "UTC"),
 ];
-/// Formats of timestamps in an unknown time zone.
-const LOCAL_FORMATS: [&str; 15] = [
-    "",
-    "%d.%m.%Y %H:%M:%S",
-    "%d.%m.%Y %H:%M",
-    "%Y/%m/%d %H:%M:%S",
-    "%Y/%m/%d %H:%M",
-    "%Y-%m-%d %H:%M",
-    "%a %b %d %H:%M:%S %Y",
-    "%d-%b-%Y %H:%M:%S",
-    "%d-%b-%Y %H:%M",
-    "%d %b %Y %H:%M:%S",
-    "%d %b %Y %H:%M",
-    "%b %d, %Y %H:%M:%S",
-    "%m/%d/%Y %H:%M:%S",
-    "%m/%d/%Y %H:%M",
-    "%d/%m/%Y %H:%M:%S",
-];
 /// Formats of dates. All samples together decide whether the month is first or second.
 const DATE_FORMATS: [&str; 9] =
-    ["", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"];
+    ["", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y"];
+
+/// Formats of timestamps in an unknown time zone.
+fn local_formats() -> impl Iterator<Item = String> {
+    let with_clock = |date: &str| {
+        let date = if date.is_empty() { "%Y-%m-%d" } else { date };
+        ["%H:%M:%S", "%H:%M"].map(|clock| format!("{date} {clock}"))
+    };
+    let others = ["", "%a %b %d %H:%M:%S %Y"].map(str::to_owned);
+    others.into_iter().chain(DATE_FORMATS.into_iter().flat_map(with_clock))
+}
 
 /// Whether a field of this type parses all texts.
 fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
@@ -326,7 +318,7 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     if let Some((format, zone)) = ZONED_FORMATS.into_iter().find(|(format, zone)| are_times(format, zone)) {
         return guess("date-time", &[("format", format), ("timezone", zone)], "timestamps");
     }
-    if let Some(format) = LOCAL_FORMATS.into_iter().find(|format| are_times(format, "UTC")) {
+    if let Some(format) = local_formats().find(|format| are_times(format, "UTC")) {
         let options = if format.is_empty() { String::new() } else { format!("`format: \"{format}\"` and ") };
         let reason = format!(
             "times without an offset; `type: date-time` parses them, with {options}the `timezone` of their \
