@@ -313,7 +313,8 @@ fn columns(texts: &[&str]) -> Option<Candidate> {
         let words = |line: &str| line.split_whitespace().count();
         is_below_title(text)
             && header.trim().contains("  ")
-            && rows.iter().filter(|row| words(row) == words(title)).count() * 2 < rows.len()
+            && (title.trim().ends_with(')')
+                || rows.iter().filter(|row| words(row) == words(title)).count() * 2 < rows.len())
     };
     let (options, reason) = if texts.iter().all(|text| has_frame(text)) {
         (json!({}), "the values are between bars, below a drawn line")
