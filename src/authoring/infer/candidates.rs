@@ -196,7 +196,9 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     for (delimiter, word) in
         [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas"), (':', "colons")]
     {
-        let Some(width) = width(texts, delimiter) else { continue };
+        let records: Option<Vec<_>> = texts.iter().map(|text| records(text, delimiter)).collect();
+        let Some(records) = records else { continue };
+        let Some(width) = width(&records) else { continue };
         let is_other = match delimiter {
             // In a table drawn with characters, as in Markdown, `|` is a border, not a delimiter.
             '|' => all(has_frame),
@@ -207,7 +209,7 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
         if is_other {
             continue;
         }
-        let has_header = texts.iter().all(|text| header_is_text(text, delimiter));
+        let has_header = records.iter().all(|records| first_is_header(records));
         let columns = (1..=width).filter(|_| !has_header).map(|number| format!("column{number}"));
         let options = json!({
             "delimiter": match delimiter {
@@ -241,34 +243,44 @@ fn is_of_colons(text: &str) -> bool {
     !text.contains(": ") && full_lines(text).all(is_row)
 }
 
-/// Number of values of each record; `None` if it varies or is one.
-fn width(texts: &[&str], delimiter: char) -> Option<usize> {
+/// Records of a text that are not blank; `None` if it can't be parsed.
+fn records(text: &str, delimiter: char) -> Option<Vec<csv::StringRecord>> {
     let mut csv = csv::ReaderBuilder::new();
-    csv.delimiter(u8::try_from(delimiter).ok()?).has_headers(false).flexible(true);
-    let mut widths = Vec::new();
-    for text in texts {
-        for record in csv.from_reader(text.as_bytes()).records().take(1000) {
-            let record = record.ok()?;
-            if record.len() > 1 || record.iter().any(|value| !value.trim().is_empty()) {
-                widths.push(record.len());
-            }
-        }
-    }
-    let first = widths.first().copied().filter(|width| *width > 1 && widths.len() > texts.len());
-    first.filter(|first| widths.iter().all(|width| width == first))
+    csv.delimiter(u8::try_from(delimiter).ok()?).has_headers(false).flexible(true).trim(csv::Trim::All);
+    let mut reader = csv.from_reader(text.as_bytes());
+    let records: Vec<_> = reader.records().take(1000).collect::<Result<_, _>>().ok()?;
+    let is_blank = |record: &csv::StringRecord| record.len() == 1 && record[0].is_empty();
+    Some(records.into_iter().filter(|record| !is_blank(record)).collect())
 }
 
-/// Whether the first line names the columns: it has no number, and no empty or repeated name. It may end in a
-/// delimiter.
-fn header_is_text(text: &str, delimiter: char) -> bool {
-    let Some(header) = full_lines(text).next() else { return false };
-    let header = header.trim_start_matches('#').trim_end_matches(' ');
-    let names = header.strip_suffix(delimiter).unwrap_or(header).split(delimiter);
-    let names: Vec<&str> = names.map(|name| name.trim().trim_matches('"')).collect();
-    let is_name = |name: &&str| {
-        !name.is_empty() && name.parse::<f64>().is_err() && !name.starts_with(|c: char| c.is_ascii_digit())
+/// Number of values of each record; `None` if it varies or is one.
+fn width(texts: &[Vec<csv::StringRecord>]) -> Option<usize> {
+    let mut records = texts.iter().flatten().map(csv::StringRecord::len);
+    let first = records.next().filter(|width| *width > 1)?;
+    let has_rows = texts.iter().map(Vec::len).sum::<usize>() > texts.len();
+    (has_rows && records.all(|width| width == first)).then_some(first)
+}
+
+/// Whether the first record names the columns: it has no empty or repeated name, and no number or date. Above
+/// numbers, a name may be `50%`, and several names may be years. It may end in a delimiter.
+fn first_is_header(records: &[csv::StringRecord]) -> bool {
+    let Some((header, rows)) = records.split_first() else { return false };
+    let mut names: Vec<&str> = header.iter().map(|name| name.trim_start_matches(['#', ' '])).collect();
+    names.truncate(names.len() - usize::from(names.last() == Some(&"")));
+    let is_number = |text: &str| text.parse::<f64>().is_ok();
+    let has_digit = |text: &str| text.contains(|c: char| c.is_ascii_digit());
+    let is_word = |name: &str| !is_number(name) && !name.starts_with(|c: char| c.is_ascii_digit());
+    let is_year = |text: &str| text.len() == 4 && (text.starts_with("19") || text.starts_with("20"));
+    let may_be_years = names.iter().filter(|name| is_number(name)).count() > 1;
+    let is_name = |(index, name): (usize, &&str)| {
+        let mut below = rows.iter().filter_map(|row| row.get(index));
+        let is_label = !is_number(name) || may_be_years && is_year(name) && !below.clone().all(is_year);
+        is_word(name) || is_label && below.all(|cell| is_number(cell) || !has_digit(cell))
     };
-    names.iter().all(is_name) && are_distinct(&names)
+    !names.contains(&"")
+        && are_distinct(&names)
+        && names.iter().any(|name| is_word(name))
+        && names.iter().enumerate().all(is_name)
 }
 
 /// Aligned columns.
