@@ -38,17 +38,20 @@ fn without_mark(text: &str) -> &str {
 /// Extractors for HTML pages.
 pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let tables: Vec<String> = texts.iter().filter_map(|text| first_table(text)).collect();
-    if tables.len() == texts.len() {
-        let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
-        let more = if more { "; the first of several is used" } else { "" };
+    let pages: Vec<Vec<Table>> = texts.iter().map(|text| tables(text)).collect();
+    let with_table = pages.iter().filter(|tables| !tables.is_empty()).count();
+    if let Some((selector, tables)) = best_table(&pages) {
+        let is_one = pages.iter().all(|tables| tables.len() == 1);
+        let more =
+            if is_one { String::new() } else { format!("; of several, the first `{selector}` is used") };
+        let table = if selector == "table" { json!(true) } else { json!(selector) };
         let is_of_pairs = tables.iter().all(|table| is_of_pairs(table));
-        let (columns, what) = match column_names(classified, &tables) {
+        let (columns, what) = match column_names(classified, &table, &tables) {
             _ if is_of_pairs => (None, " of names and values"),
             None => (None, ""),
             columns => (columns, " without headings: name its columns"),
         };
-        let options = json!({ "table": true, "as": is_of_pairs.then_some("pairs"), "columns": columns });
+        let options = json!({ "table": table, "as": is_of_pairs.then_some("pairs"), "columns": columns });
         let reason = format!("every sample is HTML with a table{what}{more}");
         found.push(Candidate::strict("html", options, reason));
     }
@@ -63,10 +66,9 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
         found.push(Candidate::likely("html", options, "every sample is HTML with a list of links"));
     }
     let mut reason = "every sample is HTML: its text, as a browser shows it".to_owned();
-    let is_mixed = !tables.is_empty() && tables.len() < texts.len();
+    let is_mixed = (1..texts.len()).contains(&with_table);
     if is_mixed {
-        reason +=
-            &format!("; {} of {} have a table, and the others may be errors", tables.len(), texts.len());
+        reason += &format!("; {with_table} of {} have a table, and the others may be errors", texts.len());
     }
     if texts.iter().all(|text| has_password_field(text)) {
         reason += "; every sample has a password field: it may be a login page";
@@ -82,23 +84,52 @@ pub(super) fn has_password_field(text: &str) -> bool {
     FIELD.is_match(text)
 }
 
-/// Source of the first table of an HTML page, in lower case.
-fn first_table(text: &str) -> Option<String> {
-    let text = text.to_ascii_lowercase();
-    let table = &text[text.find("<table")?..];
-    let end = table.find("</table").unwrap_or(table.len());
-    Some(table[..end].to_owned())
+/// Selectors that match a table of an HTML page, and its source in lower case, up to a table in it.
+type Table = (Vec<String>, String);
+
+/// Tables of an HTML page, in their order.
+fn tables(page: &str) -> Vec<Table> {
+    static BOUND: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(?i)</?table\b|$"));
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r#"(?i)\s(id|class)\s*=\s*["']?([a-z][\w-]*)"#));
+    let table = |source: &str| {
+        let tag = source.split('>').next().unwrap_or_default();
+        let selector = |name: regex::Captures<'_>| match name[1].len() {
+            2 => format!("#{}", &name[2]),
+            _ => format!("table.{}", &name[2]),
+        };
+        let any = ["table".to_owned()].into_iter();
+        (any.chain(NAME.captures_iter(tag).map(selector)).collect(), source.to_ascii_lowercase())
+    };
+    let bounds: Vec<usize> = BOUND.find_iter(page).map(|bound| bound.start()).collect();
+    let parts = bounds.windows(2).map(|two| &page[two[0]..two[1]]);
+    parts.filter(|part| !part.starts_with("</")).map(table).collect()
+}
+
+/// The selector whose first matches in all pages have headings and the most rows, with these tables.
+fn best_table(pages: &[Vec<Table>]) -> Option<(&str, Vec<&str>)> {
+    let matches = |selector: &String| {
+        let is_match = |table: &&Table| table.0.contains(selector);
+        pages.iter().map(|tables| Some(tables.iter().find(is_match)?.1.as_str())).collect::<Option<Vec<_>>>()
+    };
+    let selectors = pages.first()?.iter().flat_map(|(selectors, _)| selectors);
+    let found: Vec<_> = selectors.filter_map(|name| Some((name.as_str(), matches(name)?))).collect();
+    // The last of equals is the maximum, and the first is wanted.
+    found.into_iter().rev().max_by_key(|(_, tables)| {
+        let rows: usize = tables.iter().map(|table| table.matches("<tr").count()).sum();
+        (tables.iter().all(|table| table.contains("<th")), rows)
+    })
 }
 
 /// Names for the columns of tables without headings whose first row is data. Without `columns`, the `table`
 /// option would take that row for the headings.
-fn column_names(classified: &ClassifiedSamples<'_>, tables: &[String]) -> Option<Vec<String>> {
+fn column_names(classified: &ClassifiedSamples<'_>, table: &Value, tables: &[&str]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();
     if tables.iter().any(|table| table.contains("<th")) {
         return None;
     }
-    let options = json!({ "table": true, "columns": names(MAX_COLUMNS) });
+    let options = json!({ "table": table, "columns": names(MAX_COLUMNS) });
     let values = extracted_values(&Candidate::likely("html", options, ""), classified).ok()?;
     let all: Vec<&[Value]> =
         values.iter().map(|rows| rows.as_array().map(Vec::as_slice)).collect::<Option<_>>()?;
