@@ -1,14 +1,14 @@
 //! Classification of samples as successes and failures, and rules for failures with a success status.
 
-use super::{Confidence, Finding, Sample, markup, sample_text};
+use super::{Confidence, Finding, Sample, markup, run_extractor, sample_text};
 use crate::settings::fixed_regex;
 use crate::translate::Charset;
 use regex::Regex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
 /// Classified samples.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ClassifiedSamples<'a> {
     /// Successes.
     pub(super) successes: Vec<&'a Sample>,
@@ -36,36 +36,144 @@ impl<'a> ClassifiedSamples<'a> {
 }
 
 /// Evidence of an error in a response with a success status, which is also the condition of a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct ErrorEvidence {
-    /// The conditions on the response and the template of the error, which is missing if the samples
-    /// decide it; or the preset in `use`.
+    /// The conditions on the response and the template of the error, or the preset in `use`.
     rule: Value,
     /// The reason for it, with `{}` for the number of samples.
-    reason: &'static str,
+    reason: String,
+    /// The highest confidence in it.
+    highest: Confidence,
 }
 
-/// Reason of the evidence in a text.
+impl ErrorEvidence {
+    fn sure(rule: Value, reason: &str) -> Self {
+        Self { rule, reason: reason.to_owned(), highest: Confidence::Sure }
+    }
+}
+
+/// Reason of the evidence in a response alone.
 const REPORTED: &str = "{} of the samples report it with a success status";
-
-/// A condition on the JSON document, such as `.ok == false`.
-fn in_json(condition: &str) -> ErrorEvidence {
-    ErrorEvidence { rule: json!({ "when": { "json": condition } }), reason: REPORTED }
-}
-
-/// The member of this name is false.
-fn with_false_member(name: &str) -> ErrorEvidence {
-    in_json(&format!(".{name} == false"))
-}
 
 /// Words with which errors begin.
 const ERROR_WORDS: &str = "ERR|ERROR|FAIL|FAILED|FAILURE|FATAL|EXCEPTION|DENIED";
 
-/// Members of a JSON object that are `false` in an error.
+/// Members of a document that are `false` in an error.
 const FLAGS: [&str; 3] = ["success", "ok", "succeeded"];
+/// Members of a document with a word for success or for an error.
+const STATUS_WORDS: &str = "status @status stat @stat";
+/// Members with a word or a number for success, and another one in an error.
+const RESULT_CODES: &str = "result code errcode errno error_code errorCode retcode ret";
+/// Members with the message of an error, which are not data.
+const MESSAGES: &str = "message msg errmsg error_message error errors detail reason";
 
-/// Words for success in a member of a JSON object.
-const SUCCESS_WORDS: [&str; 4] = ["success", "ok", "SUCCESS", "OK"];
+/// JSON or XML document with members.
+struct Document {
+    members: Map<String, Value>,
+    is_xml: bool,
+}
+
+impl Document {
+    fn read(sample: &Sample, text: &str, charset: Option<&str>) -> Option<Self> {
+        let is_xml = text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
+        let value = match is_xml {
+            true if is_page(sample, text) => return None,
+            true => run_extractor(&"xml".into(), charset, &[sample]).ok()?.pop()?,
+            false => serde_json::from_str(text).ok()?,
+        };
+        let Value::Object(members) = value else { return None };
+        Some(Self { members, is_xml })
+    }
+
+    /// Evidence with a jq condition on such a document.
+    fn evidence(&self, condition: &str, reason: &str, highest: Confidence) -> ErrorEvidence {
+        let rule = match self.is_xml {
+            true => json!({ "when": { "value": condition }, "extract": "xml", "error": self.message() }),
+            false => json!({ "when": { "json": condition }, "error": self.message() }),
+        };
+        ErrorEvidence { rule, reason: reason.to_owned(), highest }
+    }
+
+    /// Whether it has a member that is not empty.
+    fn has(&self, name: &str) -> bool {
+        let nothing = [Value::Null, false.into(), 0.into(), "".into(), json!([]), json!({})];
+        self.members.get(name).is_some_and(|value| !nothing.contains(value))
+    }
+
+    /// A member as a word in lower case; empty if it is missing.
+    fn word(&self, name: &str) -> String {
+        let value = self.members.get(name).unwrap_or(&Value::Null);
+        value.as_str().map_or_else(|| value.to_string(), str::to_ascii_lowercase)
+    }
+
+    /// Evidence in this document alone.
+    fn error_evidence(&self) -> Option<ErrorEvidence> {
+        let is_false = |name: &&str| self.word(name) == "false";
+        let is_bad = |name: &&str| ["error", "fail", "failed", "failure"].contains(&&*self.word(name));
+        let status = FLAGS.into_iter().find(is_false).or_else(|| STATUS_WORDS.split(' ').find(is_bad));
+        let condition = match status {
+            Some(name) => format!("{} == {}", jq_path(name), self.members[name]),
+            None => {
+                let at = jq_path(["error", "fault"].into_iter().find(|name| self.has(name))?);
+                format!(r#"({at} // "") != "" and {at} != 0 and {at} != [] and {at} != {{}}"#)
+            }
+        };
+        Some(self.evidence(&condition, REPORTED, Confidence::Sure))
+    }
+
+    /// Evidence beside a success: another status or a list of errors, and some of the data is missing.
+    fn error_evidence_beside(&self, success: &Self) -> Option<ErrorEvidence> {
+        let statuses = || STATUS_WORDS.split(' ').chain(RESULT_CODES.split(' '));
+        let is_data = |name: &&str| {
+            !statuses().chain(MESSAGES.split(' ')).any(|other| other == *name) && success.has(name)
+        };
+        let mut data = success.members.keys().map(String::as_str).filter(is_data).peekable();
+        let is_less = match data.peek() {
+            Some(_) => !data.all(|name| self.has(name)),
+            None => MESSAGES.split(' ').any(|name| self.has(name)),
+        };
+        let is_good = |word: &str| ["success", "ok", "true", "0", "200"].contains(&word);
+        let differs = |name: &&str| {
+            self.members.contains_key(*name) && is_good(&success.word(name)) && !is_good(&self.word(name))
+        };
+        let (name, condition) = match statuses().find(differs) {
+            Some(name) => (name, format!("{} != {}", jq_path(name), success.members[name])),
+            None if self.has("errors") && !success.has("errors") => {
+                ("errors", r#"(.errors // "" | length) > 0 and .data == null"#.to_owned())
+            }
+            None => return None,
+        };
+        let reason = format!("another `{name}` than in a success, and less data, in {{}} of the samples");
+        is_less.then(|| self.evidence(&condition, &reason, Confidence::Likely))
+    }
+
+    /// Template for the member with the message.
+    fn message(&self) -> String {
+        const PATHS: &str = r#"error.message error["@message"] error.detail errors[0].message message error
+            detail reason msg errmsg error_message description result
+            fault.value.struct.member[1].value.string errors[0] errors.error errors"#;
+        let document = Value::Object(self.members.clone());
+        let has_text = |path: &&str| {
+            let pointer = format!("/{}", path.replace(['.', '['], "/").replace([']', '"'], ""));
+            document.pointer(&pointer).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
+        };
+        let root = if self.is_xml { "value" } else { "json" };
+        let found = PATHS.split_whitespace().find(has_text);
+        found.map_or_else(|| NO_MESSAGE.to_owned(), |path| message_template(root, path))
+    }
+}
+
+const NO_MESSAGE: &str = "The service reported an error without a message.";
+
+/// Template for the text at a path.
+fn message_template(root: &str, path: &str) -> String {
+    format!("{{{{ {root}.{path} | default(\"{NO_MESSAGE}\") }}}}")
+}
+
+/// jq path of a member.
+fn jq_path(name: &str) -> String {
+    if name.starts_with('@') { format!(".\"{name}\"") } else { format!(".{name}") }
+}
 
 /// Classifies the samples.
 pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
@@ -80,25 +188,30 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let is_password_rare = !pages.iter().all(|text| markup::has_password_field(text));
     // A page may stand in for the data, which the other samples have.
     let page_evidence = |sample: &Sample, text: &str| match is_page(sample, text) {
-        true if is_page_rare => Some(ErrorEvidence {
-            rule: json!({ "use": "html_message" }),
-            reason: "a web page instead of data, in {} of the samples",
-        }),
-        true if is_password_rare && markup::has_password_field(text) => Some(ErrorEvidence {
-            rule: json!({
+        true if is_page_rare => Some(ErrorEvidence::sure(
+            json!({ "use": "html_message" }),
+            "a web page instead of data, in {} of the samples",
+        )),
+        true if is_password_rare && markup::has_password_field(text) => Some(ErrorEvidence::sure(
+            json!({
                 "when": { "text": markup::PASSWORD_FIELD },
                 "error": "The service responded with a login page instead of data.",
             }),
-            reason: "a web page with a password field, in {} of the samples: set `credentials` of the \
-                     upstream",
-        }),
+            "a web page with a password field, in {} of the samples: set `credentials` of the upstream",
+        )),
         _ => None,
     };
     let (mut successes, mut texts, mut hidden_failures) = (Vec::new(), Vec::new(), Vec::new());
-    for (sample, text) in good.into_iter().zip(&decoded) {
+    let label = charset.as_ref().map(|finding| finding.value.as_str());
+    let read = |(sample, text): (&&Sample, &Option<String>)| Document::read(sample, text.as_deref()?, label);
+    let documents: Vec<Option<Document>> = good.iter().zip(&decoded).map(read).collect();
+    for ((sample, text), document) in good.into_iter().zip(&decoded).zip(&documents) {
         let evidence = text.as_deref().and_then(|text| {
-            let by_word = || evidence_by_word(text, &decoded);
-            page_evidence(sample, text).or_else(|| error_evidence(text)).or_else(by_word)
+            let beside = |other| document.as_ref()?.error_evidence_beside(other);
+            page_evidence(sample, text)
+                .or_else(|| document.as_ref()?.error_evidence())
+                .or_else(|| error_in_text(text))
+                .or_else(|| documents.iter().flatten().find_map(beside))
         });
         match evidence {
             Some(evidence) => hidden_failures.push((sample, evidence)),
@@ -111,19 +224,6 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     let texts = texts.filter(|texts| !texts.is_empty());
     ClassifiedSamples { successes, texts, charset, failures, hidden_failures }
-}
-
-/// Evidence of an error in a short JSON document: its `result` or `status` is not the word for success that a
-/// document of at least twice its length has there.
-fn evidence_by_word(text: &str, all: &[Option<String>]) -> Option<ErrorEvidence> {
-    let document: Value = serde_json::from_str(text).ok()?;
-    let name = ["result", "status"].into_iter().find(|name| document[*name].is_string())?;
-    let longer = all.iter().flatten().filter(|other| other.len() >= 2 * text.len());
-    let mut words = longer.filter_map(|other| serde_json::from_str::<Value>(other).ok()?.get(name).cloned());
-    let is_success = |word: &Value| SUCCESS_WORDS.iter().any(|known| word == known);
-    let word = words.find(is_success).filter(|_| !is_success(&document[name]))?;
-    let reason = "a short document without the word of the successes, in {} of the samples";
-    Some(ErrorEvidence { reason, ..in_json(&format!(".{name} != {word}")) })
 }
 
 fn is_page(sample: &Sample, text: &str) -> bool {
@@ -156,24 +256,11 @@ fn charset_finding(label: &str, sample: &Sample) -> Finding {
     Finding::new("charset", label, confidence, format!("{wrong}; {right}"))
 }
 
-fn error_evidence(text: &str) -> Option<ErrorEvidence> {
-    if let Ok(Value::Object(object)) = serde_json::from_str(text) {
-        if let Some(name) = FLAGS.into_iter().find(|name| object.get(*name) == Some(&Value::Bool(false))) {
-            return Some(with_false_member(name));
-        }
-        if let Some(word) = object.get("status").and_then(Value::as_str)
-            && ["error", "fail", "failed", "failure"].iter().any(|known| known.eq_ignore_ascii_case(word))
-        {
-            return Some(in_json(&format!(".status == {}", Value::from(word))));
-        }
-        let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
-        let nothing = [Value::Null, false.into(), "".into(), json!([]), json!({})];
-        let is_error = |error: &&Value| !nothing.contains(error) && error.as_f64() != Some(0.0);
-        return object.get("error").filter(is_error).map(|_| in_json(condition));
-    }
+/// Evidence in a SOAP envelope, or in a text of a few lines.
+fn error_in_text(text: &str) -> Option<ErrorEvidence> {
     if markup::first_in_body(text).as_deref() == Some("Fault") {
         let reason = "a SOAP fault with a success status, in {} of the samples";
-        return Some(ErrorEvidence { rule: json!({ "use": "soap" }), reason });
+        return Some(ErrorEvidence::sure(json!({ "use": "soap" }), reason));
     }
     // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are errors. A report has several lines.
     static ERROR: LazyLock<Regex> =
@@ -182,7 +269,7 @@ fn error_evidence(text: &str) -> Option<ErrorEvidence> {
     let is_error = ERROR.is_match(text) && !COUNT.is_match(text) && text.trim().lines().count() <= 3;
     let pattern = format!(r"(?i)^\s*(?:{ERROR_WORDS})\b[\s:!-]*(?<why>[^\r\n]*)");
     let rule = json!({ "when": { "text": pattern }, "error": "{{ why }}" });
-    is_error.then_some(ErrorEvidence { rule, reason: REPORTED })
+    is_error.then(|| ErrorEvidence::sure(rule, REPORTED))
 }
 
 /// Rule for a tool error, with the evidence for it: the conditions on a response with a success status,
@@ -192,69 +279,45 @@ pub(super) type InferredErrorRule = (Value, Finding);
 /// Error rules for the failures among the samples, and one that the successes imply: if all have `"ok":
 /// true`, `false` is presumably an error.
 pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErrorRule> {
-    let mut rules = Vec::new();
-    let mut known: Vec<&ErrorEvidence> = Vec::new();
-    let mut add = |evidence: &ErrorEvidence, texts: &[String], confidence, reason: String| {
-        let mut rule = evidence.rule.clone();
-        if rule["when"]["json"].is_string() {
-            rule["error"] = message(texts).into();
-        }
-        let what = "an error in a response with a success status";
-        rules.push((rule, Finding::new("when", what, confidence, reason)));
-    };
-    for (_, evidence) in &classified.hidden_failures {
-        if known.contains(&evidence) {
+    let implied = implied_error(classified);
+    let hidden = || classified.hidden_failures.iter().map(|(_, evidence)| evidence);
+    let mut rules: Vec<InferredErrorRule> = Vec::new();
+    for ErrorEvidence { rule, reason, highest } in hidden().chain(&implied) {
+        let is_same = |other: &Value| ["when", "use"].iter().all(|key| other.get(key) == rule.get(key));
+        if rules.iter().any(|(known, _)| is_same(known)) {
             continue;
         }
-        let same = classified.hidden_failures.iter().filter(|(_, other)| other == evidence);
-        let texts: Vec<String> =
-            same.filter_map(|(sample, _)| sample_text(sample, classified.charset())).collect();
-        let is_sure = texts.len() >= 2 && !classified.successes.is_empty();
+        let count = hidden().filter(|other| is_same(&other.rule)).count();
+        let is_sure = count >= 2 && !classified.successes.is_empty();
         let confidence = if is_sure { Confidence::Sure } else { Confidence::Likely };
-        add(evidence, &texts, confidence, evidence.reason.replace("{}", &texts.len().to_string()));
-        known.push(evidence);
-    }
-    let implied = implied_error_member(classified).map(|name| (name, with_false_member(name)));
-    if let Some((name, evidence)) = implied.filter(|(_, evidence)| !known.contains(&evidence)) {
-        let reason = format!("every success has `{name}: true`; no sample has `false`");
-        add(&evidence, &[], Confidence::Guess, reason);
+        let reason = reason.replace("{}", &count.to_string());
+        let what = "an error in a response with a success status";
+        rules.push((rule.clone(), Finding::new("when", what, confidence.min(*highest), reason)));
     }
     rules
 }
 
-/// The member that is `true` in every success, and presumably `false` in an error.
-fn implied_error_member(classified: &ClassifiedSamples<'_>) -> Option<&'static str> {
+/// Evidence for an error that no sample has: the `false` of a member that is `true` in every success.
+fn implied_error(classified: &ClassifiedSamples<'_>) -> Option<ErrorEvidence> {
     let texts = classified.texts.as_ref()?;
-    let is_true_in_all = |name: &str| {
-        texts.iter().all(|text| {
-            serde_json::from_str::<Value>(text).is_ok_and(|value| value.get(name) == Some(&Value::Bool(true)))
-        })
-    };
-    FLAGS.into_iter().find(|name| is_true_in_all(name))
-}
-
-/// Template for the member that has the message in these texts.
-fn message(texts: &[String]) -> String {
-    const ERROR_PATHS: &str =
-        "error.message error.detail message error detail reason msg error_message description result";
-    const FALLBACK_MESSAGE: &str = "The service reported an error without a message.";
-    let values: Vec<Value> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
-    let count = |path: &&str| {
-        let pointer = format!("/{}", path.replace('.', "/"));
-        let found = values.iter().filter_map(|value| value.pointer(&pointer)?.as_str());
-        found.filter(|text| !text.is_empty()).count()
-    };
-    // The last of equals is the maximum, and the first is wanted.
-    match ERROR_PATHS.rsplit(' ').filter(|path| count(path) > 0).max_by_key(count) {
-        Some(path) => format!("{{{{ json.{path} | default(\"{FALLBACK_MESSAGE}\") }}}}"),
-        None if values.is_empty() => format!("{{{{ json.message | default(\"{FALLBACK_MESSAGE}\") }}}}"),
-        None => FALLBACK_MESSAGE.to_owned(),
-    }
+    let documents: Vec<Value> =
+        texts.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>().ok()?;
+    let is_true_in_all = |name: &&str| documents.iter().all(|document| document[*name] == true);
+    let name = FLAGS.into_iter().find(is_true_in_all)?;
+    let error = message_template("json", "message");
+    let rule = json!({ "when": { "json": format!(".{name} == false") }, "error": error });
+    let reason = format!("every success has `{name}: true`; no sample has `false`");
+    Some(ErrorEvidence { rule, reason, highest: Confidence::Guess })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn document(text: &str) -> Option<Document> {
+        let Ok(Value::Object(members)) = serde_json::from_str(text) else { return None };
+        Some(Document { members, is_xml: false })
+    }
 
     #[test]
     fn errors_are_distinguished_from_reports() {
@@ -266,17 +329,46 @@ mod tests {
                 "(.error // \"\") != \"\" and .error != 0 and .error != [] and .error != {}",
             ),
         ] {
-            assert_eq!(error_evidence(text).unwrap().rule, json!({ "when": { "json": condition } }));
+            let evidence = document(text).unwrap().error_evidence().unwrap();
+            assert_eq!(evidence.rule["when"], json!({ "json": condition }));
         }
         for text in ["ERR 17 NO SUCH STATION\n", "Error: no city", "Error: 10.0.0.1", "ERROR\n"] {
-            assert_eq!(error_evidence(text).unwrap().rule["error"], "{{ why }}");
+            assert_eq!(error_in_text(text).unwrap().rule["error"], "{{ why }}");
         }
         let fault = "<s:Envelope xmlns:s='x'><s:Header/><s:Body><s:Fault/></s:Body></s:Envelope>";
-        assert_eq!(error_evidence(fault).unwrap().rule, json!({ "use": "soap" }));
+        assert_eq!(error_in_text(fault).unwrap().rule, json!({ "use": "soap" }));
         for report in
             ["Errors: 0\n", "Error: 0", "{\"error\": null}", "{\"ok\": true}", "Failover: no\n", "1,2\n", ""]
         {
-            assert_eq!(error_evidence(report), None, "{report}");
+            let evidence = document(report).and_then(|document| document.error_evidence());
+            assert!(evidence.or(error_in_text(report)).is_none(), "{report}");
+        }
+    }
+
+    #[test]
+    fn an_error_lacks_the_status_and_the_data_of_a_success() {
+        for (text, success, condition) in [
+            (r#"{"code": 4, "msg": "no"}"#, r#"{"code": 0, "msg": "ok"}"#, Some(".code != 0")),
+            (r#"{"code": 4, "data": null}"#, r#"{"code": 0, "data": [1]}"#, Some(".code != 0")),
+            (
+                r#"{"status": "DENIED", "rows": []}"#,
+                r#"{"status": "OK", "rows": [1]}"#,
+                Some(".status != \"OK\""),
+            ),
+            (
+                r#"{"data": null, "errors": [{"message": "no"}]}"#,
+                r#"{"data": {"a": 1}}"#,
+                Some(r#"(.errors // "" | length) > 0 and .data == null"#),
+            ),
+            (r#"{"sent": 5, "errors": 2}"#, r#"{"sent": 5, "errors": 0}"#, None),
+            (r#"{"imported": 5, "errors": ["row 7"]}"#, r#"{"imported": 5}"#, None),
+            (r#"{"status": "degraded", "disk": 99}"#, r#"{"status": "ok", "disk": 5}"#, None),
+            (r#"{"code": 4, "name": "rain"}"#, r#"{"code": 0, "name": "sun"}"#, None),
+            (r#"{"code": 0, "data": []}"#, r#"{"code": 0, "data": [1]}"#, None),
+        ] {
+            let evidence = document(text).unwrap().error_evidence_beside(&document(success).unwrap());
+            let found = evidence.map(|evidence| evidence.rule["when"]["json"].clone());
+            assert_eq!(found, condition.map(Value::from), "{text}");
         }
     }
 }

@@ -131,6 +131,9 @@ impl ProposalDraft<'_> {
         if let Some(charset) = self.classified.charset() {
             let _ = writeln!(out, "        charset: {charset}");
         }
+        if let Some(extract) = rule["extract"].as_str() {
+            let _ = writeln!(out, "        extract: {extract}");
+        }
         let _ = writeln!(out, "        error: {}", yaml::flow(&rule["error"]));
     }
 
