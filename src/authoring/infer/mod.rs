@@ -133,6 +133,9 @@ impl Finding {
 pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let classified = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
     let candidates = rank_candidates(&classified);
+    let is_poor = candidates.first().is_some_and(Candidate::is_last_resort);
+    let separated = if is_poor { separate_odd_ones(&classified) } else { None };
+    let (classified, candidates) = separated.unwrap_or((classified, candidates));
     let errors = samples::error_rules(&classified);
     // From the most specific to the simplest: with and without types; the best extractor, the second, the
     // whole text.
@@ -149,6 +152,34 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
         }
     }
     write::fallback(naming)
+}
+
+/// Separates the samples that are the only reason against an extractor for the others, and have one line:
+/// errors or other messages. They are mostly shorter than reports, so the longest samples are tried first.
+fn separate_odd_ones<'a>(
+    classified: &ClassifiedSamples<'a>,
+) -> Option<(ClassifiedSamples<'a>, Vec<Candidate>)> {
+    let texts = classified.texts.as_ref()?;
+    let mut indices: Vec<usize> = (0..texts.len()).collect();
+    indices.sort_by_key(|index| Reverse(texts[*index].len()));
+    let (mut kept, mut odd, mut candidates) = (Vec::new(), Vec::new(), Vec::new());
+    for index in indices {
+        let mut trial = [kept.as_slice(), &[index]].concat();
+        trial.sort_unstable();
+        let found = rank_candidates(&classified.with_successes(&trial, &[]));
+        if found.first().is_some_and(|best| !best.is_last_resort() && (best.is_strict || !best.is_weak)) {
+            (kept, candidates) = (trial, found);
+        } else {
+            odd.push(index);
+        }
+    }
+    odd.sort_unstable();
+    let is_message = |index: &usize| {
+        let mut lines = candidates::full_lines(&texts[*index]);
+        lines.next().is_some_and(|line| !line.trim_start().starts_with("OK")) && lines.next().is_none()
+    };
+    let are_messages = kept.len() >= odd.len() && odd.iter().all(is_message);
+    are_messages.then(|| (classified.with_successes(&kept, &odd), candidates))
 }
 
 /// The candidates that parse every success, best first. The last is the whole text, or the bytes.

@@ -1,6 +1,8 @@
 //! Classification of samples as successes and failures, and rules for failures with a success status.
 
 use super::{Confidence, Finding, Sample, markup, run_extractor, sample_text};
+use crate::authoring::count;
+use crate::config::quoted_list;
 use crate::settings::fixed_regex;
 use crate::translate::Charset;
 use regex::Regex;
@@ -33,6 +35,41 @@ impl<'a> ClassifiedSamples<'a> {
         let hidden_failures = self.hidden_failures.iter().map(|(sample, _)| *sample);
         self.successes.iter().copied().chain(self.failures.iter().copied()).chain(hidden_failures)
     }
+
+    /// The samples with only these successes. The odd ones, which have another form, become failures.
+    pub(super) fn with_successes(&self, kept: &[usize], odd: &[usize]) -> Self {
+        let text = |index: &usize| self.texts.as_ref()?.get(*index).cloned();
+        let texts: Option<Vec<String>> = kept.iter().map(text).collect();
+        let names = quoted_list(odd.iter().map(|index| self.successes[*index].name.as_str()));
+        let others = count(kept.len(), "sample");
+        let reason = format!("{names}: another form than {others}, so check whether it is an error");
+        let failure = |index: &usize| {
+            let pattern = message_pattern(&text(index)?, texts.as_ref()?);
+            let rule = json!({ "when": { "text": pattern }, "error": "{{ why }}" });
+            let evidence = ErrorEvidence { rule, reason: reason.clone(), highest: Confidence::Guess };
+            Some((self.successes[*index], evidence))
+        };
+        let failures = odd.iter().filter_map(failure);
+        Self {
+            successes: kept.iter().map(|index| self.successes[*index]).collect(),
+            hidden_failures: self.hidden_failures.iter().cloned().chain(failures).collect(),
+            texts,
+            ..self.clone()
+        }
+    }
+}
+
+/// Pattern of a message in place of a report: a line of words with single spaces, if no report has that form,
+/// or else a line with its first word.
+fn message_pattern(message: &str, reports: &[String]) -> String {
+    // A row has other separators, and a document does not begin so.
+    const LINE: &str = r"^\s*(?<why>[^\s<{\[,;|][^\s,;|]*(?: [^\s,;|]+)*)\s*$";
+    let line = fixed_regex(LINE);
+    if line.is_match(message) && !reports.iter().any(|report| line.is_match(report)) {
+        return LINE.to_owned();
+    }
+    let first = regex::escape(message.split_whitespace().next().unwrap_or_default());
+    format!(r"^\s*(?<why>{first}(?:\s.*\S)?)\s*$")
 }
 
 /// Evidence of an error in a response with a success status, which is also the condition of a rule.
