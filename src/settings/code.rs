@@ -834,10 +834,12 @@ codes! {
     /// An argument is inserted into a text without escaping.
     ///
     /// A client can then add to the text: another parameter of a form, another element of XML, another
-    /// command of a protocol. Write the body as a map; glossator escapes its values.
+    /// command of a protocol. Write the body as a map; glossator escapes its values. In lines of `text` or
+    /// `stdin`, exclude line breaks from the argument, or write `{{ args.city | safe }}` if they can do no harm.
     ///
     /// ```yaml
     /// body: { form: { city: "{{ args.city }}" } }   # not `text: "city={{ args.city }}"`
+    /// input: { properties: { city: { type: string, pattern: '^[^\r\n]*$' } } }
     /// ```
     UnescapedArgument = 409,
     /// A text that looks like JSON is sent as one JSON string.

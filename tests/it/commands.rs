@@ -126,6 +126,24 @@ async fn a_program_gets_stdin_and_a_minimal_environment() {
 }
 
 #[tokio::test]
+async fn a_pattern_keeps_line_breaks_out_of_stdin() {
+    // `\r` and `\n` in double quotes are the characters themselves, and in single quotes escapes of the pattern.
+    for pattern in [r#""^[^\r\n]*$""#, r"'^[^\r\n]*$'"] {
+        let text = one(
+            "{ command: [cat] }",
+            &format!(
+                "request: {{ stdin: \"stats {{{{ args.tube }}}}\\r\\nquit\\r\\n\" }}, \
+                 input: {{ properties: {{ tube: {{ type: string, pattern: {pattern} }} }}, required: [tube] }}"
+            ),
+        );
+        assert_eq!(call(&text, json!({"tube": "a b"})).await.tool_text(), "stats a b\r\nquit");
+        for tube in ["x\r\nput 0", "x\n", "\r", "\nx"] {
+            assert_eq!(call(&text, json!({ "tube": tube })).await.status, 400, "{tube:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_exit_of_a_program_is_a_tool_error_or_matched_by_a_rule() {
     let fails = script("echo out; echo 'secret: no such thing' >&2; exit $1");
     let plain = one(&fails, "request: 'RUN x {code}'");

@@ -1,6 +1,6 @@
 //! Checks of templates: those of prompts against the arguments of the prompt, and arguments that are inserted
-//! without escaping into XML, HTML or JSON of a request, by which a client could inject further elements or
-//! fields.
+//! without escaping into XML, HTML, JSON or lines of a request, by which a client could inject further
+//! elements, fields or commands.
 
 use std::sync::LazyLock;
 
@@ -59,6 +59,8 @@ enum Syntax {
     /// XML or HTML.
     Markup,
     Json,
+    /// Other text of several lines, such as the commands of a line-based protocol.
+    Lines,
 }
 
 /// Checks the body of a request, or the standard input of a command; `schema` is the input schema.
@@ -90,6 +92,10 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
             "JSON",
             "write `body: { json: { … } }`, whose strings are templates; in `text`, write `{{ args.x | tojson }}` without quotes",
         ),
+        Syntax::Lines => (
+            "lines of text",
+            r"exclude line breaks in `input`: `pattern: '^[^\r\n]*$'`; if they can do no harm, write `{{ args.x | safe }}`",
+        ),
     };
     let message = format!("{words} is inserted into {into} without escaping: a client can inject content");
     report.warning(Code::UnescapedArgument.at_span(place), message, help);
@@ -114,6 +120,8 @@ fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     }
 }
 
+const LINE_BREAKS: [char; 2] = ['\n', '\r'];
+
 /// Template tags: expressions, statements and comments.
 static TAGS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
 
@@ -123,7 +131,12 @@ fn syntax_of(template: &str) -> Option<Syntax> {
     static JSON: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#"(?s)^\s*(?:\{\s*(?:"|\}\s*$)|\[.*\]\s*$)"#));
     let words = TAGS.replace_all(template, "");
-    if JSON.is_match(&words) { Some(Syntax::Json) } else { MARKUP.is_match(&words).then_some(Syntax::Markup) }
+    if JSON.is_match(&words) || MARKUP.is_match(&words) {
+        return Some(if JSON.is_match(&words) { Syntax::Json } else { Syntax::Markup });
+    }
+    // An argument alone is a whole text, whose lines are the client's.
+    let is_alone = TAGS.replace_all(template.trim(), "").is_empty();
+    (!is_alone && words.contains(LINE_BREAKS)).then_some(Syntax::Lines)
 }
 
 /// First unescaped argument that may be any string; `Some(None)` for another unescaped value.
@@ -136,43 +149,59 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
         if is_escaped(expression, syntax) || LITERAL.is_match(expression) {
             continue;
         }
-        let names: Vec<_> = ARGUMENT.captures_iter(expression).filter_map(|found| found.get(1)).collect();
-        match names.iter().find(|name| !is_harmless(schema, name.as_str())) {
+        // A variable of a loop has the values of an argument outside of it.
+        let is_of_loop = syntax == Syntax::Lines && !ARGUMENT.is_match(expression);
+        let searched = if is_of_loop { template } else { expression };
+        let names: Vec<_> = ARGUMENT.captures_iter(searched).filter_map(|found| found.get(1)).collect();
+        let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
+        let is_harmless = |name: &str| property(name).is_some_and(|property| is_harmless(property, syntax));
+        match names.iter().find(|name| !is_harmless(name.as_str())) {
             Some(name) => return Some(Some(name.as_str())),
-            None if names.is_empty() => return Some(None),
+            None if names.is_empty() && syntax != Syntax::Lines => return Some(None),
             None => {}
         }
     }
     None
 }
 
-/// Whether the last filter of an expression escapes the value for this syntax.
+/// Whether the last filter of an expression escapes the value for this syntax, or says that there is no need.
 fn is_escaped(expression: &str, syntax: Syntax) -> bool {
     let Some((_, last)) = expression.rsplit_once('|') else { return false };
     match last.trim().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next() {
-        Some("int" | "float" | "round" | "abs" | "length" | "count" | "b64encode") => true,
+        Some("int" | "float" | "round" | "abs" | "length" | "count" | "b64encode" | "safe") => true,
         Some("e" | "escape") => syntax == Syntax::Markup,
-        Some("tojson") => syntax == Syntax::Json,
+        Some("tojson") => syntax != Syntax::Markup,
+        Some("replace" | "urlencode") => syntax == Syntax::Lines,
         _ => false,
     }
 }
 
-/// Whether no possible value of an argument needs escaping.
-fn is_harmless(schema: &Map<String, Value>, name: &str) -> bool {
-    let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) else {
-        return false;
-    };
+/// Whether a pattern appears to match only texts without line breaks.
+fn is_of_one_line(pattern: &str) -> bool {
+    const TRIED: [&str; 6] = ["\n", "\r", "a\na", "A\rA", "1\n1", "a: \r\n1"];
+    let is_whole = pattern.starts_with('^') && pattern.ends_with('$');
+    is_whole && Regex::new(pattern).is_ok_and(|regex| !TRIED.iter().any(|text| regex.is_match(text)))
+}
+
+/// Whether no value of this schema needs escaping: not one, or no item of a list.
+fn is_harmless(schema: &Value, syntax: Syntax) -> bool {
     let is_plain = |value: &Value| match value {
+        Value::String(text) if syntax == Syntax::Lines => !text.contains(LINE_BREAKS),
         Value::String(text) => !text.contains(['<', '>', '&', '"', '\'', '\\', '\n', '\r']),
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
         Value::Array(_) | Value::Object(_) => false,
     };
-    let is_of_numbers =
-        |name: &Value| matches!(name.as_str(), Some("integer" | "number" | "boolean" | "null"));
-    match (&property["enum"], &property["type"]) {
+    let is_plain_type = |name: &Value| match name.as_str() {
+        Some("integer" | "number" | "boolean" | "null") => true,
+        Some("string") if syntax == Syntax::Lines => schema["pattern"].as_str().is_some_and(is_of_one_line),
+        // As an item of a loop, or joined. Written as a list, it has quotation marks.
+        Some("array") if syntax == Syntax::Lines => is_harmless(&schema["items"], syntax),
+        _ => false,
+    };
+    match (&schema["enum"], &schema["type"]) {
         (Value::Array(values), _) => values.iter().all(is_plain),
-        (_, Value::Array(types)) => types.iter().all(is_of_numbers),
-        (_, one) => property.get("const").is_some_and(is_plain) || is_of_numbers(one),
+        (_, Value::Array(types)) => types.iter().all(is_plain_type),
+        (_, one) => schema.get("const").is_some_and(is_plain) || is_plain_type(one),
     }
 }
 
@@ -194,9 +223,18 @@ mod tests {
         {
             assert_eq!(syntax_of(json), Some(Syntax::Json), "{json}");
         }
-        for plain in
-            ["{{ args.x }}", "x < 5 {{ args.x }}", "[{{ args.x }}] a line", "SELECT {{ args.x }}", "{a}", ""]
-        {
+        for lines in ["get {{ args.x }}\r\n", "{{ args.x }}\n{{ args.y }}", "a\n{{ args.x }}"] {
+            assert_eq!(syntax_of(lines), Some(Syntax::Lines), "{lines}");
+        }
+        for plain in [
+            "{{ args.x }}",
+            " {{ args.x }}\n",
+            "x < 5 {{ args.x }}",
+            "[{{ args.x }}] a line",
+            "SELECT {{ args.x }}",
+            "{a}",
+            "",
+        ] {
             assert_eq!(syntax_of(plain), None, "{plain}");
         }
     }
@@ -237,5 +275,30 @@ mod tests {
         }
         let encoded = "{{ args.s | tojson }}";
         assert_eq!((found(encoded, markup), found(encoded, json)), (Some(Some("s")), None));
+    }
+
+    #[test]
+    fn values_that_could_break_a_line_are_found() {
+        let schema = json!({ "properties": {
+            "n": { "type": "integer" }, "s": { "type": "string" }, "e": { "enum": ["a\"b"] },
+            "p": { "type": "string", "pattern": r"^[^\r\n]*$" }, "f": { "type": "string", "format": "date" },
+            "w": { "type": "string", "pattern": r"^\d+(\s\d+)*$" }, "u": { "type": "string", "pattern": "^a" },
+            "l": { "type": "array", "items": { "type": "string" } },
+            "k": { "type": "array", "items": { "type": "string", "pattern": "^(?:a|[0-9]+)$" } },
+        } });
+        for (template, name) in [
+            ("get {{ args.n }} {{ args.e }} {{ args.p }}\n", None),
+            ("{% for k in args.k %}get {{ k }}\n{% endfor %}", None),
+            ("get {{ args.s | tojson }} {{ args.s | replace('\n', ' ') }}\n", None),
+            ("get {{ args.s | safe }}\n", None),
+            ("get {{ args.n }} {{ args.s | upper }}\n", Some("s")),
+            ("get {{ args.f }}\n", Some("f")),
+            ("get {{ args.w }}\n", Some("w")),
+            ("get {{ args.u }}\n", Some("u")),
+            ("{% for k in args.l %}get {{ k }}\n{% endfor %}", Some("l")),
+        ] {
+            let found = unescaped(template, Syntax::Lines, schema.as_object().unwrap());
+            assert_eq!(found, name.map(Some), "{template}");
+        }
     }
 }
