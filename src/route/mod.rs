@@ -41,7 +41,9 @@ pub use input_requests::{
     ClientCapability, InputForm, InputRequest, InputRequestKind, InputRequestKindTemplate,
     InputRequestTemplate, InputRequests, InputResponse, InvalidInput, NextStep, SamplingNeed,
 };
-pub use path::{PathTemplate, PathTemplateError, QueryTemplate, leads_out, resolve_location, scalar_text};
+pub use path::{
+    PathTemplate, PathTemplateError, QueryTemplate, leads_out, push_parameter, resolve_location, scalar_text,
+};
 pub use request::{
     CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,
     RequestBodyTemplate, RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate,

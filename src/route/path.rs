@@ -16,6 +16,16 @@ use crate::settings::suggest::quoted;
 /// All characters except the unreserved ones of RFC 3986, section 2.3.
 pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// Appends `name=value` to a query or a form.
+pub fn push_parameter(encoded: &mut String, name: &str, value: &str) {
+    if !encoded.is_empty() {
+        encoded.push('&');
+    }
+    encoded.extend(utf8_percent_encode(name, ESCAPED));
+    encoded.push('=');
+    encoded.extend(utf8_percent_encode(value, ESCAPED));
+}
+
 /// Path template such as `/v1/forecast/{location}`.
 ///
 /// An argument is percent-encoded as a whole, so it stays within its segment: `/`, `?`, `#` and `%` lose

@@ -157,3 +157,57 @@ async fn passthrough_forwards_the_clients_credential_and_none_of_ours() {
     assert!(requests[0].header("authorization").is_empty(), "{requests:?}");
     assert_eq!(requests[1].header("authorization"), ["Bearer callers"]);
 }
+
+#[tokio::test]
+async fn parameters_of_an_upstream_are_added_to_every_query() {
+    let upstream = Scripted::start(|request| match request.line().split(' ').nth(1).unwrap() {
+        // Many servers repeat the query in a redirect, and others do not.
+        old if old.starts_with("/old") => {
+            let target = old.replace("/old", "/mid");
+            let head = format!("HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n");
+            vec![Step::Send(head.into_bytes())]
+        }
+        mid if mid.starts_with("/mid") => {
+            vec![Step::Send(b"HTTP/1.1 302 Found\r\nLocation: /new?x\r\nContent-Length: 0\r\n\r\n".to_vec())]
+        }
+        _ => ok(),
+    })
+    .await;
+    let address = upstream.address;
+    let text = format!(
+        "upstreams:\n  old:\n    url: http://{address}/base\n    query: {{ u: ada, apikey: 'a&b=ü c' }}\n    \
+         max_redirects: 2\n    health_check: {{ path: /health, interval: 100ms }}\n\
+         routes:\n  get_page: {{ description: x, request: 'GET old/page?q={{q}}' }}\n  \
+         get_all: {{ description: x, request: GET old/all }}\npassthrough: old\n"
+    );
+    let moved = format!(
+        "upstreams: {{ old: {{ url: 'http://{address}', query: {{ u: ada }}, max_redirects: 2 }} }}\n\
+         routes: {{ get_old: {{ description: x, request: 'GET old/old?q=1' }} }}\n"
+    );
+    let start = async |text| {
+        let loaded = config::load(&Sources::from_text("glossator.yaml", text));
+        Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
+    };
+    let program = start(text).await;
+    program.connect().await.send("POST /tools/get_page", &[], r#"{"q": "1&u=eve"}"#).await;
+    program.connect().await.send("POST /tools/get_all", &[], "").await;
+    program.connect().await.send("GET /page?p=1", &[], "").await;
+    call(&start(moved).await, "get_old").await;
+    let own = "u=ada&apikey=a%26b%3D%C3%BC%20c";
+    let expected = [
+        format!("/base/health?{own}"),
+        format!("/base/page?q=1%26u%3Deve&{own}"),
+        format!("/base/all?{own}"),
+        "/base/page?p=1".to_owned(),
+        "/old?q=1&u=ada".to_owned(),
+        "/mid?q=1&u=ada".to_owned(),
+        "/new?x&u=ada".to_owned(),
+    ];
+    let has_all = |requests: &[ReceivedRequest]| {
+        let lines: Vec<&str> = requests.iter().map(ReceivedRequest::line).collect();
+        expected.iter().all(|target| lines.contains(&&*format!("GET {target} HTTP/1.1")))
+    };
+    let state = upstream.until("the requests", |state| has_all(&state.requests)).await;
+    let others = state.requests.iter().filter(|request| !request.line().starts_with("GET /base/health"));
+    assert_eq!(others.count(), expected.len() - 1);
+}

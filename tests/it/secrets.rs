@@ -201,6 +201,8 @@ impl Hunt {
                     secret("b")
                 ),
             ),
+            ("query", format!("query: {{ apikey: '${{HUNT_KEY}}', password: {} }}", secret("b"))),
+            ("query_of_data", "query: { p: '${HUNT_COOKIE}' }".to_owned()),
             ("basic", "credentials: { basic: { user: me, password: '${HUNT_PASSWORD}' } }".to_owned()),
             ("bearer", "credentials: { bearer: '${HUNT_BEARER}' }".to_owned()),
             (
@@ -291,8 +293,10 @@ async fn no_client_and_no_log_gets_a_secret() {
     let mut program = Program::start_with(&hunt.file(), &[], &hunt.variables).await;
     for upstream in &hunt.upstreams {
         for way in WAYS {
-            // If a variable is in the path of an upstream, its pages contain links with it, which are data.
-            if *upstream == "path" && way.starts_with("ok") {
+            // If a variable is in the path of an upstream, its pages contain links with it, which are data. So
+            // are parameters whose names are not those of credentials.
+            let is_data = *upstream == "path" || *upstream == "query_of_data";
+            if is_data && (way.starts_with("ok") || way == "near") {
                 continue;
             }
             let tool = format!("{upstream}_{way}");

@@ -139,7 +139,8 @@ fn check_variables(value: &Cursor<'_>, node: &Node) -> Checked<()> {
 /// Rejects a reference to a variable or file, which would be sent literally.
 fn reject_variable<T>(value: &Cursor<'_>, span: SourceSpan) -> Checked<T> {
     let message = "`${VARIABLE}` and `file:` are not expanded in requests";
-    let help = "write a secret under `headers` or `credentials` of the upstream, where both are expanded";
+    let help =
+        "write a secret under `headers`, `query` or `credentials` of the upstream, where both are expanded";
     value.reject_coded(Code::NotEvaluated.at_span(span), message, help)
 }
 

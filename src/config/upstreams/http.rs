@@ -1,14 +1,17 @@
-//! HTTP upstreams: addresses, connection settings, and the headers of every request.
+//! HTTP upstreams: addresses, connection settings, and the headers and parameters of every request.
 
 use http::{HeaderMap, HeaderValue, header::HOST, uri::Authority};
 
 use super::{UpstreamSection, header_name, scalar};
 use crate::route::UpstreamName;
+use crate::settings::secret::Hidden;
 use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Kind, Node, ReadContext, Setting, ValueKind, expansion, read_each,
     secret, text_of,
 };
-use crate::upstream::http::{ADDRESS_LIMIT, Address, AddressError, HttpSettings, OutlierDetectionSettings};
+use crate::upstream::http::{
+    ADDRESS_LIMIT, Address, AddressError, HttpSettings, OutlierDetectionSettings, QueryParameter,
+};
 
 /// Addresses of one upstream, at least one.
 pub(super) struct Addresses {
@@ -96,7 +99,7 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
             "remove them, and write `credentials: { basic: { user: NAME, password: \"${NAME}\" } }`"
                 .to_owned()
         }
-        AddressError::Query => "remove it, and write the query in the `request` of routes".to_owned(),
+        AddressError::Query => "move it to the `request`, or to `query` of the upstream".to_owned(),
         AddressError::NotAUrl => help_for(text, expanded.external),
     };
     let invalid = Invalid::without_value(format!("{subject} {error}"), help);
@@ -156,6 +159,7 @@ pub(super) fn settings(
         connect_timeout: written.connect_timeout,
         max_redirects: written.max_redirects.unwrap_or(HttpSettings::REDIRECTS_DEFAULT),
         headers: std::mem::take(&mut written.headers),
+        query: written.query.take().unwrap_or_default(),
         auth: written.credentials.take(),
         // With fewer, connections would be closed after every burst and reopened for the next.
         idle_connections: written.policies.max_in_flight(),
@@ -185,31 +189,45 @@ impl Setting for HeaderMap {
     }
 }
 
-fn header(
-    context: ReadContext<'_>,
-    Entry { key, value }: &Entry,
-) -> Checked<(http::HeaderName, HeaderValue)> {
+/// Parses the map of query parameters, whose values are like those of headers.
+pub(super) fn read_query(value: &Cursor<'_>) -> Checked<Option<Vec<QueryParameter>>> {
+    let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
+    let read = |entry: &Entry| {
+        let (text, is_secret) = expanded(value.context, entry, "parameter")?;
+        Ok(QueryParameter { name: entry.key.text.clone(), value: Hidden(text), is_secret })
+    };
+    read_each(entries.iter().map(read)).map(Some)
+}
+
+/// Value of a header or parameter, and whether it is a secret.
+fn expanded(context: ReadContext<'_>, Entry { key, value }: &Entry, what: &str) -> Checked<(String, bool)> {
+    let text = scalar(context, value, &format!("the {what} `{}`", key.text))?;
+    let expanded = expansion::expand_secret(context, value.span, &text)?;
+    let is_secret = secret::is_secret_name(&key.text);
+    if is_secret {
+        secret::warn_of_inline(context.report, value.span, &key.text, &expanded);
+    }
+    Ok((expanded.text, expanded.external || value.secret || is_secret))
+}
+
+fn header(context: ReadContext<'_>, entry: &Entry) -> Checked<(http::HeaderName, HeaderValue)> {
+    let Entry { key, value } = entry;
     // The name of a virtual host, unlike the one of the address.
     let is_host = HOST.as_str().eq_ignore_ascii_case(&key.text);
     let name = if is_host { Ok(HOST) } else { header_name(context, &key.text, key.span) };
-    let text = scalar(context, value, &format!("the header `{}`", key.text));
-    let (name, text) = (name?, text?);
-    let expanded = expansion::expand_secret(context, value.span, &text)?;
-    let mut content = HeaderValue::from_str(&expanded.text).map_err(|_| {
+    let expanded = expanded(context, entry, "header");
+    let (name, (text, is_secret)) = (name?, expanded?);
+    let mut content = HeaderValue::from_str(&text).map_err(|_| {
         let message =
             format!("the value of the header `{name}` contains line breaks or characters that are not ASCII");
         let help = "remove a line break at the end of the secret";
         context.reject_at(Code::InvalidValue.at_span(value.span), message, help)
     })?;
-    if is_host && (expanded.text.contains('@') || expanded.text.parse::<Authority>().is_err()) {
+    if is_host && (text.contains('@') || text.parse::<Authority>().is_err()) {
         let at = Code::InvalidValue.at_span(value.span);
         let help = "write `Host: reports.example.com`, with a port if it is not the default";
         return Err(context.reject_at(at, "the header `host` is not the name of a host", help));
     }
-    let is_secret = secret::is_secret_name(&key.text);
-    if is_secret {
-        secret::warn_of_inline(context.report, value.span, &key.text, &expanded);
-    }
-    content.set_sensitive(expanded.external || value.secret || is_secret);
+    content.set_sensitive(is_secret);
     Ok((name, content))
 }

@@ -24,7 +24,7 @@ use crate::tls::ClientTls;
 use crate::translate::{Pattern, SecretPattern};
 use crate::upstream::UpstreamSettings;
 use crate::upstream::http::{
-    AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings,
+    AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings, QueryParameter,
 };
 use crate::upstream::mcp::{McpTransport, WantedLists};
 use ::http::{HeaderMap, HeaderName, header::HOST};
@@ -112,6 +112,10 @@ pub(super) struct UpstreamSection {
     /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file. `Host`
     /// names a virtual host of the server.
     headers: HeaderMap,
+    /// Query parameters sent with every request, after those of the route; `${NAME}` and `file:/path` keep
+    /// secrets out of the file.
+    #[key(kind = ValueKind::Map(&ValueKind::Scalar), with = http::read_query)]
+    query: Option<Vec<QueryParameter>>,
     /// Credentials for this upstream: one of `basic`, `bearer` and `oauth`. Without an available credential,
     /// no request is sent.
     credentials: Option<AuthSettings>,
@@ -290,7 +294,7 @@ fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
 
 /// Keys for upstreams with an address.
 const OF_ADDRESSES: &str = "outlier_detection health_check dns_refresh_interval protocol tls connect_timeout \
-                            headers credentials max_redirects";
+                            headers query credentials max_redirects";
 
 /// Key that selects each kind of upstream, and the keys that apply to that kind.
 const KEYS_BY_KIND: [(&str, &[&str]); 4] = [

@@ -12,7 +12,6 @@ mod tool;
 use std::fmt;
 
 use ::http::{HeaderMap, HeaderName};
-use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
 use self::tool::bytes_of;
@@ -23,7 +22,7 @@ pub use self::{
 };
 use super::TraceContext;
 use super::input::quoted_names;
-use super::path::{ESCAPED, scalar};
+use super::path::{push_parameter, scalar};
 use crate::model::Arguments;
 use crate::translate::{Template, TemplateBudget, TemplateError, WorkBudget, request_variables};
 
@@ -250,14 +249,7 @@ impl<'a> RequestRenderer<'a> {
         for (name, value) in parameters {
             let values =
                 self.values(value).map_err(|error| error.needed_by(format_args!("parameter `{name}`")))?;
-            for text in values {
-                if !encoded.is_empty() {
-                    encoded.push('&');
-                }
-                encoded.extend(utf8_percent_encode(name, ESCAPED));
-                encoded.push('=');
-                encoded.extend(utf8_percent_encode(&text, ESCAPED));
-            }
+            values.iter().for_each(|text| push_parameter(&mut encoded, name, text));
         }
         Ok(encoded)
     }

@@ -20,10 +20,11 @@ use super::response::{
 };
 use super::secret_scrubber::{MARK, SecretScrubber};
 use super::{
-    Address, AttemptedEndpoints, HttpSettings, ResponseBody, UpstreamCall, UpstreamError, connection,
+    Address, AttemptedEndpoints, HttpSettings, QueryParameter, ResponseBody, UpstreamCall, UpstreamError,
+    connection,
 };
 use crate::model::UpstreamResponse;
-use crate::route::{HttpRequest, UpstreamName, UpstreamRequest, resolve_location};
+use crate::route::{HttpRequest, UpstreamName, UpstreamRequest, push_parameter, resolve_location};
 use crate::settings::secret::Hidden;
 use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::{Failure, UpstreamResult};
@@ -45,7 +46,7 @@ pub struct HttpUpstream {
     pub(super) settings: Arc<HttpSettings>,
     pub(super) endpoints: Arc<Endpoints>,
     credentials: Option<CredentialSource>,
-    /// Redacts the secrets in the settings' headers and addresses.
+    /// Redacts the secrets in the settings' headers, queries and addresses.
     scrubber: SecretScrubber,
 }
 
@@ -198,6 +199,7 @@ impl HttpUpstream {
                     next.headers_mut().remove(name);
                 }
             }
+            let uri = with_query(&self.settings, uri).map_err(|error| Failure::Unsendable(error.into()))?;
             (*next.method_mut(), *next.uri_mut()) = (method, uri);
         }
     }
@@ -231,6 +233,7 @@ pub(super) fn request_to(
     request: &HttpRequest,
 ) -> Result<Request<Bytes>, Failure> {
     let uri = address.uri(request.under, &request.path_and_query);
+    let uri = uri.and_then(|uri| with_query(settings, uri));
     let mut outgoing = Request::new(request.body.clone());
     *outgoing.method_mut() = request.method.clone();
     *outgoing.uri_mut() = uri.map_err(|error| Failure::Unsendable(error.into()))?;
@@ -258,7 +261,13 @@ impl HttpSettings {
     /// Path, query and headers of a request as they are sent, for people: secrets are masked. Without the
     /// headers that are the same for every request, such as `User-Agent`.
     pub fn describe_request(&self, request: &HttpRequest) -> (String, HeaderMap) {
-        let target = format!("{}{}", self.address.shown_base(), request.path_and_query);
+        let mut target = format!("{}{}", self.address.shown_base(), request.path_and_query);
+        for QueryParameter { name, value, is_secret } in &self.query {
+            target.push(if target.contains('?') { '&' } else { '?' });
+            let mut parameter = String::new();
+            push_parameter(&mut parameter, name, if *is_secret { "" } else { &value.0 });
+            target.extend([&parameter, if *is_secret { MARK } else { "" }]);
+        }
         let mut headers = configured_headers(self, request);
         let mark = HeaderValue::from_static(MARK);
         headers.values_mut().filter(|value| value.is_sensitive()).for_each(|value| *value = mark.clone());
@@ -267,6 +276,23 @@ impl HttpSettings {
         }
         (target, headers)
     }
+}
+
+/// URI with the parameters of the settings, unless a redirect has repeated them.
+fn with_query(settings: &HttpSettings, uri: Uri) -> Result<Uri, http::Error> {
+    let (mut own, written) = (String::new(), uri.query().unwrap_or_default());
+    settings
+        .query
+        .iter()
+        .for_each(|QueryParameter { name, value, .. }| push_parameter(&mut own, name, &value.0));
+    if own.is_empty() || format!("&{written}&").contains(&format!("&{own}&")) {
+        return Ok(uri);
+    }
+    let separator = if written.is_empty() { "" } else { "&" };
+    let path_and_query = format!("{}?{written}{separator}{own}", uri.path()).parse()?;
+    let mut parts = uri.into_parts();
+    parts.path_and_query = Some(path_and_query);
+    Ok(Uri::from_parts(parts)?)
 }
 
 /// Sends one request and checks the framing of the response.
@@ -333,7 +359,8 @@ impl HttpUpstream {
     /// - Hop-by-hop headers are removed, and `Expect`, which glossator has handled itself.
     /// - `Host` becomes the upstream's, as a legacy server may know no other name; or the one in its
     ///   `headers`, which only requests between replicas have.
-    /// - The upstream's other `headers` are not added: credentials of routes are not for every client.
+    /// - The upstream's other `headers` and its `query` are not added: credentials of routes are not for
+    ///   every client.
     ///
     /// If an endpoint can't be reached, another is tried. A future that is dropped after `deadline` counts as
     /// a failure of the endpoint.

@@ -26,6 +26,7 @@ use settings_derive::Word;
 
 use super::{AttemptedEndpoints, ProgressEvent, ProgressSender, UpstreamCall, UpstreamError};
 use crate::route::UpstreamName;
+use crate::settings::secret::Hidden;
 
 pub use crate::tls::{ClientTls, ClientTlsOptions, Fingerprint, Pem, TlsError};
 pub use address::{Address, AddressError};
@@ -59,6 +60,9 @@ pub struct HttpSettings {
     /// Headers of every request of routes. They override the route's own. Secret values are marked
     /// (`HeaderValue::set_sensitive`). They are not added to passthrough requests.
     pub headers: HeaderMap,
+    /// Parameters that are appended to the query of every request of routes. They are not added to
+    /// passthrough requests.
+    pub query: Vec<QueryParameter>,
     /// Credential in `Authorization`. It overrides one in the route or in `headers`, and is not added to
     /// passthrough requests either.
     pub auth: Option<AuthSettings>,
@@ -72,6 +76,14 @@ pub struct HttpSettings {
     pub health_check: Option<HealthCheckSettings>,
     /// Interval of DNS lookups.
     pub dns_refresh_interval: Duration,
+}
+
+/// Parameter in the query of every request. `Debug` does not show its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryParameter {
+    pub(crate) name: String,
+    pub(crate) value: Hidden<String>,
+    pub(crate) is_secret: bool,
 }
 
 /// HTTP version of an upstream.
@@ -114,6 +126,7 @@ impl HttpSettings {
             tls: None,
             connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
             headers: HeaderMap::new(),
+            query: Vec::new(),
             auth: None,
             max_redirects: Self::REDIRECTS_DEFAULT,
             // The default concurrency limit.

@@ -10,7 +10,7 @@ use base64::{
     engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
 };
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::bytes::Regex;
 
@@ -44,8 +44,8 @@ impl SecretScrubber {
         Self::from_secrets(&secrets.into_iter().map(str::to_owned).collect::<Vec<_>>(), &[])
     }
 
-    /// Scrubber of the secrets in settings, without the credential: sensitive headers, and the hidden parts
-    /// of addresses.
+    /// Scrubber of the secrets in settings, without the credential: sensitive headers and parameters, and
+    /// the hidden parts of addresses.
     pub(super) fn from_settings(settings: &HttpSettings) -> Self {
         let (certain, perhaps) = known_of(settings);
         Self::from_secrets(&certain, &perhaps)
@@ -104,9 +104,13 @@ impl HttpSettings {
 /// may be the name of a tenant.
 fn known_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
     let (mut certain, mut perhaps) = (Vec::new(), Vec::new());
-    for (name, value) in settings.headers.iter().filter(|(_, value)| value.is_sensitive()) {
-        let secrets = if is_credential(name) { &mut certain } else { &mut perhaps };
-        secrets.extend(secrets_in(value));
+    let headers = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
+    let headers = headers.map(|(name, value)| (name.to_string(), secrets_in(value)));
+    let parameters = settings.query.iter().filter(|parameter| parameter.is_secret);
+    let parameters = parameters.map(|it| (it.name.to_ascii_lowercase(), vec![it.value.0.clone()]));
+    for (name, texts) in headers.chain(parameters) {
+        let secrets = if is_credential(&name) { &mut certain } else { &mut perhaps };
+        secrets.extend(texts);
     }
     let bases = settings.addresses().filter_map(Address::hidden_base);
     perhaps.extend(bases.map(|base| base.trim_matches('/').to_owned()));
@@ -162,13 +166,12 @@ fn secrets_in(value: &HeaderValue) -> Vec<String> {
     secrets
 }
 
-/// Suffixes of the names of headers with a credential: `X-Api-Key`, `X-Auth`, `X-Session-Id`.
+/// Suffixes of the names of headers and parameters with a credential: `X-Api-Key`, `X-Auth`, `X-Session-Id`.
 const CREDENTIAL_ENDS: &str =
     "key token secret password passwd pass auth authorization credential credentials session session-id";
 
-/// Whether a header of this name has a credential.
-fn is_credential(name: &HeaderName) -> bool {
-    let name = name.as_str();
+/// Whether a header or parameter with this name, in lower case, has a credential.
+fn is_credential(name: &str) -> bool {
     *name == header::AUTHORIZATION
         || *name == header::COOKIE
         || CREDENTIAL_ENDS.split(' ').any(|end| name.ends_with(end))
@@ -229,7 +232,7 @@ fn written_forms(secret: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, StatusCode};
+    use http::{HeaderMap, HeaderName, StatusCode};
 
     use super::*;
 
