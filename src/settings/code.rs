@@ -1287,7 +1287,8 @@ codes! {
     /// A secret is in the configuration file itself.
     ///
     /// Anyone who can read the file, its backups or its history can use the secret. Refer to an environment
-    /// variable or a file.
+    /// variable or a file. Neither is expanded in a `request`: write the secret under `credentials`, `headers` or
+    /// `query` of the upstream.
     ///
     /// ```yaml
     /// credentials: { bearer: "${BILLING_TOKEN}" }   # or `file:/run/secrets/billing`

@@ -144,7 +144,7 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
 }
 
 /// Values of query parameters with secret names.
-fn in_queries(text: &str) -> Vec<Range<usize>> {
+pub(crate) fn in_queries(text: &str) -> Vec<Range<usize>> {
     static PARAMETER: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"[?&]([0-9A-Za-z\-_.\[\]%]*)="));
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for found in PARAMETER.captures_iter(text) {

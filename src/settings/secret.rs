@@ -15,10 +15,15 @@ pub(crate) struct Hidden<T>(pub(crate) T);
 /// Warns of a literal credential in the file, which everyone who can read the file can use.
 pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, expanded: &Expanded) {
     if !expanded.external && !expanded.text.is_empty() {
-        let message = format!("`{name}` is in plain text in the file, readable by everyone who can read it");
         let help = "refer to an environment variable (`${NAME}`) or a file (`file:/path`)";
-        report.warning(Code::SecretInFile.at_span(span), message, help);
+        warn_of_literal(report, span, name, help);
     }
+}
+
+/// Like [`warn_of_inline`], where a variable or file can't be referred to.
+pub(crate) fn warn_of_literal(report: &Report<'_>, span: SourceSpan, name: &str, help: &str) {
+    let message = format!("`{name}` is in plain text in the file, readable by everyone who can read it");
+    report.warning(Code::SecretInFile.at_span(span), message, help);
 }
 
 /// Words that name a credential, alone or as part of a name.

@@ -300,10 +300,12 @@ fn example(route: &Route, Sample { name, response }: &Sample) -> Option<String> 
 fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     let RouteNaming { name, upstream, method, .. } = naming;
     let (address, path) = (naming.address(), naming.path());
+    // Clients see the description, and a query may contain a password.
+    let shown = path.split('?').next().unwrap_or_default();
     let guess = |part: &str, value: &str, reason: &str| Finding::new(part, value, Confidence::Guess, reason);
     let (upstream_value, description) = match naming.is_command() {
         true => (json!({ "command": [address] }), format!("The output of {address}{path}.")),
-        false => (json!(address), format!("The response of {method} {path}.")),
+        false => (json!(address), format!("The response of {method} {shown}.")),
     };
     // `{name?}` is the syntax of `infer` only.
     let request = format!("{method} {upstream}{path}").replace("?}", "}");

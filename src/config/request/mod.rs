@@ -135,6 +135,7 @@ pub(super) fn read(
 ) -> Option<CompiledRequest> {
     let name = format!("`{}`", entry.key.text);
     let value = cursor(report, entry.key.span, &entry.value, &name, KIND);
+    values::warn_of_secrets(report, &entry.value);
     let mut request = in_scope(&NAMES, used, |scope| {
         let parser = RequestParser { value: value.in_scope(scope), upstreams };
         match &entry.value.kind {

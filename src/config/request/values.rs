@@ -12,8 +12,8 @@ use crate::route::{
     JsonTemplate, PathTemplate, PathTemplateError, QueryTemplate, RequestBodyTemplate, ValueTemplate,
 };
 use crate::settings::{
-    Checked, Code, Cursor, Entry, Kind, Named, Node, OneOrMore, Scalar, Setting, SourceSpan, ValueKind,
-    fixed_regex, read_each, text_of,
+    Checked, Code, Cursor, Entry, Kind, Named, Node, OneOrMore, Report, Scalar, Setting, SourceSpan,
+    ValueKind, credential_forms, fixed_regex, read_each, secret, text_of,
 };
 use crate::translate::expressions::{ArgumentKind, Scope};
 use crate::translate::{OutputContext, Template, expressions};
@@ -38,6 +38,10 @@ pub(super) fn read_target(value: &Cursor<'_>) -> Checked<Option<Target>> {
 /// Parses the path and query that are a part of a value.
 pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
     check_variables(value, value.node)?;
+    for secret in credential_forms::in_queries(text) {
+        let name = text[..secret.start - 1].rsplit(['?', '&']).next().unwrap_or_default();
+        secret::warn_of_literal(value.context.report, span_of(value, &text[secret]), name, SECRET_HELP);
+    }
     let (path, query) = text.split_once('?').unwrap_or((text, ""));
     let help = match template_argument(path) {
         Some(name) => format!("in a path, write `{{{name}}}`"),
@@ -60,6 +64,21 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
     let mut used = Scope::from_cursor(value).used.borrow_mut();
     path.arguments().for_each(|name| used.add_kind(name, ArgumentKind::PathPart, value.node.span));
     Ok(Target(path, query))
+}
+
+/// Help about a literal secret. A form field has no place but the request.
+const SECRET_HELP: &str = "write it under `headers`, `query` or `credentials` of the upstream, as `${NAME}` or \
+                           `file:/path`; if the server does not read it there, protect the file";
+
+/// Warns of literal secrets in the parameters, headers and form fields of a request.
+pub(super) fn warn_of_secrets(report: &Report<'_>, request: &Node) {
+    let form = |name| request.get(name).and_then(|body| body.get("form"));
+    let maps = [request.get("query"), request.get("headers"), form("body"), form("stdin")];
+    for Entry { key, value } in maps.into_iter().flatten().filter_map(Node::as_map).flatten() {
+        let is_literal = |node: &&Node| node.secret && !node.as_text().is_some_and(is_template);
+        let literals = std::iter::once(value).chain(value.children()).filter(is_literal);
+        literals.for_each(|node| secret::warn_of_literal(report, node.span, &key.text, SECRET_HELP));
+    }
 }
 
 /// Query parameters or form fields; a list is several of the same name.
