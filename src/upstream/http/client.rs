@@ -266,7 +266,7 @@ impl HttpSettings {
             target.push(if target.contains('?') { '&' } else { '?' });
             let mut parameter = String::new();
             push_parameter(&mut parameter, name, if *is_secret { "" } else { &value.0 });
-            target.extend([&parameter, if *is_secret { MARK } else { "" }]);
+            target.extend([parameter.as_str(), if *is_secret { MARK } else { "" }]);
         }
         let mut headers = configured_headers(self, request);
         let mark = HeaderValue::from_static(MARK);
@@ -281,10 +281,9 @@ impl HttpSettings {
 /// URI with the parameters of the settings, unless a redirect has repeated them.
 fn with_query(settings: &HttpSettings, uri: Uri) -> Result<Uri, http::Error> {
     let (mut own, written) = (String::new(), uri.query().unwrap_or_default());
-    settings
-        .query
-        .iter()
-        .for_each(|QueryParameter { name, value, .. }| push_parameter(&mut own, name, &value.0));
+    for QueryParameter { name, value, .. } in &settings.query {
+        push_parameter(&mut own, name, &value.0);
+    }
     if own.is_empty() || format!("&{written}&").contains(&format!("&{own}&")) {
         return Ok(uri);
     }
