@@ -308,7 +308,8 @@ impl<'a> OpenSection<'a> {
         };
         let read = T::read_fields(&section, base);
         let (related, keys) = (section.check_related_keys(), T::check_keys(&section));
-        related.and(keys).and(section.check_valid(&[])).and(read)
+        let valid = section.check_valid(&[]);
+        related.and(keys).and(valid).and(read)
     }
 
     fn new(value: &Cursor<'a>, table: &'static KeyTable, entries: &'a [Entry]) -> Self {

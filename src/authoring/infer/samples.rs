@@ -378,7 +378,7 @@ mod tests {
             ["Errors: 0\n", "Error: 0", "{\"error\": null}", "{\"ok\": true}", "Failover: no\n", "1,2\n", ""]
         {
             let evidence = document(report).and_then(|document| document.error_evidence());
-            assert!(evidence.or(error_in_text(report)).is_none(), "{report}");
+            assert!(evidence.or_else(|| error_in_text(report)).is_none(), "{report}");
         }
     }
 
