@@ -6,6 +6,7 @@ use http::HeaderName;
 use regex::Regex;
 
 use super::BodySettings;
+use crate::config::file::HIDDEN;
 use crate::config::section::{ReadElsewhere, is_template};
 use crate::config::upstreams::header_name;
 use crate::route::{
@@ -75,7 +76,9 @@ pub(super) fn warn_of_secrets(report: &Report<'_>, request: &Node) {
     let form = |name| request.get(name).and_then(|body| body.get("form"));
     let maps = [request.get("query"), request.get("headers"), form("body"), form("stdin")];
     for Entry { key, value } in maps.into_iter().flatten().filter_map(Node::as_map).flatten() {
-        let is_literal = |node: &&Node| node.secret && !node.as_text().is_some_and(is_template);
+        // The playground shows `(hidden)` in place of a secret.
+        let is_no_secret = |text: &str| is_template(text) || text == HIDDEN;
+        let is_literal = |node: &&Node| node.secret && !node.as_text().is_some_and(is_no_secret);
         let literals = std::iter::once(value).chain(value.children()).filter(is_literal);
         literals.for_each(|node| secret::warn_of_literal(report, node.span, &key.text, SECRET_HELP));
     }
