@@ -1,6 +1,6 @@
 //! APIs for clients: each decodes its requests into calls and encodes tool results.
 //!
-//! - [`context`]: a request's connection and client, and its rejection.
+//! - [`request_context`]: a request's connection and client, and its rejection.
 //! - [`filter`]: the request filter (proxies, CORS, bodies), with the rules of `host_origin`.
 //! - [`authenticate`]: identification of the client; [`media_ranges`]: content negotiation.
 //! - [`mcp`], [`rest`], and [`cgi`] for both behind a web server.
