@@ -25,12 +25,12 @@ use super::connection_limiter::ResponseBuffer;
 use crate::inbound::StreamedPassthrough;
 use crate::wire::{MapPoll, PolledFrame};
 
-/// The longest response, and the longest part of one of unknown length, that is not counted in the response
-/// buffer: the socket buffer accepts it whole.
+/// Maximum length of a response that is not counted in the response buffer, and of such a part of a response
+/// of unknown length: the socket buffer accepts it whole.
 pub(super) const SHORT_BYTES: usize = StreamedPassthrough::SHORT_BYTES;
 
-/// The size of the parts in which the HTTP library writes other responses: the resolution of the count of
-/// bytes that a client has read.
+/// Size of the parts in which the HTTP library writes longer responses. Bytes that a client has read are
+/// counted in steps of this size.
 const PART_BYTES: usize = 16 << 10;
 
 /// Activity of one connection. Clones share it.
@@ -44,17 +44,18 @@ pub(super) struct Activity {
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// The number of requests so far.
+    /// Number of requests so far.
     requests: u64,
-    /// The number of requests whose responses are not written completely.
+    /// Number of requests whose responses are not written completely.
     pub(super) open: usize,
-    /// The number of those whose bodies are still awaited.
+    /// Number of open requests that wait for the next part of their body.
     incomplete: usize,
-    /// Since when no request is open, or none whose body is complete: the start of the keep-alive timeout.
+    /// Time at which the connection became idle: no request is open, or all open ones wait for their bodies.
+    /// The keep-alive timeout starts at this time.
     idle_since: Instant,
-    /// Since when the headers of the next HTTP/1.1 request are being read, if they have begun.
+    /// Time at which the headers of the next HTTP/1.1 request began; `None` if none are being read.
     headers_since: Option<Instant>,
-    /// Since when parts of responses wait to be written, by the number of their request.
+    /// Responses with a part that waits to be written: number of the request, and start of the wait.
     pub(super) waiting: HashMap<u64, Instant>,
     /// Bytes of long responses that are not written yet.
     pub(super) buffered_bytes: usize,
@@ -62,12 +63,12 @@ pub(super) struct State {
     pub(super) is_evicted: bool,
 }
 
-/// Time limit that a connection exceeded.
+/// Timeout that a connection exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionTimeout {
-    /// Its time without a request, or with a response that the client does not read.
+    /// The time without a request, or with a response that the client does not read.
     Idle,
-    /// Its time with incomplete headers of an HTTP/1.1 request.
+    /// The time with incomplete headers of an HTTP/1.1 request.
     Headers,
 }
 
@@ -86,7 +87,7 @@ impl Activity {
         Self { state: Arc::new(Mutex::new(state)), buffer: Arc::clone(buffer), close: Arc::default() }
     }
 
-    /// Begins a request, which ends when this and its response are dropped.
+    /// Begins a request. It ends when the returned value and the response are dropped.
     pub(super) fn begin_request(&self) -> ActiveRequest {
         let mut state = self.state();
         state.open += 1;
@@ -99,7 +100,7 @@ impl Activity {
         self.state().requests == 0
     }
 
-    /// Since when the connection is idle. `None` while a complete request is open.
+    /// Time at which the connection became idle. `None` while a request with a complete body is open.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         (state.open <= state.incomplete).then_some(state.idle_since)
@@ -110,9 +111,9 @@ impl Activity {
         self.state().headers_since = is_reading.then(Instant::now);
     }
 
-    /// Waits until the connection has had no request for `idle_timeout`, the headers of an HTTP/1.1 request
-    /// are not complete after `header_timeout`, or a part of a response could not be written for
-    /// `write_timeout`, if there is one.
+    /// Waits until a timeout is exceeded: the connection has had no request for `idle_timeout`, the headers
+    /// of an HTTP/1.1 request are incomplete after `header_timeout`, or a part of a response could not be
+    /// written for `write_timeout` (`None`: no such timeout).
     pub(super) async fn timed_out(
         &self,
         header_timeout: Duration,
@@ -128,8 +129,8 @@ impl Activity {
                 let stalled_since = state.waiting.values().min().zip(write_timeout);
                 let stalled_at = stalled_since.map(|(since, write_timeout)| *since + write_timeout);
                 let (idle_at, timed_out) = match state.headers_since {
-                    // Headers may arrive while the previous request is open; they are not read before it
-                    // ends.
+                    // Headers may arrive while the previous request is open; they are not read before that
+                    // request ends.
                     Some(since) => (since.max(idle_since) + header_timeout, ConnectionTimeout::Headers),
                     None => (idle_since + idle_timeout, ConnectionTimeout::Idle),
                 };
@@ -138,7 +139,7 @@ impl Activity {
                     None => (idle_at, timed_out),
                 }
             };
-            // Headers that begin meanwhile, or a part that begins to wait, do not time out before this.
+            // Headers or parts that begin to wait during the sleep do not time out before `next`.
             let next = at.min(now + poll_interval);
             if next <= now {
                 return timed_out;
@@ -148,8 +149,8 @@ impl Activity {
     }
 
     /// Wraps the body of a request. While its next part is awaited, the request does not count as open.
-    /// Otherwise a client that sends only the beginning of a body would occupy a connection slot for as long
-    /// as a body may take.
+    /// Otherwise a client that sends only the beginning of a body would occupy a connection slot until the
+    /// timeout of the body.
     pub(super) fn watch_request_body(&self, body: Incoming) -> Body {
         if body.is_end_stream() {
             return Body::empty();
@@ -182,7 +183,7 @@ struct WaitingForBody {
 }
 
 impl WaitingForBody {
-    /// Locks for a change only: a body that arrives with its headers needs no lock.
+    /// Locks the state only for a change: a body that arrives with its headers needs no lock.
     fn set(&mut self, is_waiting: bool) {
         if self.is_waiting == is_waiting {
             return;
@@ -198,7 +199,7 @@ impl WaitingForBody {
     }
 }
 
-/// A body that is not read to its end is not awaited.
+/// When the body is dropped before its end, no one waits for the rest.
 impl Drop for WaitingForBody {
     fn drop(&mut self) {
         self.set(false);
@@ -213,7 +214,7 @@ pub(super) struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Wraps the response. If its body is long, it is counted in the response buffer until it is written.
+    /// Wraps the response. A long body is counted in the response buffer until it is written.
     pub(super) fn watch_response_body(self, response: Response<Body>) -> Response<Body> {
         let is_here = response.extensions().get::<StreamedPassthrough>().is_none();
         let length =
@@ -245,13 +246,13 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// The body of a response, in parts: the next one is polled when the one before it has been written.
+/// The body of a response, in parts. The HTTP library polls the next part when it has written the one before.
 struct ResponseBody {
     body: Body,
     request: Arc<ActiveRequest>,
-    /// Bytes that are counted in the response buffer and have not been polled from here.
+    /// Bytes that are counted in the response buffer, and that the HTTP library has not polled yet.
     counted_bytes: usize,
-    /// The next part of the body, which has not been polled yet.
+    /// The rest of the frame that is being split into parts.
     rest: Bytes,
 }
 
@@ -290,7 +291,7 @@ impl http_body::Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> PolledFrame<axum::Error> {
         let polled = self.poll_part(context);
-        // If the body is pending or at its end, the client could read more, but there is none.
+        // If the body is pending or at its end, the response has no bytes that the client could read.
         self.request.set_waiting(matches!(polled, Poll::Ready(Some(_))));
         polled
     }
@@ -307,13 +308,13 @@ impl http_body::Body for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        // Nothing polls the body of a response to `HEAD`.
+        // The HTTP library does not poll the body of a response to `HEAD`.
         self.request.activity.release(self.counted_bytes);
     }
 }
 
-/// A part of a long response, counted until the HTTP library has written it. The request is open for that
-/// long.
+/// A part of a long response. It is counted, and its request stays open, until the HTTP library has written
+/// the part.
 #[derive(derive_more::AsRef)]
 struct BufferedPart {
     #[as_ref([u8])]

@@ -1,4 +1,4 @@
-//! The application: everything that serves a configuration, and its replacement during operation.
+//! The application: all parts that serve a configuration, and their replacement during operation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ use crate::tls::ServerTls;
 use crate::upstream::mcp::{McpLists, McpUpstream};
 use crate::upstream::{Upstream, UpstreamBuffer};
 
-/// Everything that serves a configuration.
+/// All parts that serve a configuration.
 pub struct App {
     /// Settings of client connections.
     pub settings: ListenerSettings,
     /// Handles the requests of clients.
     pub handler: HttpHandler,
-    /// The MCP API, also for a client on standard input and output.
+    /// The MCP API, also for a client that uses standard input and output.
     pub mcp: McpEndpoint,
     /// The pipeline of calls, with the active routes.
     pub gateway: Gateway,
@@ -49,7 +49,7 @@ pub struct App {
     pub meters: Meters,
     filter: Filter,
     tls: Option<Arc<ArcSwap<ServerTls>>>,
-    /// When the certificates of the active configuration expire.
+    /// Expiry times of the certificates in the active configuration.
     expiries: Arc<ArcSwap<Vec<CertificateExpiry>>>,
     replica_events: Option<AbortOnDropHandle<()>>,
     /// The spans to export, until the exporter is started.
@@ -57,14 +57,14 @@ pub struct App {
     active: Active,
     lists: DiscoveredLists,
     discovered: (mpsc::Sender<Discovered>, mpsc::Receiver<Discovered>),
-    /// The configuration at the start, without its routes.
+    /// The configuration at startup, without its routes. Settings that need a restart are compared with it.
     first: Loaded,
 }
 
-/// Limit of the lists of MCP servers that wait to become active.
+/// Maximum number of fetched MCP lists that wait to become active.
 const DISCOVERED_LIMIT: usize = 16;
 
-/// Timeout for MCP servers to send their first lists, before requests that need these lists are served
+/// Time to wait for the first lists of MCP servers. After it, requests that need these lists are served
 /// without them.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -130,20 +130,20 @@ impl App {
         })
     }
 
-    /// A listener with the TLS and the buffers of this application.
+    /// Creates a listener with the TLS and the buffer of this application.
     pub fn listener(&self, port: TcpListener) -> Listener {
         let buffer = self.gateway.snapshot().upstream_buffer.clone();
         Listener { tls: self.tls.clone(), buffer, ..Listener::from(port) }
     }
 
-    /// Connects to replicas. From now on requests that need the lists of MCP servers wait for
-    /// [`fetch_first_lists`](Self::fetch_first_lists), so that the first clients get them.
+    /// Connects to replicas. From now on, requests that need the lists of MCP servers wait for
+    /// [`fetch_first_lists`](Self::fetch_first_lists), so that the first clients get complete lists.
     pub async fn start(&mut self) {
         self.join_replicas().await;
         self.gateway.fetching_lists.send_replace(true);
     }
 
-    /// Fetches the first lists of MCP servers, if [`start`](Self::start) has requests wait for them.
+    /// Fetches the first lists of MCP servers, if [`start`](Self::start) was called: requests wait for them.
     pub async fn fetch_first_lists(&mut self) {
         if *self.gateway.fetching_lists.borrow() {
             self.discover(DISCOVERY_TIMEOUT).await;
@@ -151,8 +151,8 @@ impl App {
         }
     }
 
-    /// Connects to the shared state, if there is one, and handles the events of replicas from now on. Waits
-    /// no longer than one response may take.
+    /// Connects to the shared state, if configured, and handles the events of replicas from now on. Waits for
+    /// the connection no longer than for one response of the store.
     pub async fn join_replicas(&mut self) {
         let Some(shared) = &self.gateway.shared else { return };
         let events = handle_replica_events(shared.subscribe(), self.mcp.clone());
@@ -160,8 +160,8 @@ impl App {
         shared.begin().await;
     }
 
-    /// Begins to poll the lists of MCP servers. Waits for at most `max_wait` until each server has sent its
-    /// lists, or has failed to.
+    /// Begins to poll the lists of MCP servers. Waits until each server has sent its lists or failed, for at
+    /// most `max_wait`.
     pub async fn discover(&mut self, max_wait: Duration) {
         self.active.poll_lists(&self.lists, &self.discovered.0);
         let mut missing = self.active.mcp_servers();
@@ -176,7 +176,7 @@ impl App {
         .await;
     }
 
-    /// Makes the lists of an MCP server active, if it sent any.
+    /// Activates the lists of an MCP server. `None` if they could not be fetched.
     fn listed(&mut self, upstream: UpstreamName, lists: Option<McpLists>) {
         let Some(lists) = lists.filter(|_| self.active.upstreams.contains_key(&upstream)) else { return };
         self.lists.by_upstream.insert(upstream, lists);
@@ -187,14 +187,14 @@ impl App {
         }
     }
 
-    /// Activates a configuration, for requests that begin from now on. An unchanged upstream keeps its
-    /// connections and the state of its policies; one whose certificates have changed is recreated.
+    /// Activates a configuration for requests that begin from now on. An unchanged upstream keeps its
+    /// connections and the state of its policies; an upstream whose certificates have changed is recreated.
     ///
-    /// Returns the settings that have changed, but take effect only after a restart.
+    /// Returns the changed settings that take effect only after a restart.
     ///
     /// # Errors
     ///
-    /// [`Conflict`], as for [`App::new`]; the active configuration is unchanged then.
+    /// [`Conflict`], as for [`App::new`]. The active configuration is then unchanged.
     pub fn apply(&mut self, loaded: &Loaded) -> Result<Vec<String>, Conflict> {
         let active = Active::new(loaded, Some(&self.active), self.gateway.shared.as_ref());
         self.lists.retain(|name| {
@@ -207,7 +207,8 @@ impl App {
             buffer.set_limit(loaded.server.upstream_buffer_limit_bytes);
         }
         self.filter.replace(&loaded.server.filter);
-        // Before the routes: at no time is a client admitted that the new configuration rejects.
+        // The access rules are replaced before the routes, so that no client that the new configuration
+        // rejects is admitted in between.
         let authenticator = &self.filter.authenticator;
         let has_new_access = match (authenticator.access(), &loaded.access) {
             (Some(now), Some(then)) => !now.has(then, loaded.server.tls.as_ref()),
@@ -224,7 +225,7 @@ impl App {
         self.expiries.store(Arc::new(loaded.certificates.clone()));
         self.gateway.replace(snapshot);
         if has_new_access {
-            // The lists of each client may have changed.
+            // Each client may now have access to other tools, prompts and resources.
             for change in [ChangeEvent::Tools, ChangeEvent::Prompts, ChangeEvent::Resources] {
                 self.gateway.publish(change);
             }
@@ -232,8 +233,8 @@ impl App {
         Ok(restart_differences(&self.first, loaded))
     }
 
-    /// Runs the application: a task fetches the first lists of MCP servers, and keeps the configuration and
-    /// the lists current; others export telemetry.
+    /// Runs the application. One task fetches the first lists of MCP servers, and keeps the configuration and
+    /// the lists current; other tasks export telemetry.
     pub fn run(mut self, reloader: Option<Reloader>) -> RunningApp {
         let exporter = Exporter::start(&self.first.telemetry, self.spans.take(), &self.meters);
         let stop = CancellationToken::new();
@@ -241,13 +242,14 @@ impl App {
     }
 
     async fn keep_current(mut self, mut reloader: Option<Reloader>, stop: CancellationToken) {
-        // Clients are served meanwhile: a server that hangs delays only the requests that need its lists.
+        // Clients are served meanwhile: a server that does not respond delays only the requests that need its
+        // lists.
         if stop.run_until_cancelled(self.fetch_first_lists()).await.is_none() {
             self.gateway.fetching_lists.send_replace(false);
         }
         loop {
             self.active.poll_lists(&self.lists, &self.discovered.0);
-            // Without a reloader it is `None` at once, which disables its branch.
+            // Without a reloader, `reload` returns `None` at once, which disables its branch.
             let reload = OptionFuture::from(reloader.as_mut().map(Reloader::next));
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -258,7 +260,7 @@ impl App {
         self.close().await;
     }
 
-    /// Ends the sessions with MCP servers, and child processes.
+    /// Ends the sessions with MCP servers, and their child processes.
     pub async fn close(self) {
         let servers = self.active.mcp_servers();
         drop(self.active);
@@ -285,7 +287,7 @@ impl RunningApp {
     }
 }
 
-/// The access rules, if clients are configured.
+/// Builds the access rules. `None` if no clients are configured.
 fn access(loaded: &Loaded) -> Option<Arc<Access>> {
     loaded.access.clone().map(|settings| Arc::new(Access::new(settings, loaded.server.tls.clone())))
 }
@@ -295,8 +297,8 @@ async fn handle_replica_events(mut events: Receiver<ReplicaEvent>, mcp: McpEndpo
     loop {
         match events.recv().await {
             Ok(ReplicaEvent::Message(message)) => mcp.on_replica_message(message).await,
-            // Missed changes are seen here as well, only later; the subscriptions of sessions are read
-            // again.
+            // After a reconnect, messages may be missing. Changes of lists are then noticed later; the
+            // subscriptions of sessions are read again.
             Ok(ReplicaEvent::Reconnected) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
             Err(RecvError::Closed) => return,
         }
@@ -315,12 +317,13 @@ struct Active {
 struct BoundUpstream {
     file: UpstreamFile,
     policies: Arc<UpstreamPolicies>,
-    /// Polls the lists, if it is an MCP server.
+    /// The task that polls the lists of an MCP server; `None` for other upstreams, and before it starts.
     discovery: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 impl Active {
-    /// Binds the routes and upstreams of a configuration. Unchanged upstreams are reused.
+    /// Binds the routes and upstreams of a configuration. Upstreams that are unchanged since `before` are
+    /// reused.
     fn new(loaded: &Loaded, before: Option<&Self>, shared: Option<&SharedStore>) -> Self {
         let bind = |file: &UpstreamFile| {
             let name = file.settings.name().clone();
@@ -345,7 +348,8 @@ impl Active {
             if let (Some(upstream), None) = (bound.policies.upstream.mcp(), &bound.discovery) {
                 let interval = bound.file.tools.clone().unwrap_or_default().refresh_interval;
                 let wanted = (bound.file.wanted_lists(), interval);
-                // Lists of an earlier server of that name, maybe: they are fetched anew at once.
+                // The known lists may come from an earlier server of that name: `poll` fetches them again at
+                // once.
                 let known = known.by_upstream.get(name).cloned();
                 let polling = tokio::spawn(poll(upstream.clone(), wanted, known, discovered.clone()));
                 bound.discovery = Some(Arc::new(AbortOnDropHandle::new(polling)));
@@ -353,8 +357,9 @@ impl Active {
         }
     }
 
-    /// The snapshot of this configuration with the lists of MCP servers. It shares metrics and memory with
-    /// the one before, and the state of the policies of each route whose upstream and settings are the same.
+    /// Creates a snapshot of this configuration with the lists of MCP servers. It shares metrics and caches
+    /// with the snapshot before it, and the policy state of each route whose upstream and settings are the
+    /// same.
     fn snapshot(&self, lists: &mut DiscoveredLists, before: &SnapshotParts) -> Result<Snapshot, Conflict> {
         let Loaded { importer, prompts, passthrough, .. } = &self.loaded;
         let (table, routes) = lists.table(importer, &self.loaded.routes)?;
@@ -412,7 +417,8 @@ impl BoundUpstream {
         Self { file: file.clone(), policies, discovery: None }
     }
 
-    /// The same upstream with new list rules, which may have another poll interval.
+    /// Copies the upstream with new list rules. If these or the poll interval have changed, polling starts
+    /// again.
     fn with_lists(&self, file: &UpstreamFile) -> Self {
         let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);

@@ -1,5 +1,5 @@
-//! The connection of one client: HTTP/1.1 with limits, or HTTP/2 if it was negotiated over TLS, until it
-//! closes or the server stops. The handler of its requests routes them to their APIs, counts and traces them.
+//! A client connection: HTTP/1.1 with limits, or HTTP/2 if TLS negotiated it, until it closes or the server
+//! stops. [`HttpHandler`] routes its requests to the APIs, counts and traces them.
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
@@ -39,27 +39,27 @@ use crate::telemetry::{ErrorChain, Meters, RequestId, Span, SpanKind, Tracer, me
 use crate::tls::ServerTls;
 use crate::wire::yield_before_write;
 
-/// Limit of a request's headers, and of one read, in bytes. Longer headers get a 431. So do more than 100
-/// headers: that is the limit of `hyper`, which would allocate them for every request if it were set to the
-/// same.
+/// Maximum size of a request's headers, and of the read buffer, in bytes. Longer headers get a 431. So do
+/// more than 100 headers, which is the default limit of `hyper`: with an explicit limit, `hyper` would
+/// allocate memory for the headers of every request.
 pub(super) const HEAD_LIMIT_BYTES: usize = 64 << 10;
 
-/// Timeout of a TLS handshake, and of flushing the written bytes of a connection that is closed.
+/// Timeout of a TLS handshake, and of flushing written bytes before a connection is closed.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Limit of the unsent bytes of a response in the socket buffer. Otherwise the system accepts megabytes, and
-/// for seconds a client that reads those slowly can't be distinguished from one that reads nothing.
+/// Maximum number of unsent bytes of a response in the socket buffer. Otherwise the kernel accepts megabytes,
+/// and for seconds a slow client can't be distinguished from one that reads nothing.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// Time for which a new connection without a request stays open during the graceful shutdown: its client may
-/// have sent one already.
+/// Time for which a new connection without a request stays open during the graceful shutdown: its first
+/// request may already be under way.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Limit of the open requests of one HTTP/2 connection; the next one waits.
+/// Maximum number of open requests of one HTTP/2 connection; further ones wait.
 const STREAM_LIMIT: u32 = 128;
 
-/// The settings and the handler of connections.
+/// Serves connections: their settings, and the handler of their requests.
 #[derive(Clone)]
 pub(super) struct ConnectionServer {
     pub(super) settings: ListenerSettings,
@@ -85,7 +85,7 @@ impl ConnectionServer {
         let connection = inbound::Connection { peer: Some(peer), is_tls: false, certificate: None, ending };
         match self.tls.as_ref().map(|tls| tls.load_full()) {
             None => self.http(stream, connection, Version::HTTP_11, activity).await,
-            // Boxed: a connection without TLS needs no memory for it.
+            // Boxed, so that a connection without TLS needs no memory for the handshake.
             Some(tls) => Box::pin(self.tls(tls, stream, peer, connection, activity)).await,
         }
     }
@@ -135,14 +135,15 @@ impl ConnectionServer {
             let (reader, writer) = split(stream);
             let stream = join(LineEnds::new(reader, activity.clone()), writer);
             let served = http1::Builder::new()
-                // The timeout of the HTTP library does not distinguish headers that have begun from an idle
-                // connection.
+                // The header timeout of the HTTP library does not distinguish an idle connection from one
+                // with incomplete headers.
                 .header_read_timeout(None)
                 .max_header_size(HEAD_LIMIT_BYTES)
                 .max_buf_size(HEAD_LIMIT_BYTES)
                 .serve_connection(TokioIo::new(stream), service);
-            // The stream has the write timeout of the one response. The library polls the next part of its
-            // body when several are written, for which a slow client may take longer.
+            // No timeout per part: the write timeout of the stream suffices for the single response. The
+            // library also polls the next part while several are unwritten, and writing those may take a slow
+            // client longer.
             self.drive(pin!(served), None, peer, &activity).await;
         }
     }
@@ -172,7 +173,7 @@ impl ConnectionServer {
             () = self.draining(activity) => false,
         };
         connection.as_mut().graceful_shutdown();
-        // Written bytes are still sent; a client that reads none of them is disconnected.
+        // Written bytes are still sent. A client that reads none of them is disconnected.
         let flush_timeout = write_timeout.min(HANDSHAKE_TIMEOUT);
         let abandoned = async {
             if is_idle {
@@ -181,8 +182,8 @@ impl ConnectionServer {
             }
             sleep(FIRST_REQUEST_TIMEOUT).await;
             if !activity.is_unused() {
-                // HTTP/2 ends when the client has responded to a ping, which a client that is gone never
-                // does.
+                // HTTP/2 ends when the client has acknowledged a PING, which a client that has disappeared
+                // never does.
                 activity.timed_out(header_timeout, flush_timeout, Some(shutdown_timeout)).await;
             }
         };
@@ -197,13 +198,13 @@ impl ConnectionServer {
     /// Waits until the shutdown closes a connection that has no open request.
     async fn draining(&self, activity: &Activity) {
         self.ending.begun().await;
-        // Its first request may be on its way.
+        // The first request of the connection may be under way.
         if activity.is_unused() {
             sleep(FIRST_REQUEST_TIMEOUT).await;
         }
     }
 
-    /// Handles one request of a connection, and closes the connection after the response during a shutdown.
+    /// Handles one request of a connection. During a shutdown, closes the connection after the response.
     fn serve_request(
         &self,
         request: Request<Incoming>,
@@ -223,8 +224,8 @@ impl ConnectionServer {
                 return Ok(open.watch_response_body(response));
             }
             if ending.stage() > Shutdown::Serving {
-                // A client, or a load balancer, then opens a new connection for its next request, to the
-                // process that serves by then.
+                // The client or load balancer then opens a new connection for its next request, to the
+                // process that replaces this one.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             if response.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES as u64) {
@@ -242,13 +243,13 @@ fn log_end(ended: hyper::Result<()>, peer: Option<SocketAddr>) {
     }
 }
 
-/// Copies the host of the URI to `Host`, where the rest of the program reads it. It is in the URI over
-/// HTTP/2, and may be over HTTP/1.1 (RFC 9112, section 3.2.2). A request with two different hosts then has
-/// two values, and the request filter rejects it.
+/// Copies the host of the URI to the header `Host`, where the rest of the program reads it. HTTP/2 has the
+/// host in the URI, and HTTP/1.1 may (RFC 9112, section 3.2.2). A request with two different hosts gets two
+/// values of `Host`, and the request filter rejects it.
 fn set_host_header(request: &mut Request<Body>) {
     let Some(authority) = request.uri().authority() else { return };
     if request.method() == http::Method::CONNECT {
-        // Here it is the target of a tunnel.
+        // The authority of a `CONNECT` request is the target of a tunnel.
         return;
     }
     let is_named = |named: &HeaderValue| named.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
@@ -263,7 +264,7 @@ fn set_host_header(request: &mut Request<Body>) {
     }
 }
 
-/// Handler of every request of a port, on any path. Cheap to clone.
+/// Handler of all requests of a listener, on any path. Cheap to clone.
 #[derive(Clone)]
 pub struct HttpHandler(Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Response<Body>> + Send + Sync>);
 
@@ -276,8 +277,8 @@ impl HttpHandler {
         Self(Arc::new(move |request| Box::pin(respond(request))))
     }
 
-    /// Creates the handler of the APIs for clients: [`MCP_PATHS`] lead to MCP, all others to REST. Requests
-    /// are counted and traced.
+    /// Creates the handler of the APIs for clients: requests to [`MCP_PATHS`] go to MCP, all others to REST.
+    /// Requests are counted and traced.
     pub fn for_clients(rest: RestApi, mcp: McpEndpoint, meters: Meters, tracing: Tracer) -> Self {
         Self::new(move |mut request| {
             let connection = Arc::clone(&RequestInfo::from_request(&mut request).connection);
@@ -285,7 +286,7 @@ impl HttpHandler {
             let span = begin_span(&mut request, &tracing, scheme, connection.peer);
             let (method, started) = (request.method().clone(), Instant::now());
             let path = request.uri().path();
-            // Clients may be configured with a slash at the end of the URL.
+            // Clients may be configured with a URL that ends in a slash.
             let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
             let (rest, mcp, meters) = (rest.clone(), mcp.clone(), meters.clone());
             async move {
@@ -302,8 +303,8 @@ impl HttpHandler {
         })
     }
 
-    /// Handles a request, and sets the request id in its response, unless a passthrough response has one. A
-    /// request whose end is ambiguous is rejected.
+    /// Handles a request, and sets the request id in its response, unless a passthrough response already has
+    /// one. Rejects a request whose body length is ambiguous.
     pub fn handle(&self, mut request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
         let request_id = RequestInfo::from_request(&mut request).request_id.clone();
         let responding: BoxFuture<'static, _> = match ends_ambiguously(request.headers()) {
@@ -321,8 +322,8 @@ impl HttpHandler {
 /// Maximum length of `User-Agent` in a span, in characters.
 const USER_AGENT_LIMIT: usize = 200;
 
-/// Starts the span of a request (semantic conventions for HTTP servers), and puts it into the request. The
-/// query is omitted, as it may contain arguments.
+/// Starts the span of a request (semantic conventions for HTTP servers), and adds it to the request. The span
+/// omits the query, which may contain arguments.
 fn begin_span(
     request: &mut Request<Body>,
     tracing: &Tracer,

@@ -1,10 +1,10 @@
-//! Connection limiter of a port: limits the number of connections, and the bytes of responses that clients
-//! have not read.
+//! Connection limiter of a listener: limits the number of connections, and the bytes of responses that
+//! clients have not read.
 //!
-//! - When all slots are occupied, the connections that have been idle for longest are closed. Clients that
-//!   only keep connections open do not block others.
-//! - When long responses exceed the response buffer, the connections that have read nothing for longest are
-//!   closed. Clients that request much and read none of it leave memory for the others.
+//! - When all slots are occupied, the longest-idle connections are closed. Clients that only keep connections
+//!   open do not block others.
+//! - When responses exceed the response buffer, the connections that have read nothing for the longest time
+//!   are closed. Clients that request much and read nothing do not use up the memory of others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,28 +22,28 @@ use crate::upstream::UpstreamBuffer;
 /// Time to wait for a slot before more connections are closed.
 const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The share of all connections that is closed at once (1 / 64), since finding them iterates over all.
+/// Share of all connections that is closed at once (1 / 64), because finding the idle ones iterates over all.
 const EVICTED_SHARE: usize = 64;
 
-/// Interval of checks of the response buffer, while it is over its limit.
+/// Interval of checks of the response buffer while it exceeds its limit.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Interval of log lines about occupied slots, or a full response buffer.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The bytes of long responses that clients of a port have not read, and their limit.
+/// Number of bytes of long responses that the clients of a listener have not read, and its limit.
 #[derive(Debug)]
 pub(super) struct ResponseBuffer {
     buffered_bytes: AtomicUsize,
     limit_bytes: usize,
     is_over: Notify,
-    /// The memory of the upstream responses from which these were built.
+    /// The buffer of the upstream responses. The bytes that clients have not read are charged to it as well.
     upstream_buffer: Option<UpstreamBuffer>,
 }
 
 impl ResponseBuffer {
-    /// Creates a buffer of `limit_bytes`. With an upstream buffer to charge, the limit is at most half of
-    /// that. So clients that read nothing leave the other half to those that do.
+    /// Creates a buffer of `limit_bytes`, but of at most half of the upstream buffer, if there is one.
+    /// Clients that read nothing leave the other half to those that read.
     pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Arc<Self> {
         let (buffered_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
         Arc::new(Self { buffered_bytes, limit_bytes, is_over, upstream_buffer })
@@ -80,7 +80,7 @@ impl ResponseBuffer {
     }
 }
 
-/// Limiter of the connections of one port. Clones share its state.
+/// Limiter of the connections of one listener. Clones share its state.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionLimiter {
     limit: usize,
@@ -106,8 +106,8 @@ impl ConnectionLimiter {
         Self { limit, slots, buffer, connections: Arc::default(), last_number: Arc::default() }
     }
 
-    /// Takes a slot for a client that is already connected; idle connections are closed for it. `logged` is
-    /// when it was last logged that all slots are occupied.
+    /// Acquires a slot for a client that is already connected, and closes idle connections if all slots are
+    /// occupied. `logged` is the time of the last log line about occupied slots.
     pub(super) async fn slot(&self, logged: &mut Option<Instant>) -> ConnectionSlot {
         let permit = loop {
             if let Ok(permit) = self.slots.clone().try_acquire_owned() {
@@ -128,7 +128,7 @@ impl ConnectionLimiter {
         ConnectionSlot { activity, limiter: self.clone(), number, _permit: permit }
     }
 
-    /// Closes some of the idle connections, those that have been idle for longest.
+    /// Closes the connections that have been idle for the longest time: one in 64.
     pub(super) fn evict_idle(&self) {
         let connections = self.connections.lock();
         let idle = connections.values().filter_map(|activity| Some((activity.idle_since()?, activity)));
@@ -161,8 +161,8 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Closes as many as needed, and returns how many. A single long response is never cut off, whatever its
-    /// length.
+    /// Closes as many connections as needed, and returns their number. A single long response is never cut
+    /// off, whatever its length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections.lock();
         let (mut requests, mut stalled) = (0, Vec::new());
@@ -170,7 +170,7 @@ impl ConnectionLimiter {
             let state = activity.state();
             if state.buffered_bytes > 0 {
                 requests += state.open;
-                // Of several responses that wait, the longest wait counts.
+                // If several responses of a connection wait, the longest wait counts.
                 let since = state.waiting.values().min().filter(|since| since.elapsed() >= stalled_for);
                 stalled.extend(since.map(|since| (*since, state.buffered_bytes, activity)));
             }
@@ -193,7 +193,8 @@ impl ConnectionLimiter {
     }
 }
 
-/// Whether to log again: for the first time, and then every `interval`. If so, the time is recorded.
+/// Whether to log again: the first time, and then every `interval`. If so, stores the current time in
+/// `logged`.
 pub(super) fn take_log_turn(logged: &mut Option<Instant>, interval: Duration) -> bool {
     let is_due = logged.is_none_or(|last| last.elapsed() >= interval);
     if is_due {
@@ -210,7 +211,7 @@ impl ConnectionSlot {
             if self.activity.state().is_evicted {
                 return "does not read a long response";
             }
-            // A request may have arrived meanwhile.
+            // A request may have arrived since the eviction was requested.
             if self.activity.idle_since().is_some() {
                 return "idle";
             }

@@ -1,7 +1,7 @@
 //! Exporter of spans and metrics to a collector, by OTLP over HTTP.
 //!
-//! No call waits for it. If the collector is unavailable, calls continue, and spans that do not fit into the
-//! queue are dropped.
+//! Calls do not wait for the export. If the collector is unavailable, calls continue, and spans that do not
+//! fit into the queue are dropped.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,19 +21,19 @@ use crate::telemetry::{
 use crate::upstream::http::HttpUpstream;
 use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
 
-/// Timeout for the last export when the process ends.
+/// Timeout of the last export when the process ends.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum number of spans in one request.
 const BATCH_LIMIT: usize = 512;
 
-/// Number of attempts for a request, if the collector is unavailable.
+/// Maximum number of attempts to send one request.
 const ATTEMPTS: u32 = 5;
 
 /// Delay before the second attempt; it doubles with each further one.
 const BACKOFF: Duration = Duration::from_secs(1);
 
-/// Maximum length of a response.
+/// Maximum length of a response of the collector.
 const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 
 /// Interval of the log lines about a collector that does not respond.
@@ -47,8 +47,8 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// Starts to export metrics and the spans of a queue, as far as the settings have collectors for them.
-    /// Requires a runtime.
+    /// Starts to export metrics and the spans of a queue, if the settings have collectors for them. Must be
+    /// called in a Tokio runtime.
     pub(super) fn start(settings: &TelemetrySettings, queue: Option<SpanQueue>, meters: &Meters) -> Self {
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let TelemetrySettings { traces, metrics, service, timeout, .. } = settings.clone();
@@ -86,7 +86,7 @@ impl Exporter {
         Self { stop, tasks }
     }
 
-    /// Exports the rest, within [`FLUSH_TIMEOUT`].
+    /// Exports the remaining telemetry, within [`FLUSH_TIMEOUT`].
     pub(super) async fn end(self) {
         self.stop.cancel();
         if timeout(FLUSH_TIMEOUT, self.tasks.join_all()).await.is_err() {
@@ -95,7 +95,7 @@ impl Exporter {
     }
 }
 
-/// Exports spans in batches until shutdown, and then the rest.
+/// Exports spans in batches until shutdown, and then the remaining ones.
 async fn export_spans(
     mut collector: Collector,
     mut queue: SpanQueue,
@@ -128,7 +128,7 @@ async fn export_metrics(
     loop {
         let is_last = stop.run_until_cancelled(sleep(interval)).await.is_none();
         let body = meters.read().encode(&service, meters.began(), SystemTime::now());
-        // Lost values are included in the next export: all values are cumulative sums.
+        // If an export fails, the next one makes up for it: all values are cumulative.
         collector.send(body.into(), 1).await;
         if is_last {
             return;
@@ -136,13 +136,13 @@ async fn export_metrics(
     }
 }
 
-/// The destination of one kind of telemetry.
+/// The collector of one kind of telemetry, and the state of the export to it.
 struct Collector {
     http: HttpUpstream,
     timeout: Duration,
     signal: &'static str,
     counts: LabelCounter,
-    /// The number of failed requests since the collector last accepted one.
+    /// Number of failed requests since the collector last accepted one.
     failed_requests: u64,
     /// Time of the last log line about a failed request.
     failure_logged: Option<Instant>,
@@ -171,8 +171,8 @@ impl ExportError {
 }
 
 impl Collector {
-    /// Sends a request, with retries where they may help. Returns how many of its parts were rejected; `None`
-    /// if nothing was accepted.
+    /// Sends a request in up to `attempts` attempts. Returns the number of spans or data points that the
+    /// collector rejected; `None` if it did not accept the request.
     async fn send(&mut self, body: Bytes, attempts: u32) -> Option<u64> {
         let (mut backoff, mut is_last) = (BACKOFF, false);
         for attempt in 1..=attempts {
@@ -195,7 +195,7 @@ impl Collector {
             };
             self.counts.add("failed");
             self.failed_requests += 1;
-            // An outage is logged when it begins, and then once in each interval.
+            // An outage is logged when it begins, and then once in each [`LOG_INTERVAL`].
             if take_log_turn(&mut self.failure_logged, LOG_INTERVAL) {
                 let (signal, failed_requests, error) =
                     (self.signal, self.failed_requests, ErrorChain(&error));
@@ -204,14 +204,15 @@ impl Collector {
             if attempt == attempts || is_last || !error.is_transient() {
                 break;
             }
-            // No time to wait during shutdown: one more attempt is made at once.
+            // Shutdown leaves no time to wait: one more attempt is made at once.
             is_last = self.stop.run_until_cancelled(sleep(backoff)).await.is_none();
             backoff *= 2;
         }
         None
     }
 
-    /// Sends a request once. Returns how many of its parts were rejected, and why.
+    /// Sends a request once. Returns the number of spans or data points that the collector rejected, and the
+    /// reason.
     async fn send_once(&self, body: Bytes) -> Result<(u64, String), ExportError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));

@@ -1,10 +1,10 @@
-//! Checker of line ends in HTTP/1 requests: a line that ends in a bare line feed is rejected.
+//! Checks line ends in HTTP/1 requests: rejects a request with a line that ends in a bare line feed.
 //!
 //! A recipient may accept a bare line feed as the end of a line (RFC 9112, section 2.2), and the HTTP library
-//! does. A proxy in front of us that does not sees one header where we would see two, and with that another
-//! request (request smuggling). So all bytes are parsed as they are read, through headers, bodies and chunks.
-//! A bare line feed is replaced by a zero byte, for which the library responds with 400 and closes the
-//! connection.
+//! does. If a proxy in front of glossator does not, it reads one header where glossator would read two, and
+//! the second can be another request (request smuggling). So all bytes are parsed as they are read: headers,
+//! bodies and chunks. A bare line feed is replaced by a zero byte, for which the library responds with 400
+//! and closes the connection.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::activity::Activity;
 
-/// The reading half of an HTTP/1 connection, whose lines are checked as they are read.
+/// The read half of an HTTP/1 connection, which checks the lines as they are read.
 pub(super) struct LineEnds<R> {
     reader: R,
     lines: Lines,
@@ -28,7 +28,7 @@ impl<R> LineEnds<R> {
     }
 }
 
-/// Position in the bytes of a client.
+/// Parser state of the bytes from a client.
 #[derive(Debug, Default)]
 struct Lines {
     position: Position,
@@ -41,19 +41,19 @@ struct Lines {
 enum Position {
     #[default]
     Headers,
-    /// In a body with a length, or in a chunk of a chunked body.
+    /// In a body with `Content-Length`, or in a chunk of a chunked body.
     Bytes {
-        /// Remaining bytes; of a chunk, with the line end after it.
+        /// Number of remaining bytes; for a chunk, including the line end after it.
         remaining: u64,
         is_chunk: bool,
     },
     ChunkSize,
     Trailers,
-    /// Unknown, and the library closes the connection: nothing more is checked.
+    /// The request is malformed, and the library closes the connection: nothing more is checked.
     Unknown,
 }
 
-/// The facts about the headers that are being read.
+/// Properties of the headers that are being read.
 #[derive(Debug, Default)]
 struct HeadersState {
     /// Whether the request line was read; empty lines may precede it.
@@ -113,7 +113,7 @@ impl Lines {
         }
     }
 
-    /// Parses a complete line, without its end.
+    /// Parses a complete line, without its line end.
     fn read(&mut self, line: &[u8]) {
         self.position = match self.position {
             Position::Headers if line.is_empty() && self.head.has_begun => {
@@ -134,7 +134,7 @@ impl Lines {
 }
 
 impl HeadersState {
-    /// Parses one of the header lines.
+    /// Parses one header line.
     fn read(&mut self, line: &[u8]) -> Position {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let colon = if is_first { None } else { memchr(b':', line) };
@@ -153,7 +153,7 @@ impl HeadersState {
         Position::Headers
     }
 
-    /// The place that follows the headers.
+    /// Returns the position after the headers.
     fn end(self) -> Position {
         match self.length {
             _ if self.is_chunked => Position::ChunkSize,
@@ -163,7 +163,7 @@ impl HeadersState {
     }
 }
 
-/// The size of a chunk; extensions after it are ignored.
+/// Parses the size of a chunk. Ignores chunk extensions after it.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
     u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
@@ -180,7 +180,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineEnds<R> {
         let were_incomplete = self.lines.has_incomplete_headers();
         self.lines.check(&mut buffer.filled_mut()[before..]);
         let are_incomplete = self.lines.has_incomplete_headers();
-        // Headers that arrive at once, as most do, need no lock.
+        // Most headers arrive whole, in one read, and need no lock.
         if were_incomplete != are_incomplete {
             self.activity.set_reading_headers(are_incomplete);
         }

@@ -1,4 +1,4 @@
-//! Listeners: a bound port, with or without TLS, and the one of the admin API.
+//! Listeners: a bound port, with or without TLS, and the listener of the admin API.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,11 +18,11 @@ use crate::telemetry::{SAMPLE_INTERVAL, Untrusted};
 use crate::tls::ServerTls;
 use crate::upstream::UpstreamBuffer;
 
-/// Length of the accept queue. Linux limits it to `net.core.somaxconn`, which is 4,096 by default. When it is
-/// full, the kernel drops the next SYN, and its client tries again only a second later.
+/// Length of the accept queue. Linux limits it to `net.core.somaxconn`, by default 4,096. When the queue is
+/// full, the kernel drops the next SYN, and the client retries only a second later.
 const BACKLOG: u32 = 4_096;
 
-/// Binds the port.
+/// Binds a listening socket.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ const BACKLOG: u32 = 4_096;
 pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Connections of the process before this one may still be in TIME_WAIT.
+        // Connections of the previous process may still be in TIME_WAIT.
         socket.set_reuseaddr(cfg!(unix))?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
@@ -38,12 +38,12 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     listen().map_err(|error: io::Error| format!("can't listen at {address}: {error}"))
 }
 
-/// The listening socket that was inherited from the parent process (systemd socket activation, `LISTEN_FDS`).
-/// `None` if there is none.
+/// Returns the listening socket inherited from the parent process (systemd socket activation, `LISTEN_FDS`).
+/// `None` if no socket was inherited.
 ///
 /// # Errors
 ///
-/// When there is more than one socket, or it is not a listening TCP socket.
+/// When more than one socket was inherited, or the socket is not a listening TCP socket.
 pub fn inherited() -> io::Result<Option<TcpListener>> {
     let mut passed = listenfd::ListenFd::from_env();
     if passed.len() > 1 {
@@ -58,11 +58,11 @@ pub fn inherited() -> io::Result<Option<TcpListener>> {
 #[derive(Debug)]
 pub struct Listener {
     pub(super) port: TcpListener,
-    /// The server's certificate, which may be replaced during operation.
+    /// The server certificate, which may be replaced during operation.
     pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
-    /// The memory for upstream responses. Bytes that clients have not read are charged to it.
+    /// The buffer of the upstream responses. Bytes that clients have not read are charged to it.
     pub(super) buffer: Option<UpstreamBuffer>,
-    /// The file descriptors that its connections leave free.
+    /// Number of file descriptors that the connections of this listener leave free.
     pub(super) reserve: u64,
 }
 
@@ -90,14 +90,15 @@ impl From<TcpListener> for Listener {
 
 /// Failed TLS handshakes that are not logged yet. Clones share them.
 ///
-/// They occur in great numbers, from scanners and from clients that do not trust our certificate. The first
-/// is logged at once, and those of the next minute together with the first one after it, or at the shutdown.
+/// They occur in great numbers, from scanners and from clients that do not trust the server certificate. The
+/// first failure is logged at once. Failures of the next minute are logged together: with the first failure
+/// after that minute, or at shutdown.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HandshakeFailures(Arc<Mutex<UnloggedFailures>>);
 
 #[derive(Debug, Default)]
 struct UnloggedFailures {
-    /// Number of the failed handshakes; client and error of the last one.
+    /// Number of failed handshakes, with the client and the error of the last one.
     failures: Option<(u64, SocketAddr, String)>,
     /// Time of the last log line.
     logged: Option<Instant>,
@@ -106,7 +107,7 @@ struct UnloggedFailures {
 impl HandshakeFailures {
     const LOG_EVERY: Duration = Duration::from_secs(60);
 
-    /// Counts a failure, which is logged individually only at `debug`.
+    /// Counts a failure. Logs each single failure at `debug` only.
     pub(super) fn add(&self, peer: SocketAddr, error: String) {
         debug!(%peer, error = %Untrusted(&error), "TLS handshake failed");
         let mut unlogged = self.0.lock();
@@ -119,7 +120,7 @@ impl HandshakeFailures {
         }
     }
 
-    /// Logs the failures that are not logged yet.
+    /// Logs the failures that were not logged before.
     pub(super) fn log(&self) {
         if let Some((failures, peer, error)) = self.0.lock().failures.take() {
             let client = peer.ip().to_canonical();
@@ -128,10 +129,10 @@ impl HandshakeFailures {
     }
 }
 
-/// Limit of the connections of operators, probes and scrapers.
+/// Maximum number of connections of operators, probes and scrapers.
 const CONNECTION_LIMIT: usize = 64;
 
-/// The listener of the admin API; it is closed when this is dropped.
+/// The listener of the admin API. It closes on drop.
 #[derive(Debug)]
 pub struct AdminListener {
     /// The address that operators connect to.
@@ -140,11 +141,12 @@ pub struct AdminListener {
 }
 
 impl AdminListener {
-    /// Binds the admin port and serves on it. `None` if it is off, or if the default port is in use.
+    /// Binds the admin port and serves the admin API. `None` if it is disabled, or if the default port is in
+    /// use.
     ///
     /// # Errors
     ///
-    /// A sentence, if the configuration names the address and it can't be bound.
+    /// A sentence, if the configuration sets the address and it can't be bound.
     pub async fn open(settings: &AdminSettings, admin: Admin) -> Result<Option<Self>, String> {
         let Some(address) = settings.listen else { return Ok(None) };
         let listener = match bind(address) {
@@ -174,7 +176,7 @@ impl AdminListener {
             async move { admin.handle(request).await }
         });
         let serving = AbortOnDropHandle::new(tokio::spawn(async move {
-            // The admin API may use every file descriptor: clients leave some of them to it.
+            // The admin API may use every file descriptor: the connections of clients leave some free for it.
             let listener = Listener { reserve: 0, ..Listener::from(listener) };
             let served = serve(listener, settings, handler, std::future::pending());
             tokio::select! {

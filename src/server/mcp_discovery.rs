@@ -1,5 +1,5 @@
 //! Discovery of the lists of MCP upstreams: tools become routes, prompts and resources are proxied. Lists are
-//! fetched at the start, on `list_changed`, and periodically.
+//! fetched at startup, on `list_changed`, and periodically.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::upstream::mcp::{McpLists, McpUpstream, WantedLists};
 #[derive(Debug, Default)]
 pub(super) struct DiscoveredLists {
     pub(super) by_upstream: BTreeMap<UpstreamName, McpLists>,
-    /// The notes that were logged for each upstream, so that each is logged once.
+    /// The notes that were last logged for each upstream and kind of list, so that they are not logged again.
     logged: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
 }
 
@@ -32,8 +32,8 @@ impl DiscoveredLists {
         self.logged.retain(|(name, _), _| keeps(name));
     }
 
-    /// The table of all routes, and the routes in it. A tool that conflicts with a configured route, or with
-    /// a tool of an earlier upstream, is omitted.
+    /// Builds the table of all routes, and returns it with the routes. A tool that conflicts with a
+    /// configured route, or with a tool of an earlier upstream, is omitted.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl DiscoveredLists {
         }
     }
 
-    /// The prompts and resources of the upstreams, and the routes by which they are forwarded. Those of the
-    /// configuration, or of an earlier upstream, take precedence.
+    /// Builds the table of the proxied prompts and resources, and returns it with the routes that forward
+    /// them. Prompts and resources of the configuration, or of an earlier upstream, take precedence.
     pub(super) fn proxied(
         &mut self,
         importer: &Importer,
@@ -121,7 +121,7 @@ impl DiscoveredLists {
         (table, routes)
     }
 
-    /// Logs the notes on an upstream's lists, each once.
+    /// Logs the notes on a list of an upstream, unless they are the same as last time.
     fn log(&mut self, of: (UpstreamName, &'static str), notes: Vec<ImportNote>) {
         if self.logged.get(&of) == Some(&notes) {
             return;
@@ -134,15 +134,16 @@ impl DiscoveredLists {
     }
 }
 
-/// The current lists of an upstream; `None` if they could not be fetched.
+/// The current lists of an upstream; `None` if fetching them failed.
 pub(super) type Discovered = (UpstreamName, Option<McpLists>);
 
 /// Initial and maximum backoff after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Delay after `list_changed`: more changes often follow.
+/// Delay after `list_changed`, because further changes often follow.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
-/// Polls an upstream. Reports lists that differ from the known ones, and the first failure in a row.
+/// Polls the lists of an upstream. Reports lists that differ from the known ones, and the first of
+/// consecutive failures.
 pub(super) async fn poll(
     upstream: McpUpstream,
     (wanted, interval): (WantedLists, Duration),
@@ -153,7 +154,7 @@ pub(super) async fn poll(
     let mut changes = upstream.changes();
     let (mut failures, mut wait) = (0_u32, Duration::ZERO);
     loop {
-        // Fetch at once after a reconnect.
+        // `changes` also notifies after a reconnect, so that the lists are then fetched at once.
         if let Ok(Ok(())) = timeout(jitter(wait), changes.changed()).await {
             sleep(SETTLE_TIME).await;
             changes.mark_unchanged();

@@ -2,16 +2,16 @@
 //!
 //! Connections:
 //!
-//! - [`serve`] accepts connections on a [`Listener`] until it is signalled to stop, and then finishes them
-//!   (graceful shutdown, connection draining).
-//! - `connection` is the connection of one client: TLS, HTTP/1.1 (whose `line_ends` are checked) or HTTP/2. Its
+//! - [`serve`] accepts connections on a [`Listener`] until its `stop` completes, and then drains them
+//!   (graceful shutdown).
+//! - `connection` serves a client connection: TLS, HTTP/1.1 (with `line_ends` checked) or HTTP/2. Its
 //!   [`HttpHandler`] routes a request to its API and counts it.
-//! - `activity` tracks a connection. `connection_limiter` closes connections when there are too many, or when
-//!   they use too much memory.
+//! - `activity` tracks the requests of a connection. `connection_limiter` closes connections when there are
+//!   too many, or when they use too much memory.
 //!
 //! Configuration:
 //!
-//! - [`App`] is everything that serves a configuration, and replaces it with the next one.
+//! - [`App`] is all parts that serve a configuration; a reload replaces them.
 //! - `reload` reloads the configuration when its files change, and on request. `mcp_discovery` keeps the
 //!   lists of MCP servers current.
 //!
@@ -60,9 +60,9 @@ pub use reload::{Reloader, hangup_signals};
 ///
 /// 1. For [`ListenerSettings::shutdown_delay`] it serves as before, while load balancers notice that it is no
 ///    longer ready. Each HTTP/1.1 connection is closed with its next response.
-/// 2. Connections without a request are closed. New ones are still accepted, for one request each, as long as
-///    earlier connections have requests in flight: if the next process can bind the port only after this one
-///    has closed it, no client is rejected meanwhile.
+/// 2. Connections without a request are closed. As long as earlier connections have requests in flight, new
+///    connections are still accepted, for one request each: the next process may be able to bind the port
+///    only after this one has closed it, and until then no client is rejected.
 /// 3. The port is closed, and the last requests are finished. Requests that are still in flight after
 ///    [`ListenerSettings::shutdown_timeout`], counted from step 2, get an error.
 ///
@@ -77,7 +77,7 @@ pub async fn serve(
     let buffer = ResponseBuffer::new(settings.response_buffer_limit_bytes, buffer);
     let limiter = ConnectionLimiter::new(settings.max_connections, buffer);
     let handshakes = HandshakeFailures::default();
-    // It continues during shutdown, until this function returns.
+    // The limiter continues during shutdown, until this function returns.
     let limiting = limiter.clone().limit_responses(settings.min_stall_before_eviction());
     let _limiting = AbortOnDropHandle::new(tokio::spawn(limiting));
     let (shutdown, stages) = watch::channel(Shutdown::Serving);
@@ -117,10 +117,10 @@ pub async fn serve(
         let after = settings.shutdown_timeout;
         warn!(connections = cut_off, ?after, "shutdown timeout: cancelling requests in flight");
         shutdown.send_replace(Shutdown::Overdue);
-        // Requests in flight write their errors.
+        // The time in which requests in flight write their error responses.
         if timeout(CANCEL_TIMEOUT, all_closed()).await.is_err() {
             shutdown.send_replace(Shutdown::Closed);
-            // A closed connection ends when its task is next polled. A task that blocks is never polled, and
+            // A closed connection ends when its task is next polled. A task that blocks is not polled, and
             // ends with the runtime.
             let _ = timeout(CANCEL_TIMEOUT, all_closed()).await;
         }
@@ -131,25 +131,25 @@ pub async fn serve(
 
 /// Returns a future that completes on the first SIGTERM or Ctrl-C after this call.
 ///
-/// A second signal ends the process at once, and so does the first if the process has not ended after
-/// `exit_timeout`. Signals that arrive together with the first do not count as a second one.
+/// A second signal ends the process at once. The process also ends if it has not done so within
+/// `exit_timeout` of the first. Signals that arrive together with the first do not count as a second one.
 ///
 /// # Errors
 ///
 /// When the system does not deliver signals.
 pub fn stop_signal(exit_timeout: Duration) -> io::Result<impl Future<Output = ()>> {
-    // Signals have a thread of their own: if an endless translation blocked all workers of the main runtime,
-    // none of its tasks and timers would run, and the program could not be stopped.
+    // Signals have a thread of their own: if an endless translation blocked all worker threads of the main
+    // runtime, its tasks and timers would not run, and the program could not be stopped.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
-        // SIGTERM, and SIGINT, which is Ctrl-C.
+        // SIGTERM, and SIGINT, which Ctrl-C sends.
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
     let (sender, received) = oneshot::channel();
     let watch = async move {
         let mut last = next_stop_signal(&mut signals).await;
-        // Without a receiver the process is about to end anyway.
+        // Without a receiver, the process is about to end anyway.
         let _ = sender.send(());
         let first = Instant::now();
         let second = async {
@@ -169,17 +169,18 @@ pub fn stop_signal(exit_timeout: Duration) -> io::Result<impl Future<Output = ()
     thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch))?;
     Ok(async move {
         if received.await.is_err() {
-            // The thread ended without a signal, so none can be received any more; the server continues.
+            // The thread ended without a signal, so no signal can be received any more. The server continues.
             std::future::pending::<()>().await;
         }
     })
 }
 
 /// Time within which further signals count as the first one. Supervisors and wrappers (`timeout`, `npx` on
-/// Ctrl-C) forward a signal that the process has already received with its process group.
+/// Ctrl-C) forward a signal that the process has already received as a member of its process group.
 const SIGNAL_GROUP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Exits with the status that shells use for a process that was ended by a signal: 128 plus its number.
+/// Exits with the status that shells use for a process that a signal ended: 128 plus the number of the
+/// signal.
 #[expect(clippy::exit, clippy::disallowed_methods, reason = "whatever is still running is what this ends")]
 fn exit_by_signal(signal: i32) -> ! {
     log::flush();
@@ -194,22 +195,22 @@ async fn next_stop_signal((terminate, interrupt): &mut (Signal, Signal)) -> Sign
     }
 }
 
-/// Accepts connections and serves each in a task.
+/// Accepts connections, and serves each one in a task.
 struct Acceptor {
     limiter: ConnectionLimiter,
     server: ConnectionServer,
-    /// The file descriptors that connections leave free.
+    /// Number of file descriptors that connections leave free.
     reserve: u64,
-    /// The connection that waits for a slot. It is not lost when the shutdown begins.
+    /// The accepted connection that waits for a slot. It is served even if the shutdown begins meanwhile.
     accepted: Option<(TcpStream, SocketAddr)>,
-    /// When it was last logged that all slots are occupied.
+    /// Time of the last log line about occupied slots.
     slots_logged: Option<Instant>,
-    /// Failures to accept a connection that were not logged yet.
+    /// Number of failures to accept a connection since the last log line.
     failures: u64,
     failures_logged: Option<Instant>,
 }
 
-/// Pause of the accept loop after an error of the system: initial and maximum.
+/// Initial and maximum pause of the accept loop after a system error.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Interval of log lines about failures to accept a connection, which occur in great numbers.
@@ -235,10 +236,10 @@ impl Acceptor {
         }
     }
 
-    /// Accepts the next connection, unless one waits already.
+    /// Accepts the next connection, unless one already waits for a slot.
     ///
-    /// An error of one client is not logged. An error of the system (no file descriptors left) is logged, and
-    /// accepting is retried after a pause: if the server stopped for it, it would stop for every client.
+    /// An error of one client is not logged. A system error (no free file descriptors) is logged, and
+    /// accepting is retried after a pause: stopping would affect every client.
     async fn accept(&mut self, port: &TcpListener) {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
         let mut pause = ACCEPT_PAUSE.0;
@@ -250,29 +251,30 @@ impl Acceptor {
             if take_log_turn(&mut self.failures_logged, FAILURE_LOG_INTERVAL) {
                 warn!(%error, failures = mem::take(&mut self.failures), "accepting a connection failed");
             }
-            // Idle connections have most of the file descriptors that are missing.
+            // Idle connections occupy most of the missing file descriptors.
             self.limiter.evict_idle();
             sleep(pause).await;
             pause = (pause * 2).min(ACCEPT_PAUSE.1);
         }
     }
 
-    /// Accepts the next connection into the field `accepted`, unless one waits there. The connection stays
-    /// there if this is cancelled, or fails.
+    /// Accepts the next connection into the field `accepted`, unless the field already has one. The
+    /// connection stays in the field if this future is cancelled or fails.
     async fn try_accept(&mut self, port: &TcpListener) -> io::Result<()> {
         let (stream, _) = match &mut self.accepted {
             Some(accepted) => accepted,
             none => none.insert(port.accept().await?),
         };
-        // A duplicate gets the lowest free number: the stream keeps its own while it waits.
+        // A duplicate has the lowest free descriptor number, while the number of `stream` was assigned
+        // earlier.
         check_reserve(&stream.as_fd().try_clone_to_owned()?, self.reserve)
     }
 
-    /// Serves connections that are already in the accept queue of the system, which would be reset with it,
-    /// and closes the port. All of them together wait for slots no longer than one may: there can be a
-    /// thousand.
+    /// Serves the connections that are in the accept queue of the kernel, which would otherwise be reset, and
+    /// closes the port. Together they wait for slots for at most the maximum of [`ACCEPT_PAUSE`], because
+    /// there can be a thousand of them.
     async fn accept_queued(&mut self, port: TcpListener, tasks: &TaskTracker) {
-        // Not through tokio, which accepts nothing before its event loop reports the port as readable.
+        // tokio would accept nothing before its event loop reports the port as readable.
         let Ok(port) = port.into_std() else { return };
         let queued = std::iter::from_fn(|| port.accept().ok()).filter_map(|(stream, peer)| {
             stream.set_nonblocking(true).ok()?;
@@ -287,7 +289,7 @@ impl Acceptor {
     }
 
     fn spawn(&self, slot: ConnectionSlot, stream: TcpStream, peer: SocketAddr, tasks: &TaskTracker) {
-        // Boxed, as a task would allocate its size twice.
+        // Boxed, because a task would allocate the size of the future twice.
         let served = Box::pin(self.server.clone().serve(stream, peer, slot.activity.clone()));
         tasks.spawn(async move {
             tokio::select! {

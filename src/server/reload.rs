@@ -22,15 +22,15 @@ pub struct Reloader {
     files: ConfigFiles,
 }
 
-/// The files of the configuration.
+/// The files of the configuration, and the state in which they were read.
 #[derive(Debug)]
 struct ConfigFiles {
     sources: Arc<Sources>,
-    /// Interval at which files are checked for changes; zero disables it.
+    /// Interval of checks for changed files; zero disables them.
     interval: Duration,
-    /// The files that the configuration refers to.
+    /// Files that the configuration refers to.
     named_files: Arc<[PathBuf]>,
-    /// The state of all files when they were read.
+    /// Fingerprint of all files at the time when they were read.
     fingerprint: Option<ConfigFingerprint>,
 }
 
@@ -43,14 +43,15 @@ impl Reloader {
         Self { process, hangups, files: ConfigFiles { sources, interval, named_files, fingerprint } }
     }
 
-    /// Waits for the next reason to reload. Returns itself for the reload, with the admin API's requests to
-    /// reload, if they are the reason.
+    /// Waits for the next reason to reload. Returns the reloader, and the reload requests of the admin API
+    /// that are waiting.
     pub(super) async fn next(&mut self) -> (&mut Self, Vec<ReloadRequest>) {
         let mut requests = Vec::new();
         let reloads = &mut self.process.reloads;
         tokio::select! {
             Some(()) = self.hangups.recv() => {}
-            // All requests that are queued. Without an admin API, 0 at once, which disables this branch.
+            // Receives all waiting requests. Without an admin API, it returns 0 at once, which disables this
+            // branch.
             1..=usize::MAX = reloads.recv_many(&mut requests, reloads.max_capacity()) => {}
             () = self.files.changed() => info!("configuration files changed"),
         }
@@ -58,7 +59,8 @@ impl Reloader {
     }
 
     /// Reloads the configuration, and responds to the requests. A valid configuration becomes active as a
-    /// whole. With problems, the old one stays active, and they are logged as `check` reports them.
+    /// whole. If it has problems, they are logged as `check` reports them, and the old configuration stays
+    /// active.
     pub(super) async fn reload(&mut self, app: &mut App, requests: Vec<ReloadRequest>) {
         match self.try_reload(app).await {
             Ok((loaded, restart_pending)) => self.succeeded(loaded, restart_pending),
@@ -66,18 +68,22 @@ impl Reloader {
         }
         let status = self.process.status.borrow().clone();
         for request in requests {
-            // Fails if the client does not wait any more.
+            // Sending fails if the client no longer waits.
             let _ = request.send(status.clone());
         }
     }
 
-    /// Returns the new configuration, with the settings that take effect only after a restart, or the reason
-    /// for the failure.
+    /// Returns the new configuration, with the changed settings that take effect only after a restart.
+    ///
+    /// # Errors
+    ///
+    /// The reason for the failure.
     async fn try_reload(&mut self, app: &mut App) -> Result<(Loaded, Vec<String>), String> {
         let (sources, named_files) = (Arc::clone(&self.files.sources), Arc::clone(&self.files.named_files));
-        // Blocking: files are read and patterns compiled.
+        // Blocking, because it reads files and compiles patterns.
         let read = tokio::task::spawn_blocking(move || {
-            // Taken before the files are read: if they are written meanwhile, that is another change.
+            // The fingerprint is taken before the files are read: a file that is written meanwhile then
+            // counts as changed.
             let fingerprint = sources.fingerprint(&named_files);
             (fingerprint, config::load(&sources))
         });
@@ -126,7 +132,7 @@ impl Reloader {
 
     fn failed(&self, report: String) {
         self.process.status.send_modify(|status| {
-            // The time of the first failure in a row.
+            // Consecutive failures keep the time of the first.
             let at = status.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.at);
             status.failure = Some(ReloadFailure { at, report });
             status.failures += 1;
@@ -134,21 +140,21 @@ impl Reloader {
     }
 }
 
-/// Receives the hangup signals (SIGHUP) of this process from now on, which then no longer end it. Neither do
-/// SIGUSR1 and SIGUSR2.
+/// Receives the SIGHUP signals of this process from now on, so that they no longer end it. SIGUSR1 and
+/// SIGUSR2 do not end it either.
 ///
-/// Needs no runtime, so that it can be called before everything else: a hangup while the program starts
-/// causes a reload once it serves.
+/// Needs no runtime, so that it can be called before everything else: a SIGHUP during startup causes a reload
+/// once the program serves.
 ///
 /// # Errors
 ///
 /// When the system does not deliver signals.
 pub fn hangup_signals() -> io::Result<Signal> {
-    // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
+    // Signal handlers belong to the process, not to the runtime, and remain when this runtime is dropped.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
-    // SIGUSR1 and SIGUSR2 have no function here, and would end the process. Their handlers stay after the
-    // receivers are dropped.
+    // SIGUSR1 and SIGUSR2 have no function in glossator, and would end the process. Their handlers remain
+    // after the receivers are dropped.
     for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
         drop(signal(kind)?);
     }
@@ -156,8 +162,8 @@ pub fn hangup_signals() -> io::Result<Signal> {
 }
 
 impl ConfigFiles {
-    /// Waits until the files differ from those that were read, and have not changed for an interval. So a
-    /// file that is being written is read only once it is complete.
+    /// Waits until the files differ from those that were read, and have not changed for one interval. So a
+    /// file that is being written is read only when it is complete.
     async fn changed(&self) {
         if self.interval.is_zero() || self.fingerprint.is_none() {
             return std::future::pending().await;
@@ -177,8 +183,7 @@ impl ConfigFiles {
     }
 }
 
-/// The names of the settings that differ in another configuration, and that stay the same until the process
-/// ends.
+/// Names of the settings that differ between two configurations, and that take effect only after a restart.
 pub(super) fn restart_differences(now: &Loaded, then: &Loaded) -> Vec<String> {
     let mut found = differences("server", &now.server, &then.server);
     found.extend(differences("admin", &now.admin, &then.admin));
@@ -195,7 +200,7 @@ pub(super) fn restart_differences(now: &Loaded, then: &Loaded) -> Vec<String> {
     found
 }
 
-/// The settings of a section that differ and take effect only after a restart.
+/// Names of the settings of a section that differ and take effect only after a restart.
 fn differences<T: Section>(section: &str, now: &T, then: &T) -> Vec<String> {
     let mut keys = Vec::new();
     now.restart_differences(then, &mut keys);
