@@ -1,8 +1,8 @@
-//! Identification of a request's client, and reauthorization of open streams.
+//! Identification of the client of a request, and reauthorization of open streams.
 //!
-//! An `AuthenticatedClient` comes from `Authenticator::identify`, from another replica's signed request, or
-//! is `AuthenticatedClient::local`; no API calls a tool without one. Open streams are authorized again when
-//! the credential expires, when the configured clients change, and every minute.
+//! An `AuthenticatedClient` comes from `Authenticator::identify`, from the signed request of another replica,
+//! or from `AuthenticatedClient::local`; no API calls a tool without one. Open streams are authorized again
+//! when the credential expires, when the configured clients change, and every minute.
 
 use std::{
     future::Future,
@@ -26,42 +26,42 @@ use crate::wire::{MapPoll, PolledFrame};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// `Retry-After` while tokens can't be checked.
+/// Value of `Retry-After` while tokens can't be checked.
 const AGAIN_AFTER_SECONDS: u64 = 10;
 
-/// Maximum time until an open stream is authorized again: an issuer may have revoked the key that signed a
+/// Interval at which open streams are authorized again: an issuer may have revoked the key that signed a
 /// token.
 const REAUTHORIZATION_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The authentication rules, if clients are configured. Clones share them.
+/// Authenticates clients by the access rules, if clients are configured. Clones share the rules.
 #[derive(Debug, Clone, Default)]
 pub struct Authenticator(Arc<watch::Sender<Option<Arc<Access>>>>);
 
-/// The client of a request, and the credential that proves it.
+/// The client of a request, and the credential that authenticates it.
 #[derive(Debug, Clone)]
 pub(super) struct AuthenticatedClient {
     pub(super) client: ClientIdentity,
-    /// `None` if another replica has authenticated the client.
+    /// The credential; `None` if another replica has authenticated the client.
     credential: Option<PresentedCredential>,
 }
 
-/// Why an open stream is closed, if its credential is still valid: it is now another client's, or grants
-/// other scopes.
+/// Reason for closing an open stream whose credential is still valid, but now belongs to another client or
+/// grants other scopes.
 const CHANGED: &str = "the permissions of the client have changed";
 
 impl Authenticator {
-    /// Replaces the rules; `None` if no clients are configured.
+    /// Replaces the access rules; `None` if no clients are configured.
     pub fn replace(&self, access: Option<Arc<Access>>) {
         self.0.send_replace(access);
     }
 
-    /// The active rules.
+    /// Returns the active access rules; `None` if no clients are configured.
     pub fn access(&self) -> Option<Arc<Access>> {
         self.0.borrow().clone()
     }
 
-    /// Identifies the client of a request, if another replica has not done so (`forwarded`), and removes its
-    /// credential from the headers, so that it is not forwarded.
+    /// Identifies the client of a request by its credential. `forwarded` is the client that another replica
+    /// has already identified. Removes the credential from the headers, so that it is not sent to upstreams.
     ///
     /// # Errors
     ///
@@ -89,20 +89,20 @@ impl Authenticator {
         Ok(AuthenticatedClient { client, credential })
     }
 
-    /// Whether clients are configured and this request has no credential.
+    /// Whether clients are configured, but this request has no credential.
     pub(super) fn has_no_credential(&self, headers: &HeaderMap, connection: &Connection) -> bool {
         self.0.borrow().is_some()
             && matches!(credential_in(headers, connection), Ok(PresentedCredential::Nothing))
     }
 
-    /// OAuth metadata at a path, by which clients find the authorization server.
+    /// Returns the OAuth metadata at a path, in which clients find the authorization server.
     pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
         let access = path.starts_with(METADATA_PATH).then(|| self.access())?;
         access?.metadata_at(path, needed)
     }
 
-    /// Rejects a client without the needed scopes. `all` has all scopes of the configuration, for the
-    /// challenge.
+    /// Builds the rejection of a client that lacks a needed scope. `all` are all scopes of the configuration,
+    /// for the challenge.
     pub(super) fn missing_scope(&self, client: &ClientIdentity, needed: &Scopes, all: &Scopes) -> Rejection {
         let client = client.client().map(|client| &**client);
         let challenge = self.access().map(|access| access.challenge_for(needed, client, all));
@@ -111,7 +111,7 @@ impl Authenticator {
         rejection.with_header(header::WWW_AUTHENTICATE, challenge)
     }
 
-    /// Completes when the client's stream must close; the reason is logged.
+    /// Completes when the stream of a client must be closed, and logs the reason.
     pub(super) fn revoked(&self, context: &RequestContext) -> impl Future<Output = ()> + Send + use<> {
         let (authenticator, identity) = (self.clone(), context.identity.clone());
         let (request_id, address) = (context.info.request_id.clone(), context.info.address);
@@ -119,7 +119,7 @@ impl Authenticator {
             let mut changed = authenticator.0.subscribe();
             let revocation = loop {
                 match authenticator.authorize_again(&identity, &request_id, SystemTime::now()).await {
-                    // Until the rules change, which they always can: the authenticator has their sender.
+                    // `changed` can't fail, because the authenticator owns the sender.
                     Ok(remaining) => tokio::select! {
                         _ = changed.changed() => {}
                         () = sleep(remaining.unwrap_or_default()), if remaining.is_some() => {}
@@ -137,8 +137,8 @@ impl Authenticator {
         }
     }
 
-    /// Authorizes a stream again. Returns how long it may stay open until the next check, or `None` if only a
-    /// reload requires one.
+    /// Authorizes a stream again. Returns the time until the next check; `None` if only a reload requires
+    /// one.
     async fn authorize_again(
         &self,
         identity: &AuthenticatedClient,
@@ -163,12 +163,13 @@ impl Authenticator {
 }
 
 impl AuthenticatedClient {
-    /// The local process that uses our stdio: it has all rights.
+    /// Identity of the local process that uses MCP over stdio: it has all rights.
     pub(super) fn local() -> Self {
         Self { client: ClientIdentity::Only, credential: Some(PresentedCredential::Nothing) }
     }
 
-    /// Identity by the address of the request, without configured clients. An unknown address has no rights.
+    /// Identity by the address of the request, for a server without configured clients. A client with an
+    /// unknown address has no rights.
     fn from_address(unauthenticated: &RequestInfo) -> Self {
         let client = unauthenticated.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
         let credential = Some(credential_of_connection(&unauthenticated.connection));
@@ -176,7 +177,7 @@ impl AuthenticatedClient {
     }
 }
 
-/// Reads the credential of a request; more than one is an error.
+/// Reads the credential of a request. More than one credential is an error.
 fn credential_in(headers: &HeaderMap, connection: &Connection) -> Result<PresentedCredential, AuthError> {
     let single = |name: &HeaderName| {
         let mut values = headers.get_all(name).iter();
@@ -206,13 +207,13 @@ fn readable(value: &HeaderValue) -> Result<&str, AuthError> {
     Ok(text.trim())
 }
 
-/// The token of the scheme `Bearer`; `None` for another scheme.
+/// Returns the token of the scheme `Bearer`; `None` for another scheme.
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.trim().split_once(' ').unwrap_or_else(|| (value.trim(), ""));
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Removes credentials for us, so that they are not forwarded to upstreams.
+/// Removes the credentials that are meant for glossator, so that they are not sent to upstreams.
 fn remove_credentials(headers: &mut HeaderMap) {
     headers.remove(&API_KEY);
     let is_ours = |value: &HeaderValue| value.to_str().map_or(true, |value| bearer(value).is_some());
@@ -232,7 +233,7 @@ fn rejection(denied: &AuthError, access: &Access) -> Rejection {
     }
 }
 
-/// A body that fails when its client is no longer authorized.
+/// Wraps a body: it fails when its client is no longer authorized.
 pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + 'static) -> Body {
     // `None` after the error was returned.
     let mut revoked = Some(Box::pin(revoked));
@@ -240,7 +241,7 @@ pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + '
         let Some(pending) = &mut revoked else { return Poll::Ready(None) };
         if pending.as_mut().poll(context).is_ready() {
             revoked = None;
-            // An error, not the end: the client must not mistake a part for the whole.
+            // The stream ends with an error, so that the client does not take a part for the whole.
             return Poll::Ready(Some(Err(axum::Error::new("its client is no longer authorized"))));
         }
         polled

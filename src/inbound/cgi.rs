@@ -1,15 +1,15 @@
-//! CGI (RFC 3875): serves one request for a web server, which starts the program for it.
+//! CGI (RFC 3875): a web server starts the program to serve a single request.
 //!
 //! - [`request`] builds an HTTP request from the variables that the web server sets.
 //! - [`write_response`] writes the response in the format that the web server reads.
 //!
-//! The request is handled like every other, so REST, MCP and `passthrough` work as on our own port. NPH,
-//! where the program writes the whole HTTP response itself, is not supported (section 5).
+//! The request is handled like any other, so REST, MCP and `passthrough` work as over a port of glossator.
+//! NPH (the program writes the whole HTTP response itself, section 5) is not supported.
 //!
 //! The web server is trusted for the method, the path, the length of the body, the peer (`REMOTE_ADDR`) and
-//! TLS (`HTTPS`). Every `HTTP_…` variable comes from the client, `Host` and `Origin` too, so these are
-//! checked against the allowed ones as on our own port. `SERVER_NAME` often repeats the client's host; it is
-//! only used where there is no `Host`. `REMOTE_USER` is ignored.
+//! TLS (`HTTPS`). Every `HTTP_…` variable comes from the client, including `Host` and `Origin`, so these are
+//! checked against the allowed hosts and origins. `SERVER_NAME` often repeats the host of the client; it is
+//! used only if there is no `Host`. `REMOTE_USER` is ignored.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -35,11 +35,11 @@ use crate::upstream::http::remove_hop_by_hop;
 
 const METHOD: &str = "REQUEST_METHOD";
 const NO_REQUEST: &str = "no CGI request";
-/// Prefix of the variables of client headers; the name follows in capitals.
+/// Prefix of the variables with client headers. The header name follows in capitals.
 const HEADER: &str = "HTTP_";
 
-/// Whether a variable describes the request. Clients control most of these variables, so none of them counts
-/// as a variable of the configuration.
+/// Whether a variable describes the request. Clients control most of these variables, so they are not
+/// variables for the configuration.
 pub fn is_request_variable(name: &OsStr) -> bool {
     const NAMES: &str = "AUTH_TYPE CONTENT_LENGTH CONTENT_TYPE GATEWAY_INTERFACE HTTPS PATH_INFO PATH_TRANSLATED \
                          QUERY_STRING SCRIPT_FILENAME SCRIPT_NAME SCRIPT_URI SCRIPT_URL SERVER_ADDR SERVER_NAME \
@@ -50,7 +50,7 @@ pub fn is_request_variable(name: &OsStr) -> bool {
     })
 }
 
-/// Builds a request from the variables. Its body is read from `input`, when it is needed.
+/// Builds a request from the environment variables. The body is read from `input` when it is needed.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub fn request(
         length => Body::from_stream(body_stream(input, length)),
     };
     remove_hop_by_hop(request.headers_mut());
-    // Nothing changes while one request is served, so a stream of changes must not keep the process alive.
+    // The process serves a single request, so a stream of notifications must not keep it alive.
     let (peer, ending) = (variables.peer(), ShutdownSignal::one_request());
     let is_tls =
         variables.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1");
@@ -86,10 +86,10 @@ pub fn request(
     Ok(request)
 }
 
-/// Maximum bytes of a body that are read at a time.
+/// Maximum number of bytes that one read of a body returns.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Reads `length` bytes of an input, or all of it.
+/// Reads `length` bytes of the input; `None` reads the whole input.
 fn body_stream(
     input: impl AsyncRead + Unpin + Send + 'static,
     length: Option<u64>,
@@ -108,7 +108,7 @@ fn body_stream(
     })
 }
 
-/// Rejects a method, path or header that HTTP does not allow.
+/// Builds the rejection of a malformed method, path, length or header.
 fn unreadable(what: &str) -> Rejection {
     Rejection::new(StatusCode::BAD_REQUEST, NO_REQUEST, format!("the request's {what} can't be read"))
 }
@@ -116,7 +116,8 @@ fn unreadable(what: &str) -> Rejection {
 struct Variables<'a>(&'a [(OsString, OsString)]);
 
 impl Variables<'_> {
-    /// A variable's value. An empty variable is the same as a missing one (RFC 3875, section 4.1).
+    /// Returns the value of a variable. An empty variable is the same as a missing one (RFC 3875, section
+    /// 4.1).
     fn get(&self, name: &str) -> Option<&[u8]> {
         let (_, value) = self.0.iter().find(|(found, _)| found == name)?;
         Some(value.as_encoded_bytes()).filter(|value| !value.is_empty())
@@ -126,8 +127,8 @@ impl Variables<'_> {
         std::str::from_utf8(self.get(name)?).ok()
     }
 
-    /// The path below the program, and the query. The web server has decoded the path, but not the query
-    /// (sections 4.1.5 and 4.1.7).
+    /// Builds the URI from the path below the program, and the query. The web server has decoded the path,
+    /// but not the query (sections 4.1.5 and 4.1.7).
     fn uri(&self) -> Result<Uri, Rejection> {
         /// Characters that a query must encode, and that some clients do not.
         const QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
@@ -158,8 +159,9 @@ impl Variables<'_> {
     fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), Rejection> {
         for (name, value) in self.0 {
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
-            // The first two have variables of their own. `Proxy` is not an HTTP header: other programs read
-            // the variable as the address of a proxy ("httpoxy"), and the upstream may be one of them.
+            // `CONTENT_LENGTH` and `CONTENT_TYPE` also exist without the prefix. `Proxy` is not an HTTP
+            // header: programs read `HTTP_PROXY` as the address of a proxy ("httpoxy"), and the upstream may
+            // be such a program.
             if matches!(name, "CONTENT_LENGTH" | "CONTENT_TYPE" | "PROXY") {
                 continue;
             }
@@ -181,8 +183,8 @@ impl Variables<'_> {
         Ok(())
     }
 
-    /// Length of the body; `None` if it ends with the input. Without a length there is no body, unless the
-    /// client sent it in chunks: Apache passes it on like that.
+    /// Length of the body; `None` if the body ends with the input. Without `CONTENT_LENGTH` there is no body,
+    /// unless the client sent it in chunks: Apache then sets no length.
     fn length(&self, headers: &HeaderMap) -> Result<Option<u64>, Rejection> {
         let Some(length) = self.get("CONTENT_LENGTH") else {
             return Ok((!headers.contains_key(header::TRANSFER_ENCODING)).then_some(0));
@@ -214,11 +216,11 @@ fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, Rejection> {
     HeaderValue::from_bytes(bytes).map_err(|_| unreadable(&format!("header `{name}`")))
 }
 
-/// Writes a response part by part; to a `HEAD` request (`head_only`), without its body.
+/// Writes a response part by part. `head_only` omits the body (the response to `HEAD`).
 ///
 /// # Errors
 ///
-/// When the web server does not read any more, as its client has disconnected, or the response is cut off,
+/// When the web server stops reading because its client has disconnected, or when the response is cut off,
 /// for example by the upstream of a passthrough request.
 pub async fn write_response(
     response: Response<Body>,
@@ -241,16 +243,18 @@ pub async fn write_response(
     Ok(())
 }
 
-/// The response headers, with the empty line after them.
+/// Formats the response headers, with the empty line after them.
 ///
-/// Hop-by-hop headers are removed, as the web server sets them itself.
+/// Hop-by-hop headers are removed, because the web server sets its own.
 fn header_lines(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     remove_hop_by_hop(&mut response.headers);
-    // A body must have a type (section 6.3.1), and a proxied upstream may not have sent one.
+    // A response with a body must have a media type (section 6.3.1), and a passthrough upstream may not have
+    // sent one.
     if has_body && !response.headers.contains_key(header::CONTENT_TYPE) {
         response.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     }
-    // Always set: without it, a `Location` would make the web server request that itself (section 6.2.2).
+    // The status is always set: without it, a `Location` makes the web server serve the target itself
+    // (section 6.2.2).
     let status = response.status;
     let status = format!("{} {}", status.as_str(), status.canonical_reason().unwrap_or("Unnamed"));
     // A line feed ends a line on the supported systems (section 7.2).
@@ -262,7 +266,7 @@ fn header_lines(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     out
 }
 
-/// A complete response for an error that occurred before there was a request to handle.
+/// Builds a complete response for an error that occurs before there is a request to handle.
 pub fn error_response(status: StatusCode, message: &str) -> Vec<u8> {
     let body = json!({ "error": message }).to_string();
     let length = body.len().to_string();
@@ -271,7 +275,7 @@ pub fn error_response(status: StatusCode, message: &str) -> Vec<u8> {
     [header_lines(head, true), body.into_bytes()].concat()
 }
 
-/// `content-type` as people and scripts in front of us write it: `Content-Type`.
+/// Capitalizes a header name in the usual way, for people and scripts that read the output: `Content-Type`.
 fn canonical(name: &str) -> String {
     let capitalized = |word: &str| match word.split_at_checked(1) {
         Some((first, rest)) => first.to_ascii_uppercase() + rest,

@@ -1,9 +1,8 @@
-//! The request filter that all HTTP APIs share: Host, Origin, trusted proxies, CORS; framing and size of
-//! bodies.
+//! The request filter of all HTTP APIs: Host, Origin, trusted proxies, CORS; framing and size of bodies.
 //!
-//! A page in a browser on the operator's machine can send requests to a server on loopback (DNS rebinding).
-//! It then sends its own origin in `Origin` and its own domain in `Host`, so both must be allowed (MCP
-//! 2026-07-28, Streamable HTTP, "Security & Endpoint").
+//! A web page in a browser on the operator's machine can send requests to a server on loopback (DNS
+//! rebinding). The browser then sends the page's own origin in `Origin` and its domain in `Host`, so both
+//! must be allowed (MCP 2026-07-28, Streamable HTTP, "Security & Endpoint").
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -66,18 +65,18 @@ pub struct FilterSettings {
     pub port: ProtectedPort,
 }
 
-/// The port that a filter protects.
+/// The port that a filter protects: the port for clients, or the admin port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtectedPort {
-    /// The port for clients. Without allowed origins, pages of this machine at other ports are admitted, so
-    /// that a page under development can call the API that it is developed for.
+    /// The port for clients. If no origins are allowed explicitly, pages of this machine at other ports are
+    /// admitted, so that a page under development can call the API.
     Clients,
-    /// The port for the admin API, which only its own pages may call.
+    /// The admin port, which only pages of the admin UI may call.
     Admin,
 }
 
 impl ProtectedPort {
-    /// Why pages of other origins are rejected, and what allows a page.
+    /// Error text for pages of other origins: why they are rejected, and the key that allows them.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::Clients => {
@@ -90,14 +89,15 @@ impl ProtectedPort {
         }
     }
 
-    /// Rejects a page of another origin that sends no `Origin`, as for an image.
+    /// Builds the rejection of a request from a page of another origin without `Origin`, such as an embedded
+    /// image.
     pub fn foreign_page(self) -> Rejection {
         Rejection::new(StatusCode::FORBIDDEN, "pages of other origins are not allowed", self.advice())
     }
 }
 
-/// Whether a header is one that proxies set (client address, original URL). From anybody but a trusted proxy
-/// it would deceive the upstream.
+/// Whether proxies set this header (client address, original URL). Sent by a client that is not a trusted
+/// proxy, it would deceive the upstream.
 fn is_set_by_proxies(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "cf-connecting-ip",
@@ -121,8 +121,8 @@ fn is_set_by_proxies(name: &str) -> bool {
     name.starts_with("x-forwarded") || NAMES.contains(&name)
 }
 
-/// Whether a header is removed from every client. CGI programs read `Proxy` as the variable `HTTP_PROXY`
-/// (CVE-2016-5385) and `X_Forwarded_For` as `X-Forwarded-For`, and proxies pass both on unchecked.
+/// Whether a header is removed from every request. CGI programs read `Proxy` as the variable `HTTP_PROXY`
+/// (CVE-2016-5385), and `X_Forwarded_For` as `X-Forwarded-For`; proxies pass both on unchecked.
 fn is_always_removed(name: &str) -> bool {
     name == "proxy" || (name.contains('_') && is_set_by_proxies(&name.replace('_', "-")))
 }
@@ -139,7 +139,7 @@ impl FromText for IpNet {
 }
 
 pub(super) fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
-    // The text before an `@` may be a password.
+    // The text before `@` may contain a password.
     let found = if text.contains('@') { "a value with an `@`".to_owned() } else { format!("`{text}`") };
     Invalid::new(format!("expected {expected}, found {found}"), help)
 }
@@ -150,7 +150,7 @@ pub struct Filter {
     settings: Arc<ArcSwap<FilterSettings>>,
     /// Counts rejections by reason.
     rejected: LabelCounter,
-    /// Counts the memory of requests that are being read or processed.
+    /// Number of bytes for the requests that are being read or processed.
     buffer: Arc<AtomicUsize>,
     /// Identifies the clients of admitted requests.
     pub authenticator: Authenticator,
@@ -174,8 +174,8 @@ impl Filter {
         self.settings.store(Arc::new(settings.clone()));
     }
 
-    /// Admits a request, removes the headers that only trusted proxies may set, and determines the client's
-    /// address.
+    /// Admits a request. Removes the headers that only trusted proxies may set, and determines the address of
+    /// the client.
     ///
     /// # Errors
     ///
@@ -203,17 +203,17 @@ impl Filter {
         Ok(page)
     }
 
-    /// Whether the host of a request is an address or allowed by its name, and not only by `*`.
+    /// Whether the host of a request is an IP address, or is allowed by name, not only by `*`.
     pub fn knows_host(&self, head: &Parts) -> bool {
         self.settings.load().check_host(head).is_ok_and(|host| host.is_some())
     }
 
-    /// Admits a health probe with any host name, as probes use the address of a machine; but HTTP/1.1
+    /// Admits a health probe with any host name, because probes use the address of a machine. HTTP/1.1 still
     /// requires a host.
     ///
     /// # Errors
     ///
-    /// [`Rejection`] if the request has no valid host, or several.
+    /// [`Rejection`] if the request has no valid host, or more than one.
     pub fn admit_probe(&self, head: &Parts) -> Result<CrossOriginPage, Rejection> {
         host_origin::request_host(head).inspect_err(|_| self.rejected.add("host"))?;
         Ok(CrossOriginPage::default())
@@ -230,13 +230,13 @@ impl Filter {
 }
 
 /// The web page of another origin that sends the request, if one does: whether it may read the response
-/// (Fetch, "CORS protocol"), or only links to us.
+/// (Fetch, "CORS protocol"), or only links to this server.
 #[derive(Debug, Default)]
 pub struct CrossOriginPage {
-    /// The origin of the page, if it may read the response.
+    /// Origin of the page, if the page may read the response.
     pub(super) reader: Option<HeaderValue>,
-    /// Whether a person follows a link on a page that may not call this server. The target may be shown, but
-    /// not call a tool.
+    /// Whether a user follows a link on a page that may not call this server. The browser may show the target
+    /// of the link, but the request can't call a tool.
     pub has_link: bool,
 }
 
@@ -252,7 +252,7 @@ impl CrossOriginPage {
         response
     }
 
-    /// Responds to `OPTIONS`, a preflight request or a plain one. `methods` is a list such as `POST,
+    /// Responds to `OPTIONS`, whether it is a preflight request or not. `methods` is a list such as `POST,
     /// OPTIONS`.
     pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
         let mut response = StatusCode::NO_CONTENT.into_response();
@@ -261,7 +261,7 @@ impl CrossOriginPage {
         headers.insert(header::ALLOW, methods.clone());
         if self.reader.is_some() && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-            // The names of `Mcp-Param-…` headers are not known beforehand, so all that are requested are
+            // The names of `Mcp-Param-…` headers are not known in advance, so all requested headers are
             // allowed.
             if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
                 headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
@@ -272,48 +272,51 @@ impl CrossOriginPage {
     }
 }
 
-/// `Retry-After` of a request whose body does not fit in the request buffer.
+/// Value of `Retry-After` if the request buffer has no room for the body.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// The memory of each request that is not counted. Most requests need less, so clients that send long bodies
-/// and never end them do not block most others.
+/// Memory of each request that is not counted. Most requests need less, so clients that never complete long
+/// bodies do not block most others.
 const FREE_BYTES: usize = 16 << 10;
 
-/// Memory of a value in the tree of a call's arguments, beside its text. Measured are 100 bytes for a number
-/// in a list, and 240 on average for an object of one member and that member.
+/// Memory of one value in the parsed arguments of a call, in addition to its text. Measured: 100 bytes for a
+/// number in a list, and 240 per value on average for an object with one member (two values).
 const VALUE_BYTES: usize = 256;
 
-/// A body whose memory is counted until all its slices are dropped.
+/// A body that counts toward the request buffer until all its slices are dropped.
 #[derive(derive_more::AsRef)]
 struct CountedBody {
     #[as_ref([u8])]
     bytes: Vec<u8>,
-    /// Memory for the arguments of body and query, and for the upstream request that is built from them.
+    /// Memory for the arguments in the body and in the query, and for the upstream request that is built from
+    /// them.
     parsed_bytes: usize,
-    /// The memory of all requests.
+    /// Memory of all requests, which all bodies share.
     buffer: Arc<AtomicUsize>,
     counted_bytes: usize,
 }
 
 impl CountedBody {
-    /// Counts the arguments of a complete body. Returns whether the limit of all requests allows it.
+    /// Counts the arguments of a complete body. Returns whether the limit for all requests allows them.
     #[must_use]
     fn complete(&mut self, limit_bytes: usize) -> bool {
-        // Counts separators in strings as well, in a tenth of the time. That is exact enough for most bodies.
-        // A block's count fits into a byte, so that the compiler compares 16 bytes at a time.
+        // An estimate that also counts separators inside strings, in a tenth of the time. It is exact enough
+        // for most bodies. The count of one block fits into a byte, so that the compiler compares 16 bytes at
+        // a time.
         let is_separator = |byte: u8| matches!(byte, b',' | b'[' | b'{');
         let in_block =
             |block: &[u8]| block.iter().fold(0_u8, |count, byte| count + u8::from(is_separator(*byte)));
         let separators: usize = self.bytes.chunks(128).map(|block| usize::from(in_block(block))).sum();
         if 3 * self.bytes.len() + VALUE_BYTES * (separators + 1) > FREE_BYTES {
-            // More values are never parsed.
+            // Values beyond the limit are never parsed.
             let values = count_values(&self.bytes, ARGUMENT_VALUE_LIMIT).unwrap_or(ARGUMENT_VALUE_LIMIT);
             self.parsed_bytes += 2 * self.bytes.len() + VALUE_BYTES * values;
         }
         self.count(limit_bytes)
     }
 
-    /// Counts what is new. Returns whether the limit of all requests allows it.
+    /// Counts the memory that was added since the last call. Returns whether the limit for all requests
+    /// allows it.
     #[must_use]
     fn count(&mut self, limit_bytes: usize) -> bool {
         let needed_bytes = (self.bytes.len() + self.parsed_bytes).saturating_sub(FREE_BYTES);
@@ -352,7 +355,8 @@ pub(super) fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Rejecti
 }
 
 impl Filter {
-    /// Reads a body. `query` has the other arguments of the request; both count until the body is dropped.
+    /// Reads a body. `query` contains further arguments of the request. Both count toward the request buffer
+    /// until the body is dropped.
     ///
     /// # Errors
     ///
@@ -382,7 +386,8 @@ impl Filter {
         }
         let reading = async {
             let mut body = Limited::new(body, limit_bytes);
-            // Untouched memory is not allocated: a body that is announced and never sent costs nothing.
+            // The kernel allocates memory only when it is written: a body that is announced and never sent
+            // costs nothing.
             let mut whole = self.counted(Vec::with_capacity(announced.unwrap_or(0) as usize), query);
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
@@ -408,15 +413,15 @@ impl Filter {
     }
 }
 
-/// Whether the end of an HTTP/1 request is ambiguous: `chunked` occurs more than once.
+/// Whether the end of an HTTP/1 request is ambiguous: `Transfer-Encoding` has `chunked` more than once.
 pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::TRANSFER_ENCODING).iter();
     let codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     codings.filter(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked")).count() > 1
 }
 
-/// Rejects a request that [ends ambiguously](ends_ambiguously) (RFC 9112, section 6.1): nothing more is read
-/// from its connection.
+/// Rejects a request that [ends ambiguously](ends_ambiguously) (RFC 9112, section 6.1), and closes its
+/// connection: the bytes after it can't be parsed.
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
     let unauthenticated = RequestInfo::take(&mut parts, ApiKind::Rest);
@@ -439,10 +444,10 @@ fn is_trusted(peer: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&peer.to_canonical()))
 }
 
-/// The address of the client: the peer of the connection, or the one that trusted proxies forward for.
+/// Determines the address of the client: the peer, or the address for which trusted proxies forward.
 ///
-/// Each proxy appends its own peer to `X-Forwarded-For`. So the list is read from the end, as far as its
-/// writers are trusted; earlier entries may be forged.
+/// Each proxy appends its own peer to `X-Forwarded-For`. The list is read from its end, while the proxy that
+/// added an entry is trusted; earlier entries may be forged.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let mut client = peer.to_canonical();
     let values = headers.get_all(FORWARDED_FOR).iter().rev();
@@ -456,7 +461,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAdd
     client
 }
 
-/// Parses an address, with or without a port.
+/// Parses an IP address, with or without a port.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let address = bare.parse::<IpAddr>().ok();

@@ -7,11 +7,11 @@ use super::filter::{FilterSettings, unexpected};
 use super::{CrossOriginPage, ProtectedPort, Rejection};
 use crate::settings::{FromText, Invalid};
 
-/// Header with the relation of a page to the target of its request. Browsers send it with or without an
-/// `Origin` (Fetch Metadata).
+/// Header that describes the relation between a page and the target of its request. Browsers send it with or
+/// without an `Origin` (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The hosts of loopback in URLs.
+/// Loopback hosts, as they occur in URLs.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Pattern of allowed hosts.
@@ -40,7 +40,7 @@ pub enum OriginPattern {
 }
 
 impl HostPattern {
-    /// The hosts of loopback.
+    /// Patterns of the loopback hosts.
     pub(super) fn loopback() -> Vec<Self> {
         LOOPBACK.iter().filter_map(|host| HostAndPort::parse(host)).map(Self::Host).collect()
     }
@@ -76,7 +76,7 @@ impl FromText for OriginPattern {
     }
 }
 
-/// A header's value for an error: in backticks, at most 100 characters, visible ASCII only.
+/// Quotes a header value for an error: in backticks, at most 100 characters, visible ASCII only.
 fn quoted(value: Option<&[u8]>) -> String {
     let Some(bytes) = value else { return "(none)".to_owned() };
     let visible =
@@ -84,7 +84,7 @@ fn quoted(value: Option<&[u8]>) -> String {
     format!("`{}`", bytes.iter().take(100).map(visible).collect::<String>())
 }
 
-/// A host in lower case (IPv6 in brackets), and its port if there is one.
+/// A host in lower case (IPv6 in brackets), with an optional port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostAndPort {
     host: String,
@@ -101,7 +101,7 @@ impl HostAndPort {
     fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok()?;
         let (host, port) = (authority.host(), authority.port_u16());
-        // An invalid port is not the same as no port.
+        // A host with an invalid port is rejected, not treated as a host without a port.
         let has_port = !matches!(authority.as_str().strip_prefix(host), Some("" | ":"));
         let plain = !authority.as_str().contains('@') && !host.is_empty() && has_port == port.is_some();
         plain.then(|| Self { host: host.to_ascii_lowercase(), port })
@@ -109,9 +109,9 @@ impl HostAndPort {
 }
 
 impl FilterSettings {
-    /// Checks `Host`. Returns the host if it is allowed by name or is an address, and `None` if only `*`
-    /// allows it. In the latter case no page counts as our own: DNS rebinding may have pointed its name at
-    /// this address.
+    /// Checks `Host`. Returns the host if it is an IP address or allowed by name. Returns `None` if only `*`
+    /// allows the host: DNS rebinding may have pointed its name at this address, so no page of that host
+    /// counts as same-origin.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
         let (host, written) = request_host(head)?;
         let is_named = |found: &HostAndPort| {
@@ -137,14 +137,14 @@ impl FilterSettings {
         }
     }
 
-    /// Checks `Origin`. Returns the web page that sends the request, if one does.
+    /// Checks `Origin`. Returns the page of another origin that sends the request, if one does.
     pub(super) fn check_origin(
         &self,
         headers: &HeaderMap,
         host: Option<&HostAndPort>,
     ) -> Result<CrossOriginPage, Rejection> {
         let mut page = CrossOriginPage::default();
-        // No browser sends several `Origin` headers: each must be allowed.
+        // No browser sends more than one `Origin` header. If there are several, each must be allowed.
         for value in headers.get_all(header::ORIGIN) {
             let text = value.to_str().unwrap_or("").trim();
             let origin = parse_origin(text);
@@ -167,7 +167,7 @@ impl FilterSettings {
         }
     }
 
-    /// Checks `Sec-Fetch-Site`. Browsers send no `Origin` with an embedded image or a followed link, but mark
+    /// Checks `Sec-Fetch-Site`. Browsers send no `Origin` for an embedded image or a followed link, but mark
     /// the request as cross-site.
     fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<CrossOriginPage, Rejection> {
         if !matches!(site, b"cross-site" | b"same-site") {
@@ -175,21 +175,21 @@ impl FilterSettings {
         }
         let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
         let referrer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or("");
-        // The origin ends before the path, query or fragment: after `https:`, ``, and the authority.
+        // The origin ends at the third `/`, `?` or `#`: the first two are the `//` after the scheme.
         let end = referrer.match_indices(['/', '?', '#']).nth(2).map_or(referrer.len(), |(end, _)| end);
         let origin = parse_origin(&referrer[..end]);
         if matches_any(&self.allowed_origins, referrer, origin.as_ref()) || self.tolerates(origin.as_ref()) {
             Ok(CrossOriginPage::default())
         } else if is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document") {
-            // A person follows a link, for example to a page of `passthrough`.
+            // A user follows a link, for example to a page of the `passthrough` upstream.
             Ok(CrossOriginPage { reader: None, has_link: true })
         } else {
             Err(self.port.foreign_page())
         }
     }
 
-    /// Whether an origin is one of loopback, and these are admitted: without allowed origins, but without CORS
-    /// headers. No DNS name pointed at us can have such an origin.
+    /// Whether an origin is admitted, but gets no CORS headers: a loopback origin on the port for clients,
+    /// while no origins are configured. A page that uses DNS rebinding never has such an origin.
     fn tolerates(&self, origin: Option<&(String, HostAndPort)>) -> bool {
         let is_loopback =
             |(scheme, at): &(String, HostAndPort)| scheme == "http" && LOOPBACK.contains(&at.host.as_str());
@@ -199,12 +199,13 @@ impl FilterSettings {
     }
 }
 
-/// Reads the host of a request, whether it is allowed or not: parsed, if it is valid, and as it is written.
+/// Reads the host of a request, allowed or not. Returns the parsed host, if it is valid, and the text of the
+/// header.
 pub(super) fn request_host(head: &Parts) -> Result<(Option<HostAndPort>, Option<&[u8]>), Rejection> {
     let mut values = head.headers.get_all(header::HOST).iter();
     let (first, more) = (values.next(), values.next());
     if more.is_some() {
-        // A proxy in front of us may have used another one (RFC 9112, section 3.2).
+        // A proxy in front of glossator may have used another of the hosts (RFC 9112, section 3.2).
         let text = "the request names more than one host; it must name one";
         return Err(Rejection::new(StatusCode::BAD_REQUEST, "more than one host", text));
     }
@@ -231,9 +232,9 @@ fn matches_any(patterns: &[OriginPattern], text: &str, origin: Option<&(String, 
     })
 }
 
-/// Whether `found` is the origin of this scheme that `named` allows. Without a port, the default port of the
-/// scheme is meant, as in browsers. A loopback host without a port matches every port, as each local program
-/// has its own.
+/// Whether the allowed origin with the host `named` includes the origin with the host `found`, for the same
+/// scheme. Without a port, `named` has the default port of the scheme, as in browsers. A loopback host
+/// without a port matches every port, because each local program has its own.
 fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
     let usual = match scheme {
         "http" => Some(80),
@@ -244,7 +245,7 @@ fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
     named.host == found.host && (any_port || named.port.or(usual) == found.port.or(usual))
 }
 
-/// Parses `scheme://host[:port]` with nothing after it.
+/// Parses `scheme://host[:port]`. A path or slash after the port is an error.
 fn parse_origin(text: &str) -> Option<(String, HostAndPort)> {
     let (scheme, rest) = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty())?;
     Some((scheme.to_ascii_lowercase(), HostAndPort::parse(rest)?))

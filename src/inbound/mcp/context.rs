@@ -1,8 +1,8 @@
-//! The context of a message: its transport and headers, its client and revision.
+//! Context of a message: its transport and headers, its client and its revision.
 //!
-//! Revision 2026-07-28 repeats parts of the body in headers. Load balancers and gateways decide by them
-//! without reading the body, so a request in which the two differ is rejected (MCP 2026-07-28, Streamable
-//! HTTP, "Server Validation").
+//! Revision 2026-07-28 repeats parts of the body in headers. Load balancers and gateways use the headers
+//! without reading the body, so a request in which headers and body differ is rejected (MCP 2026-07-28,
+//! Streamable HTTP, "Server Validation").
 
 use std::{
     borrow::Cow,
@@ -33,22 +33,23 @@ use crate::upstream::ClientIdentity;
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// The last event of a stream that a client has read (WHATWG HTML, "Server-sent events").
+/// Header with the id of the last event of a stream that the client has read (WHATWG HTML, "Server-sent
+/// events").
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The transport of a message, and the context of its request.
+/// A message's transport, session, and the context of its request.
 #[derive(Debug)]
 pub(super) struct MessageContext {
     pub(super) dispatcher: Arc<MessageDispatcher>,
     pub(super) context: RequestContext,
-    /// The HTTP request; `None` for a line from stdin.
+    /// The headers of the HTTP request; `None` for a message over stdio.
     pub(super) head: Option<Parts>,
-    /// The session of a legacy message: over HTTP the one that its headers name, over stdio that of the
+    /// The session of a legacy message: over HTTP the session that the headers name, over stdio that of the
     /// latest handshake.
     pub(super) session: Option<Arc<NamedSession>>,
 }
 
-/// The session id of stdio, by which requests in flight are found; no HTTP session has this id.
+/// Session id of stdio in the table of requests in flight. No HTTP session has this id.
 const STDIO_SESSION: &str = "stdio";
 
 impl MessageContext {
@@ -74,13 +75,13 @@ impl MessageContext {
         self.head.is_none()
     }
 
-    /// The headers of the HTTP request, which a route may forward; none over stdio.
+    /// The headers of the HTTP request, which a route may forward; empty over stdio.
     pub(super) fn headers(&self) -> &HeaderMap {
         static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
         self.head.as_ref().map_or(&NONE, |head| &head.headers)
     }
 
-    /// The request as the log describes it.
+    /// The request as it appears in the log.
     pub(super) fn logged(&self) -> LoggedRequest<'_> {
         self.context.logged(self.head.as_ref())
     }
@@ -90,11 +91,11 @@ impl MessageContext {
         self.session.as_ref()?.revision()
     }
 
-    /// The revision that the transport names.
+    /// The revision according to the transport: the header `MCP-Protocol-Version` or the session.
     ///
     /// # Errors
     ///
-    /// When it names a revision that is not supported.
+    /// When the header names a revision that is not supported.
     pub(super) fn revision(&self) -> Result<Revision, RpcError> {
         match &self.head {
             Some(head) => {
@@ -116,11 +117,11 @@ impl MessageContext {
         }
     }
 
-    /// Checks `Mcp-Method`, which repeats the method.
+    /// Checks the header `Mcp-Method`, which repeats the method of the message.
     ///
     /// # Errors
     ///
-    /// When the two differ.
+    /// When the header is missing, or differs from `method`.
     pub(super) fn check_method(&self, method: &str) -> Result<(), RpcError> {
         let Some(head) = &self.head else { return Ok(()) };
         match single_value(&head.headers, "mcp-method")? {
@@ -130,11 +131,12 @@ impl MessageContext {
         }
     }
 
-    /// Checks `Mcp-Param-…`, which repeat the arguments that the input schema marks with `x-mcp-header`.
+    /// Checks the headers `Mcp-Param-…`, which repeat the arguments that the input schema marks with
+    /// `x-mcp-header`.
     ///
     /// # Errors
     ///
-    /// When the two differ.
+    /// When a header differs from its argument, or one of the two is missing.
     pub(super) fn check_param_headers(&self, schema: &JsonObject, arguments: &JsonObject) -> RpcResult<()> {
         let Some(head) = &self.head else { return Ok(()) };
         let mut marked = param_headers(schema, Some(arguments)).into_iter();
@@ -146,29 +148,29 @@ impl MessageContext {
         self.session.as_ref().map(|session| &*session.id)
     }
 
-    /// The session of the message, which may have ended.
+    /// The session of the message. It may have ended.
     ///
     /// # Errors
     ///
-    /// When the headers name two different ones.
+    /// When the headers name two different sessions.
     pub(super) fn session_to_check(&self) -> Result<Option<&NamedSession>, RpcError> {
         single_value(self.headers(), &SESSION_ID)?;
         Ok(self.session.as_deref())
     }
 
-    /// The session whose later messages can cancel this one: a legacy session over HTTP, or stdio. Since
-    /// 2026-07-28 a client over HTTP cancels its request by closing the connection.
+    /// The session whose later messages can cancel this request: a legacy session over HTTP, or stdio. Since
+    /// 2026-07-28, a client over HTTP cancels its request by closing the connection.
     pub(super) fn cancelling_session(&self) -> Option<&str> {
         match self.head {
-            // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of
-            // a request of that session.
+            // A request since 2026-07-28 has no session, even if its headers name one. With the session, it
+            // would occupy a request id that a legacy request of the session needs.
             Some(_) => self.session().filter(|_| self.revision().is_ok_and(Revision::has_handshake)),
             None => Some(STDIO_SESSION),
         }
     }
 }
 
-/// Members of a result that concern the connection to the upstream, and are not forwarded.
+/// Members of an upstream's result that concern the connection to the upstream, and are not forwarded.
 const CONNECTION_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
 
 /// Context of one JSON-RPC request, until its result is sent.
@@ -178,12 +180,12 @@ pub(super) struct RpcContext<'a> {
     pub(super) revision: Revision,
     pub(super) request: &'a RpcRequest<'a>,
     pub(super) message: &'a MessageContext,
-    /// The queue of messages that are sent before the result.
+    /// Queue of the messages that are sent before the result.
     pub(super) sender: &'a MessageSender,
 }
 
 impl RpcContext<'_> {
-    /// The capabilities of the client, declared with each request or at `initialize`.
+    /// The capabilities of the client, which it declares with each request or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
         if !self.revision.has_handshake() {
             return self.request.meta.capabilities();
@@ -192,12 +194,12 @@ impl RpcContext<'_> {
         session.map(|session| session.capabilities.clone()).unwrap_or_default()
     }
 
-    /// Checks `Mcp-Name`, which since 2026-07-28 repeats the name of a tool or prompt, the URI of a resource or
-    /// the id of a task.
+    /// Checks the header `Mcp-Name`, which since 2026-07-28 repeats the name of a tool or prompt, the URI of
+    /// a resource or the id of a task.
     ///
     /// # Errors
     ///
-    /// When the two differ.
+    /// When the header is missing, or differs from `name`.
     pub(super) fn check_name(&self, name: &str) -> Result<(), RpcError> {
         if self.message.is_stdio() || self.revision.has_handshake() {
             return Ok(());
@@ -209,11 +211,11 @@ impl RpcContext<'_> {
         }
     }
 
-    /// Checks that the client's scopes include the needed ones.
+    /// Checks that the client has the needed scopes.
     ///
     /// # Errors
     ///
-    /// An error with the `WWW-Authenticate` challenge when they do not.
+    /// When a scope is missing: an error with the `WWW-Authenticate` challenge.
     pub(super) fn may(&self, needed: &Scopes) -> Result<(), RpcError> {
         let client = self.message.client();
         if client.may(needed) {
@@ -225,7 +227,7 @@ impl RpcContext<'_> {
         Err(RpcError { challenge, ..ErrorKind::FORBIDDEN.error(text) })
     }
 
-    /// The cache scope of lists: `private` if clients have identities, as each one then has its own list.
+    /// Cache scope of lists: `private` if clients have identities, because each client then has its own list.
     pub(super) fn cache_scope(&self) -> &'static str {
         if self.message.owner().is_some() { "private" } else { "public" }
     }
@@ -236,22 +238,24 @@ impl RpcContext<'_> {
         if self.revision.has_handshake() { no_meta } else { meta }
     }
 
-    /// The result of the request.
+    /// Builds the response with a result of these members.
     pub(super) fn result(&self, members: &impl Serialize) -> RpcResponse {
         self.result_with(self.revision.result_type(), members, None, self.meta())
     }
 
-    /// The result of the request, with a `resultType` other than the usual one.
+    /// Builds the response with a result whose `resultType` is not the usual one.
     pub(super) fn result_of_type(&self, result_type: &str, members: &impl Serialize) -> RpcResponse {
         self.result_with(Some(result_type), members, None, self.meta())
     }
 
-    /// The result of the request, with cache hints (the TTL and the scope), which legacy revisions have not.
+    /// Builds the response with a result and its cache hints (TTL and scope), which legacy revisions do not
+    /// have.
     pub(super) fn cacheable(&self, members: &impl Serialize, hints: CacheHints) -> RpcResponse {
         self.result_with(self.revision.result_type(), members, Some(hints), self.meta())
     }
 
-    /// The result of the request, with these cache hints and this `_meta`, which is omitted if it is empty.
+    /// Builds the response with a result, these cache hints and this `_meta`, which is omitted if it is
+    /// empty.
     pub(super) fn result_with(
         &self,
         result_type: Option<&str>,
@@ -278,7 +282,7 @@ impl RpcContext<'_> {
         RpcResponse::new(Some(self.request.id.as_json()), "result", &result)
     }
 
-    /// The result of a call. The upstream's JSON is copied into the response, not rebuilt.
+    /// Builds the response with the result of a call. JSON of the upstream is copied byte for byte.
     pub(super) fn tool_result(&self, result: ToolResult) -> RpcResponse {
         let id = self.request.id.as_json();
         let mut body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":").into_bytes();
@@ -287,13 +291,13 @@ impl RpcContext<'_> {
         RpcResponse { body, ..RpcResponse::default() }
     }
 
-    /// A result with the members of an upstream's, byte for byte. Cache hints of a resource are the
-    /// upstream's, or `ttlMs: 0`.
+    /// Builds the response with the members of an upstream's result, copied byte for byte. For a `resource`,
+    /// the cache hints are those of the upstream, or `ttlMs: 0`.
     pub(super) fn forwarded(&self, mut members: Members, resource: Option<&ProxiedEntry>) -> RpcResponse {
         let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
         let hints = resource.map(|resource| {
             let ttl_ms: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
-            // The content may depend on forwarded headers.
+            // If the request forwards headers of the client, the content may depend on them.
             let is_private = resource.route.request.forwards_headers();
             let is_public = of("cacheScope") == Some("\"public\"") && !is_private;
             (Duration::from_millis(ttl_ms), if is_public { self.cache_scope() } else { "private" })
@@ -306,7 +310,7 @@ impl RpcContext<'_> {
         self.result_with(self.revision.result_type(), &members, hints, &meta)
     }
 
-    /// A call with these arguments on behalf of the request.
+    /// Creates a call with these arguments for the request.
     pub(super) fn call(&self, arguments: impl Into<Arguments>) -> Call<'_> {
         let RequestInfo { request_id, span, address, api, .. } = &self.message.context.info;
         let client = self.message.client().clone();
@@ -316,7 +320,7 @@ impl RpcContext<'_> {
             id: self.request.id.as_json(),
             session: self.message.session(),
         };
-        // It precedes the one in the HTTP headers.
+        // The trace context in `_meta` takes precedence over the HTTP headers.
         let (parent, state) = self.request.meta.trace();
         let trace = parent.and_then(|parent| TraceContext::parse(&parent, state.as_deref()));
         let (address, span) = (*address, span.clone());
@@ -324,7 +328,8 @@ impl RpcContext<'_> {
     }
 }
 
-/// The value of a header that must not occur twice. Identical repetitions, as some proxies add, count as one.
+/// Returns the value of a header that must not have two different values. Some proxies repeat a header;
+/// identical values count as one.
 pub(super) fn single_value(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> RpcResult<Option<&str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -363,13 +368,14 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     }
 }
 
-/// `42.0` and `42` are the same number. Both must be in the exact range of a double.
+/// Whether two texts are the same number, such as `42.0` and `42`, in the range of integers that a double
+/// represents exactly.
 fn equal_as_numbers(one: &str, other: &str) -> bool {
     let (Ok(one), Ok(other)) = (one.parse::<f64>(), other.parse::<f64>()) else { return false };
     one == other && one.abs() <= PARAM_HEADER_MAX_INTEGER as f64
 }
 
-/// Decodes the sentinel `=?base64?…?=` around a value that is not plain ASCII.
+/// Decodes `=?base64?…?=`, the form of a value that is not plain ASCII.
 fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
     decode_header_text(value)
         .ok_or_else(|| ErrorKind::HEADERS.error(format!("header `{name}` is not UTF-8 in Base64")))

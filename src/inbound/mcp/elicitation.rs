@@ -1,8 +1,8 @@
-//! Input requests (elicitation, sampling, roots) of a request, in the form of each revision.
+//! Input requests (elicitation, sampling, roots) for a client request, in the form of each revision.
 //!
-//! Since 2026-07-28 a request ends with its input requests (`input_required`), and the client sends it again
-//! with the responses; those of earlier rounds are sent along, encrypted. In legacy revisions the client gets
-//! requests while its own waits.
+//! Since 2026-07-28, a request ends with its input requests (`input_required`), and the client sends it again
+//! with the responses; the encrypted `requestState` has the responses of earlier rounds. In legacy revisions,
+//! the server sends input requests to the client while the client's own request waits.
 
 use std::{
     future::ready,
@@ -23,31 +23,33 @@ use crate::route::{
 use crate::settings::Word as _;
 use crate::translate::SamplingRequest;
 
-/// The input requests of a request: they are sent to its client, or collected for its result.
+/// Handles the input requests for a client request: sends them to the client, or collects them for the
+/// result.
 #[derive(Debug)]
 pub(super) struct RequestElicitor<'a> {
     rpc: &'a RpcContext<'a>,
     input_requests: &'a InputRequests,
-    /// A digest of the request: the state of another request is rejected.
+    /// Digest of the client request. A state that was issued for another request is rejected.
     subject: String,
     pub(super) round: ElicitationRound<'a>,
 }
 
-/// The state that a client returns with its next request: the input responses so far.
+/// Content of `requestState`, which the client returns with its next request: the input responses so far.
 #[derive(Default, Serialize, Deserialize)]
 struct RequestState {
     subject: String,
     input_responses: Map<String, Value>,
-    /// The names of the input requests that were sent with it: only responses to these are accepted.
+    /// Names of the input requests that were sent together with the state. Only responses to these are
+    /// accepted.
     requested: Vec<String>,
 }
 
 impl<'a> RequestElicitor<'a> {
-    /// Creates the elicitor for a request of `name` with these arguments.
+    /// Creates the elicitor for a request for the tool or prompt `name` with these arguments.
     ///
     /// # Errors
     ///
-    /// When the request has a state of another request, or its input responses are malformed.
+    /// When `requestState` belongs to another request, or the input responses are malformed.
     pub(super) fn new(
         rpc: &'a RpcContext<'a>,
         input_requests: &'a InputRequests,
@@ -55,7 +57,7 @@ impl<'a> RequestElicitor<'a> {
         arguments: &Map<String, Value>,
     ) -> Result<Self, RpcError> {
         let is_legacy = rpc.revision.has_handshake();
-        // Most tools request no input.
+        // Most tools have no input requests, and need no capabilities.
         let capabilities = match input_requests.is_empty() || (is_legacy && rpc.sender.0.is_none()) {
             true => Vec::new(),
             false => capabilities(rpc.revision, &rpc.capabilities()),
@@ -74,16 +76,16 @@ impl<'a> RequestElicitor<'a> {
         let RequestState { input_responses, requested, .. } = state.unwrap_or_default();
         let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
         let mut responses: Map<String, Value> = responses.unwrap_or_default();
-        // Responses to requests that were not sent are ignored: a client, or the model behind it, may have
-        // made them up. The input requests are sent (again), as SEP-2322 recommends. Only arguments are
-        // accepted unrequested: the client may set them in the request as well, and they are checked in the
-        // same way.
+        // Responses to input requests that were not sent are ignored: a client, or its model, may have made
+        // them up. The input requests are sent (again), as SEP-2322 recommends. Only arguments are accepted
+        // without a request: the client could also set them in the call, and they are checked in the same
+        // way.
         responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
         let round = ElicitationRound::new(capabilities, input_responses, responses);
         Ok(Self { rpc, input_requests, subject, round })
     }
 
-    /// The response in place of a result, while input is missing.
+    /// Returns the `input_required` response if input is missing, and `None` otherwise.
     ///
     /// # Errors
     ///
@@ -104,7 +106,7 @@ impl<'a> RequestElicitor<'a> {
     }
 }
 
-/// Sends one input request after the other to a legacy client, as a person responds.
+/// Sends input requests to a legacy client, each after the response to the previous one.
 async fn send_input_requests(
     rpc: &RpcContext<'_>,
     timeout: Duration,
@@ -130,7 +132,7 @@ async fn send_input_requests(
     Ok(input_responses)
 }
 
-/// Input requests by name, in the form of revision 2026-07-28.
+/// Formats input requests by name, as in a result of revision 2026-07-28.
 pub(super) fn requests(input_requests: &[InputRequest], revision: Revision) -> Map<String, Value> {
     let requests = input_requests.iter().map(|input_request| {
         let (method, params) = request(input_request, revision);
@@ -139,15 +141,15 @@ pub(super) fn requests(input_requests: &[InputRequest], revision: Revision) -> M
     requests.collect()
 }
 
-/// A digest of a request and its client.
+/// Digest of a request and its client, to which a `requestState` is bound.
 fn subject((method, owner): (&str, Option<&str>), name: &str, arguments: &Map<String, Value>) -> String {
     let mut subject = json!([method, owner, name, arguments]);
-    // The order of members makes no difference.
+    // The order of members does not matter.
     subject.sort_all_objects();
     fingerprint(subject.to_string().as_bytes())
 }
 
-/// Decrypts the state that a request returns.
+/// Decrypts the `requestState` of a request, and checks that it was issued for this request (`subject`).
 fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
     let invalid =
         |why: &str| ErrorKind::PARAMS.error(format!("`params.requestState`: {why}; call again without it"));
@@ -158,18 +160,19 @@ fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<Req
     state.ok_or_else(|| invalid("it was issued for another request"))
 }
 
-/// One round of input requests: matches responses to them, and records what is missing.
+/// One round of input requests: matches the responses to the requests, and records the missing ones.
 #[derive(Debug)]
 pub(super) struct ElicitationRound<'a> {
     pub(super) capabilities: Vec<ClientCapability>,
     /// All input responses, of this request and of earlier ones.
     pub(super) input_responses: Map<String, Value>,
-    /// The input responses of this request, until they are matched.
+    /// The input responses in this request that are not matched yet.
     responses: Map<String, Value>,
-    /// The open input requests; none if no input is missing, as far as is known. An error if an input
-    /// response is invalid ([`ErrorKind::PARAMS`]), or if the client lacks a capability.
+    /// The open input requests; empty if no missing input is known. An error if an input response is invalid
+    /// ([`ErrorKind::PARAMS`]), or if the client lacks a capability.
     pub(super) outcome: Result<Vec<InputRequest>, RpcError>,
-    /// The request of a legacy client, which gets input requests at once, and their timeout.
+    /// For a legacy client, which gets input requests at once: its request, and the timeout of input
+    /// requests.
     legacy_client: Option<(&'a RpcContext<'a>, Duration)>,
 }
 
@@ -183,10 +186,10 @@ impl ElicitationRound<'_> {
     }
 
     fn accept(&mut self, input_requests: Vec<InputRequest>) -> Result<Map<String, Value>, String> {
-        /// Nobody reads it: the request ends with input requests or an error.
+        /// Never shown: the request ends with input requests or an error.
         const PENDING: &str = "input from the client is needed first";
-        // The responses belong to input requests that were sent earlier; further ones need another request of
-        // the client.
+        // The responses belong to input requests that were sent before. Input requests of a later step need
+        // another request of the client.
         let mut responses = take(&mut self.responses);
         let (mut accepted, mut open) = (Map::new(), Vec::new());
         for input_request in input_requests {
@@ -231,7 +234,7 @@ impl Elicitor for ElicitationRound<'_> {
     }
 
     fn report_unsupported(&mut self, missing: Vec<ClientCapability>) {
-        // The model of a legacy client reads a tool error instead.
+        // A legacy client gets a tool error instead, which its model reads.
         if self.legacy_client.is_none() {
             self.outcome = Err(RpcError::capability(&missing));
         }
@@ -270,7 +273,7 @@ fn request(input_request: &InputRequest, revision: Revision) -> (&'static str, V
         }
         InputRequestKind::Link { message, url } => {
             let mut params = json!({ "mode": "url", "message": message, "url": url });
-            // Only this revision has ids for them.
+            // Only revision 2025-11-25 has ids for links.
             if revision == Revision::R2025_11_25 {
                 params["elicitationId"] = random_id().into();
             }
@@ -299,8 +302,8 @@ fn sample_params(sample: &SamplingRequest) -> Value {
     }))
 }
 
-/// A form in the format of a revision. Before 2025-11-25, the titles of choices are in a separate list, and
-/// only booleans have a default.
+/// Converts a form to the format of a revision. Before 2025-11-25, the titles of choices are in a separate
+/// list, and only booleans have a default.
 fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, Value> {
     if revision >= Revision::R2025_11_25 {
         return document;
@@ -322,7 +325,7 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
     document
 }
 
-/// The input response in a client's result.
+/// Parses the result that a client sent for an input request.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! JSON-RPC messages, borrowed from the bytes of a body, and their parameters.
+//! JSON-RPC messages and their parameters, borrowed from the bytes of a body.
 //!
-//! A message is scanned once, and its parameters once. Ids and members stay raw JSON: an id is echoed byte
-//! for byte, and the arguments of a call are parsed once.
+//! A message is scanned once, and so are its parameters. Ids and members stay raw JSON: an id is returned
+//! byte for byte, and the arguments of a call are parsed once.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -17,10 +17,10 @@ use crate::model::{ARGUMENT_VALUE_LIMIT, values_within};
 use crate::route::McpLogLevel;
 use crate::settings::Word as _;
 
-/// Limit of the messages of a batch.
+/// Maximum number of messages in a batch.
 const BATCH_LIMIT: usize = 100;
 
-/// Limit of a progress token, in bytes: it is repeated in every notification.
+/// Maximum length of a progress token, in bytes: every notification repeats the token.
 const TOKEN_LIMIT_BYTES: usize = 1024;
 
 /// A message from a client.
@@ -28,7 +28,7 @@ const TOKEN_LIMIT_BYTES: usize = 1024;
 pub(super) enum ClientMessage<'a> {
     Request(RpcRequest<'a>),
     Notification(RpcNotification<'a>),
-    /// A response to a request of ours: its result or its error.
+    /// A response to a request that glossator sent to the client: its result or its error.
     Response {
         id: RpcId<'a>,
         result: Result<&'a RawValue, &'a RawValue>,
@@ -40,7 +40,7 @@ pub(super) enum ClientMessage<'a> {
 pub(super) struct RpcRequest<'a> {
     pub(super) id: RpcId<'a>,
     pub(super) method: Cow<'a, str>,
-    /// `_meta` of its parameters.
+    /// `_meta` of the parameters.
     pub(super) meta: RequestMeta<'a>,
     params: Members<'a>,
     /// The whole message as it was received.
@@ -50,7 +50,7 @@ pub(super) struct RpcRequest<'a> {
 /// A notification.
 #[derive(Debug)]
 pub(super) struct RpcNotification<'a> {
-    /// `None` if it is not a string.
+    /// The method; `None` if it is not a string.
     pub(super) method: Option<Cow<'a, str>>,
     params: Member<'a>,
 }
@@ -59,7 +59,7 @@ pub(super) struct RpcNotification<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RpcId<'a>(pub(super) &'a RawValue);
 
-/// Why a body is not a message, with its id and method if those could be read.
+/// Error for a body that is not a message, with its id and method if these could be read.
 #[derive(Debug)]
 pub(super) struct RejectedMessage<'a> {
     pub(super) id: Option<RpcId<'a>>,
@@ -67,7 +67,7 @@ pub(super) struct RejectedMessage<'a> {
     pub(super) error: RpcError,
 }
 
-/// A member of an object as raw JSON, if it is present. `null` counts as present.
+/// An optional member of an object, as raw JSON. `null` counts as present.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Member<'a>(Option<&'a RawValue>);
 
@@ -81,8 +81,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The members of an object as raw JSON. A duplicate is an error: a proxy in front of us may have read the
-/// other one.
+/// The members of an object as raw JSON. A duplicate member is an error: a proxy in front of glossator may
+/// have read the other value.
 #[derive(Debug, Default)]
 struct Members<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
 
@@ -119,7 +119,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// The members of a message that JSON-RPC 2.0 defines; others are ignored.
+/// The members of a message that JSON-RPC 2.0 defines. Other members are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Envelope<'a> {
@@ -147,16 +147,16 @@ pub(super) struct RequestMeta<'a> {
     tracestate: Member<'a>,
 }
 
-/// Parses the single message of a body.
+/// Parses a body that is a single message.
 ///
 /// # Errors
 ///
-/// [`RejectedMessage`] when it is not JSON, not one JSON-RPC 2.0 message, or has parameters that no method
-/// accepts.
+/// [`RejectedMessage`] if the body is not JSON, is not one JSON-RPC 2.0 message, or has parameters that no
+/// method accepts.
 pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<'_>> {
     let envelope = envelope(body).map_err(|error| RejectedMessage { id: None, method: None, error })?;
     let method = envelope.method.text();
-    // The id first: whatever else is wrong, the error then names the request that it is for.
+    // The id is parsed first, so that the error for any later problem has the id of the request.
     let id = envelope.id.0.map(RpcId::parse).transpose();
     let id = id.map_err(|error| RejectedMessage { id: None, method: method.clone(), error })?;
     let reject = |error| RejectedMessage { id, method: method.clone(), error };
@@ -167,7 +167,7 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
     values_within(body, ARGUMENT_VALUE_LIMIT)
         .map_err(|many| reject(ErrorKind::PARAMS.error(many.to_string())))?;
     let (result, error) = (envelope.result.0, envelope.error.0);
-    // A proxy in front of us may have taken it for a response.
+    // A proxy in front of glossator may have taken the message for a response.
     if envelope.method.0.is_some() && (result.is_some() || error.is_some()) {
         return Err(no_message("a message with a `method` has neither `result` nor `error`"));
     }
@@ -177,7 +177,7 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
             let params: Members<'_> = envelope.params.optional_object("params").map_err(reject)?;
             let meta: RequestMeta<'_> =
                 params.get("_meta").optional_object("params._meta").map_err(reject)?;
-            // In every revision (Progress, "Progress Flow").
+            // Progress tokens have these types in every revision (Progress, "Progress Flow").
             if !meta.progress_token.0.is_none_or(is_text_or_integer) {
                 let text = "`params._meta.progressToken` must be a string or an integer";
                 return Err(reject(ErrorKind::PARAMS.error(text)));
@@ -199,12 +199,12 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
 ///
 /// # Errors
 ///
-/// When it is not JSON, has no messages, or too many of them or of values.
+/// When the body is not JSON, is an empty batch, or exceeds the limit of messages or of values.
 pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return None;
     }
-    // They are counted first, so that too many need no memory.
+    // Messages are counted before they are stored, so that a batch with too many needs no memory.
     let count = serde_json::from_slice(body).map(|messages: Vec<IgnoredAny>| messages.len());
     Some(match count {
         Ok(0) => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
@@ -217,24 +217,24 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
 }
 
 impl<'a> RpcRequest<'a> {
-    /// A parameter.
+    /// Returns the parameter with this name.
     pub(super) fn param(&self, name: &str) -> Member<'a> {
         self.params.get(name)
     }
 
-    /// `params.name`: the name of a tool or a prompt.
+    /// Reads `params.name`: the name of a tool or a prompt.
     pub(super) fn name(&self) -> Result<Cow<'a, str>, RpcError> {
         self.param("name").required_text("params.name")
     }
 
-    /// `params.arguments`. Missing arguments are the same as an empty object.
+    /// Reads `params.arguments`. Missing arguments are the same as an empty object.
     pub(super) fn arguments(&self) -> Result<Map<String, Value>, RpcError> {
         self.param("arguments").optional_object("params.arguments")
     }
 }
 
 impl<'a> RpcNotification<'a> {
-    /// The id of the request that it cancels, and the reason; `None` for other notifications.
+    /// The id of the request that the client cancels, and the reason; `None` for other notifications.
     pub(super) fn cancelled(&self) -> Option<(RpcId<'a>, Option<Cow<'a, str>>)> {
         self.method.as_deref().filter(|method| *method == "notifications/cancelled")?;
         let params: Members<'a> = self.params.object("params").ok()??;
@@ -248,23 +248,24 @@ impl<'a> Member<'a> {
         Self(self.0.filter(|raw| raw.get() != "null"))
     }
 
-    /// The string, if it is one.
+    /// The member as a string; `None` if it is missing or of another type.
     pub(super) fn text(self) -> Option<Cow<'a, str>> {
         serde_json::from_str(self.0?.get()).ok().map(|Text(text)| text)
     }
 
-    /// The string, which is required. `path` is its place in the message, such as `params.name`.
+    /// The member as a string, which is required. `path` is its position in the message, such as
+    /// `params.name`, for the error.
     pub(super) fn required_text(self, path: &str) -> Result<Cow<'a, str>, RpcError> {
         self.text().ok_or_else(|| ErrorKind::PARAMS.error(format!("`{path}` must be a string")))
     }
 
-    /// The string, if the member is present.
+    /// The member as a string; `None` if it is missing. Another type is an error.
     pub(super) fn optional_text(self, path: &str) -> Result<Option<Cow<'a, str>>, RpcError> {
         self.0.map(|_| self.required_text(path)).transpose()
     }
 
-    /// The object, if the member is present. A derived `Deserialize` would also accept an array of the
-    /// members' values.
+    /// The member as an object; `None` if it is missing. The check for `{` is needed because a derived
+    /// `Deserialize` also accepts an array with the members' values.
     pub(super) fn object<T: Deserialize<'a>>(self, path: &str) -> Result<Option<T>, RpcError> {
         let Some(raw) = self.0.map(RawValue::get) else { return Ok(None) };
         if !raw.starts_with('{') {
@@ -274,22 +275,22 @@ impl<'a> Member<'a> {
         object.map_err(|error| ErrorKind::PARAMS.error(format!("`{path}`: {}", without_position(&error))))
     }
 
-    /// The object, which is required; `error` is the text if it is missing, or of another form.
+    /// The member as an object, which is required. `error` is the text if it is missing or of another type.
     pub(super) fn required_object<T: Deserialize<'a>>(self, error: &'static str) -> Result<T, RpcError> {
         self.object("").ok().flatten().ok_or_else(|| ErrorKind::PARAMS.error(error))
     }
 
-    /// The object; empty if the member is missing or `null`.
+    /// The member as an object; empty if it is missing or `null`.
     pub(super) fn optional_object<T: Deserialize<'a> + Default>(self, path: &str) -> Result<T, RpcError> {
         Ok(self.unless_null().object(path)?.unwrap_or_default())
     }
 
-    /// The object; empty for every other type.
+    /// The member as an object; empty if it is missing or of another type.
     pub(super) fn object_or_empty(self) -> Map<String, Value> {
         self.object("").ok().flatten().unwrap_or_default()
     }
 
-    /// A log level.
+    /// The member as a log level.
     pub(super) fn level(self, path: &str) -> Result<McpLogLevel, RpcError> {
         let level = self.text().and_then(|text| McpLogLevel::from_word(&text));
         let names = || McpLogLevel::WORDS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
@@ -304,7 +305,7 @@ fn not_json(error: serde_json::Error) -> RpcError {
 fn envelope(body: &[u8]) -> Result<Envelope<'_>, RpcError> {
     let raw = || serde_json::from_slice::<&RawValue>(body).map_err(not_json);
     if body.trim_ascii_start().starts_with(b"{") {
-        // A duplicate member stops the parser early: is the rest JSON at all?
+        // Parsing ends at a duplicate member, so `raw` checks whether the rest of the body is JSON.
         return serde_json::from_slice(body).map_err(|error| match raw() {
             Err(error) => error,
             Ok(_) if error.is_data() => ErrorKind::NOT_A_MESSAGE.error(without_position(&error)),
@@ -317,14 +318,14 @@ fn envelope(body: &[u8]) -> Result<Envelope<'_>, RpcError> {
     }))
 }
 
-/// The message of serde_json without its "at line 1 column 7", which counts from the start of a part.
+/// The error text of serde_json without "at line 1 column 7", which counts from the start of the parsed part.
 pub(super) fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
-/// Whether a value is a string or an integer, as ids and progress tokens are. A number with a fraction or an
-/// exponent is neither: what another reader makes of `7.0` is not known.
+/// Whether a value is a string or an integer, as ids and progress tokens must be. A number with a fraction or
+/// an exponent is rejected: other parsers may read `7.0` in another way.
 fn is_text_or_integer(raw: &RawValue) -> bool {
     let json = raw.get();
     let digits = json.strip_prefix('-').unwrap_or(json);
@@ -338,19 +339,19 @@ impl<'a> RpcId<'a> {
         is_text_or_integer(raw).then_some(Self(raw)).ok_or_else(error)
     }
 
-    /// The id as a value, with all its digits.
+    /// The id as a JSON value, with all its digits.
     pub(super) fn to_value(self) -> Value {
         serde_json::from_str(self.0.get()).expect("an id was read as JSON")
     }
 
-    /// The raw JSON.
+    /// The id as raw JSON.
     pub(super) fn as_json(self) -> &'a str {
         self.0.get()
     }
 }
 
 impl<'a> RequestMeta<'a> {
-    /// The revision that the request declares.
+    /// The protocol revision that the request declares.
     pub(super) fn protocol_version(&self) -> Result<Option<Cow<'a, str>>, RpcError> {
         self.protocol_version.optional_text("io.modelcontextprotocol/protocolVersion")
     }
@@ -370,19 +371,19 @@ impl<'a> RequestMeta<'a> {
         }
     }
 
-    /// The log level that the client requests for this request.
+    /// The log level for the log messages of this request.
     pub(super) fn log_level(&self) -> Result<Option<McpLogLevel>, RpcError> {
         let level = self.log_level;
         level.0.map(|_| level.level("io.modelcontextprotocol/logLevel")).transpose()
     }
 
-    /// The progress token. One that is too long counts as none: progress notifications are optional.
+    /// The progress token. A token that is too long is ignored: progress notifications are optional.
     pub(super) fn progress_token(&self) -> Option<Value> {
         let token = self.progress_token.0.filter(|token| token.get().len() <= TOKEN_LIMIT_BYTES)?;
         serde_json::from_str(token.get()).ok()
     }
 
-    /// The trace context: `traceparent` and `tracestate`, not yet checked.
+    /// The trace context, not yet checked: `traceparent` and `tracestate`.
     pub(super) fn trace(&self) -> (Option<Cow<'a, str>>, Option<Cow<'a, str>>) {
         (self.traceparent.text(), self.tracestate.text())
     }

@@ -5,26 +5,26 @@
 //! - [`McpEndpoint`]: the HTTP endpoint; `stdio`: the same over stdin and stdout.
 //! - `message`: JSON-RPC messages and parameters; `context`: transport, headers, client and revision of a
 //!   message.
-//! - `revision`: protocol revisions and all their differences; `rpc_error`: the table of errors.
+//! - `revision`: protocol revisions and all differences between them; `rpc_error`: the table of errors.
 //! - `protocol`: dispatch of a message to its method.
-//! - `response`: results, errors and event streams, and what a client gets before its result.
+//! - `response`: results, errors and event streams, and the messages that precede a result.
 //! - `resumable`: streams that a client can resume.
 //!
 //! Methods:
 //!
 //! - `server_info` (initialize, discover, lists), `tools`, `prompts_and_resources`, `tasks`.
-//! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a
-//!   task.
+//! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: input
+//!   requests of a task.
 //!
 //! State and notifications:
 //!
-//! - `sessions`, `subscriptions` on open streams, and `session_subscriptions`, the resources that sessions
+//! - `sessions`; `subscriptions` on open streams; `session_subscriptions`, the resources that sessions
 //!   subscribe to.
 //! - `replicas`: forwarding of messages that another replica must handle.
 //!
-//! Messages are not parsed into trees: an id is echoed byte for byte, and an upstream's JSON is copied into
-//! the response. The SDK (`rmcp`) provides model types for small messages; its service owns every value, so
-//! it serves as the reference client in `tests/it/mcp/sdk.rs`.
+//! Messages are not parsed into trees: an id is returned byte for byte, and JSON of an upstream is copied
+//! into the response. The SDK (`rmcp`) provides types for small messages. Its server needs owned values, so
+//! the SDK is used only as the reference client in `tests/it/mcp/sdk.rs`.
 
 mod context;
 mod elicitation;
@@ -57,7 +57,7 @@ use http::{Method, Request, Response, StatusCode, request::Parts};
 use settings_derive::Section;
 use tokio::time::sleep;
 
-// Some of these are for the modules of this folder only.
+// Some of these names are for the submodules only.
 use self::context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
 use self::message::{RpcId, RpcRequest};
 use self::protocol::MessageDispatcher;
@@ -82,18 +82,18 @@ use crate::tls::ClientTls;
 pub use replicas::ReplicaUrl;
 pub use resumable::ResumeSettings;
 
-/// The `Allow` of the endpoint.
+/// `Allow` header of the endpoint.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 
-/// The `Allow` where `GET` would open no stream.
+/// `Allow` header where `GET` opens no stream.
 const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
-/// The `Allow` since 2026-07-28, which has neither streams by `GET` nor sessions (Streamable HTTP, "Earlier
-/// Streamable HTTP Revisions").
+/// `Allow` header since 2026-07-28, which has neither sessions nor streams opened by `GET` (Streamable HTTP,
+/// "Earlier Streamable HTTP Revisions").
 const METHODS_PER_REQUEST: &str = "POST, OPTIONS";
 
-/// Time without a message after which the response becomes a stream with keep-alive comments: proxies close
-/// idle connections.
+/// Time after which a response without a message becomes a stream with keep-alive comments, because proxies
+/// close idle connections.
 const STREAM_AFTER: Duration = Duration::from_secs(2);
 
 /// Error for a stream that can't be resumed.
@@ -123,10 +123,10 @@ impl McpEndpoint {
     /// Responds to one HTTP request, on any path.
     ///
     /// Dropping the future, or the body of the response, cancels the call and its upstream request. In
-    /// revisions up to 2025-11-25 the loss of a stream "SHOULD NOT be interpreted as the client cancelling
+    /// revisions up to 2025-11-25, the loss of a stream "SHOULD NOT be interpreted as the client cancelling
     /// its request" (Transports, "Sending Messages to the Server"), so a call whose stream can be resumed
-    /// continues for a while. The result of any other call could not be fetched any more: its client has no
-    /// event to resume from, or no session, by which it could also cancel the call.
+    /// continues for a while. Any other call is cancelled, because its client could not fetch the result: it
+    /// has no event to resume from, or no session.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut unauthenticated = RequestInfo::take(&mut head, ApiKind::Mcp);
@@ -156,7 +156,7 @@ impl McpEndpoint {
     }
 
     /// Identifies the client of a request by its own credential, or by the signed identity from another
-    /// replica. That one is valid for a single body, which is read here.
+    /// replica. A signed identity is valid for a single body, so the body is read here.
     async fn identify(
         &self,
         head: &mut Parts,
@@ -174,7 +174,7 @@ impl McpEndpoint {
         Ok((self.filter.authenticator.identify(head, unauthenticated, forwarded).await?, body))
     }
 
-    /// Responds to a request without a message: `GET` or `DELETE` of a session up to 2025-11-25.
+    /// Responds to a request without a message: `GET` or `DELETE` for a session up to 2025-11-25.
     async fn respond_without_message(
         &self,
         method: &Method,
@@ -183,14 +183,14 @@ impl McpEndpoint {
         if !matches!(*method, Method::GET | Method::DELETE) {
             return Ok(response::wrong_method(METHODS));
         }
-        // A request with two sessions is invalid in every revision.
+        // A request that names two sessions is invalid in every revision.
         let (revision, session) = (message.revision()?, message.session_to_check()?);
         if !revision.has_handshake() {
             return Ok(response::wrong_method(METHODS_PER_REQUEST));
         }
         match (method == Method::GET, session) {
             (true, Some(session)) => self.get(message, session).await,
-            // It can't be notified: it may come from a person with a browser.
+            // Without a session there are no notifications; the client may be a browser.
             (true, None) => Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             (false, Some(session)) => self.delete(message, session),
             (false, None) => {
@@ -207,19 +207,19 @@ impl McpEndpoint {
         match shutdown.stage() {
             Shutdown::Serving | Shutdown::Closing => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
-            // Not 405: the client would assume that there are no streams, and never try again.
+            // Not 405: the client would assume that the server has no streams, and never try again.
             Shutdown::Begun | Shutdown::Overdue | Shutdown::Closed => {
                 return Ok(response::rejected(message.logged(), &Rejection::for_shutdown(SHUTTING_DOWN)));
             }
         }
-        // Not 405 either: there is a stream, but not in a form that the client accepts.
+        // Not 405 either: the stream exists, but not in a form that the client accepts.
         if let Err(rejection) = response::check_stream_accepted(headers) {
             return Ok(response::rejected(message.logged(), &rejection));
         }
         let dispatcher = &self.dispatcher;
         dispatcher.sessions.check(session, message.owner())?;
         if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
-            // At this replica, or at another.
+            // This replica has the stream, or another one.
             let mut stream = dispatcher.resumables.resume(&session.id, id);
             if let (None, Some((name, _))) = (&stream, id.rsplit_once('.')) {
                 stream = dispatcher.open_requests.replicas.resume(name, message).await;
@@ -274,7 +274,7 @@ impl McpEndpoint {
         tokio::select! {
             biased;
             response = &mut pending => match receiver.try_recv() {
-                // A message just before the result is sent before it.
+                // A message that is queued just before the result is sent first.
                 Ok(first) => response::event_stream(Some(first), receiver, Box::pin(ready(response))),
                 Err(_) => into_http_response(response, form),
             },
@@ -293,8 +293,8 @@ impl McpEndpoint {
     }
 }
 
-/// The body of a request. It has been read already if another replica forwarded the request, and is not read
-/// again: it would be counted twice in the request buffer.
+/// The body of a request. If another replica forwarded the request, the body has already been read; reading
+/// it again would count it twice in the request buffer.
 enum RequestBody {
     Unread(Body),
     Whole(Bytes),

@@ -62,7 +62,7 @@ pub(super) async fn get_prompt(rpc: &RpcContext<'_>) -> RpcResult {
     messages(rpc, &snapshot, prompt, &arguments).await
 }
 
-/// A request about an entry of an MCP upstream, forwarded.
+/// Forwards a request for a prompt or resource to its MCP upstream.
 async fn forward(
     rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
@@ -76,7 +76,7 @@ async fn forward(
     Ok(rpc.forwarded(members, None))
 }
 
-/// JSON-RPC error of `prompts/get` or `completion/complete`, for the reason why the fetch failed.
+/// Converts the error of a failed fetch to the JSON-RPC error of `prompts/get` or `completion/complete`.
 fn fetch_error(method: McpMethod, error: FetchError) -> RpcError {
     match error {
         FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT.error(text),
@@ -86,12 +86,12 @@ fn fetch_error(method: McpMethod, error: FetchError) -> RpcError {
     }
 }
 
-/// JSON-RPC error for a prompt whose messages can't be built, with the reason.
+/// JSON-RPC error for a prompt whose messages can't be built. `why` is the reason.
 fn prompt_not_built(why: &str) -> RpcError {
     ErrorKind::FAILED.error(format!("the prompt can't be built: {why}"))
 }
 
-/// The messages for checked arguments, after all input requests.
+/// Builds the response to `prompts/get`, with arguments that are checked, after all input requests.
 async fn messages(
     rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
@@ -111,7 +111,7 @@ async fn messages(
     Ok(rpc.result(&without_nulls(json!({ "description": prompt.description, "messages": messages }))))
 }
 
-/// `params.context.arguments`: the arguments that are already filled in (since 2025-06-18).
+/// Reads `params.context.arguments`: the arguments that the user has already filled in (since 2025-06-18).
 fn context_arguments(request: &RpcRequest<'_>) -> Result<Map<String, Value>, RpcError> {
     let context: Option<Map<String, Value>> = request.param("context").optional_object("").ok();
     match context.map(|mut context| context.remove("arguments").unwrap_or_default()) {
@@ -134,7 +134,7 @@ pub(super) async fn complete(rpc: &RpcContext<'_>) -> RpcResult {
     let snapshot = rpc.dispatcher.gateway.snapshot();
     if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {
         rpc.may(&entry.route.scopes)?;
-        // The upstream may not declare `completions`.
+        // An upstream without `completions` gets no such request.
         if !entry.completes {
             return Ok(rpc.result(&completion(&Suggestions::default())));
         }
@@ -151,8 +151,8 @@ pub(super) async fn complete(rpc: &RpcContext<'_>) -> RpcResult {
     Ok(rpc.result(&completion(&suggestions)))
 }
 
-/// The proxied prompt or resource template of a reference, and the reference in the upstream's terms. `None`
-/// if the configuration has its own.
+/// The proxied prompt or resource template that a reference names, and the reference with the upstream's own
+/// name. `None` if the configuration defines the prompt or template.
 fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference) -> Option<(&'s ProxiedEntry, Value)> {
     if let Some(name) = reference.as_prompt_name() {
         let is_own = snapshot.prompts.contains_key(name);
@@ -219,7 +219,7 @@ pub(super) async fn read_resource(rpc: &RpcContext<'_>) -> RpcResult {
     }
     let subscriber = CallSubscriber::new(rpc)?;
     let call = Call { subscriber: Some(&subscriber), ..rpc.call(Map::new()) };
-    // Dropped with the connection, which cancels the upstream request.
+    // The future is dropped with the client's connection, which cancels the upstream request.
     let read = snapshot.read(&uri, call).await.map_err(|error| read_error(rpc, &uri, &error))?;
     let scope = match read.freshness.scope {
         CacheScope::Public => rpc.cache_scope(),
@@ -241,7 +241,7 @@ fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &FetchError) -> RpcError {
     kind.error(error.to_string()).with_data(data)
 }
 
-/// `resources/subscribe`, of legacy revisions.
+/// `resources/subscribe`, in legacy revisions.
 pub(super) async fn subscribe(rpc: &RpcContext<'_>) -> RpcResult {
     let (session, uri) = subscription(rpc)?;
     if let Some(needed) = rpc.dispatcher.gateway.snapshot().scopes_of_uri(&uri) {
@@ -258,7 +258,7 @@ pub(super) async fn subscribe(rpc: &RpcContext<'_>) -> RpcResult {
     Ok(rpc.result(&json!({})))
 }
 
-/// `resources/unsubscribe`. It is no error if there was no subscription.
+/// `resources/unsubscribe`. Without a subscription, it does nothing.
 pub(super) async fn unsubscribe(rpc: &RpcContext<'_>) -> RpcResult {
     let (session, uri) = subscription(rpc)?;
     rpc.dispatcher.unsubscribe(session, &uri).await;
