@@ -1,4 +1,4 @@
-//! TLS to an upstream: trusted CAs, and our client certificate (mTLS).
+//! TLS to an upstream: trusted CAs, and the client certificate of glossator (mTLS).
 
 use std::{io, sync::Arc};
 
@@ -21,13 +21,14 @@ use crate::settings::{
 /// A TLS connection to an upstream.
 type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// Client configuration for an `https://` upstream: its trusted CAs, and our certificate. TLS 1.2 and 1.3.
+/// TLS configuration for connections to an `https://` upstream: trusted CAs and client certificate. TLS 1.2
+/// and 1.3.
 #[derive(Debug, Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
-    /// The options that the configuration was built from, for a library that opens its own connections.
+    /// The options that the configuration was built from, for libraries that open their own connections.
     pub(crate) options: Arc<ClientTlsOptions>,
-    /// Digest of the system's CAs, if they are trusted.
+    /// Digest of the system's CAs; `None` if the system's CAs are not trusted.
     system_roots: Option<Digest>,
 }
 
@@ -61,7 +62,7 @@ pub struct ClientTlsOptions {
     pub key: Option<Pem>,
 }
 
-/// The SHA-256 fingerprint of a certificate: hexadecimal digits, with colons between the pairs or without.
+/// SHA-256 fingerprint of a certificate: hexadecimal digits, optionally with colons between the bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub Digest);
 
@@ -105,11 +106,11 @@ const NO_ROOTS_HELP: &str =
     "install `ca-certificates`, or name the roots: `tls: { ca: file:/etc/ssl/our-ca.pem }`";
 
 impl ClientTls {
-    /// Builds a configuration.
+    /// Builds the TLS configuration.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if a part can't be read, or the parts do not belong together.
+    /// [`TlsError`] if a certificate or key can't be read, or if certificate and key do not match.
     pub fn new(options: ClientTlsOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -127,7 +128,7 @@ impl ClientTls {
                 let bytes: Vec<u8> = found.iter().flat_map(|certificate| certificate.to_vec()).collect();
                 system_roots = Some(sha256(&bytes));
                 let mut store = RootCertStore::empty();
-                // An unreadable CA is not trusted; the others remain valid.
+                // A CA that can't be parsed is not trusted; the others remain valid.
                 store.add_parsable_certificates(found);
                 if store.is_empty() {
                     return Err(TlsError::NoSystemRoots);
@@ -142,12 +143,13 @@ impl ClientTls {
                 builder.with_client_auth_cert(certificates, key).map_err(TlsError::Mismatch)?
             }
         };
-        // Secrets must not be written to the file that `SSLKEYLOGFILE` names.
+        // TLS secrets must not be written to the file that `SSLKEYLOGFILE` names.
         config.key_log = Arc::new(rustls::NoKeyLog);
         Ok(Self { config: Arc::new(config), options: Arc::new(options), system_roots })
     }
 
-    /// TLS with all defaults, without a section `tls`. `None` if that is impossible, which is reported.
+    /// Builds the default TLS configuration, for an upstream without a section `tls`. `None` if that fails,
+    /// which is reported as a problem at `place`.
     pub(crate) fn with_defaults(report: &Report<'_>, place: SourceSpan) -> Option<Self> {
         let made = Self::new(ClientTlsOptions::default());
         made.map_err(|error| {
@@ -156,8 +158,9 @@ impl ClientTls {
         .ok()
     }
 
-    /// TLS of a section with an address: its key `tls`, or else the defaults if the address needs TLS. A key
-    /// without effect is an error. `scheme` is that of addresses with TLS.
+    /// Returns the TLS configuration for a section with an address: its key `tls`, or the defaults if the
+    /// address needs TLS. A key `tls` without effect is an error. `scheme` is the URL scheme of addresses
+    /// with TLS.
     pub(crate) fn for_address(
         own: Option<Self>,
         is_tls: bool,
@@ -176,14 +179,14 @@ impl ClientTls {
         }
     }
 
-    /// Copies the configuration, with these protocols in the handshake (ALPN, RFC 7301).
+    /// Copies the configuration, and offers these protocols in the handshake (ALPN, RFC 7301).
     pub fn with_alpn(&self, protocols: &[&[u8]]) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Self { config: Arc::new(config), ..self.clone() }
     }
 
-    /// Performs the handshake with the server `host`.
+    /// Performs the TLS handshake with the server `host`.
     ///
     /// # Errors
     ///
@@ -196,13 +199,14 @@ impl ClientTls {
         TlsConnector::from(self.config.clone()).connect(name, stream).await.map_err(with_advice)
     }
 
-    /// Whether HTTP/2 was negotiated.
+    /// Whether the handshake negotiated HTTP/2.
     pub fn negotiated_h2(stream: &ClientStream) -> bool {
         stream.get_ref().1.alpn_protocol() == Some(b"h2")
     }
 }
 
-/// Trusts exactly one certificate. The handshake still proves that the peer has its key.
+/// Certificate verifier that trusts exactly one certificate. The handshake still proves that the server has
+/// the private key of the certificate.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: Digest,
@@ -218,7 +222,7 @@ impl ServerCertVerifier for Pinned {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        // This is the output of `openssl x509 -fingerprint -sha256`.
+        // The same digest as `openssl x509 -fingerprint -sha256` prints.
         if sha256(certificate) == self.fingerprint {
             Ok(ServerCertVerified::assertion())
         } else {

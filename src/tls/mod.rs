@@ -1,13 +1,12 @@
-//! TLS 1.2 and 1.3 for clients and servers: certificates, keys and the configurations that are built from
-//! them.
+//! TLS 1.2 and 1.3 for clients and servers: certificates, keys, and the TLS configurations built from them.
 //!
 //! - [`ClientTls`] connects to an upstream.
-//! - [`ServerTls`] accepts a client, which may present a [`ClientCertificate`] (mTLS).
+//! - [`ServerTls`] accepts connections of clients, which may present a [`ClientCertificate`] (mTLS).
 //!
 //! Both are built when the configuration is loaded, so that errors in a file are reported then. Two that are
-//! built from the same files are equal (`==`), so that a reload leaves connections unchanged.
+//! built from the same files are equal (`==`), so that a reload keeps the connections.
 //!
-//! Only this module names the TLS library.
+//! No other module uses the TLS library.
 
 mod client;
 mod server;
@@ -34,18 +33,19 @@ impl Setting for Pem {
     }
 }
 
-/// Reads our certificate chain.
+/// Reads a certificate chain of glossator. The chain expires with the first of its certificates.
 fn read_certificate<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
     read_certificates(value, |expiries| expiries.into_iter().min()).map(T::from)
 }
 
-/// Reads trusted CAs.
+/// Reads trusted CAs. The CAs expire with the last of them.
 fn read_trusted_cas(value: &Cursor<'_>) -> Checked<Option<Pem>> {
-    // Replaced CAs may remain beside the new ones.
+    // Old CAs may remain in the file beside their replacements.
     read_certificates(value, |expiries| expiries.into_iter().max()).map(Some)
 }
 
-/// Reads certificates, and records when they expire, for `/metrics` and warnings.
+/// Reads certificates, and records their expiry time for `/metrics` and warnings. `expiry` selects it from
+/// the times of all certificates.
 fn read_certificates(value: &Cursor<'_>, expiry: fn(Vec<SystemTime>) -> Option<SystemTime>) -> Checked<Pem> {
     let pem = Pem::read(value)?;
     if certificates(&pem.0).is_none() {
@@ -69,7 +69,7 @@ fn read_key<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
     Ok(pem.into())
 }
 
-/// Why TLS can't be set up.
+/// Reason why TLS can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The system's store of trusted CAs is missing or empty.
@@ -89,7 +89,8 @@ pub enum TlsError {
     ServerName,
 }
 
-/// A certificate chain, our own first, and its private key: PKCS#8, PKCS#1 or SEC1, without a password.
+/// Reads a certificate chain, which begins with the own certificate, and its private key: PKCS#8, PKCS#1 or
+/// SEC1, without a password.
 fn read_identity(
     Pem(certificate): &Pem,
     Pem(key): &Pem,
@@ -106,7 +107,7 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-/// When each certificate of a PEM text expires; unreadable ones are omitted.
+/// Returns the expiry time of each certificate in a PEM text. Certificates that can't be parsed are omitted.
 pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
     certificates(pem)
         .unwrap_or_default()
@@ -120,7 +121,7 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     found.ok().filter(|found| !found.is_empty())
 }
 
-/// Adds advice to an error, if there is some for it.
+/// Adds advice to a TLS error, if there is advice for it.
 fn with_advice(error: io::Error) -> io::Error {
     let words = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(advice_for);
     match words {
@@ -164,8 +165,8 @@ fn certificate_advice(reason: &CertificateError) -> Option<&'static str> {
         CertificateError::ApplicationVerificationFailure => {
             "its certificate does not match `fingerprint` of `tls`"
         }
-        // Self-signed certificates are often created as CAs (`openssl req -x509`), and have no variant of
-        // their own.
+        // Self-signed certificates are often created as CAs (`openssl req -x509`), and the TLS library has no
+        // error variant for such a server certificate.
         CertificateError::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
             "its certificate is a self-signed CA certificate; set `fingerprint` of `tls`"
         }

@@ -1,5 +1,6 @@
-//! TLS with clients: our certificate, one for every server name (SNI); the trusted CAs of client certificates
-//! (mTLS), and these certificates, read after their verification (RFC 5280).
+//! TLS with clients: the server certificate (one for all server names, no SNI selection), the trusted CAs of
+//! client certificates (mTLS), and the names in client certificates, which are read after verification (RFC
+//! 5280).
 
 use std::{io, sync::Arc, time::SystemTime};
 
@@ -25,16 +26,17 @@ use super::{
 use crate::crypto::{Digest, sha256};
 use crate::settings::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting, ValueKind};
 
-/// A TLS connection of a client.
+/// A TLS connection from a client.
 pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
 
-/// Server configuration: our certificate, and whether clients present one. HTTP/2 and HTTP/1.1 are offered.
+/// TLS configuration for connections from clients: the server certificate, and whether clients present one.
+/// Offers HTTP/2 and HTTP/1.1.
 #[derive(Debug, Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
-    /// Verifies client certificates with the trusted CAs.
+    /// Verifies client certificates against the trusted CAs; `None` without client certificates.
     roots: Option<Arc<dyn ClientCertVerifier>>,
-    /// Digest of the trusted CAs, to compare them.
+    /// Digest of the trusted CAs. It shows whether they have changed since a certificate was verified.
     pub(crate) trusted_cas: Digest,
     options: Arc<ServerTlsOptions>,
 }
@@ -84,11 +86,11 @@ impl Setting for ServerTls {
 }
 
 impl ServerTls {
-    /// Builds a configuration.
+    /// Builds the TLS configuration.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if a part can't be read, or the parts do not belong together.
+    /// [`TlsError`] if a certificate or key can't be read, or if certificate and key do not match.
     pub fn new(options: ServerTlsOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -111,26 +113,26 @@ impl ServerTls {
         };
         let mut config = builder.with_single_cert(certificates, key).map_err(TlsError::Mismatch)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // Secrets must not be written to the file that `SSLKEYLOGFILE` names.
+        // TLS secrets must not be written to the file that `SSLKEYLOGFILE` names.
         config.key_log = Arc::new(rustls::NoKeyLog);
         let trusted_cas = sha256(options.client_ca.as_ref().map_or(&[], |Pem(pem)| pem));
         Ok(Self { config: Arc::new(config), roots: verifier, trusted_cas, options: Arc::new(options) })
     }
 
-    /// TLS to another replica, whose settings are the same.
+    /// Builds the TLS configuration for connections to another replica, which has the same settings.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] where the system has no trusted CAs.
+    /// [`TlsError`] if the system has no trusted CAs.
     pub fn to_replica(&self) -> Result<ClientTls, TlsError> {
         let ServerTlsOptions { certificate, key, client_ca, .. } = &*self.options;
-        // If clients must present a certificate, replicas present their own to each other.
+        // If clients must present a certificate, replicas present their server certificates to each other.
         let own = |pem: &Pem| client_ca.is_some().then(|| pem.clone());
         let (certificate, key) = (own(certificate), own(key));
         ClientTls::new(ClientTlsOptions { certificate, key, ..ClientTlsOptions::default() })
     }
 
-    /// Performs the handshake with a client.
+    /// Performs the TLS handshake with a client.
     ///
     /// # Errors
     ///
@@ -139,7 +141,7 @@ impl ServerTls {
         TlsAcceptor::from(self.config.clone()).accept(stream).await
     }
 
-    /// The certificate that a client has presented, if any, which a trusted CA has signed.
+    /// Returns the verified certificate that a client has presented, if any.
     pub fn client_certificate(&self, stream: &ServerStream) -> Option<ClientCertificate> {
         let (first, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
         let intermediates = others.iter().map(|one| one.clone().into_owned()).collect();
@@ -147,8 +149,8 @@ impl ServerTls {
         Some(ClientCertificate { intermediates, verified_with, ..ClientCertificate::read(first)? })
     }
 
-    /// Whether a trusted CA has signed a certificate. Checks the current CAs, if the connection was made with
-    /// others.
+    /// Whether a trusted CA has signed a certificate. Verifies it again if the trusted CAs have changed since
+    /// the connection was opened.
     pub fn trusts(&self, certificate: &ClientCertificate) -> bool {
         let ClientCertificate { der, intermediates, verified_with, .. } = certificate;
         let Some(roots) = &self.roots else { return false };
@@ -156,7 +158,7 @@ impl ServerTls {
             || roots.verify_client_cert(&der.as_slice().into(), intermediates, UnixTime::now()).is_ok()
     }
 
-    /// Whether HTTP/2 was negotiated.
+    /// Whether the handshake negotiated HTTP/2.
     pub fn negotiated_h2(stream: &ServerStream) -> bool {
         stream.get_ref().1.alpn_protocol() == Some(b"h2")
     }
@@ -170,22 +172,22 @@ impl PartialEq for ServerTls {
 
 impl Eq for ServerTls {}
 
-/// The names in a verified client certificate.
+/// A client certificate: its names, its expiry time, and the data to verify it again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The certificate in DER.
     pub der: Vec<u8>,
-    /// The common name of the subject; `None` where there is none, or several.
+    /// The common name of the subject; `None` if there is none, or more than one.
     pub common_name: Option<String>,
-    /// DNS names among the subject alternative names, in lower case.
+    /// DNS names of the subject alternative names, in lower case.
     pub dns_names: Vec<String>,
-    /// URIs among the subject alternative names.
+    /// URIs of the subject alternative names.
     pub uris: Vec<String>,
     /// Time at which the certificate expires.
     pub until: Option<SystemTime>,
-    /// Intermediate certificates from the client.
+    /// Intermediate certificates that the client has presented.
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
-    /// Digest of the trusted CAs that the certificate was verified with.
+    /// Digest of the trusted CAs that verified the certificate; `None` before verification.
     pub(crate) verified_with: Option<Digest>,
 }
 
@@ -193,7 +195,7 @@ pub struct ClientCertificate {
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 impl ClientCertificate {
-    /// Reads a certificate in DER; `None` if it can't be read.
+    /// Parses a certificate in DER; `None` if it can't be parsed.
     pub(super) fn read(der: &[u8]) -> Option<Self> {
         let certificate = Certificate::from_der(der).ok()?;
         let fields = certificate.tbs_certificate();
@@ -215,7 +217,7 @@ impl ClientCertificate {
     }
 }
 
-/// The one common name of a subject.
+/// Returns the common name of a subject; `None` if there is none, or more than one.
 fn common_name(subject: &Name) -> Option<String> {
     let mut names = subject.iter().filter(|attribute| attribute.oid == COMMON_NAME);
     let AttributeTypeAndValue { value, .. } = names.next().filter(|_| names.next().is_none())?;
