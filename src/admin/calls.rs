@@ -1,4 +1,4 @@
-//! `GET /history` and `/failures`: statistics of the calls of the last hour, and the last failed calls.
+//! `GET /history` and `GET /failures`: statistics of the calls of the last hour, and the last failed calls.
 
 use std::{
     collections::BTreeSet,
@@ -18,16 +18,16 @@ use crate::inbound::without_nulls;
 use crate::settings::units::milliseconds;
 use crate::telemetry::{CallCounts, FailedCall, HistorySlot, MatchedRule};
 
-/// Number of history slots in one point of a route's sparkline.
+/// Number of history slots that one point of a route's sparkline adds up.
 const SLOTS_PER_POINT: usize = 6;
 
-/// Number of the last slots, including the incomplete one, that determine the current rate of calls.
+/// Number of the latest slots, including the incomplete one, that determine the current call rate.
 const RECENT_SLOTS: usize = 5;
 
-/// Number of failures in a response without `limit`.
+/// Number of failures in a response if the query has no `limit`.
 const FAILURES_DEFAULT: usize = 100;
 
-/// The last hour of all calls by slot, and a summary of each route.
+/// `GET /history`: all calls of the last hour by slot, and a summary for each route.
 pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
     let slots = api.history.read(&api.meters, SystemTime::now());
     let called: BTreeSet<&Arc<str>> = slots.iter().flat_map(|slot| slot.routes.keys()).collect();
@@ -42,7 +42,7 @@ pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
     }))
 }
 
-/// The last hour of one route, by slot.
+/// `GET /history/ROUTE`: the calls of one route in the last hour, by slot.
 pub(super) async fn history_of_route(
     State(api): State<Arc<Api>>,
     route: Result<Path<String>, PathRejection>,
@@ -58,7 +58,7 @@ pub(super) async fn history_of_route(
     Ok(Json(value))
 }
 
-/// The calls of a route in each slot.
+/// Returns the call counts of a route in each slot.
 fn counts_of(slots: &[HistorySlot], route: &str) -> Vec<CallCounts> {
     slots.iter().map(|slot| slot.routes.get(route).cloned().unwrap_or_default()).collect()
 }
@@ -85,7 +85,7 @@ fn summary(counts: &[CallCounts], slots: &[HistorySlot]) -> Value {
     #[expect(clippy::cast_precision_loss, reason = "a rate, rounded anyway")]
     let rate = if took > 0.0 { recent.calls as f64 / took } else { 0.0 };
     value["per_second"] = rounded(rate);
-    // Chunks from the end, so that the points do not shift while a slot fills.
+    // Slots are grouped from the end, so that the points do not shift while the last slot fills.
     let points = || counts.rchunks(SLOTS_PER_POINT).rev().map(CallCounts::sum);
     value["calls_by_point"] = points().map(|point| point.calls).collect();
     value["errors_by_point"] = points().map(|point| point.errors).collect();
@@ -115,7 +115,7 @@ fn rounded(number: f64) -> Value {
     json!((number * 100.0).round() / 100.0)
 }
 
-/// The failures that a query selects, the newest first.
+/// `GET /failures`: the failed calls that the query selects, newest first.
 pub(super) async fn failures(
     State(api): State<Arc<Api>>,
     RawQuery(query): RawQuery,
@@ -163,7 +163,7 @@ fn describe_failure(failure: &FailedCall) -> Value {
     }))
 }
 
-/// A sentence for an error type, for failures whose log line has no error text.
+/// Describes an error type, for failures whose log line has no error text.
 fn describe_error_type(error_type: &str) -> &'static str {
     match error_type {
         "" => "the client disconnected before the result",

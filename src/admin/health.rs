@@ -1,5 +1,5 @@
-//! The process: health (liveness), readiness, status, reloads on request, and its metrics in the formats of
-//! Prometheus. Gauges of configuration, policies, upstream buffer and shared state are read at scrape time.
+//! Health (liveness), readiness, status and reloads of the process, and its metrics in the Prometheus
+//! formats. Gauges of configuration, policies, upstream buffer and shared state are read at scrape time.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -15,7 +15,7 @@ use crate::pipeline::Gateway;
 use crate::policy;
 use crate::telemetry::{MetricsSnapshot, TextFormat};
 
-/// Maximum number of requests that wait for a reload; they all get the outcome of the next one.
+/// Maximum number of requests that wait for a reload. All of them get the result of the next reload.
 const WAITING_LIMIT: usize = 16;
 
 /// The status of the process.
@@ -46,27 +46,27 @@ pub struct ReloadFailure {
     pub report: String,
 }
 
-/// A request to reload the configuration; it receives the status of the process after the reload.
+/// A request to reload the configuration: the sender that returns the process status after the reload.
 pub type ReloadRequest = oneshot::Sender<ProcessStatus>;
 
-/// The process, as seen by the admin API. Clones share it.
+/// Handle of the process for the admin API. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Process {
     status: watch::Receiver<ProcessStatus>,
     reloads: mpsc::Sender<ReloadRequest>,
 }
 
-/// The other end of a [`Process`], for the code that runs the process.
+/// The counterpart of a [`Process`], for the code that runs the process.
 #[derive(Debug)]
 pub struct ProcessControl {
-    /// Publishes the status.
+    /// Publishes the process status.
     pub status: watch::Sender<ProcessStatus>,
-    /// Receives requests to reload.
+    /// Receives the reload requests.
     pub reloads: mpsc::Receiver<ReloadRequest>,
 }
 
 impl Process {
-    /// A process that starts now, with its first configuration.
+    /// Creates the handle of a process that starts now with its first configuration, and its counterpart.
     pub fn new(loaded: Loaded) -> (Self, ProcessControl) {
         let (status, published) = watch::channel(ProcessStatus {
             is_ending: false,
@@ -85,8 +85,8 @@ impl Process {
         self.status.borrow().clone()
     }
 
-    /// Reloads the configuration. `None` if too many requests wait for a reload, or the process never
-    /// reloads.
+    /// Reloads the configuration. `None` if too many requests wait for a reload, or if this process can't
+    /// reload.
     async fn reload(&self) -> Option<ProcessStatus> {
         let (request, outcome) = oneshot::channel();
         self.reloads.try_send(request).ok()?;
@@ -94,12 +94,13 @@ impl Process {
     }
 }
 
-/// Liveness probe.
+/// `GET /healthz`: liveness probe.
 pub(super) async fn healthz() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// Readiness probe. Probes have no token, so the response omits the problems.
+/// `GET /readyz`: readiness probe. Probes send no token, so the response omits the problems of the
+/// configuration.
 pub(super) async fn readyz(State(api): State<Arc<Api>>) -> (StatusCode, Json<Value>) {
     let status = api.describe(&api.process.status(), None);
     let code = if status["ready"] == true { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -128,7 +129,7 @@ pub(super) async fn reload(
 }
 
 impl Api {
-    /// The status as JSON, with the problems of a failed reload if they are to be shown.
+    /// Describes the status as JSON. `shown` is the failed reload whose problems are included.
     fn describe(&self, status: &ProcessStatus, shown: Option<&ReloadFailure>) -> Value {
         let upstreams = self.readiness_upstreams();
         let are_reachable = upstreams.values().all(|upstream| upstream["reachable"] == true);
@@ -142,7 +143,8 @@ impl Api {
                 "failed_since": status.failure.as_ref().map(|failure| seconds(failure.at)),
             })),
             "upstreams": Some(upstreams).filter(|upstreams| !upstreams.is_empty()),
-            // It does not affect readiness: each policy defines its behaviour without the store.
+            // The shared state does not affect readiness: each policy defines its behaviour without the
+            // store.
             "shared_state": shared.map(|state| {
                 json!({ "reachable": state.is_up, "since": seconds(state.since) })
             }),
@@ -150,8 +152,8 @@ impl Api {
         }))
     }
 
-    /// Whether the upstreams that readiness depends on are reachable, according to their policies and health
-    /// checks. No request is sent for it.
+    /// Lists the upstreams that readiness depends on, and whether they are reachable according to their
+    /// policies and health checks. Sends no requests.
     fn readiness_upstreams(&self) -> Map<String, Value> {
         let snapshot = self.gateway.snapshot();
         let listed = &self.settings.readiness_upstreams;
@@ -167,14 +169,15 @@ pub(super) async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> i
     ([(header::CONTENT_TYPE, format.media_type())], format.write(&api.meters.read()))
 }
 
-/// OpenMetrics for clients that accept it by name.
+/// Selects the metrics format: OpenMetrics for clients whose `Accept` names it, otherwise Prometheus.
 fn accepted_format(headers: &HeaderMap) -> TextFormat {
     let is_requested =
         |range: MediaRange<'_>| range.weight > 0.0 && range.is_exactly("application/openmetrics-text");
     if media_ranges(headers).any(is_requested) { TextFormat::OpenMetrics } else { TextFormat::Prometheus }
 }
 
-/// Adds the metrics without counters: they are read from the active configuration and the state of its parts.
+/// Adds the metrics that have no counters of their own: they are read from the active configuration and the
+/// state of its parts.
 pub(super) fn report_metrics(reading: &mut MetricsSnapshot, process: &Process, gateway: &Gateway) {
     configuration(reading, process);
     let snapshot = gateway.snapshot();
@@ -204,7 +207,7 @@ fn configuration(reading: &mut MetricsSnapshot, process: &Process) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     reading.gauge("glossator_build_info", "Version of the program").add(&version, 1_u64);
     let reloads = reading.counter("glossator_config_reloads", "Reloads of the configuration by result");
-    // The first generation is the one of the start, not of a reload.
+    // The first generation was loaded at startup, not by a reload.
     let counts = [("success", status.generation.saturating_sub(1)), ("failure", status.failures)];
     reloads.add_each(&[], "result", counts);
     let help = "Whether the last reload of the configuration was successful";

@@ -1,5 +1,5 @@
-//! The admin API: health and readiness of the process, its metrics, its active configuration and its calls;
-//! and the admin UI.
+//! The admin API: health and readiness of the process, its metrics, active configuration and calls; and the
+//! admin UI.
 //!
 //! | path | |
 //! |---|---|
@@ -18,11 +18,11 @@
 //!
 //! The first two are for probes, which have neither an allowed host name nor a token.
 //!
-//! - [`Admin`] is the router and its layers; `admit` checks the access to a path.
+//! - [`Admin`] is the router with its layers; `admit` checks the access to a path.
 //! - `health`: probes, status, reloads and the scrape endpoint.
-//! - `routes_and_upstreams`: the active ones, with the state of their policies.
+//! - `routes_and_upstreams`: the active routes and upstreams, with the state of their policies.
 //! - `calls`: history and failures of calls.
-//! - `playground`: rules tried on upstream responses.
+//! - `playground`: tries rules on upstream responses.
 
 mod calls;
 mod health;
@@ -60,7 +60,7 @@ use crate::telemetry::{History, Meters};
 
 pub use health::{Process, ProcessControl, ProcessStatus, ReloadFailure, ReloadRequest};
 
-/// Timeout of a request. Longer than reading a body and a reload of a large configuration.
+/// Timeout of a request. Longer than it takes to read a body, or to reload a large configuration.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The admin API. Clones share its state.
@@ -79,29 +79,29 @@ struct Api {
     process: Process,
     filter: Filter,
     settings: AdminSettings,
-    /// Slots for rules that are tried in the playground.
+    /// Concurrency slots for rules that are tried in the playground.
     playground_slots: Arc<Semaphore>,
-    /// Slots for requests that read the files of the configuration again. Rules that are being tried do not
-    /// delay them.
+    /// Concurrency slots for requests that read the configuration files again. They are separate, so that
+    /// playground rules do not delay these requests.
     file_slots: Arc<Semaphore>,
 }
 
 /// Access rules of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PathAccess {
-    /// Probes: by any host name, without the token.
+    /// Health probes: any host name, no token.
     Probe,
-    /// Scrapers: by any allowed host name, with the token.
+    /// Scrapers: any allowed host name, with the token.
     Scraper,
-    /// The files of the admin UI. They need no token, as the UI itself requests it. Other pages may link to
-    /// them.
+    /// Files of the admin UI: no token, because the UI itself prompts for it. Pages of other origins may link
+    /// to these files.
     Page,
-    /// Everything else: by an allowed host name or an address, with the token.
+    /// Everything else: an allowed host name or an IP address, with the token.
     Operator,
 }
 
-/// Requires JSON bodies: pages of other origins can send forms and text without a preflight request, but not
-/// JSON (Fetch, "CORS-safelisted request-header").
+/// Error for a body that is not JSON. Pages of other origins can send forms and text without a preflight
+/// request, but not JSON (Fetch, "CORS-safelisted request-header").
 const NOT_JSON: &str = "send the header `Content-Type: application/json`; the body is optional";
 
 const ANY_HOST: &str = "this host name gives access to probes and `/metrics` only: add it to \
@@ -136,13 +136,13 @@ impl Admin {
         Self { router: router(&api), api }
     }
 
-    /// Samples the metrics for the history; must be called every
+    /// Samples the metrics for the history. The caller must call it every
     /// [`SAMPLE_INTERVAL`](crate::telemetry::SAMPLE_INTERVAL).
     pub fn sample(&self) {
         self.api.history.sample(&self.api.meters, SystemTime::now());
     }
 
-    /// Responds to one request.
+    /// Responds to one HTTP request.
     pub async fn handle(&self, request: Request) -> Response {
         let Ok(response) = self.router.clone().oneshot(request).await;
         response
@@ -172,8 +172,8 @@ fn router(api: &Arc<Api>) -> Router {
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
         .layer(admit(PathAccess::Operator));
     let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));
-    // Around that router, which sets `Allow` on every response of its own layers. Pages of other servers
-    // can't embed a response as an image or script.
+    // These layers are in an outer router: the inner one sets `Allow` on every response of its own layers.
+    // The headers prevent pages of other servers from embedding a response as an image or script.
     let header = SetResponseHeaderLayer::if_not_present;
     Router::new()
         .fallback_service(paths)
@@ -189,7 +189,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
-/// Files of the admin UI: path, media type and content.
+/// Files of the admin UI: path, media type and content of each.
 const ASSETS: [(&str, &str, &str); 11] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page/page.css", STYLE, include_str!("page/page.css")),
@@ -204,7 +204,8 @@ const ASSETS: [(&str, &str, &str); 11] = [
     ("/page/playground.js", SCRIPT, include_str!("page/playground.js")),
 ];
 
-/// Isolate the page: nothing is loaded from elsewhere, no script is inline, and no other page may frame it.
+/// Headers that isolate the admin UI: it loads nothing from other origins, has no inline scripts, and no
+/// other page can frame it.
 const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -216,11 +217,11 @@ const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// The router of the admin UI: the files of the folder `page`.
+/// Creates the router of the admin UI, which serves the files of the folder `page`.
 fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     ASSETS.into_iter().fold(Router::new(), |router, (path, media_type, text)| {
         let serve = move || async move {
-            // Another version of the program has another page.
+            // Not cached, because another version of the program has other files.
             let own = [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")];
             (SECURITY_HEADERS, own, text)
         };
@@ -228,10 +229,10 @@ fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     })
 }
 
-/// Header with the pages that may embed a response (Fetch, "Cross-Origin-Resource-Policy header").
+/// Header that restricts the pages that may embed a response (Fetch, "Cross-Origin-Resource-Policy header").
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Adds a body to the errors of the router and of the timeout, which have none.
+/// Adds a body to error responses of the router and of the timeout layer, which have none.
 async fn describe_errors(mut response: Response) -> Response {
     let allowed = response.headers_mut().remove(header::ALLOW);
     match response.status() {
@@ -276,8 +277,8 @@ impl Api {
             let problem = Problem::new(StatusCode::UNAUTHORIZED, message);
             return Err(Problem(Box::new((challenge, problem).into_response())));
         }
-        // A page whose DNS name points here (DNS rebinding) sends no `Origin` with a read request, and not
-        // our host.
+        // A page whose DNS name points to this server (DNS rebinding) sends no `Origin` with a read request,
+        // and its `Host` is not an allowed one.
         let is_open = self.settings.token.is_none() && access != PathAccess::Scraper;
         if is_open && !self.filter.knows_host(head) {
             return Err(Problem::new(StatusCode::FORBIDDEN, ANY_HOST));
@@ -326,7 +327,7 @@ impl From<Rejection> for Problem {
     }
 }
 
-/// Seconds since 1970.
+/// Converts a time to seconds since 1970.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,6 +1,7 @@
 //! The playground: `GET /config`, `GET /playground`, `GET /playground/ROUTE` and `POST /playground`.
 //!
-//! Operators change rules and try them on given upstream responses. The active configuration does not change.
+//! Operators edit rules and try them on upstream responses that they paste. The active configuration does not
+//! change.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,17 +31,17 @@ pub(super) const BODY_LIMIT_BYTES: usize = 1 << 20;
 /// Maximum length of a rule, in bytes.
 const RULE_LIMIT_BYTES: usize = 128 << 10;
 
-/// Maximum length of a result that is returned, in bytes.
+/// Maximum length of a returned result, in bytes.
 const RESULT_LIMIT_BYTES: usize = 1 << 20;
 
 /// Timeout for reading or trying a rule, including the wait for a slot.
 const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Number of slots for rules, and of those for reading files.
+/// Number of slots for trying rules, and number of slots for reading configuration files.
 pub(super) const SLOTS: usize = 2;
 
 /// Runs expensive work on a thread of its own, as soon as one of the slots is free. The timeout includes the
-/// wait for it.
+/// wait for the slot.
 async fn run<T: Send + 'static>(
     slots: &Arc<Semaphore>,
     timeout: Duration,
@@ -91,7 +92,8 @@ fn work_problem(error: WorkError, late: &str, panicked: &str) -> Problem {
 }
 
 impl Api {
-    /// Responds with a value that is read again from the files of the configuration.
+    /// Reads the configuration files again, and responds with the value that `read` finds. A missing value is
+    /// a 404.
     async fn read_files(
         &self,
         read: impl FnOnce(&Loaded) -> Option<Value> + Send + 'static,
@@ -107,7 +109,7 @@ impl Api {
     }
 }
 
-/// A route as it is written, without secrets, and its tests.
+/// Describes a route as it is written in its file, without secrets, and its tests.
 fn describe_route(loaded: &Loaded, name: &str) -> Option<Value> {
     let file = loaded.routes.iter().find(|file| file.name().as_str() == name)?;
     let tests = file.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
@@ -119,7 +121,7 @@ fn describe_route(loaded: &Loaded, name: &str) -> Option<Value> {
     }))
 }
 
-/// The kind of upstream of a route, which determines the parts of a response.
+/// Kind of upstream that a route calls. It determines which parts a response has.
 fn upstream_kind(route: &Route) -> &'static str {
     match &route.request {
         RequestTemplate::Http(_) => "server",
@@ -152,34 +154,34 @@ fn describe_example(index: usize, example: &Example) -> Value {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Attempt {
-    /// The name of the route; `draft` if missing.
+    /// Name of the route; `draft` if missing.
     route: Option<String>,
-    /// The configuration of the route, as text.
+    /// Configuration of the route, as text.
     rule: String,
-    /// The arguments of the call; generated if missing.
+    /// Arguments of the call; generated if missing.
     #[serde(default)]
     arguments: Map<String, Value>,
-    /// The responses to the input requests of the route.
+    /// Responses to the input requests of the route.
     #[serde(default)]
     input_responses: Map<String, Value>,
     #[serde(default)]
     response: GivenResponse,
 }
 
-/// The response. The kind of upstream determines which of its parts are used.
+/// The upstream response to try the rule on. The kind of upstream determines which members are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct GivenResponse {
-    /// A number; 200 if missing.
+    /// HTTP status; 200 if missing.
     status: Value,
     headers: Vec<(String, String)>,
-    /// The body; of a program, its standard output.
+    /// The body; for a program, its standard output.
     body: Option<String>,
     /// The body in Base64, instead of `body`.
     body_base64: Option<String>,
-    /// The exit status of a program as a number, or the name of the signal that ended it.
+    /// Exit status of a program as a number, or name of the signal that ended the program.
     exit_status: Value,
-    /// The standard error of a program.
+    /// Standard error of a program.
     stderr: String,
 }
 
@@ -193,7 +195,7 @@ impl Attempt {
         Ok(attempt)
     }
 
-    /// Compiles the rule and translates the response. May take long, unless `stop` ends it.
+    /// Compiles the rule, and translates the response with it. May take long; `stop` can end it.
     fn run(
         self,
         importer: &Importer,
@@ -227,7 +229,7 @@ impl Attempt {
         if bytes > RESULT_LIMIT_BYTES {
             tried["result_bytes"] = bytes.into();
         } else {
-            // A browser parses numbers, and would show `5.0` as `5`.
+            // JavaScript would show the number `5.0` as `5`, so the text is sent as well.
             let structured = explained.result.get("structuredContent");
             tried["structured_text"] = structured.map(|structured| format!("{structured:#}")).into();
             tried["result"] = explained.result;
@@ -237,7 +239,7 @@ impl Attempt {
 }
 
 impl GivenResponse {
-    /// The response of a server, and the end of a program.
+    /// Decodes the response of a server, and the exit status and standard error of a program.
     fn decode(&self) -> Result<(UpstreamResponse, ProgramExit), String> {
         let status = if self.status.is_null() { Some(200) } else { self.status.as_u64() };
         let status = status.filter(|status| *status < 600).and_then(|status| u16::try_from(status).ok());

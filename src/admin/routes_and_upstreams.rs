@@ -1,4 +1,4 @@
-//! `GET /routes` and `/upstreams`: the active routes, and the upstreams with the state of their policies.
+//! `GET /routes` and `GET /upstreams`: the active routes, and the upstreams with the state of their policies.
 
 use std::sync::Arc;
 
