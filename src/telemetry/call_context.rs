@@ -1,5 +1,5 @@
-//! Context of a call that passes through every module, so that all log lines of the call can be found by its
-//! request id.
+//! Context of a call. It is passed through every module, so that all log lines of the call have its request
+//! id.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use tracing::field::{DisplayValue, display};
 
 use super::{RequestId, Span};
 
-/// Request id and span of a call, and the facts about its upstream requests. Clones share it.
+/// Context of a call: its request id and span, and the state of its upstream requests. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct CallContext(Arc<CallState>);
 
@@ -25,21 +25,22 @@ struct CallState {
     request_id: Option<RequestId>,
     span: Span,
     attempts: AtomicU32,
-    /// Number of requests that an upstream may have received.
+    /// Number of requests that may have reached an upstream.
     sent: AtomicU32,
     upstream_time: Mutex<UpstreamTime>,
-    /// The call whose upstream request this one waits for, if it has none of its own.
+    /// The call whose upstream request this call waits for, if it sends none itself.
     joined: OnceLock<CallContext>,
 }
 
-/// Time with an attempt in flight. Hedged attempts overlap, so their times are not added up.
+/// Total time in which at least one attempt was in flight. Hedged attempts overlap, so their durations are
+/// not added up.
 #[derive(Debug, Default)]
 struct UpstreamTime {
     /// Number of attempts in flight.
     in_flight: u32,
-    /// Start of the current period with one; `None` if there is none.
+    /// Start of the current period with attempts in flight; `None` if there are none.
     since: Option<Instant>,
-    /// Total of the earlier periods.
+    /// Total duration of the earlier periods.
     before: Duration,
 }
 
@@ -68,7 +69,7 @@ impl CallContext {
         Self(Arc::new(CallState { request_id: Some(request_id), span, ..CallState::default() }))
     }
 
-    /// The field `request_id` of a log line; `None` without a client.
+    /// Value of the field `request_id` in a log line; `None` for requests without a client.
     pub fn request_id(&self) -> Option<DisplayValue<&RequestId>> {
         self.0.request_id.as_ref().map(display)
     }
@@ -78,7 +79,7 @@ impl CallContext {
         Some(&self.0.span).filter(|span| span.is_on())
     }
 
-    /// Counts an attempt that starts. Returns the number of attempts before it.
+    /// Counts an attempt that starts. Returns the number of earlier attempts.
     pub fn attempt_started(&self) -> u32 {
         self.0.upstream_time.lock().start();
         self.0.attempts.fetch_add(1, Ordering::Relaxed)
@@ -89,30 +90,31 @@ impl CallContext {
         self.0.upstream_time.lock().end();
     }
 
-    /// Records the end of an attempt that was rejected before it reached the upstream: it does not count.
+    /// Records the end of an attempt that was rejected before it reached the upstream, and no longer counts
+    /// it.
     pub fn attempt_rejected(&self) {
         self.attempt_ended();
         self.0.attempts.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The number of attempts.
+    /// Number of attempts.
     pub fn attempts(&self) -> u32 {
         self.0.attempts.load(Ordering::Relaxed)
     }
 
-    /// Records that this call waits for the upstream request of another one.
+    /// Records that this call waits for the upstream request of the call `other`.
     pub fn join(&self, other: &Self) {
-        // A call waits for one request at most; a second one would be identical.
+        // A call waits for one request at most, so a second `set` would have the same value.
         let _ = self.0.joined.set(other.clone());
     }
 
-    /// Records that a request is handed to an open connection or a running program. From then on the upstream
-    /// may have received it.
+    /// Records that a request is passed to an open connection or a running program. From then on, the
+    /// upstream may have received the request.
     pub fn request_sent(&self) {
         self.0.sent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes [`request_sent`](Self::request_sent) back, because certainly no part of the request was written.
+    /// Undoes [`request_sent`](Self::request_sent): certainly no part of the request was written.
     pub fn request_unsent(&self) {
         self.0.sent.fetch_sub(1, Ordering::Relaxed);
     }
@@ -123,7 +125,7 @@ impl CallContext {
         any(self) || self.0.joined.get().is_some_and(any)
     }
 
-    /// Time with an attempt in flight, of this call or else of the call that it joined. `None` if there was
+    /// Time with an attempt in flight: of this call, or else of the call that it joined. `None` if there was
     /// no attempt.
     pub fn upstream_time(&self) -> Option<Duration> {
         let time = |call: &Self| (call.attempts() > 0).then(|| call.0.upstream_time.lock().so_far());

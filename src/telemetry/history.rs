@@ -1,7 +1,7 @@
 //! Call statistics of the last hour, by route, and the last failed calls, for the admin API.
 //!
-//! A call does no work for these statistics. The metrics are read at an interval instead, and the difference
-//! to the previous reading is stored as one [slot](HistorySlot).
+//! Calls do no work for these statistics. Instead, the metrics are sampled at an interval, and the difference
+//! from the previous sample is stored as one [slot](HistorySlot).
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -14,13 +14,14 @@ use parking_lot::Mutex;
 use super::RequestId;
 use super::metrics::{BUCKET_BOUNDS, Durations, Meters};
 
-/// Interval at which the metrics are read.
+/// Interval at which the metrics are sampled.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Maximum number of slots: one hour.
+/// Maximum number of stored slots: one hour.
 pub const SLOTS: usize = 240;
 
-/// Maximum number of routes that are tracked separately; further ones are counted only in the sum of all.
+/// Maximum number of routes with statistics of their own. The calls of further routes are counted only in the
+/// total.
 pub const HISTORY_ROUTES_LIMIT: usize = 256;
 
 /// Call statistics of the last hour. Clones share them.
@@ -29,41 +30,41 @@ pub struct History(Arc<Mutex<Slots>>);
 
 #[derive(Debug, Default)]
 struct Slots {
-    /// The oldest first.
+    /// The complete slots, oldest first.
     past: VecDeque<HistorySlot>,
-    /// The counts of the last reading.
+    /// The counts of the last sample.
     counted: ReadingCounts,
 }
 
-/// The counts of a reading, by the number of the route's metrics. A tool whose route has changed may occur
-/// more than once.
+/// The counts of a sample, by the number of the route's metrics. If a route has changed, its tool name may
+/// occur more than once.
 type ReadingCounts = BTreeMap<u64, (Arc<str>, CallCounts)>;
 
-/// The interval between two readings.
+/// Call statistics between two samples.
 #[derive(Debug, Clone)]
 pub struct HistorySlot {
-    /// Its start and its end.
+    /// Start and end.
     pub time: (SystemTime, SystemTime),
     /// The calls of all routes.
     pub all: CallCounts,
-    /// The calls of each route that was called.
+    /// The calls of each route that was called and is tracked.
     pub routes: BTreeMap<Arc<str>, CallCounts>,
-    /// Number of routes that were called, but not tracked because of the limit.
+    /// Number of routes that were called, but are not tracked because of [`HISTORY_ROUTES_LIMIT`].
     pub omitted_routes: usize,
 }
 
-/// The counts of an interval.
+/// Call counts of an interval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallCounts {
     /// Completed calls.
     pub calls: u64,
-    /// The number of those that were errors.
+    /// Number of completed calls that were errors.
     pub errors: u64,
     pub(super) took: Durations,
 }
 
 impl History {
-    /// Reads the metrics, and starts another slot.
+    /// Samples the metrics: completes the current slot and starts the next one.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
         let counted = read_counts(meters);
         let mut slots = self.0.lock();
@@ -75,7 +76,7 @@ impl History {
         slots.counted = counted;
     }
 
-    /// The slots of the last hour, the oldest first; the last one ends now and is not complete.
+    /// The slots of the last hour, oldest first. The last slot ends now and is incomplete.
     pub fn read(&self, meters: &Meters, now: SystemTime) -> Vec<HistorySlot> {
         let counted = read_counts(meters);
         let slots = self.0.lock();
@@ -85,7 +86,7 @@ impl History {
 }
 
 impl Slots {
-    /// The slot since the last reading.
+    /// Builds the slot from the last sample until now.
     fn current_slot(&self, counted: &ReadingCounts, now: SystemTime) -> HistorySlot {
         let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
         let mut free_slots = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
@@ -97,7 +98,7 @@ impl Slots {
             free_slots -= usize::from(is_tracked && !is_known);
             is_tracked
         });
-        // If the clock was set back, this slot has no duration, and the next one begins at the new time.
+        // If the clock was set back, this slot has no duration, and the next one begins at the current time.
         let begin = self.past.back().map_or(now, |last| last.time.1).min(now);
         HistorySlot { time: (begin, now), all, omitted_routes: called - routes.len(), routes }
     }
@@ -108,7 +109,7 @@ fn read_counts(meters: &Meters) -> ReadingCounts {
     routes.map(|route| (route.number, (Arc::clone(&route.tool), route.totals()))).collect()
 }
 
-/// The calls between two readings, by tool.
+/// The calls between two samples, by tool.
 fn calls_between(before: &ReadingCounts, after: &ReadingCounts) -> BTreeMap<Arc<str>, CallCounts> {
     let mut calls = BTreeMap::<Arc<str>, CallCounts>::new();
     for (number, (tool, after)) in after {
@@ -121,7 +122,7 @@ fn calls_between(before: &ReadingCounts, after: &ReadingCounts) -> BTreeMap<Arc<
 }
 
 impl CallCounts {
-    /// The sum of counts.
+    /// Adds up counts.
     pub fn sum<'c>(all: impl IntoIterator<Item = &'c Self>) -> Self {
         let mut sum = Self::default();
         all.into_iter().for_each(|counts| sum.add(counts));
@@ -142,8 +143,8 @@ impl CallCounts {
         }
     }
 
-    /// The duration within which this share of the calls completed, interpolated in its bucket. `None` if
-    /// there were no calls. For durations above all bounds, only the largest bound is known.
+    /// Estimates the duration within which this share of the calls completed, by interpolation in its bucket.
+    /// `None` if there were no calls. If the duration is above all bounds, the largest bound is returned.
     #[expect(clippy::cast_precision_loss, reason = "counts of an hour, and no more than a picture of them")]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = share * self.took.count() as f64;
@@ -162,16 +163,16 @@ impl CallCounts {
     }
 }
 
-/// Limit of the stored failures; the oldest is dropped first.
+/// Maximum number of stored failures. The oldest one is dropped first.
 pub const FAILURES_LIMIT: usize = 500;
 
-/// Limit of the stored reason of a failure, in bytes.
+/// Maximum length of the stored reason of a failure, in bytes.
 const REASON_LIMIT_BYTES: usize = 600;
 
 /// A failed call, without its arguments and without the body of the response.
 #[derive(Debug, Clone)]
 pub struct FailedCall {
-    /// The time at which the call ended.
+    /// Time at which the call ended.
     pub at: SystemTime,
     /// The tool.
     pub tool: Arc<str>,
@@ -183,13 +184,13 @@ pub struct FailedCall {
     pub request_id: RequestId,
     /// The outcome: `error`, or `cancelled`.
     pub outcome: &'static str,
-    /// The error type; empty if there was none.
+    /// The error type; empty if there is none.
     pub error_type: &'static str,
-    /// The status of the upstream's response, if there was one.
+    /// HTTP status of the upstream response, if there was one.
     pub upstream_status: Option<u16>,
-    /// The rule that matched, if there was a response to match.
+    /// The rule that matched, if there was a response.
     pub matched_rule: Option<MatchedRule>,
-    /// The error text in the log, if there is one.
+    /// The error text from the log line, if there is one.
     pub reason: Option<Box<str>>,
     /// The duration of the call.
     pub took: Duration,
@@ -198,17 +199,17 @@ pub struct FailedCall {
 /// The rule that determined the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum MatchedRule {
-    /// A rule of the route, by its index; `Display` counts from 1.
+    /// A rule of the route, by its index. `Display` counts from 1.
     #[display("{}", _0 + 1)]
     Rule(usize),
-    /// No rule of the route: the default rules.
+    /// One of the default rules, because no rule of the route matched.
     #[display("default")]
     Default,
 }
 
 /// The last failed calls. Clones share them.
 ///
-/// Only a failed call takes the lock, and only while its entry is added.
+/// Only failed calls lock the mutex, and only to add their entry.
 #[derive(Debug, Clone, Default)]
 pub struct FailedCalls(Arc<Mutex<Ring>>);
 
@@ -233,8 +234,8 @@ impl FailedCalls {
         stored.last.push_back(failure);
     }
 
-    /// The stored failures that match, the newest first and at most `limit`, and the number of all failures
-    /// so far.
+    /// Returns the stored failures that match, newest first and at most `limit`, and the total number of
+    /// failures so far.
     pub fn last(&self, limit: usize, is_wanted: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
         let stored = self.0.lock();
         let wanted = stored.last.iter().rev().filter(|failure| is_wanted(failure));

@@ -1,5 +1,5 @@
-//! The log: structured lines on standard error, with whole error chains, and untrusted texts without line
-//! breaks.
+//! The log: structured lines on standard error. Errors are logged with all their sources, untrusted texts
+//! without line breaks.
 
 use std::{
     error::Error,
@@ -62,7 +62,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// A line that is written outside of the log: before it is set up, or about it.
+    /// Formats a line that is not written by the log itself: before the log is set up, or about the log.
     pub fn line(self, level: &str, message: &str) -> String {
         match self {
             Self::Text => message.to_owned(),
@@ -70,7 +70,7 @@ impl LogFormat {
         }
     }
 
-    /// The line about dropped log lines, which were not read quickly enough.
+    /// Formats the line that reports dropped log lines: standard error was not read quickly enough.
     pub(super) fn dropped(self, lines: u64) -> String {
         let (now, message) = (now(), "log lines dropped");
         match self {
@@ -87,37 +87,37 @@ impl LogSettings {
     fn filter(&self) -> String {
         match self.level {
             level @ (LogLevel::Off | LogLevel::Error | LogLevel::Warn) => level.word().to_owned(),
-            // The MCP library logs every request at `info`, which the access log does already.
+            // The MCP library logs every request at `info`, and so does the access log.
             level => format!("{},rmcp=warn", level.word()),
         }
     }
 }
 
-/// The writer of this process's log, after it is set up.
+/// The log writer of this process, once the log is set up.
 static WRITER: OnceLock<LogWriter> = OnceLock::new();
 
-/// Timeout for writing the last lines.
+/// Timeout of [`flush`].
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Waits until all lines are written, before the process ends. The wait has a timeout, as there may be no
-/// reader.
+/// Waits until all log lines are written; called before the process ends. The wait has a timeout, because
+/// nothing may be reading standard error.
 pub fn flush() {
     if let Some(writer) = WRITER.get() {
         writer.flush(FLUSH_TIMEOUT);
     }
 }
 
-/// The number of lines dropped so far, because they were not read quickly enough.
+/// Number of log lines dropped so far, because standard error was not read quickly enough.
 pub fn dropped() -> u64 {
     WRITER.get().map_or(0, LogWriter::dropped)
 }
 
-/// Sets up the log of this process, once. It goes to standard error: standard output is for results, and over
-/// stdio for the protocol.
+/// Sets up the log of this process, once. It writes to standard error: standard output is for results, and in
+/// stdio mode for the protocol.
 ///
 /// # Errors
 ///
-/// A sentence, if the thread can't be created, or there is a log already.
+/// A sentence, if the thread can't be created, or if the log was set up before.
 pub fn init(settings: &LogSettings) -> Result<(), String> {
     let writer = LogWriter::start(io::stderr(), settings.format)
         .map_err(|error| format!("the log can't be written: {error}"))?;
@@ -125,8 +125,8 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
         .with_env_filter(EnvFilter::new(settings.filter()))
         .with_timer(write_now as fn(&mut Writer<'_>) -> fmt::Result)
         .with_writer(writer.clone())
-        // Otherwise a log that can't be written (standard error closed) would end the program, by an error
-        // message about it on standard error.
+        // Otherwise, if standard error is closed, the library reports that the log can't be written on
+        // standard error, which panics and ends the program.
         .log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
@@ -145,7 +145,7 @@ fn now() -> String {
     format!("{:.6}", Timestamp::now())
 }
 
-/// Writes the time of a log line, as [`now`] has it.
+/// Writes the time of a log line, in the format of [`now`].
 fn write_now(writer: &mut Writer<'_>) -> fmt::Result {
     write!(writer, "{:.6}", Timestamp::now())
 }
@@ -164,10 +164,10 @@ impl<'writer> FormatFields<'writer> for TextFields {
 /// Writes the fields of one line.
 struct FieldWriter<'writer> {
     writer: Writer<'writer>,
-    /// Buffer of one value.
+    /// Buffer for one formatted value.
     value: String,
     is_first: bool,
-    /// The first error, after which nothing is written.
+    /// The first error. Nothing is written after it.
     result: fmt::Result,
 }
 
@@ -182,7 +182,7 @@ impl Visit for FieldWriter<'_> {
 
 impl FieldWriter<'_> {
     /// Writes a field with the value in the buffer. A value with spaces is quoted, so that programs find its
-    /// end. Control characters are escaped, so that a terminal does not execute them.
+    /// end. Control characters are escaped, so that a terminal does not interpret them.
     fn write_field(&mut self, name: &str) -> fmt::Result {
         if !mem::take(&mut self.is_first) {
             self.writer.write_char(' ')?;
@@ -210,10 +210,10 @@ impl FieldWriter<'_> {
     }
 }
 
-/// Writes an error and each of its sources, separated by `: `.
+/// Formats an error and each of its sources, separated by `: `.
 ///
-/// Our own errors never repeat their source; those of libraries do. A source whose text is part of the text
-/// just before is skipped.
+/// The errors of glossator never repeat the text of their source, but those of libraries do. A source is
+/// skipped if its text is part of the previous text.
 pub struct ErrorChain<'a>(pub &'a dyn Error);
 
 impl Display for ErrorChain<'_> {
@@ -233,11 +233,11 @@ impl Display for ErrorChain<'_> {
     }
 }
 
-/// Formats a text that may contain a client's input, or output of a program or an upstream, which is logged
-/// at `debug` only: in one line, at most [`LOGGED_BYTES`].
+/// Formats an untrusted text, such as input of a client, or output of a program or an upstream: in one line,
+/// at most [`LOGGED_BYTES`]. Such texts are logged at `debug` only.
 pub struct Untrusted<'a>(pub &'a str);
 
-/// Limit of a logged value, in bytes: of a request, of a response, or of another untrusted text.
+/// Maximum length of a logged value of a request or response, or of another untrusted text, in bytes.
 pub const LOGGED_BYTES: usize = 256;
 
 impl Display for Untrusted<'_> {

@@ -1,8 +1,8 @@
 //! Buffer of log lines, and the thread that writes them to standard error.
 //!
-//! A system call for each line costs more than the rest of a call's log line. So the thread writes many lines
-//! at a time; a warning or an error is written at once, with all lines before it. A slow or absent reader of
-//! the log never blocks a call: lines beyond a limit are dropped and counted.
+//! A system call for each line would cost more than all other work for the line. So the thread writes many
+//! lines at a time. A warning or an error is written at once, with all lines before it. A slow or missing
+//! reader of standard error never blocks a call: lines beyond a limit are dropped and counted.
 
 use std::{
     io::{self, Write},
@@ -21,25 +21,25 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::log::LogFormat;
 
-/// Maximum time that a line waits for others.
+/// Maximum time that a line waits for further lines.
 const GATHER_TIME: Duration = Duration::from_millis(20);
 
-/// Limit of the bytes that wait to be written, in addition to those being written; lines beyond it are
+/// Maximum number of bytes that wait to be written, in addition to those being written. Lines beyond it are
 /// dropped.
 const LIMIT_BYTES: usize = 1 << 20;
 
-/// Adds lines to the buffer. Clones share it.
+/// Adds log lines to the buffer. Clones share the buffer.
 #[derive(Debug, Clone)]
 pub(super) struct LogWriter(Arc<LogBuffer>);
 
 #[derive(Debug, Default)]
 struct LogBuffer {
     buffer: Mutex<Buffer>,
-    /// Wakes the writing thread: there is a first line, or an urgent one.
+    /// Wakes the writer thread: the buffer has its first line, or an urgent one.
     has_lines: Condvar,
-    /// Wakes threads that flush: all lines of a batch are written.
+    /// Wakes threads that flush: a batch of lines is written.
     is_written: Condvar,
-    /// Lines dropped since the start.
+    /// Number of lines dropped so far.
     dropped: AtomicU64,
 }
 
@@ -48,17 +48,17 @@ struct Buffer {
     lines: Vec<u8>,
     /// Whether the lines must be written at once.
     is_urgent: bool,
-    /// The number of bytes added so far, and of those written.
+    /// Number of bytes added so far, and number of bytes written.
     added_bytes: u64,
     written_bytes: u64,
 }
 
 impl LogWriter {
-    /// Starts the thread, which writes to `out`.
+    /// Starts the thread that writes the lines to `out`.
     ///
     /// # Errors
     ///
-    /// When the system creates no thread.
+    /// When the system can't create a thread.
     pub(super) fn start(out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Self> {
         let shared = Arc::<LogBuffer>::default();
         let writer = Self(Arc::clone(&shared));
@@ -66,12 +66,12 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// The number of lines dropped so far.
+    /// Number of lines dropped so far.
     pub(super) fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until all lines are written, at most for `flush_timeout`.
+    /// Waits until all lines are written, for at most `flush_timeout`.
     pub(super) fn flush(&self, flush_timeout: Duration) {
         let mut buffer = self.0.buffer.lock();
         buffer.is_urgent = true;
@@ -96,7 +96,7 @@ impl LogWriter {
     }
 }
 
-/// Writes the buffer in an endless loop.
+/// Writes the buffered lines in an endless loop.
 fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
     let (mut batch, mut reported) = (Vec::new(), 0);
     loop {
@@ -106,8 +106,8 @@ fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
         mem::swap(&mut buffer.lines, &mut batch);
         buffer.is_urgent = false;
         drop(buffer);
-        // If standard error is closed or full, the program continues. The lines count as dropped, also those
-        // of the batch that were written before the error.
+        // If standard error is closed or full, the program continues. The lines of the batch count as
+        // dropped, even those that were written before the error.
         if out.write_all(&batch).is_err() {
             shared.dropped.fetch_add(memchr::memchr_iter(b'\n', &batch).count() as u64, Ordering::Relaxed);
         }
@@ -122,7 +122,7 @@ fn write_batches(shared: &LogBuffer, mut out: impl Write, format: LogFormat) {
     }
 }
 
-/// The writer of one line: the subscriber writes it with one call.
+/// Writer for one line. The log library writes the whole line with one call.
 #[derive(Debug)]
 pub(super) struct LineWriter<'a> {
     writer: &'a LogWriter,

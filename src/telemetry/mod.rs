@@ -1,16 +1,16 @@
 //! Telemetry for operators: log, metrics, traces, and the request ids that connect them.
 //!
-//! - [`log`] sets up the log. [`ErrorChain`] writes an error with all its sources, [`Untrusted`] an untrusted
-//!   text.
-//! - [`RequestId`] is the same text in the log, in a tool error and in `X-Request-Id`. A [`CallContext`]
-//!   passes it through all modules.
-//! - [`Meters`] is the registry of metrics. [`History`] has their values of the last hour, [`FailedCalls`]
-//!   the last failed calls.
-//! - [`Tracer`] creates spans. `otlp` encodes them, and metrics, for a collector.
+//! - [`log`] sets up the log. [`ErrorChain`] formats an error with all its sources, [`Untrusted`] a text that
+//!   may come from outside.
+//! - [`RequestId`] is the same in the log, in tool errors and in `X-Request-Id`. A [`CallContext`] carries it
+//!   through all modules.
+//! - [`Meters`] is the registry of metrics. [`History`] has the call statistics of the last hour,
+//!   [`FailedCalls`] the last failed calls.
+//! - [`Tracer`] creates spans. `otlp` encodes spans and metrics for a collector.
 //!
 //! Values of requests and responses are logged at `debug` only: at most [`LOGGED_BYTES`] of each, after the
-//! route's redaction and without our secrets. At every other level a line has the type of a value, and its
-//! length. Credentials are never logged.
+//! redaction of the route, and without the secrets of the configuration. At every other level, a log line has
+//! only the type and the length of a value. Credentials are never logged.
 
 pub mod log;
 

@@ -1,7 +1,7 @@
-//! OTLP encoding of traces and metrics (opentelemetry-proto 1.x, over HTTP, in protobuf).
+//! OTLP encoding of traces and metrics (opentelemetry-proto 1.x, protobuf over HTTP).
 //!
-//! Names follow OpenTelemetry's semantic conventions 1.41; those for MCP are still in development. The
-//! exporter is in `server`, as it needs an HTTP client.
+//! Names follow OpenTelemetry's semantic conventions 1.41; the conventions for MCP are still in development.
+//! The exporter is in the module `server`, because it needs an HTTP client.
 
 use std::{
     borrow::Cow,
@@ -27,14 +27,14 @@ use prost::Message;
 
 use super::metrics::{BUCKET_BOUNDS, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 
-/// Encodes an export request with these spans.
+/// Encodes these spans as an export request.
 pub fn encode_spans(spans: Vec<SpanData>, service: &ServiceAttributes) -> Vec<u8> {
     let resource_spans = group_spans_by_resource_and_scope(spans, &(&service.attributes).into());
     ExportTraceServiceRequest { resource_spans }.encode_to_vec()
 }
 
 impl MetricsSnapshot {
-    /// Encodes an export request with these metrics: counted since `began`, with their values at `now`.
+    /// Encodes these metrics as an export request: counted since `began`, with their values at `now`.
     pub fn encode(&self, service: &ServiceAttributes, began: SystemTime, now: SystemTime) -> Vec<u8> {
         let times = (nanos(began), nanos(now));
         let named = |family| otlp_metrics_of(family).into_iter().map(move |named| (family, named));
@@ -49,10 +49,11 @@ impl MetricsSnapshot {
     }
 }
 
-/// Parses the response to an accepted export request: the number of spans or points that were rejected all
-/// the same, and the reason. An unreadable one is empty: that it arrived is enough.
+/// Parses the response to an export request that was accepted. Returns the number of spans or data points
+/// that were rejected nevertheless, and the reason. A response that can't be parsed counts as one without
+/// rejections.
 pub fn read_response(body: &[u8]) -> (u64, String) {
-    // Both responses have the same members under the same numbers.
+    // The responses for traces and metrics have the same members with the same field numbers.
     const _: fn(ExportMetricsServiceResponse) = |response| drop(response.partial_success);
     let response = ExportTraceServiceResponse::decode(body).unwrap_or_default();
     let partial = response.partial_success.unwrap_or_default();
@@ -63,7 +64,7 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
     let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
     for (labels, value) in &family.points {
         let attributes = labels.iter().map(|(label, value)| (named.label)(label, value));
-        // One of the labels excludes the point from this metric.
+        // A label can exclude its point from this metric.
         let Some(attributes) = attributes.collect::<Option<Vec<_>>>() else { continue };
         let more = named.more.iter().map(|(key, value)| text(*key, value));
         let attributes = attributes.into_iter().flatten().chain(more).map(|pair| (&pair).into()).collect();
@@ -120,7 +121,7 @@ fn text(key: impl Into<Key>, value: &str) -> KeyValue {
     KeyValue::new(key, value.to_owned())
 }
 
-/// The program as the source of telemetry.
+/// Instrumentation scope of all telemetry: this program.
 pub(super) fn scope() -> InstrumentationScope {
     InstrumentationScope::builder(NAME).with_version(env!("CARGO_PKG_VERSION")).build()
 }
@@ -133,14 +134,14 @@ fn nanos(time: SystemTime) -> u64 {
 /// The name of the program, and the default of `service.name`.
 const NAME: &str = "glossator";
 
-/// The attributes of the OTLP resource that all telemetry belongs to.
+/// Attributes of the OTLP resource that produces all telemetry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceAttributes {
     pub(crate) attributes: Resource,
 }
 
 impl ServiceAttributes {
-    /// A service of this name with more attributes; those of the configuration override our own.
+    /// Creates the attributes of a service of this name. Attributes in `more` override the built-in ones.
     pub fn new(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Self {
         let attributes = Resource::builder_empty()
             .with_attributes([text("service.name", NAME), text("service.version", env!("CARGO_PKG_VERSION"))])
@@ -157,18 +158,19 @@ struct OtlpMetric {
     unit: &'static str,
     /// Converts a label to an attribute.
     label: fn(&'static str, &str) -> Attribute,
-    /// Attributes of all its points.
+    /// Attributes of all points of the metric.
     more: &'static [(&'static str, &'static str)],
 }
 
-/// The OTLP attribute of a label, or none. `None` if points with this label are not part of the metric.
+/// Outer `None`: points with this label are not part of the metric. Inner `None`: the label has no attribute.
 type Attribute = Option<Option<KeyValue>>;
 
-/// The OTLP metrics of a family. If a conventional name exists for the same data, that is the only one.
+/// Returns the OTLP metrics for a family. If the semantic conventions have a name for the same data, only
+/// that one is used.
 fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
     let (name, unit, label): (_, _, fn(&'static str, &str) -> Attribute) = match family.name {
         "glossator_call_duration_seconds" => {
-            // The transport of a call through CGI is unknown, so those are omitted here.
+            // The transport of a call over CGI is unknown, so such calls are omitted from this metric.
             let operations = OtlpMetric {
                 name: "mcp.server.operation.duration".into(),
                 unit: "s",
@@ -183,14 +185,14 @@ fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
         "process_virtual_memory_bytes" => ("process.memory.virtual", "By", own_label),
         "process_threads" => ("process.thread.count", "{thread}", own_label),
         "process_open_fds" => ("process.unix.file_descriptor.count", "{file_descriptor}", own_label),
-        // The start time of each counter is part of its points.
+        // Each data point of a counter has the start time already.
         "process_start_time_seconds" => return Vec::new(),
         _ => return vec![own_metric(family)],
     };
     vec![OtlpMetric { name: name.into(), unit, label, more: &[] }]
 }
 
-/// The name that an OTLP-to-Prometheus conversion turns into ours again.
+/// Names a metric so that a conversion from OTLP to Prometheus results in the original name.
 fn own_metric(family: &MetricFamily) -> OtlpMetric {
     let units = [("_seconds", "s"), ("_bytes", "By")];
     let found = units.into_iter().find_map(|(ending, unit)| Some((family.name.strip_suffix(ending)?, unit)));

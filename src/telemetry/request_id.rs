@@ -1,4 +1,4 @@
-//! Request id: from the client's `X-Request-Id`, or generated.
+//! Request ids: from the header `X-Request-Id` of the client, or generated.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -10,15 +10,15 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Id of one request in the log, in a tool error and in `X-Request-Id`.
+/// Id of a request in the log, in tool errors and in `X-Request-Id`.
 ///
-/// 1 to 128 visible ASCII characters. Generated ids are short: eight characters that identify this process,
+/// 1 to 128 visible ASCII characters. Generated ids are short: eight characters that identify the process,
 /// and a counter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, derive_more::Display)]
 pub struct RequestId(Arc<str>);
 
 impl RequestId {
-    /// The header for it, in requests and responses.
+    /// Header with the request id, in requests and responses.
     pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
     /// Maximum length of an id from a client, in bytes.
@@ -26,13 +26,13 @@ impl RequestId {
 
     /// Generates an id.
     pub fn next() -> Self {
-        // The seeds of `RandomState` are random, so two replicas have different prefixes.
+        // The seeds of `RandomState` are random, so the prefixes of replicas differ.
         static PROCESS: LazyLock<u32> = LazyLock::new(|| RandomState::new().hash_one(0_u8) as u32);
         static COUNT: AtomicU64 = AtomicU64::new(1);
         Self(format!("{:08x}-{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed)).into())
     }
 
-    /// The client's id, if its header has one that is fit for a log, or else a generated one.
+    /// Returns the id in the header of the client if it is safe to log, or else generates one.
     pub fn from_headers(headers: &HeaderMap) -> Self {
         let sent = headers.get(Self::HEADER).and_then(|value| value.to_str().ok());
         let is_fit = |text: &&str| {

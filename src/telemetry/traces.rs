@@ -22,14 +22,14 @@ use super::metrics::LabelCounter;
 use super::otlp::scope;
 use crate::route::TraceContext;
 
-/// The side of a request that a span describes: a server receives it, a client sends it.
+/// The side of a request that a span describes: the server receives the request, the client sends it.
 pub use opentelemetry::trace::SpanKind;
 
-/// Tracer, which creates spans, or nothing if traces are off. Clones share it.
+/// Creates spans, or nothing if traces are disabled. Clones share the tracer.
 #[derive(Debug, Clone, Default)]
 pub struct Tracer(Option<Arc<SdkTracer>>);
 
-/// A span of a trace. It ends when its last clone is dropped. If traces are off, it is empty and costs
+/// A span of a trace. It ends when its last clone is dropped. If traces are disabled, it is empty and costs
 /// nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Span(Option<Arc<ActiveSpan>>);
@@ -42,7 +42,7 @@ struct ActiveSpan {
 }
 
 impl Tracer {
-    /// A tracer, and the queue of its finished spans.
+    /// Creates a tracer, and the queue of its finished spans.
     pub fn new(sampling: Sampling) -> (Self, SpanQueue) {
         let (sender, spans) = mpsc::channel(QUEUE_LIMIT);
         let counts = LabelCounter::new(["sent", "rejected", "export_failed", "queue_full"]);
@@ -61,7 +61,7 @@ impl Tracer {
         self.0.is_some()
     }
 
-    /// Starts a span in the client's trace, or in a new one.
+    /// Starts a span in the trace of the client (`parent`), or in a new trace.
     pub fn begin(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Span {
         self.begin_within(kind, name, parent.and_then(context_of))
     }
@@ -77,7 +77,7 @@ impl Tracer {
 }
 
 impl Span {
-    /// Whether there is a span.
+    /// Whether traces are enabled, so that this is a span.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -95,7 +95,8 @@ impl Span {
         }
     }
 
-    /// Starts a span in another trace, if `parent` names one, with a link to this span; or else a child span.
+    /// Starts a span in the trace of `parent`, with a link to this span. Without `parent`, starts a child
+    /// span.
     pub fn child_or_linked(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Self {
         let Some(live) = &self.0 else { return Self::default() };
         let Some(parent) = parent.and_then(context_of) else { return self.child(kind, name) };
@@ -121,13 +122,13 @@ impl Span {
         }
     }
 
-    /// Marks the span as failed, with its error type.
+    /// Marks the span as failed. `kind` is the error type.
     pub fn failed(&self, kind: impl Into<Cow<'static, str>>) {
         self.text("error.type", kind);
         self.with(|span| span.set_status(Status::error("")));
     }
 
-    /// The trace context of the span, for outgoing requests.
+    /// Returns the trace context of the span, for outgoing requests.
     pub fn context(&self) -> Option<TraceContext> {
         let context = &self.0.as_ref()?.context;
         let parent = format!(
@@ -140,7 +141,7 @@ impl Span {
         TraceContext::parse(&parent, Some(state.as_str()))
     }
 
-    /// The trace id, in 32 hexadecimal digits.
+    /// Returns the trace id, which displays as 32 hexadecimal digits.
     pub fn trace_id(&self) -> Option<impl fmt::Display + use<>> {
         self.0.as_ref().map(|live| live.context.trace_id())
     }
@@ -152,23 +153,23 @@ impl Span {
     }
 }
 
-/// The trace context in the type of the library. Invalid ones were rejected before.
+/// Converts a trace context to the type of the tracing library. `None` if it is invalid.
 fn context_of(trace: &TraceContext) -> Option<SpanContext> {
     let mut parts = trace.parent().split('-').skip(1);
     let (trace_id, span_id) = (TraceId::from_hex(parts.next()?).ok()?, SpanId::from_hex(parts.next()?).ok()?);
     let flags = u8::from_str_radix(parts.next()?, 16).ok()?;
-    // A state that the library can't parse is omitted; the context is valid without it.
+    // A `tracestate` that the library can't parse is omitted; the trace context is valid without it.
     let state = trace.state().and_then(|state| TraceState::from_str(state).ok()).unwrap_or_default();
     let context = SpanContext::new(trace_id, span_id, TraceFlags::new(flags), true, state);
     context.is_valid().then_some(context)
 }
 
-/// Sampling: which traces are exported, by the client's decision and by a ratio.
+/// Sampling settings: which traces are exported.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// Whether a client that sends a trace context decides for its trace.
+    /// Whether the sampled flag in a client's trace context decides for its trace.
     pub by_parent: bool,
-    /// The share of the other traces that is exported, from 0 to 1.
+    /// Share of all other traces that is exported, from 0 to 1.
     pub ratio: f64,
 }
 
@@ -201,7 +202,8 @@ impl SamplerName {
         matches!(self, Self::TraceIdRatio | Self::ParentBasedTraceIdRatio)
     }
 
-    /// The sampling, with this ratio if the sampler has one; `None` if nothing is exported.
+    /// Returns the sampling settings, with this ratio if the sampler has one; `None` if traces are not
+    /// exported.
     pub fn sampling(self, ratio: f64) -> Option<Sampling> {
         let (by_parent, ratio) = match self {
             Self::Off => return None,
@@ -216,18 +218,19 @@ impl SamplerName {
     }
 }
 
-/// Limit of the spans that wait to be exported; further ones are dropped and counted.
+/// Maximum number of spans that wait to be exported. Further spans are dropped and counted.
 pub const QUEUE_LIMIT: usize = 8192;
 
 /// The receiving end of the queue of finished spans.
 #[derive(Debug)]
 pub struct SpanQueue {
     spans: mpsc::Receiver<SpanData>,
-    /// Spans by result of their export; the queue counts those that do not fit.
+    /// Number of spans by the result of their export. Spans that do not fit into the queue are counted as
+    /// well.
     pub counts: LabelCounter,
 }
 
-/// The sending end of the queue. No call waits for it: spans are dropped when it is full.
+/// The sending end of the queue. Calls do not wait for it: if it is full, spans are dropped.
 #[derive(Debug)]
 struct QueueSender {
     spans: mpsc::Sender<SpanData>,
@@ -253,7 +256,8 @@ impl SpanProcessor for QueueSender {
 }
 
 impl SpanQueue {
-    /// Waits for a span, and up to `delay` for more. `None` when `stop` is cancelled and nothing is left.
+    /// Waits for a span, and then up to `delay` for more. `None` when `stop` is cancelled and no spans are
+    /// left.
     pub async fn next_batch(
         &mut self,
         limit: usize,
@@ -272,7 +276,7 @@ impl SpanQueue {
                 }
             }
         };
-        // Received spans stay in `spans` when this is cancelled.
+        // If the future is cancelled, the spans that were received remain in `spans`.
         stop.run_until_cancelled(gathering).await;
         while spans.len() < limit
             && let Ok(span) = self.spans.try_recv()

@@ -1,28 +1,28 @@
-//! Histograms of durations, and the upper bounds of their buckets.
+//! Histograms of durations, and the bounds of their buckets.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-/// The upper bounds of the buckets, in seconds: from the overhead of a proxy to the longest call that a
-/// client waits for. Longer durations have a bucket of their own.
+/// Upper bounds of the buckets, in seconds: from the overhead of a proxy to the longest call that a client
+/// waits for. Longer durations have a bucket of their own.
 pub const BUCKET_BOUNDS: [f64; 13] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
 
-/// Histogram of durations, without a lock.
+/// Lock-free histogram of durations.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
     buckets: [AtomicU64; BUCKET_BOUNDS.len() + 1],
     micros: AtomicU64,
 }
 
-/// The values of a histogram.
+/// The counts of a histogram at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Durations {
-    /// The number of durations in each bucket; the last is for those above all bounds.
+    /// Number of durations in each bucket. The last bucket has those above all bounds.
     pub buckets: [u64; BUCKET_BOUNDS.len() + 1],
-    /// Their sum, in microseconds.
+    /// Sum of all durations, in microseconds.
     pub micros: u64,
 }
 
@@ -44,12 +44,12 @@ impl Histogram {
 }
 
 impl Durations {
-    /// The number of durations.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// Their sum, in seconds.
+    /// Sum of all durations, in seconds.
     pub fn seconds(&self) -> f64 {
         Duration::from_micros(self.micros).as_secs_f64()
     }
@@ -61,7 +61,7 @@ impl Durations {
         self.micros += other.micros;
     }
 
-    /// The increase since an earlier snapshot; 0 where counting was restarted.
+    /// The increase since an earlier snapshot; 0 if counting has restarted since.
     pub(in crate::telemetry) fn since(&self, before: &Self) -> Self {
         let since = |bucket: usize| self.buckets[bucket].saturating_sub(before.buckets[bucket]);
         Self { buckets: std::array::from_fn(since), micros: self.micros.saturating_sub(before.micros) }

@@ -3,7 +3,7 @@
 //! - [`Meters`] is the registry.
 //! - [`RouteMeters`] are the metrics of one route, looked up once when a configuration becomes active.
 //! - [`Meters::register`] adds the metrics of another module.
-//! - A [`MetricsSnapshot`] is a snapshot of all metrics. [`TextFormat`] writes it for Prometheus.
+//! - [`MetricsSnapshot`] has the values of all metrics at one time. [`TextFormat`] formats it for Prometheus.
 //! - `histogram` has the histograms of durations and the bounds of their buckets.
 
 mod histogram;
@@ -29,7 +29,7 @@ use self::histogram::Histogram;
 use super::FailedCalls;
 use crate::descriptors;
 
-/// Registry of all metrics of this process. Clones share it.
+/// Registry of all metrics of the process. Clones share it.
 #[derive(derive_more::Debug, Clone, Default)]
 #[debug("Meters")]
 pub struct Meters(Arc<Registry>);
@@ -43,11 +43,11 @@ struct Registry {
     sources: Mutex<Vec<MeterSource>>,
 }
 
-/// A tool, its upstream, and the number of rules of its route. Metrics of one key are not mixed with those of
-/// another, and continue after a reload.
+/// Tool, upstream, and number of rules of a route. Routes with different keys have separate metrics. The
+/// metrics of a key continue after a reload.
 type RouteKey = (Arc<str>, Arc<str>, usize);
 
-/// Adds the metrics of another module to a reading.
+/// Function that adds the metrics of another module to a snapshot.
 type MeterSource = Box<dyn Fn(&mut MetricsSnapshot) + Send + Sync>;
 
 impl Default for Registry {
@@ -64,16 +64,16 @@ impl Default for Registry {
 }
 
 impl Meters {
-    /// Limit of the remembered routes, and of the remembered upstreams. Beyond it, those that no longer exist
-    /// are removed. So a server whose tools have other names every minute does not exhaust memory.
+    /// Maximum number of tracked routes, and of tracked upstreams. Beyond it, those that no longer exist are
+    /// removed, so that an MCP server that keeps renaming its tools does not exhaust the memory.
     pub const TRACKED_LIMIT: usize = 10_000;
 
-    /// Adds a source outside of this module, which is read with the other metrics.
+    /// Registers a source of metrics from another module. It is called for every snapshot.
     pub fn register(&self, source: impl Fn(&mut MetricsSnapshot) + Send + Sync + 'static) {
         self.0.sources.lock().push(Box::new(source));
     }
 
-    /// The metrics of a route with this number of rules.
+    /// Returns the metrics of a route with this number of rules, and creates them if needed.
     pub fn route(&self, tool: Arc<str>, upstream: Arc<str>, rules: usize) -> Arc<RouteMeters> {
         let upstream_meters =
             get_or_create(&mut self.0.upstreams.lock(), Arc::clone(&upstream), UpstreamMeters::default);
@@ -84,29 +84,30 @@ impl Meters {
         })
     }
 
-    /// The time at which counting began.
+    /// Time at which counting began.
     pub fn began(&self) -> SystemTime {
         self.0.began
     }
 
-    /// Counts an HTTP request, when the headers of its response are complete.
+    /// Counts an HTTP request, once the headers of its response are complete.
     pub fn http_answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
         let status = status.as_u16().min(LAST_STATUS);
         self.0.http.get((scheme, method_label(method), status)).observe(took);
     }
 
-    /// The last failed calls.
+    /// Returns the last failed calls.
     pub fn failures(&self) -> &FailedCalls {
         &self.0.failures
     }
 
-    /// The metrics of all routes; several may have the same tool name.
+    /// Returns the metrics of all routes. Several may have the same tool name.
     pub(super) fn routes(&self) -> Vec<Arc<RouteMeters>> {
         self.0.routes.lock().values().cloned().collect()
     }
 
-    /// Reads all metrics. Series of routes and upstreams that no configuration and no call in flight uses are
-    /// removed; otherwise they would be exported until the process ends.
+    /// Creates a snapshot of all metrics. Series of routes and upstreams that are used by neither a
+    /// configuration nor a call in flight are removed; otherwise they would be exported until the process
+    /// ends.
     pub fn read(&self) -> MetricsSnapshot {
         let mut reading = MetricsSnapshot::default();
         in_use(&self.0.routes).iter().for_each(|(_, route)| route.report(&mut reading));
@@ -122,7 +123,8 @@ impl Meters {
     }
 }
 
-/// Metrics of one kind, by the values of their labels, which are constants. Each is created when first used.
+/// Metrics of one kind, by their label values, which are constants. Each metric is created when it is first
+/// used.
 #[derive(Debug, Default)]
 struct ByLabel<T, K = &'static str>(Mutex<BTreeMap<K, Arc<T>>>);
 
@@ -136,14 +138,15 @@ impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
     }
 }
 
-/// The metrics that a configuration or a call still uses, in the order of their keys; the others are removed.
+/// Returns the metrics that a configuration or a call still uses, in the order of their keys, and removes the
+/// others.
 fn in_use<K: Clone + Ord, M>(known: &Mutex<BTreeMap<K, Arc<M>>>) -> Vec<(K, Arc<M>)> {
     let mut known = known.lock();
     known.retain(|_, meters| Arc::strong_count(meters) > 1);
     known.iter().map(|(key, meters)| (key.clone(), Arc::clone(meters))).collect()
 }
 
-/// The metrics under a key, which are created if there are none.
+/// Returns the metrics with this key, and creates them if needed.
 fn get_or_create<K: Ord, M>(known: &mut BTreeMap<K, Arc<M>>, key: K, make: impl FnOnce() -> M) -> Arc<M> {
     if known.len() >= Meters::TRACKED_LIMIT && !known.contains_key(&key) {
         known.retain(|_, meters| Arc::strong_count(meters) > 1);
@@ -151,14 +154,15 @@ fn get_or_create<K: Ord, M>(known: &mut BTreeMap<K, Arc<M>>, key: K, make: impl 
     Arc::clone(known.entry(key).or_insert_with(|| Arc::new(make())))
 }
 
-/// Gauges by the lines of `/proc/self/status`: their names and help, and the unit of the number in each line.
+/// Gauges that are read from `/proc/self/status`: prefix of the line, name, help, and unit of the number in
+/// the line.
 const STATUS_LINES: [(&str, &str, &str, u64); 3] = [
     ("VmRSS:", "process_resident_memory_bytes", "Resident memory of the process, in bytes", 1024),
     ("VmSize:", "process_virtual_memory_bytes", "Virtual memory of the process, in bytes", 1024),
     ("Threads:", "process_threads", "Threads of the process", 1),
 ];
 
-/// Adds the metrics of the process. Those that the system does not provide are omitted.
+/// Adds the metrics of the process. Metrics that the system does not provide are omitted.
 fn report_process(reading: &mut MetricsSnapshot, began: SystemTime) {
     let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     reading
@@ -180,16 +184,16 @@ fn report_process(reading: &mut MetricsSnapshot, began: SystemTime) {
     }
 }
 
-/// The first number of the line that begins with `name`.
+/// Returns the first number in the line that begins with `name`.
 fn number_after(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Durations of HTTP requests until the headers of the response, by scheme, method and status.
+/// Durations of HTTP requests until the response headers, by scheme, method and status.
 type HttpDurations = ByLabel<Histogram, (&'static str, &'static str, u16)>;
 
-/// The last status with a counter of its own: a proxied upstream may invent others.
+/// The highest status with a series of its own. A passthrough upstream may return any number.
 const LAST_STATUS: u16 = 599;
 
 /// Adds the metrics of HTTP requests.
@@ -203,7 +207,7 @@ fn report_http(reading: &mut MetricsSnapshot, durations: &HttpDurations) {
     }
 }
 
-/// The method, or one constant for all unknown ones: clients can send any.
+/// Label of a method. All unknown methods have the same label, because clients can send any name.
 pub fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,4 +1,4 @@
-//! Metrics of the calls of one route, and of the requests to one upstream.
+//! Metrics of the calls of a route, and of the requests to an upstream.
 
 use std::{
     sync::{
@@ -16,16 +16,18 @@ use super::snapshot::MetricsSnapshot;
 use crate::settings::Word as _;
 use crate::telemetry::{CallCounts, FailedCalls};
 
-/// The metrics of the calls of one route. They are looked up when a configuration becomes active, not by each
-/// call.
+/// The metrics of the calls of one route. They are looked up once, when a configuration becomes active, not
+/// for each call.
 #[derive(Debug)]
 pub struct RouteMeters {
-    /// A unique number among all route metrics of this process, including earlier ones of the same route.
+    /// Number that is unique among all route metrics of this process, including earlier ones of the same
+    /// route.
     pub(in crate::telemetry) number: u64,
     pub(in crate::telemetry) tool: Arc<str>,
     upstream: Arc<str>,
     apis: ByLabel<ApiMeters>,
-    /// Responses by the rule that matched; the last are those that no rule matched.
+    /// Counters of responses by the rule that matched. The last counter is for responses that no rule
+    /// matched.
     rules: Box<[AtomicU64]>,
     mismatches: LabelCounter,
     upstream_meters: Arc<UpstreamMeters>,
@@ -36,12 +38,12 @@ pub struct RouteMeters {
 #[derive(Debug, Default)]
 struct ApiMeters {
     in_flight: AtomicUsize,
-    /// By MCP revision, and by outcome or error type of the call.
+    /// Counters of completed calls, by MCP revision, and by outcome or error type.
     ended: LabelCounter<(&'static str, &'static str)>,
     durations: ByLabel<Histogram>,
 }
 
-/// The end of a call, for its metrics.
+/// Labels for the end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallEnd {
     /// The API.
@@ -80,7 +82,7 @@ impl RouteMeters {
     ) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        // Created at the start, so that the first increase is visible.
+        // These counters exist before the first event, so that their first increase is visible in a rate.
         let mismatches = LabelCounter::default();
         if rules > 0 {
             mismatches.expect([ResponseMismatch::NoRule.word()]);
@@ -113,13 +115,13 @@ impl RouteMeters {
         api.durations.get(outcome).observe(took);
     }
 
-    /// Counts a response by the rule that matched; `None` for the default rules.
+    /// Counts a response by the index of the rule that matched; `None` for the default rules.
     pub fn rule_matched(&self, rule: Option<usize>) {
         let last = self.rules.len() - 1;
         self.rules[rule.unwrap_or(last).min(last)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of rules of the route.
+    /// Number of rules of the route.
     pub fn rules(&self) -> usize {
         self.rules.len() - 1
     }
@@ -129,13 +131,14 @@ impl RouteMeters {
         self.mismatches.add(mismatch.word());
     }
 
-    /// Counts the end of an upstream request: `2xx`, or a label for the error.
+    /// Counts an upstream request that has ended. `result` is a status class such as `2xx`, or an error
+    /// label.
     pub fn upstream_responded(&self, result: &'static str, took: Duration) {
         self.upstream_meters.responses.add(result);
         self.upstream_meters.durations.observe(took);
     }
 
-    /// The number of completed calls, how many of them were errors, and their durations.
+    /// Adds up the completed calls of all APIs: their number, the number of errors, and the durations.
     pub(in crate::telemetry) fn totals(&self) -> CallCounts {
         let mut totals = CallCounts::default();
         for (_, api_meters) in self.apis.all() {
@@ -201,46 +204,48 @@ impl UpstreamMeters {
     }
 }
 
-/// Whether a label is an error type; the others are outcomes without an error.
+/// Whether a label is an error type, not an outcome without an error.
 fn is_error_type(label: &str) -> bool {
     !matches!(label, "success" | "task" | "cancelled")
 }
 
-/// Counters, each under a constant label value, or under the values of several labels. Clones share them.
+/// Counters by the value of a label, or by the values of several labels. All values are constants. Clones
+/// share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct LabelCounter<K = &'static str>(Arc<ByLabel<AtomicU64, K>>);
 
 impl<K: Copy + Default + Ord> LabelCounter<K> {
-    /// Creates counters that are 0, so that their growth is visible.
+    /// Creates counters with the value 0 for these labels, so that their first increase is visible in a rate.
     pub fn new<const N: usize>(labels: [K; N]) -> Self {
         let counter = Self::default();
         counter.expect(labels);
         counter
     }
 
-    /// The count under a label.
+    /// Returns the count of a label.
     pub fn get(&self, label: K) -> u64 {
         self.0.get(label).load(Ordering::Relaxed)
     }
 
-    /// Adds 1.
+    /// Adds 1 to the count of a label.
     pub fn add(&self, label: K) {
         self.0.get(label).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds a number.
+    /// Adds a number to the count of a label.
     pub fn add_many(&self, label: K, count: u64) {
         self.0.get(label).fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Creates counters before there is an event: their growth from 0 is visible then.
+    /// Creates counters with the value 0 before their first event, so that their first increase is visible in
+    /// a rate.
     pub fn expect<const N: usize>(&self, labels: [K; N]) {
         for label in labels {
             let _ = self.0.get(label);
         }
     }
 
-    /// All counters with their current values.
+    /// Returns all counters with their current values.
     pub fn read(&self) -> impl Iterator<Item = (K, u64)> + use<K> {
         self.0.all().into_iter().map(|(label, count)| (label, count.load(Ordering::Relaxed)))
     }

@@ -7,16 +7,16 @@ use std::{
 
 use super::histogram::{BUCKET_BOUNDS, Durations};
 
-/// A snapshot of all metrics: families in the order in which they were first added.
+/// A snapshot of all metrics: metric families, in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct MetricsSnapshot(pub(in crate::telemetry) Vec<MetricFamily>);
 
-/// The points of one metric name.
+/// A metric family: the series of one metric name.
 #[derive(Debug)]
 pub struct MetricFamily {
-    /// The name, without the `_total` of a counter.
+    /// The name; for a counter, without `_total`.
     pub name: &'static str,
-    /// The description for people.
+    /// The `HELP` text.
     pub help: &'static str,
     /// The kind of metric.
     pub kind: MetricKind,
@@ -26,18 +26,18 @@ pub struct MetricFamily {
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// The values only grow, as long as the process lives.
+    /// The values only increase until the process ends.
     Counter,
-    /// The values go up and down.
+    /// The values can increase and decrease.
     Gauge,
     /// The values are durations, counted in buckets.
     Histogram,
 }
 
-/// The labels of a point, which identify it in its family.
+/// The labels of a series, which identify it in its family.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// The value of a point.
+/// The value of a series.
 #[derive(Debug, Clone, Copy, PartialEq, derive_more::From)]
 pub enum MetricValue {
     /// An integer.
@@ -49,17 +49,17 @@ pub enum MetricValue {
 }
 
 impl MetricsSnapshot {
-    /// The family of a counter; `name` is without `_total`.
+    /// Returns the family of a counter, and adds it if it is new. `name` is without `_total`.
     pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut MetricFamily {
         self.family(name, help, MetricKind::Counter)
     }
 
-    /// The family of a gauge.
+    /// Returns the family of a gauge, and adds it if it is new.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut MetricFamily {
         self.family(name, help, MetricKind::Gauge)
     }
 
-    /// The family of a histogram.
+    /// Returns the family of a histogram, and adds it if it is new.
     pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut MetricFamily {
         self.family(name, help, MetricKind::Histogram)
     }
@@ -74,14 +74,14 @@ impl MetricsSnapshot {
 }
 
 impl MetricFamily {
-    /// Adds a point. If there is one with the same labels, the values are added up.
+    /// Adds a value. If there is one with the same labels, the two are added up.
     pub fn add(&mut self, labels: &[(&'static str, &str)], value: impl Into<MetricValue>) {
         let labels: Labels = labels.iter().map(|(label, text)| (*label, (*text).to_owned())).collect();
         let value = value.into();
         self.points.entry(labels).and_modify(|sum| sum.add(value)).or_insert(value);
     }
 
-    /// Adds a point for each value of one more label.
+    /// Adds a value for each value of one further label.
     pub fn add_each<V: Into<MetricValue>>(
         &mut self,
         labels: &[(&'static str, &str)],
@@ -93,7 +93,7 @@ impl MetricFamily {
         }
     }
 
-    /// Adds the only point, without labels.
+    /// Sets the only value, which has no labels.
     pub fn set(&mut self, value: impl Into<MetricValue>) {
         self.add(&[], value);
     }
@@ -116,17 +116,17 @@ impl From<usize> for MetricValue {
     }
 }
 
-/// A text format.
+/// A text exposition format of Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// The older format, which every tool supports, and people in browsers can read.
+    /// The older Prometheus format, which every tool supports, and which browsers display as text.
     Prometheus,
 }
 
 impl TextFormat {
-    /// The media type.
+    /// Media type of the format.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -134,7 +134,7 @@ impl TextFormat {
         }
     }
 
-    /// Writes a snapshot in this format.
+    /// Formats a snapshot.
     pub fn write(self, reading: &MetricsSnapshot) -> String {
         let mut text = String::new();
         for family in &reading.0 {
@@ -153,7 +153,7 @@ impl TextFormat {
             MetricKind::Gauge => ("gauge", ""),
             MetricKind::Histogram => ("histogram", ""),
         };
-        // OpenMetrics names a counter without its suffix here.
+        // In these lines, OpenMetrics has a counter's name without its suffix.
         let ending = if self == Self::Prometheus { suffix } else { "" };
         writeln!(text, "# HELP {name}{ending} {help}")?;
         writeln!(text, "# TYPE {name}{ending} {kind}")?;
@@ -203,7 +203,7 @@ fn sample(
     if before == ',' {
         text.push('}');
     }
-    // A float has a decimal point.
+    // `{:?}` formats a float with a decimal point.
     writeln!(text, " {value:?}")
 }
 
