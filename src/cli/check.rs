@@ -1,4 +1,5 @@
-//! `glossator check`: reports all problems of a configuration, as text or in the formats of other programs.
+//! `glossator check`: reports all problems of a configuration, as text or in formats that other programs
+//! read.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -44,7 +45,7 @@ enum CheckOutput {
 }
 
 impl CheckArguments {
-    /// Format in which the failure of the command itself is printed.
+    /// Format of the error if the command itself fails.
     pub(super) fn output(&self) -> Output {
         match self.output {
             CheckOutput::Json => Output::Json,
@@ -98,7 +99,7 @@ fn explain(code: Code, output: Output, screen: &mut Screen) {
     }
 }
 
-/// Lists the tools that declare no output schema: one line for each reason.
+/// Lists the tools without an output schema: one line for each reason.
 fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
     let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
     for file in loaded.routes.iter() {
@@ -114,8 +115,8 @@ fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
     }
 }
 
-/// Last line of the text output: the number of routes, prompts and upstreams if the configuration is good,
-/// and the number of errors and warnings.
+/// Formats the last line of the text output: the number of errors and warnings, and, if the configuration is
+/// valid, the number of routes, prompts and upstreams.
 fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>) -> String {
     let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
@@ -137,7 +138,7 @@ fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>) -> String {
     format!("{path}: {good}, {} and {last}{warned}", parts.join(", "))
 }
 
-/// A workflow command, which becomes an annotation of a line.
+/// Formats a problem as a workflow command of GitHub Actions, which becomes an annotation of a line.
 fn github(problem: &Problem) -> String {
     let command = match problem.severity {
         Severity::Error => "error",
@@ -149,13 +150,13 @@ fn github(problem: &Problem) -> String {
             let place = format!("file={},line={line},col={column},", escape_property(&problem.file));
             (place, message(problem))
         }
-        // A variable is not a file of the repository.
+        // The source is an environment variable or a flag, which has no position in the repository.
         _ => (String::new(), format!("{}: {}", problem.file, message(problem))),
     };
     format!("::{command} {place}title={}::{}", problem.code, escape_data(&message))
 }
 
-/// The message, with help below it.
+/// Formats the message of a problem, with its help on the next line.
 fn message(problem: &Problem) -> String {
     match &problem.help {
         Some(help) => format!("{}\nhelp: {help}", problem.message),
@@ -171,7 +172,7 @@ fn escape_property(text: &str) -> String {
     escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// A log of SARIF 2.1.0 with one run.
+/// Builds a SARIF 2.1.0 log with one run.
 fn sarif(problems: &[Problem]) -> Value {
     let mut codes: Vec<Code> = problems.iter().map(|problem| problem.code).collect();
     codes.sort_unstable();
@@ -212,7 +213,7 @@ fn sarif_result(problem: &Problem, rules: &[Code]) -> Value {
             "artifactLocation": { "uri": uri_reference(&problem.file) },
             "region": { "startLine": line, "startColumn": column },
         } }),
-        // A variable, a flag, or a file that cannot be read.
+        // The source is an environment variable, a flag, or a file that can't be read.
         _ => json!({ "logicalLocations": [{ "name": problem.file }] }),
     };
     json!({
@@ -224,7 +225,7 @@ fn sarif_result(problem: &Problem, rules: &[Code]) -> Value {
     })
 }
 
-/// A path as a URI reference (RFC 3986): everything else than its unreserved characters and `/` is encoded.
+/// Converts a path to a URI reference (RFC 3986): encodes all characters except the unreserved ones and `/`.
 fn uri_reference(path: &str) -> String {
     const ENCODED: &AsciiSet =
         &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');

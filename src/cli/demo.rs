@@ -1,4 +1,4 @@
-//! `glossator demo`: a server with a built-in legacy server behind it.
+//! `glossator demo`: runs the proxy in front of a built-in legacy server.
 
 use std::{
     future,
@@ -34,13 +34,13 @@ pub(super) struct DemoArguments {
     log: LogOverrides,
 }
 
-/// Routes of the demo: an ordinary file, so that it teaches the syntax.
+/// Routes of the demo: an ordinary route file, so that it also teaches the syntax.
 const ROUTES: &str = include_str!("../../config/demo.yaml");
 const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.format = arguments.log.format();
-    // The log settings are in the configuration, which needs the legacy server's address.
+    // The log must be set up before the legacy server has an address, so the configuration is loaded twice.
     let loaded = load(arguments, None)?;
     screen.format = loaded.log.format;
     run_in_runtime(&loaded, async {
@@ -95,18 +95,19 @@ fn introduce(
     }
 }
 
-/// The tools, URLs to try, and the configuration of an MCP client. Titles begin with `# `.
+/// Text at startup: the tools, URLs to try, and the configuration for an MCP client. Headings begin with `#
+/// `.
 const INTRODUCTION: &str = include_str!("demo.txt");
 
-/// Longest request body, in bytes.
+/// Maximum length of a request body, in bytes.
 const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
-/// Duration of a request to the radar.
+/// Time that the legacy server takes to respond to a request for the radar image.
 const RADAR_TURN: Duration = Duration::from_secs(60);
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Pages of the legacy server: path, media type, and body without its last line end.
+/// Pages of the legacy server: path, media type, and body without its final line break.
 const PAGES: [(&str, &str, &str); 9] = [
     (
         "/stations.json",
@@ -138,7 +139,7 @@ async fn respond(request: Request) -> Response {
     (status, headers, format!("{page}\n")).into_response()
 }
 
-/// Status, media type, and body without its last line end.
+/// Response of the legacy server: status, media type, and body without its final line break.
 async fn page(method: &str, path: &str, form: &str) -> (StatusCode, &'static str, String) {
     let city = path.strip_prefix("/report/").map(str::to_lowercase);
     let path = city.map_or_else(|| path.to_owned(), |city| format!("/report/{city}"));

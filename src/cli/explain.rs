@@ -1,4 +1,4 @@
-//! `glossator explain`: shows how a response is translated step by step, or which request a call sends.
+//! `glossator explain`: shows step by step how a response is translated, or which request a call sends.
 
 use std::{
     path::{Path, PathBuf},
@@ -71,7 +71,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     explain_response(arguments, file, given, response, screen)
 }
 
-/// Route of a resource, and the arguments in its URI.
+/// Finds the route of a resource by its URI. Returns the route and the arguments in the URI.
 fn route_of_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a RouteFile, Map<String, Value>)> {
     let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect()).ok()?;
     let (route, arguments) = table.by_uri(uri)?;
@@ -93,8 +93,8 @@ fn parse_media_type(text: &str) -> Result<HeaderValue, &'static str> {
     value.ok_or("expected a media type such as `text/plain`")
 }
 
-/// Response to explain. Flags override parts of the recording. Of a command, the file has its standard
-/// output, and the command line its exit status.
+/// Builds the response to explain. Flags of the command line override parts of the recording. For a command,
+/// the recording is its standard output, and the flags have its exit status.
 fn recorded(
     arguments: &ExplainArguments,
     route: &Route,
@@ -131,7 +131,8 @@ fn recorded(
         note_override("--content-type", response.media_type().as_deref().unwrap_or("no media type"));
         response.headers.insert(CONTENT_TYPE, media_type.clone());
     } else if matches!(route.request, RequestTemplate::Tool(_)) && response.status.is_success() {
-        // An MCP server sends JSON or an event stream, and the route gets the message in it.
+        // An MCP server responds with JSON or an event stream; the route gets the message inside, without the
+        // media type.
         response.headers.remove(CONTENT_TYPE);
     }
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
@@ -185,7 +186,7 @@ fn explain_response(
     Ok(())
 }
 
-/// Shows one step. Its name has its own column if it fits.
+/// Prints one step. The name has its own column if it is short enough.
 fn show_step(screen: &mut Screen, action: &str, found: &str) {
     const COLUMN: usize = 13;
     let indented = found.replace('\n', &format!("\n{}", " ".repeat(COLUMN)));
@@ -220,7 +221,7 @@ fn explain_request(
             let own = program.flat_map(|program| std::iter::once(&program.arg0).chain(&program.arguments));
             let command: Vec<&String> = own.chain(&request.words).collect();
             let stdin = String::from_utf8_lossy(&request.stdin);
-            // Quoted so that you can run it in a shell.
+            // Quoted, so that users can paste it into a shell.
             let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
             let shown = format!("{}   (the command `{upstream}`){}", words.join(" "), below(&stdin));
             (json!({ "upstream": upstream, "command": command, "stdin": stdin }), shown)
@@ -256,12 +257,12 @@ fn explain_request(
     Ok(())
 }
 
-/// A text below a blank line, if there is one.
+/// Returns a text with a blank line above it, or nothing if the text is empty.
 fn below(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\n\n{text}") }
 }
 
-/// Quotes a word if a shell would not read it literally.
+/// Quotes a word, unless a shell reads it literally.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

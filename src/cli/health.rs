@@ -1,4 +1,4 @@
-//! `glossator health`: checks whether a process is ready, for health checks of containers without a shell or
+//! `glossator health`: checks whether a process is ready. For health checks of containers without a shell or
 //! `curl`.
 
 use std::{
@@ -25,10 +25,10 @@ const LISTEN_VARIABLE: &str = "GLOSSATOR__ADMIN__LISTEN";
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
 
-/// Timeout of connecting, and of each part of the response.
+/// Timeout for connecting, for writing the request, and for each read of the response.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Longest response that is read.
+/// Maximum length of the response that is read, in bytes.
 const RESPONSE_LIMIT_BYTES: u64 = 1 << 20;
 
 pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result
     Ok(())
 }
 
-/// Address at which a process that listens on this address is reached from the same machine.
+/// Returns the address at which a process that listens on `address` is reached from the same machine.
 fn local_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -61,7 +61,7 @@ fn local_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Status of `/readyz`.
+/// Requests `/readyz`, and returns its HTTP status.
 fn get_status(address: SocketAddr) -> io::Result<u16> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

@@ -10,7 +10,7 @@ use super::{Failure, Output};
 use crate::authoring::{count, import};
 use crate::config::yaml;
 
-/// Longest description, in bytes.
+/// Maximum length of an API description, in bytes.
 const DOCUMENT_LIMIT_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Subcommand)]

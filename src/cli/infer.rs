@@ -50,7 +50,7 @@ pub(super) struct InferArguments {
 }
 
 impl InferArguments {
-    /// Whether the request runs a command.
+    /// Whether the route runs a command.
     fn is_command(&self) -> bool {
         self.request.as_deref().is_some_and(|request| request.split_whitespace().next() == Some("RUN"))
     }
@@ -68,7 +68,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
                 return Err(failure(NO_ENTRIES.to_owned()));
             }
             Recording::Body(mut response) => {
-                // A command may have no output, as other samples show.
+                // A command may print nothing, so an empty file is a valid sample beside others.
                 if !arguments.is_command() || arguments.files.len() == 1 {
                     check_body(&response.body).map_err(failure)?;
                 }
@@ -112,7 +112,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     Ok(())
 }
 
-/// Rejects files that a failed `curl` leaves. They would be samples of a successful response.
+/// Rejects files that a failed `curl` leaves: they would count as samples of a successful response.
 fn check_body(body: &[u8]) -> Result<(), String> {
     if body.is_empty() {
         return Err("expected a response, found an empty file".to_owned());
@@ -127,7 +127,7 @@ fn check_body(body: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Selected entry of a HAR file, with its number from 1 and its request.
+/// An entry of a HAR file that was selected: its number from 1, and its request.
 struct SelectedEntry<'a> {
     file: &'a Path,
     number: usize,
@@ -135,8 +135,8 @@ struct SelectedEntry<'a> {
     url: String,
 }
 
-/// Rejects entries of several endpoints, which are not samples of one route. If the command line gives the
-/// request, paths may differ, as those of `/orders/{id}` do.
+/// Rejects entries of different endpoints, because they are not samples of one route. If the command line
+/// specifies the request, the paths may differ, for example for `/orders/{id}`.
 fn check_one_endpoint(arguments: &InferArguments, selected: &[SelectedEntry<'_>]) -> Result<(), Failure> {
     let is_explicit = arguments.url.is_some() || arguments.request.is_some();
     let is_same = |two: &[SelectedEntry<'_>]| {
@@ -157,12 +157,12 @@ fn check_one_endpoint(arguments: &InferArguments, selected: &[SelectedEntry<'_>]
     Err(Failure::usage(message))
 }
 
-/// URL without its query.
+/// Returns a URL without its query and fragment.
 fn path_of(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// Selected entries, with their numbers from 1.
+/// Returns the selected entries of a HAR file, with their numbers from 1.
 fn selected_entries(
     exchanges: Vec<HarExchange>,
     choice: Option<&EntryChoice>,
@@ -186,7 +186,7 @@ fn selected_entries(
     })
 }
 
-/// Names and request of the route, from the command line or from the HAR file's requests.
+/// Determines the names and the request of the route: from the command line, or else from the HAR file.
 fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Result<RouteNaming, Failure> {
     let (seen_method, seen_url) = selected.map(|entry| (entry.method, entry.url)).unzip();
     let method = seen_method.unwrap_or_else(|| "GET".to_owned());
@@ -238,7 +238,7 @@ fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Re
     )))
 }
 
-/// Rejects what only a shell understands, and a URL beside a command.
+/// Rejects characters that only a shell interprets, and `--url` together with a command.
 fn check_command(request: &str, has_url: bool) -> Result<(), String> {
     if has_url {
         return Err("`--url` and the `RUN` of `--request` exclude each other".to_owned());
@@ -247,13 +247,14 @@ fn check_command(request: &str, has_url: bool) -> Result<(), String> {
     Err(format!("`RUN` has no shell: expected words with spaces between, found `{}`", &request[at..=at]))
 }
 
-/// Name of the upstream for a tool: `forecast` for `get_forecast`.
+/// Derives the name of the upstream from the name of the tool: `forecast` for `get_forecast`.
 fn upstream_of(tool: &str) -> String {
     let words = tool.strip_prefix("get_").filter(|rest| !rest.is_empty()).unwrap_or(tool);
     words.replace('.', "_").chars().take(64).collect()
 }
 
-/// Name of the tool: `get_forecast` for `/v1/forecast/{city}`, else from the first file's name.
+/// Derives the name of the tool from the path: `get_forecast` for `/v1/forecast/{city}`. Without a suitable
+/// path, the name of the first file is used.
 fn name_of(path: &str, files: &[PathBuf]) -> String {
     let plain = |text: &str| joined_words(&text.to_ascii_lowercase(), |c| c.is_ascii_alphanumeric());
     let path = path.split('?').next().unwrap_or_default();
@@ -264,7 +265,7 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
     if name.is_empty() { "get_report".to_owned() } else { format!("get_{name}") }
 }
 
-/// Written to standard error, so that standard output can be redirected to a file.
+/// Prints a summary of the proposal to standard error, so that standard output can be redirected to a file.
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
     screen.status_line(&format!(
         "from {}, which the proposed route parses; check whether it extracts the right values:",

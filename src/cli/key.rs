@@ -19,10 +19,10 @@ pub(super) struct KeyArguments {
     pub(super) output: Output,
 }
 
-/// Longest key.
+/// Maximum length of a key, in bytes.
 const KEY_LIMIT_BYTES: u64 = 1024;
 
-/// Shortest key. A shorter one could be guessed from its hash.
+/// Minimum length of a key, in bytes. A shorter key could be guessed from its hash.
 const KEY_MIN_BYTES: usize = 24;
 
 pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), Failure> {
@@ -47,7 +47,7 @@ pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), F
 }
 
 fn read_key() -> Result<String, Failure> {
-    // With a line end.
+    // The limit includes a line break of two bytes.
     let text = read_input(Path::new("-"), KEY_LIMIT_BYTES + 2, "key")?;
     let text = String::from_utf8_lossy(&text);
     let key = text.trim();

@@ -1,4 +1,4 @@
-//! `glossator migrate`: renames keys of earlier versions in files.
+//! `glossator migrate`: renames keys of earlier versions in configuration files and documentation.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use crate::authoring::count;
 use crate::config::{Change, Format, Migrated, Remark, migrate as migrated};
 use crate::settings::Problem;
 
-/// Longest file that is rewritten, in bytes: the longest configuration file.
+/// Maximum length of a file that is rewritten, in bytes. It is the maximum length of a configuration file.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub(super) struct MigrateArguments {
     pub(super) output: Output,
 }
 
-/// File before and after the migration.
+/// A file before and after the migration.
 struct Rewritten {
     path: PathBuf,
     name: String,
@@ -88,7 +88,7 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
     })
 }
 
-/// Collects the files that a path names. Symbolic links in folders are skipped, as they may lead elsewhere.
+/// Collects the files at a path. Skips symbolic links in folders, because they may lead to other places.
 fn find(path: &Path, found: &mut BTreeMap<PathBuf, Format>) -> Result<(), Failure> {
     let why = |error: io::Error| Failure::usage(format!("{}: {error}", path.display()));
     if fs::metadata(path).map_err(why)?.is_file() {
@@ -118,15 +118,15 @@ fn format_of(path: &Path) -> Option<Format> {
     }
 }
 
-/// Writes these texts: first to temporary files beside their files, then renames each over its file. Returns
-/// the file that can't be written.
+/// Writes texts to files: first to temporary files in the same folders, and then renames each of these to its
+/// file. If that fails, returns the file that can't be written.
 pub(super) fn replace_files<'f>(
     files: impl IntoIterator<Item = (&'f Path, &'f str)>,
 ) -> Result<(), (&'f Path, io::Error)> {
     let mut beside = Vec::new();
     let mut written = Ok(());
     for (path, text) in files {
-        // Follows a symbolic link, so that the link itself is preserved.
+        // Resolves a symbolic link, so that its target is replaced and not the link.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let temporary = target.with_file_name(format!(".{name}.new-{}", std::process::id()));
@@ -147,11 +147,11 @@ pub(super) fn replace_files<'f>(
     written
 }
 
-/// Writes a file with the permissions, and if possible the owner, of another.
+/// Writes the file `path` with the permissions, and if possible the owner, of the file `like`.
 fn write_beside(like: &Path, path: &Path, text: &str) -> io::Result<()> {
     let metadata = fs::metadata(like)?;
     let mut file = File::create_new(path)?;
-    // Only root can change the owner.
+    // Fails unless run by root, who alone can change the owner.
     let _ = fchown(&file, Some(metadata.uid()), Some(metadata.gid()));
     file.set_permissions(metadata.permissions())?;
     file.write_all(text.as_bytes())?;
@@ -184,7 +184,7 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
     }
 }
 
-/// Unified diff; empty where nothing has changed.
+/// Returns the unified diff of a file; empty if nothing has changed.
 fn diff_of(name: &str, before: &str, after: &str) -> String {
     if before == after {
         return String::new();

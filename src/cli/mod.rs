@@ -1,4 +1,4 @@
-//! Command line, one file per command. Commands are thin: the work is done in modules of lower layers.
+//! Command line, with one file per command. Commands are thin: lower layers do the work.
 //!
 //! Exit status:
 //!
@@ -97,16 +97,16 @@ enum Output {
     Json,
 }
 
-/// Reason why a command failed.
+/// Reason why a command failed, with its exit status.
 #[derive(Debug)]
 enum Failure {
-    /// Problems or failed tests, already shown. Has the exit status.
+    /// Problems or failed tests that have already been printed. Contains the exit status.
     Reported(u8),
     /// Invalid configuration.
     Problems(Problems),
-    /// Any other failure, as text.
+    /// Any other failure.
     Other {
-        /// Message.
+        /// Error message.
         text: String,
         /// Exit status.
         status: u8,
@@ -117,17 +117,17 @@ enum Failure {
 const CONFIG_STATUS: u8 = 78;
 
 impl Failure {
-    /// Invalid usage of the command line.
+    /// Failure for invalid usage of the command line.
     fn usage(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: 2 }
     }
 
-    /// Missing or invalid configuration.
+    /// Failure for a missing or invalid configuration.
     fn config(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: CONFIG_STATUS }
     }
 
-    /// Failure of the system, or of another program.
+    /// Failure at runtime: of the system, or of another program.
     fn runtime(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: 1 }
     }
@@ -137,8 +137,9 @@ impl Failure {
     }
 }
 
-/// Stack size of threads that translate responses. A jq filter may nest a value some hundred thousand levels
-/// deep before its step limit, and dropping that recurses once per level. Unused stack is only address space.
+/// Stack size of threads that translate responses. Before it reaches its step limit, a jq filter can nest a
+/// value some hundred thousand levels deep, and dropping the value recurses once per level. Unused stack
+/// occupies only address space.
 const STACK_BYTES: usize = 128 << 20;
 
 /// Runs the program: parses the command line, runs the command, and returns the exit status.
@@ -147,7 +148,7 @@ pub fn main() -> ExitCode {
         std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(run_program);
     match thread.map(std::thread::JoinHandle::join) {
         Ok(Ok(status)) => status,
-        // The panic has been logged already.
+        // The panic has already been logged.
         Ok(Err(_)) => {
             log::flush();
             ExitCode::from(101)
@@ -186,7 +187,7 @@ fn run_program() -> ExitCode {
             (Output::Text, Ok(()))
         }
     };
-    // Log lines must come before the messages below.
+    // All log lines must be written before the messages below.
     log::flush();
     let Err(failure) = done else { return ExitCode::SUCCESS };
     match (&failure, output) {
@@ -204,7 +205,7 @@ fn run_program() -> ExitCode {
     }
 }
 
-/// Shows the immediate result of parsing the command line: help, version, or a usage error.
+/// Prints help, the version, or a usage error: clap returns all three as a parsing error.
 fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
     screen.format = serve::log_format_in(std::env::args_os());
     let unknown =
@@ -225,7 +226,7 @@ fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
     ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }
 
-/// What to write in place of an unknown argument, where that is known.
+/// Suggests what to write instead of an unknown argument, if that is known.
 fn hint_for(argument: &str) -> Option<String> {
     if let Some(now) = renamed_flag(argument) {
         return Some(format!("`{argument}` is now `{now}`"));
@@ -239,7 +240,7 @@ impl ConfigArgument {
         Ok(Sources { flags, ..Sources::from_path(self.path()?) })
     }
 
-    /// Configured path, or the first default path that exists.
+    /// Returns the configured path, or else the first default path that exists.
     fn path(&self) -> Result<PathBuf, Failure> {
         if let Some(path) = &self.config {
             return Ok(path.clone());
@@ -259,7 +260,7 @@ impl ConfigArgument {
     }
 }
 
-/// Error for an unknown route.
+/// Failure for an unknown route name.
 fn no_such_route(name: &str, loaded: &Loaded) -> Failure {
     let names = quoted_list(loaded.routes.iter().map(|file| file.name().as_str()));
     Failure::usage(format!("there is no route `{name}`; there are {names}"))

@@ -1,4 +1,4 @@
-//! `glossator new`: copies an entry of the gallery, a route file with recorded responses, into a folder.
+//! `glossator new`: copies an entry of the gallery (a route file with recorded responses) into a folder.
 
 use std::{
     fs::{self, File},
@@ -16,10 +16,10 @@ use serde_json::json;
 use super::output::Screen;
 use super::{Failure, Output};
 
-/// Entries of the gallery, a folder each. `README.md` beside them is their index.
+/// Entries of the gallery, one folder each. The `README.md` beside the folders is the index.
 static GALLERY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/config/gallery");
 
-/// Page of an entry. It is for readers of the gallery and is not copied.
+/// Documentation page of an entry. It is not copied.
 const PAGE: &str = "README.md";
 
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(super) struct NewArguments {
     pub(super) output: Output,
 }
 
-/// Names of the entries, each with the heading of its page.
+/// Parser that accepts the names of the entries. The help for each name is the heading of its page.
 fn names() -> PossibleValuesParser {
     let value = |entry: &'static Dir<'_>| {
         let name = entry.path().to_str().expect("names of entries are ASCII");
@@ -46,7 +46,7 @@ fn names() -> PossibleValuesParser {
     GALLERY.dirs().map(value).collect::<Vec<_>>().into()
 }
 
-/// Copies all files of the entry, or none if one of them exists already.
+/// Copies all files of the entry. If one of them already exists, copies none.
 pub(super) fn new(arguments: &NewArguments, screen: &mut Screen) -> Result<(), Failure> {
     let name = &arguments.from_gallery;
     let entry = GALLERY.get_dir(name).expect("the parser of the arguments knows the entries");
@@ -82,7 +82,7 @@ pub(super) fn new(arguments: &NewArguments, screen: &mut Screen) -> Result<(), F
     Ok(())
 }
 
-/// All files of the entry but its page.
+/// Returns all files of the entry except its page.
 fn files_of<'a>(entry: &'a Dir<'a>) -> Vec<&'a include_dir::File<'a>> {
     let mut files: Vec<_> = entry.files().filter(|file| !file.path().ends_with(PAGE)).collect();
     files.extend(entry.dirs().flat_map(files_of));

@@ -1,4 +1,4 @@
-//! Standard streams: output for people, and input of commands.
+//! Standard streams: output of commands, and their input.
 
 use std::{
     fs::File,
@@ -14,16 +14,16 @@ use crate::model::Recording;
 use crate::settings::{Problem, Severity};
 use crate::telemetry::log::LogFormat;
 
-/// Output of a command: results to standard output, problems and messages to standard error. Colour is used
-/// only on a terminal, and if `NO_COLOR` is not set.
+/// Output of a command: results on standard output, problems and messages on standard error. Colours are used
+/// only on a terminal, and only if `NO_COLOR` is not set.
 pub(super) struct Screen {
     out: anstream::Stdout,
     err: anstream::Stderr,
-    /// Format of standard error: that of the log.
+    /// Format of the lines on standard error. It is the same as that of the log.
     pub(super) format: LogFormat,
 }
 
-/// Styles of text, by purpose, with their terminal codes.
+/// Text styles by purpose. The values are ANSI escape codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextStyle {
     Good = 32,
@@ -32,7 +32,7 @@ pub(super) enum TextStyle {
 }
 
 impl TextStyle {
-    /// Styles text for [`Screen::line`].
+    /// Wraps a text in the escape sequences of the style, for [`Screen::line`].
     pub(super) fn apply(self, text: &str) -> String {
         format!("\u{1b}[{}m{text}\u{1b}[0m", self as u8)
     }
@@ -43,7 +43,7 @@ impl Screen {
         Self { out: anstream::stdout(), err: anstream::stderr(), format: LogFormat::Text }
     }
 
-    /// Sets when colours are printed from now on.
+    /// Sets whether colours are used from now on.
     pub(super) fn color(&mut self, color: clap::ColorChoice) {
         let choice = match color {
             clap::ColorChoice::Auto => return,
@@ -54,12 +54,12 @@ impl Screen {
         self.err = AutoStream::new(io::stderr(), choice);
     }
 
-    /// Writes a line. Standard output may be closed; that is not an error.
+    /// Writes a line to standard output. If it is closed, the line is lost without an error.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.out, "{}", text.as_ref());
     }
 
-    /// Writes a JSON value with a line per member.
+    /// Writes a JSON value to standard output, with one line per member.
     pub(super) fn json(&mut self, value: &serde_json::Value) {
         self.line(format!("{value:#}"));
     }
@@ -80,12 +80,12 @@ impl Screen {
         }
     }
 
-    /// Shows a remark besides the result.
+    /// Writes a remark about the result to standard error.
     pub(super) fn status_line(&mut self, text: &str) {
         self.write_stderr("INFO", text);
     }
 
-    /// Shows the error of a command that failed.
+    /// Writes the error of a failed command to standard error.
     pub(super) fn error_line(&mut self, text: &str) {
         let text = match self.format {
             LogFormat::Text => format!("glossator: {text}"),
@@ -94,23 +94,23 @@ impl Screen {
         self.write_stderr("ERROR", &text);
     }
 
-    /// Writes a line. Standard error may be closed; that is not an error.
+    /// Writes a line to standard error. If it is closed, the line is lost without an error.
     fn write_stderr(&mut self, level: &str, text: &str) {
         let _ = writeln!(self.err, "{}", self.format.line(level, text));
     }
 }
 
-/// Longest recording, in bytes.
+/// Maximum length of a recording, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 64 << 20;
 
-/// Reads a recorded response. `-` is standard input.
+/// Reads a recorded response. `-` reads standard input.
 pub(super) fn read_recording(file: &Path) -> Result<Recording, Failure> {
     let recording = read_input(file, RECORDING_LIMIT_BYTES, "recording")?;
     Recording::read(&Bytes::from(recording))
         .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
-/// Reads a file of limited size. `-` is standard input. `what` names the kind of file in the error.
+/// Reads a file of at most `limit_bytes`. `-` reads standard input. `what` names the kind of file in errors.
 pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Vec<u8>, Failure> {
     let shown = file.display();
     let mut content = Vec::new();

@@ -1,5 +1,5 @@
 //! `glossator run`, `stdio` and `cgi`: serve clients over sockets, the client that started this program over
-//! stdio, or one request of a web server.
+//! stdio, or a single request of a web server.
 
 use std::{
     ffi::OsString,
@@ -50,12 +50,12 @@ pub(super) struct LogOverrides {
 }
 
 impl LogOverrides {
-    /// Log format from the flag or the environment, known before the file is read.
+    /// Log format from the flag or the environment, which is known before the configuration is read.
     pub(super) fn format(&self) -> LogFormat {
         early_log_format(self.log_format.as_deref())
     }
 
-    /// The given flags, that of the listen address included: each with its setting and its value.
+    /// Returns the flags that are set, including `--listen`: name, setting and value of each.
     pub(super) fn flags(&self, listen: &Option<String>) -> Vec<Flag> {
         let all = [
             ("--listen", "server.listen", listen),
@@ -69,13 +69,13 @@ impl LogOverrides {
     }
 }
 
-/// Log format from a flag, or else from the environment.
+/// Log format according to the flag, or else to the environment.
 fn early_log_format(flag: Option<&str>) -> LogFormat {
     let variable = Environment::from_process().0.remove("GLOSSATOR__LOG__FORMAT");
     if flag.or(variable.as_deref()) == Some("json") { LogFormat::Json } else { LogFormat::Text }
 }
 
-/// Log format from arguments that could not be parsed.
+/// Log format according to arguments that clap could not parse.
 pub(super) fn log_format_in(arguments: impl Iterator<Item = OsString>) -> LogFormat {
     let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
     let joined = arguments.iter().find_map(|argument| argument.strip_prefix("--log-format="));
@@ -106,7 +106,7 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
     })
 }
 
-/// Standard output belongs to the client; all other output goes to standard error.
+/// Standard output belongs to the MCP client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.format = arguments.log.format();
     let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(&None), screen)?;
@@ -126,7 +126,8 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
     })
 }
 
-/// Response to a web server's request if the configuration is invalid. The reason is in the web server's log.
+/// Error text for the client of a web server if the configuration is invalid. The details are in the web
+/// server's log.
 const NOT_CONFIGURED: &str = "glossator can't serve: its errors are in the web server's error log";
 
 pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
@@ -143,8 +144,8 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
         config::process_variables().partition(|(name, _)| cgi_api::is_request_variable(name));
     let sources = Sources {
         origin: ConfigSource::Path(arguments.config.path()?),
-        // Without the variables that a client can influence. Otherwise a client could set a value that a file
-        // refers to.
+        // Without the variables that a client can influence: otherwise a client could set a value that the
+        // configuration refers to.
         environment: Environment::from_variables(own),
         flags: arguments.log.flags(&None),
     };
@@ -161,7 +162,7 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
         }
     };
     let mut app = App::new(&loaded).map_err(Failure::from_error)?;
-    // One request needs no further threads.
+    // A single request needs no further threads.
     let runtime = build_runtime(&mut Builder::new_current_thread())?;
     let result = runtime.block_on(async move {
         app.start().await;
@@ -172,28 +173,28 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
         app.close().await;
         result
     });
-    // Remaining tasks are not awaited.
+    // Tasks that are still running are not awaited.
     runtime.shutdown_background();
     if let Err(error) = result {
-        // The response has started, so the error can only be reported here.
+        // The response has already begun, so the error can only be reported on standard error.
         screen.error_line(&format!("the response was not written to its end: {}", ErrorChain(&error)));
     }
     Ok(())
 }
 
-/// Writes a complete response. If the web server does not read it, the error is ignored.
+/// Writes a complete response to standard output. Ignores the error if the web server does not read it.
 fn write_response(response: &[u8]) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(response).and_then(|()| out.flush());
 }
 
-/// Loads the configuration of a process that reloads it later, and receives SIGHUP from now on.
+/// Loads the configuration of a process that can reload it, and receives SIGHUP from now on.
 fn load(
     config: &ConfigArgument,
     flags: Vec<Flag>,
     screen: &mut Screen,
 ) -> Result<(Sources, Loaded, Signal), Failure> {
-    // Before anything slow: a supervisor may send SIGHUP right after it has started the program.
+    // First of all: a supervisor may send SIGHUP as soon as the program has started.
     let hangups = hangup_signals().map_err(system_failure(NO_SIGNALS))?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
@@ -202,18 +203,18 @@ fn load(
     Ok((sources, loaded, hangups))
 }
 
-/// Failure with this description, and the error of the system.
+/// Creates a failure with the description `what` and a system error.
 fn system_failure(what: &'static str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::runtime(format!("{what}: {}", ErrorChain(&error)))
 }
 
-/// Failure if the system does not deliver signals.
+/// Error text if the system does not deliver signals.
 const NO_SIGNALS: &str = "can't receive signals";
 
 /// Timeout for tasks that are still running when a command ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Starts the log and the runtime, and runs a command's work. Then shuts the runtime down within
+/// Sets up the log and the runtime, and runs the work of a command. Then shuts down the runtime within
 /// [`SHUTDOWN_TIMEOUT`].
 pub(super) fn run_in_runtime(
     loaded: &Loaded,
@@ -223,7 +224,7 @@ pub(super) fn run_in_runtime(
     descriptors::raise_limit();
     let runtime = build_runtime(&mut Builder::new_multi_thread())?;
     let done = runtime.block_on(work);
-    // Dropping the runtime would wait for blocking work without a limit.
+    // Dropping the runtime would wait for blocking tasks without a timeout.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     done
 }
@@ -232,7 +233,7 @@ fn build_runtime(builder: &mut Builder) -> Result<Runtime, Failure> {
     builder.enable_all().thread_stack_size(STACK_BYTES).build().map_err(Failure::from_error)
 }
 
-/// Warns if the configured limits need more files and sockets than the system allows.
+/// Warns if the configured limits may need more file descriptors than the system allows.
 fn warn_of_few_descriptors(loaded: &Loaded) {
     let needed = loaded.descriptors_needed();
     if let Some(limit) = descriptors::limit().filter(|limit| *limit < needed) {
@@ -245,11 +246,11 @@ fn warn_of_few_descriptors(loaded: &Loaded) {
     }
 }
 
-/// Server that is bound but not serving yet.
+/// A server whose ports are bound, but that does not serve yet.
 pub(super) struct BoundServer {
     app: App,
     pub(super) listener: Listener,
-    /// Admin API, if it is enabled; open until the last call has ended.
+    /// The admin API, if it is enabled. It is open until the last call has ended.
     pub(super) admin: Option<AdminListener>,
     process: ProcessControl,
 }
@@ -271,8 +272,8 @@ impl BoundServer {
         Ok(Self { listener: app.listener(port), app, admin, process: control })
     }
 
-    /// Serves until SIGTERM or Ctrl-C, then shuts down gracefully. Reloads the configuration from its sources
-    /// meanwhile, if there are any.
+    /// Serves until SIGTERM or Ctrl-C, then shuts down gracefully. `reload` has the sources from which the
+    /// configuration is reloaded; `None` disables reloads.
     pub(super) async fn serve(self, reload: Option<(Sources, &Loaded, Signal)>) -> Result<(), Failure> {
         let Self { mut app, listener, admin, process } = self;
         let (settings, handler) = (app.settings, app.handler.clone());
@@ -289,11 +290,11 @@ impl BoundServer {
             status.send_modify(|status| status.is_ending = true);
         };
         app.start().await;
-        // Without a reloader `process` is dropped, which tells the admin API that there is none.
+        // Without a reloader, `process` is dropped, and the admin API then rejects requests to reload.
         let running = app
             .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
         notify_supervisor(NotifyState::Ready);
-        // A cut-off has been logged; the process ended as requested.
+        // Cut-off requests have been logged; they do not change the exit status.
         let _ = server::serve(listener, settings, handler, stop).await;
         running.end().await;
         drop(admin);
@@ -301,7 +302,7 @@ impl BoundServer {
     }
 }
 
-/// Notifies systemd, if it started the program with a notification socket.
+/// Notifies systemd of a state, if systemd has set `NOTIFY_SOCKET`.
 fn notify_supervisor(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` can't be reached");

@@ -1,4 +1,4 @@
-//! `glossator test`: runs the examples of routes; `--update` accepts the actual results.
+//! `glossator test`: runs the tests of routes. `--update` replaces expected results with the actual ones.
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     let mut verdicts = Vec::new();
     for file in loaded.routes.iter() {
         for (index, example) in file.tests.iter().enumerate() {
-            // An example without a name has its number.
+            // A test without a name is identified by its number.
             let own = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
             let name = format!("{}/{own}", file.name());
             if is_selected(&name, file) {
@@ -66,7 +66,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         )));
     }
     let different = || verdicts.iter().filter(|verdict| !verdict.differences.is_empty());
-    // Those that can't be updated have a reason.
+    // A test that can't be updated has a reason.
     let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
     for verdict in different().filter(|_| arguments.update) {
         match update(verdict, arguments.accept_errors) {
@@ -101,23 +101,23 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     if failed == 0 { Ok(()) } else { Err(Failure::Reported(1)) }
 }
 
-/// Result of one example.
+/// Result of one test.
 struct ExampleResult<'a> {
     name: String,
     route: &'a str,
-    /// Index of the example in its route.
+    /// Index of the test in its route.
     index: usize,
-    /// Updated `expect`, from the actual result.
+    /// The new `expect`, built from the actual result. `None` if the arguments of the test are invalid.
     found: Option<Map<String, Value>>,
     position: &'a Position,
     differences: Vec<Difference<'a>>,
-    /// Error that the example does not expect.
+    /// Error in the actual result, if the test does not expect an error.
     unexpected_error: Option<&'static str>,
 }
 
 const SUCCESS_BECAME_ERROR: &str = "a success has become an error";
 
-/// Difference between expected and actual result.
+/// Difference between the expected and the actual result.
 struct Difference<'a> {
     part: &'static str,
     position: &'a Position,
@@ -178,7 +178,7 @@ impl<'a> ExampleResult<'a> {
 }
 
 impl Difference<'_> {
-    /// Shows both sides line by line, equal lines once.
+    /// Prints the expected and the actual result line by line; lines that are equal in both are printed once.
     fn show(&self, screen: &mut Screen) {
         let lines = |text: &str| match serde_json::from_str::<Value>(text) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => format!("{value:#}"),
@@ -200,9 +200,9 @@ impl Difference<'_> {
     }
 }
 
-/// Writes the actual result into the file, or returns the reason why it can't.
+/// Writes the actual result of a test into its file. An error is the reason why that is impossible.
 fn update(verdict: &ExampleResult<'_>, accept_errors: bool) -> Result<(), String> {
-    // Otherwise a broken rule would be written down as the expected behaviour.
+    // Otherwise the wrong result of a broken rule would become the expected result.
     if let Some(error) = verdict.unexpected_error.filter(|_| !accept_errors) {
         return Err(format!("{error}; `--accept-errors` writes it"));
     }
@@ -214,13 +214,13 @@ fn update(verdict: &ExampleResult<'_>, accept_errors: bool) -> Result<(), String
     replace_files([(file, written.as_str())]).map_err(|(_, error)| error.to_string())
 }
 
-/// Updated `expect` of a result, with the same members as before.
+/// Builds the new `expect` from a result, with the same members as before.
 fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
     let mut expect = Map::new();
     let first_text = &result["content"][0]["text"];
     let structured = result.get("structuredContent");
     let is_error = result["isError"] == true;
-    // A success has other members than the error that was expected.
+    // An error and a success have different members, so the members of the old `expect` do not apply.
     let new = Expectation { is_missing: true, ..Expectation::default() };
     let before = if before.is_error() && !is_error { &new } else { before };
     if is_error || before.is_error.is_some() {
