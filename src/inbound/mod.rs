@@ -1,9 +1,9 @@
-//! APIs for clients: each decodes its requests into calls and encodes tool results.
+//! APIs for clients: each decodes requests into calls, and encodes the results of tools.
 //!
-//! - [`request_context`]: a request's connection and client, and its rejection.
+//! - [`request_context`]: connection and client of a request, and its rejection.
 //! - [`filter`]: the request filter (proxies, CORS, bodies), with the rules of `host_origin`.
 //! - [`authenticate`]: identification of the client; [`media_ranges`]: content negotiation.
-//! - [`mcp`], [`rest`], and [`cgi`] for both behind a web server.
+//! - [`mcp`], [`rest`], and [`cgi`], which serves both behind a web server.
 
 pub mod authenticate;
 pub mod cgi;
@@ -29,11 +29,11 @@ pub use request_context::{CANCEL_TIMEOUT, Connection, RequestInfo, Shutdown, Shu
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 
-/// The text for a client whose request is not served because of a shutdown.
+/// Error text for a request that is not served because of a shutdown.
 const SHUTTING_DOWN: &str =
     "the server is shutting down and did not serve this request; retry in a few seconds";
 
-/// The text for a client whose request was cut off by a shutdown.
+/// Error text for a request that was cut off by a shutdown.
 fn cut_off_by_shutdown(may_have_effect: bool) -> &'static str {
     match may_have_effect {
         true => {
@@ -44,21 +44,22 @@ fn cut_off_by_shutdown(may_have_effect: bool) -> &'static str {
     }
 }
 
-/// A JSON object without the members that are `null`.
+/// Removes the members of a JSON object that are `null`.
 pub fn without_nulls(mut object: Value) -> Value {
     object.as_object_mut().into_iter().for_each(|members| members.retain(|_, value| !value.is_null()));
     object
 }
 
-/// Marks a long response that is streamed from an upstream: only the part of it in transit is in memory.
+/// Marks a long response that is streamed from an upstream: only the part in transit is in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamedPassthrough;
 
 impl StreamedPassthrough {
-    /// Length limit, in bytes, of a response that may be in memory as a whole. A longer one is streamed.
+    /// Maximum length of a response that may be in memory as a whole, in bytes. Longer responses are
+    /// streamed.
     pub const SHORT_BYTES: usize = 64 << 10;
 
-    /// Marks a response that is longer than [`Self::SHORT_BYTES`].
+    /// Marks a response if it is longer than [`Self::SHORT_BYTES`].
     pub fn mark(response: &mut Response<Body>) {
         if response.body().size_hint().exact().is_some_and(|length| length > Self::SHORT_BYTES as u64) {
             response.extensions_mut().insert(Self);
@@ -75,15 +76,15 @@ pub struct MediaRange<'a> {
     pub weight: f32,
 }
 
-/// The media ranges of all `Accept` headers (RFC 9110, section 12.5.1).
+/// Parses the media ranges of all `Accept` headers (RFC 9110, section 12.5.1).
 pub fn media_ranges(headers: &HeaderMap) -> impl Iterator<Item = MediaRange<'_>> {
     let values = headers.get_all(header::ACCEPT).iter();
     let ranges = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     ranges.map(<[u8]>::trim_ascii).filter(|range| !range.is_empty()).map(MediaRange::parse)
 }
 
-/// Whether a client accepts a media type: the most specific range that includes it decides, so
-/// `text/plain;q=0, */*` accepts all but `text/plain`.
+/// Whether a client accepts a media type. The most specific matching range decides: `text/plain;q=0, */*`
+/// accepts everything except `text/plain`.
 pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let ranges = media_ranges(headers).filter_map(|range| Some((range.specificity(media_type)?, range)));
     ranges.max_by_key(|(specificity, _)| *specificity).is_some_and(|(_, range)| range.weight > 0.0)
@@ -100,13 +101,13 @@ impl<'a> MediaRange<'a> {
         Self { essence, weight: weight.unwrap_or(1.0) }
     }
 
-    /// Whether the range is exactly this media type.
+    /// Whether the range is exactly this media type, without wildcards.
     pub fn is_exactly(&self, media_type: &str) -> bool {
         self.essence.eq_ignore_ascii_case(media_type.as_bytes())
     }
 
-    /// The specificity of the range for this media type: 2 for the type itself, 1 for `type/*`, 0 for `*/*`.
-    /// `None` if the range does not include it.
+    /// Specificity with which the range matches a media type: 2 for the type itself, 1 for `type/*`, 0 for
+    /// `*/*`. `None` if it does not match.
     fn specificity(&self, media_type: &str) -> Option<u8> {
         if self.is_exactly(media_type) {
             return Some(2);

@@ -1,4 +1,4 @@
-//! Context of a request: its connection, its client, and its log line when it is rejected.
+//! Context of a request: its connection, its client, and its log line if it is rejected.
 
 use std::{
     borrow::Cow,
@@ -20,10 +20,10 @@ use crate::telemetry::{RequestId, Span, Untrusted, method_label};
 use crate::tls::ClientCertificate;
 use crate::upstream::{ClientIdentity, RETRY_WHEN_BUSY};
 
-/// A client connection. `None` is unknown.
+/// A client connection. `None` in a field means unknown.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// The peer's address.
+    /// Address of the peer.
     pub peer: Option<SocketAddr>,
     /// Whether the connection uses TLS.
     pub is_tls: bool,
@@ -33,23 +33,24 @@ pub struct Connection {
     pub ending: ShutdownSignal,
 }
 
-/// Information about a request that is known before its client is authenticated. It grants no rights: a call
-/// needs an authenticated client, which only a `RequestContext` has.
+/// Information about a request before its client is authenticated. It grants no rights: a call needs an
+/// authenticated client, which only a `RequestContext` has.
 ///
-/// The server adds it to the request's extensions, and the API removes it.
+/// The server adds it to the extensions of the request, and the API removes it.
 #[derive(Debug, Clone)]
 pub struct RequestInfo {
-    /// The connection, shared by all of its requests.
+    /// The connection, which all of its requests share.
     pub connection: Arc<Connection>,
-    /// Request id in log lines and errors.
+    /// The request id for log lines and errors.
     pub request_id: RequestId,
-    /// The trace span of the request, where traces are on.
+    /// The trace span of the request, if traces are enabled.
     pub span: Span,
-    /// The path below which a web server serves us over CGI (`SCRIPT_NAME`), without a trailing slash.
-    /// Published paths of endpoints begin with it.
+    /// For CGI, the path below which the web server serves this program (`SCRIPT_NAME`), without a trailing
+    /// slash. It is the prefix of the endpoint paths that clients see.
     pub mount: Option<Box<str>>,
     pub(super) api: ApiKind,
-    /// The client's address: the peer's, until the filter has read `X-Forwarded-For` of trusted proxies.
+    /// Address of the client: that of the peer, until the filter has read `X-Forwarded-For` of trusted
+    /// proxies.
     pub(super) address: Option<IpAddr>,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct RequestContext {
 }
 
 impl RequestInfo {
-    /// Information about a request with these headers, which may contain its id.
+    /// Creates the information about a request with these headers, which may include a request id.
     pub fn new(connection: Arc<Connection>, headers: &HeaderMap) -> Self {
         Self {
             address: connection.peer.map(|peer| peer.ip().to_canonical()),
@@ -73,13 +74,13 @@ impl RequestInfo {
         }
     }
 
-    /// Information about a message on our own stdin.
+    /// Creates the information about a message from standard input.
     pub(super) fn from_stdio(connection: &Arc<Connection>) -> Self {
         Self { api: ApiKind::Stdio, ..Self::new(Arc::clone(connection), &HeaderMap::new()) }
     }
 
-    /// The information in a request's extensions. Where the listener added none, it is added with an unknown
-    /// connection.
+    /// Returns the information in the extensions of a request. If the listener added none, adds it with an
+    /// unknown connection.
     pub fn from_request<B>(request: &mut Request<B>) -> &mut Self {
         if request.extensions().get::<Self>().is_none() {
             let unknown = Self::new(Arc::default(), request.headers());
@@ -88,7 +89,7 @@ impl RequestInfo {
         request.extensions_mut().get_mut().expect("it is there by now")
     }
 
-    /// Removes the information from a request's extensions, for an API.
+    /// Takes the information out of the extensions of a request, for the API that handles the request.
     pub fn take(head: &mut Parts, api: ApiKind) -> Self {
         let unauthenticated = head.extensions.remove::<Self>();
         let unauthenticated = unauthenticated.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
@@ -96,7 +97,7 @@ impl RequestInfo {
         Self { api, ..unauthenticated }
     }
 
-    /// The request as the log describes it, before its client is identified.
+    /// The request as it appears in the log before its client is identified.
     pub(super) fn logged<'a>(&'a self, head: &'a Parts) -> LoggedRequest<'a> {
         LoggedRequest { info: self, head: Some(head), client: None }
     }
@@ -107,13 +108,13 @@ impl RequestContext {
         &self.identity.client
     }
 
-    /// The request as the log describes it. `head` is `None` over stdio.
+    /// The request as it appears in the log. `head` is `None` over stdio.
     pub(super) fn logged<'a>(&'a self, head: Option<&'a Parts>) -> LoggedRequest<'a> {
         LoggedRequest { info: &self.info, head, client: Some(self.client()) }
     }
 }
 
-/// A request as the log describes it.
+/// A request as it appears in the log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoggedRequest<'a> {
     info: &'a RequestInfo,
@@ -142,54 +143,54 @@ impl LoggedRequest<'_> {
     }
 }
 
-/// A request that is rejected before any call is made. Each API writes it in its own format.
+/// Rejection of a request before any call. Each API formats it in its own way.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}{}", .detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}")))]
 pub struct Rejection {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The reason in the log: constant, as the full text is logged at `debug` only.
+    /// The reason in the log. It is constant; the full text is logged at `debug` only.
     pub reason: &'static str,
     /// The text for the client.
     pub text: Cow<'static, str>,
-    /// Details from a parser, appended to the text.
+    /// Details of a parser error, appended to the text.
     pub detail: Option<String>,
     pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 impl Rejection {
-    /// A rejection without headers of its own.
+    /// Creates a rejection without additional headers.
     pub fn new(status: StatusCode, reason: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         Self { status, reason, text: text.into(), detail: None, header: None }
     }
 
-    /// Adds a header to the response, if it has a value.
+    /// Adds a header to the response, unless its value is `None`.
     #[must_use]
     pub fn with_header(self, name: HeaderName, value: Option<HeaderValue>) -> Self {
         Self { header: value.map(|value| Box::new((name, value))), ..self }
     }
 
-    /// Adds `Retry-After` to the response, if it is known.
+    /// Adds `Retry-After` to the response, unless the time is unknown (`None`).
     #[must_use]
     pub fn with_retry_after(self, seconds: impl Into<Option<u64>>) -> Self {
         self.with_header(header::RETRY_AFTER, seconds.into().map(HeaderValue::from))
     }
 
-    /// Adds the rejection's header, if it has one, to the response.
+    /// Copies the additional header of the rejection, if there is one, to the headers of the response.
     pub fn add_header(&self, headers: &mut HeaderMap) {
         if let Some((name, value)) = self.header.as_deref() {
             headers.insert(name, value.clone());
         }
     }
 
-    /// Rejects a request because of the shutdown.
+    /// Creates the rejection of a request because of the shutdown.
     pub(super) fn for_shutdown(text: &'static str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting down", text)
             .with_retry_after(RETRY_WHEN_BUSY.as_secs())
     }
 }
 
-/// Timeout for cut-off requests to write their errors, and then for their connections to close.
+/// Time for cut-off requests to write their errors, and then for their connections to close.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The stages of a graceful shutdown.
@@ -197,21 +198,20 @@ pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 pub enum Shutdown {
     /// Requests are served, and connections stay open.
     Serving,
-    /// Requests are served, and each connection is closed with its next response, so that clients open new
-    /// ones.
+    /// Requests are served. Each connection is closed with its next response, so that clients open new ones.
     Closing,
-    /// The process serves one request, and then exits (CGI).
+    /// The process serves one request and then exits (CGI).
     OneRequest,
-    /// The shutdown has begun: requests in flight are finished, and endless streams are closed, as well as
-    /// connections without a request.
+    /// The shutdown has begun. Requests in flight are finished; endless streams and connections without a
+    /// request are closed.
     Begun,
-    /// The shutdown timeout is over: requests in flight get an error.
+    /// The shutdown timeout has expired: requests in flight get an error.
     Overdue,
-    /// Connections are closed at once.
+    /// All connections are closed at once.
     Closed,
 }
 
-/// Receiver of the shutdown's stages, by which open streams end. The default never shuts down.
+/// Receiver of the shutdown stages, which ends open streams. The default never shuts down.
 #[derive(Debug, Clone)]
 pub struct ShutdownSignal(watch::Receiver<Shutdown>);
 
@@ -224,12 +224,13 @@ impl Default for ShutdownSignal {
 }
 
 impl ShutdownSignal {
-    /// Signal of a server, with the last stage that was sent.
+    /// Creates the signal of a server from the channel of its shutdown stages.
     pub fn new(shutdown: watch::Receiver<Shutdown>) -> Self {
         Self(shutdown)
     }
 
-    /// Signal of a process that serves one request and then exits, so that nothing waits for events.
+    /// Creates the signal of a process that serves one request and then exits. Streams that wait for events
+    /// end at once.
     pub fn one_request() -> Self {
         Self(watch::channel(Shutdown::OneRequest).1)
     }
@@ -239,19 +240,19 @@ impl ShutdownSignal {
         *self.0.borrow()
     }
 
-    /// Waits until the shutdown begins. A process that serves one request counts as shutting down from its
-    /// start: it exits with its response, so nothing waits for events.
+    /// Waits until the shutdown begins. For a process that serves one request, it returns at once: the
+    /// process exits after its response, so nothing may wait for events.
     pub async fn begun(&self) {
         self.reached(Shutdown::OneRequest).await;
     }
 
-    /// Waits for a stage, or a later one. If the server is gone, all stages are reached.
+    /// Waits for a stage, or a later one. Returns at once if the server no longer exists.
     pub async fn reached(&self, sought: Shutdown) {
         let _ = self.0.clone().wait_for(|stage| *stage >= sought).await;
     }
 
-    /// The result of some work, unless the shutdown timeout ends first. The calling function pins the work: a
-    /// future that is passed by value occupies twice its size.
+    /// Returns the result of `work`, or `None` if the shutdown timeout expires first. `work` is pinned by the
+    /// calling function, because a future that is passed by value occupies twice its size.
     pub async fn unless_overdue<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let mut shutdown = self.0.clone();
         tokio::select! {

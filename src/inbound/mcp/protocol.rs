@@ -30,7 +30,7 @@ use crate::inbound::{Authenticator, cut_off_by_shutdown};
 use crate::pipeline::{Gateway, Snapshot};
 use crate::telemetry::Untrusted;
 
-/// Dispatches the messages of all transports, and has the state of the endpoint.
+/// Dispatches the messages of all transports. Has the state of the MCP endpoint.
 #[derive(Debug)]
 pub(super) struct MessageDispatcher {
     pub(super) gateway: Gateway,
@@ -71,8 +71,8 @@ impl MessageDispatcher {
         }
     }
 
-    /// Snapshot for the capabilities of the server. Those for prompts and resources depend on lists of MCP
-    /// servers.
+    /// Snapshot that determines the capabilities of the server. The capabilities for prompts and resources
+    /// depend on the lists of MCP servers, so it waits for these lists.
     pub(super) async fn snapshot_for_capabilities(&self) -> Arc<Snapshot> {
         let is_complete =
             |snapshot: &Snapshot| snapshot.awaited.prompts.is_empty() && !snapshot.awaited.resources;
@@ -82,16 +82,16 @@ impl MessageDispatcher {
 
 type Handler = for<'a> fn(&'a RpcContext<'a>) -> Pin<Box<dyn Future<Output = RpcResult> + Send + 'a>>;
 
-/// Check whether a revision has a method.
+/// Function that checks whether a revision has a method.
 type RevisionCheck = fn(Revision) -> bool;
 
-/// Check whether the server has the capability that a method needs. Without the capability, the method is
-/// unknown. `None` for methods that need none.
+/// Function that checks whether the server has the capability that a method needs. Without the capability,
+/// the method is unknown. `None` for methods that need no capability.
 type CapabilityCheck = Option<fn(&Snapshot) -> bool>;
 
-/// A row of the table of methods.
+/// A row in the table of methods.
 pub(super) struct MethodRow {
-    /// Name of the method in messages.
+    /// Name of the method, as in messages.
     pub(super) name: &'static str,
     revisions: RevisionCheck,
     capability: CapabilityCheck,
@@ -138,12 +138,12 @@ const fn method(
 }
 
 impl MethodRow {
-    /// The method of that name, in any revision.
+    /// Finds a method by its name, in any revision.
     pub(super) fn by_name(name: &str) -> Option<&'static Self> {
         METHODS.iter().find(|row| row.name == name)
     }
 
-    /// Whether the method is in a revision, and the server has what it needs.
+    /// Whether the revision has the method, and the server has the capability for it.
     async fn is_available(&self, revision: Revision, dispatcher: &MessageDispatcher) -> bool {
         (self.revisions)(revision)
             && match self.capability {
@@ -154,7 +154,7 @@ impl MethodRow {
 }
 
 impl MessageContext {
-    /// Responds to the message with a JSON-RPC error, which is logged and counted. `method` is `None` if it
+    /// Builds the response with a JSON-RPC error, and logs and counts the error. `method` is `None` if it
     /// could not be read.
     pub(super) fn error_response(
         &self,
@@ -168,10 +168,10 @@ impl MessageContext {
         RpcResponse::error(id, revision, error)
     }
 
-    /// Handles a body: one message, or a batch if the revision has them. `None` if there is no response, as
-    /// to a notification or to a response.
+    /// Handles a body: a single message, or a batch if the revision has batches. `None` if there is no
+    /// response, because the message is a notification or itself a response.
     ///
-    /// Messages before the result of a request go to `sender`. Dropping the future cancels the request.
+    /// Messages that precede the result of a request go to `sender`. Dropping the future cancels the request.
     pub(super) async fn handle(&self, body: &[u8], sender: &MessageSender) -> Option<RpcResponse> {
         match self.revision() {
             Ok(revision) if revision.supports_batches() => match message::batch(body) {
@@ -183,12 +183,12 @@ impl MessageContext {
         }
     }
 
-    /// Handles all messages of a batch at once, and collects the responses.
+    /// Handles all messages of a batch concurrently, and collects the responses.
     async fn batch(&self, members: &[&RawValue], sender: &MessageSender) -> Option<RpcResponse> {
         let responses = join_all(members.iter().map(|member| async {
             let body = member.get().as_bytes();
             match message::message(body) {
-                // It must be alone (2025-03-26, Lifecycle, "Initialization").
+                // `initialize` must not be part of a batch (2025-03-26, Lifecycle, "Initialization").
                 Ok(ClientMessage::Request(RpcRequest { id, method, .. })) if method == "initialize" => {
                     let error = ErrorKind::NOT_A_MESSAGE.error("`initialize` can't be part of a batch");
                     Some(self.error_response(Some(id), Some(&method), Revision::R2025_03_26, &error))
@@ -204,7 +204,7 @@ impl MessageContext {
     async fn message(&self, body: &[u8], sender: &MessageSender) -> Option<RpcResponse> {
         let request = match message::message(body) {
             Ok(ClientMessage::Request(request)) => request,
-            // Boxed, so that the future of every call has no space for it.
+            // Boxed, so that the future of a call needs no memory for other messages.
             other => return Box::pin(self.other_message(body, other)).await,
         };
         let in_flight = &self.dispatcher.in_flight;
@@ -227,7 +227,7 @@ impl MessageContext {
         message: Result<ClientMessage<'_>, RejectedMessage<'_>>,
     ) -> Option<RpcResponse> {
         let declared = self.revision();
-        // For errors before the revision of a request is known.
+        // Revision for errors that occur before the revision of the request is known.
         let assumed = declared.as_ref().copied().unwrap_or(Revision::R2026_07_28);
         let reject = |error: &RpcError| Some(self.error_response(None, None, assumed, error));
         match (message, declared.and_then(|revision| self.check_session(revision))) {
@@ -249,19 +249,19 @@ impl MessageContext {
                     }
                     return None;
                 }
-                // The header may be missing, but a gateway that decides by it must not read another method
-                // than we do.
+                // The header may be missing. If it is present, a gateway may use it, so it must name the same
+                // method as the body.
                 let is_repeated = !assumed.has_handshake() && self.headers().contains_key("mcp-method");
                 let method = notification.method.as_deref().filter(|_| is_repeated)?;
                 self.check_method(method).err().and_then(|error| reject(&error))
             }
             (Ok(ClientMessage::Response { id, result }), Ok(())) => {
                 let open_requests = &self.dispatcher.open_requests;
-                // Ours are strings, and not empty.
+                // Ids of requests that glossator sends are non-empty strings.
                 let id: String = serde_json::from_str(id.as_json()).unwrap_or_default();
                 let is_accepted = open_requests.complete(&id, self.owner(), client_result(result))
                     || open_requests.replicas.forward_response(&id, self, body).await;
-                // Over stdio it can only be late, and needs no response.
+                // Over stdio, an unknown response can only be a late one, and gets no error.
                 if is_accepted || self.is_stdio() {
                     return None;
                 }
@@ -273,7 +273,7 @@ impl MessageContext {
         }
     }
 
-    /// Checks the session of the message. Since 2026-07-28 there are none, whatever a header names.
+    /// Checks the session of the message. Since 2026-07-28 there are no sessions, whatever the headers name.
     fn check_session(&self, revision: Revision) -> Result<(), RpcError> {
         if !revision.has_handshake() {
             return Ok(());
@@ -290,7 +290,7 @@ impl MessageContext {
         };
         let revision = match self.revision_of(request) {
             Ok(revision) => revision,
-            // Such an error has the same status in every revision.
+            // An error about the revision has the same status in every revision.
             Err(error) => return reject(Revision::R2026_07_28, &error),
         };
         let rpc = RpcContext { dispatcher: &self.dispatcher, revision, request, message: self, sender };
@@ -319,37 +319,38 @@ impl RpcContext<'_> {
             }
         };
         if is_per_request {
-            // Not only where log messages are sent (2026-07-28, Logging, "Error Handling").
+            // The log level is checked for all methods, not only for those that send log messages
+            // (2026-07-28, Logging, "Error Handling").
             request.meta.log_level()?;
         }
-        // A client whose session has ended may still name it while it begins another.
+        // A client whose session has ended may still send its id when it begins a new session.
         if *name != "initialize" {
             message.check_session(revision)?;
         }
         handler(self).await
     }
 
-    /// Whether the request may have changed something, if it is cut off.
+    /// Whether the request may have had an effect by the time it is cut off.
     fn may_have_effect(&self) -> bool {
         let snapshot = self.dispatcher.gateway.snapshot();
         match &*self.request.method {
-            // A tool that is unknown by now may have been listed when the call began.
+            // A tool that is unknown now may have been known when the call began.
             "tools/call" => {
                 let tool = self.request.name().ok().and_then(|name| snapshot.table.by_tool(&name));
                 tool.is_none_or(|route| route.may_have_effect())
             }
-            // Resources that are not of a route are proxied, and only read.
+            // Resources without a route are proxied, and only read.
             "resources/read" => {
                 let found = uri_of(self).ok().and_then(|uri| snapshot.table.by_uri(&uri));
                 found.is_some_and(|(route, _)| route.may_have_effect())
             }
-            // A prompt and a task may call any route.
+            // Prompts and tasks may call any route.
             method => method == "prompts/get" || method.starts_with("tasks/"),
         }
     }
 }
 
-/// A client's response to a request of ours.
+/// Converts the response of a client to a request that glossator sent.
 fn client_result(result: Result<&RawValue, &RawValue>) -> ClientResult {
     result.map(ToOwned::to_owned).map_err(|error| {
         let unreadable = || ErrorData::new(ErrorCode::INTERNAL_ERROR, "an error that can't be read", None);

@@ -1,12 +1,12 @@
-//! Forwarding between replicas: a client's response may reach a replica that did not send the request.
+//! Forwarding between replicas: the response of a client may reach a replica that did not send the request.
 //!
 //! A client up to 2025-11-25 responds with a message of its own, which a load balancer may send to any
-//! replica. The id of our request contains, encrypted, the address of the replica that sent it. Other
-//! replicas forward the response to that address, once.
+//! replica. The id of glossator's request contains, encrypted, the URL of the replica that sent it. Another
+//! replica that gets the response forwards it once, to that URL.
 //!
-//! The forwarded request names its client in an encrypted token that is valid for
-//! this request and a short time. The client's credentials are not forwarded. The token has a digest of the
-//! request, so it is of no use for another one.
+//! The forwarded request identifies its client by an encrypted token, which is valid for a short time. The
+//! credentials of the client are not forwarded. The token contains a digest of the request, so it is not
+//! valid for any other request.
 
 use std::{
     sync::Arc,
@@ -34,19 +34,20 @@ use crate::tls::ClientTls;
 use crate::upstream::http::{Address, HttpSettings, HttpUpstream, HttpVersion, StreamedBody};
 use crate::upstream::{Client, ClientIdentity, Deadline};
 
-/// Lifetime of the id of a request from us to a client.
+/// Lifetime of the id of a request that glossator sends to a client.
 const ID_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// Timeout of a request to another replica, until the headers of the response; and of its body.
+/// Timeout of a request to another replica until the response headers; and timeout of the response body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Limit of its response to a forwarded request, in bytes: a result with its envelope.
+/// Maximum length of another replica's response to a forwarded request, in bytes: a result in its JSON-RPC
+/// message.
 const RESPONSE_LIMIT_BYTES: usize = 256 << 20;
 
-/// Marks a forwarded message, so that it is not forwarded again.
+/// Header of a forwarded message, so that it is not forwarded again.
 const FORWARDED: HeaderName = HeaderName::from_static("glossator-forwarded");
 
-/// The other replicas: forwards messages to them, and issues names that lead them back to this one.
+/// Forwards messages to other replicas, and issues ids that contain the URL of this replica.
 #[derive(Debug)]
 pub(super) struct Replicas {
     cipher: TokenCipher,
@@ -56,7 +57,7 @@ pub(super) struct Replicas {
     tls: Option<ClientTls>,
 }
 
-/// The URL of a replica: `http://10.0.0.7:8080`, or the same with `https://`.
+/// The URL of a replica: `http://10.0.0.7:8080` or `https://10.0.0.7:8080`.
 #[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub struct ReplicaUrl(Address);
 
@@ -71,7 +72,7 @@ impl FromText for ReplicaUrl {
 }
 
 impl ReplicaUrl {
-    /// Parses a URL. `None` if it is not an address in the network.
+    /// Parses a URL. `None` if it is invalid, or the address of a Unix socket.
     pub fn parse(text: &str) -> Option<Self> {
         let address: Address = text.parse().ok()?;
         address.socket().is_none().then_some(Self(address))
@@ -88,8 +89,8 @@ impl Replicas {
         Self { cipher, own, tls }
     }
 
-    /// An unpredictable name for a request of ours, or a stream. It contains the URL of this replica, if
-    /// there is one.
+    /// Issues an unpredictable id for a request to a client, or for a stream. It contains the URL of this
+    /// replica, if configured.
     pub(super) fn issue_id(&self) -> String {
         let id = random_id();
         match &self.own {
@@ -101,7 +102,8 @@ impl Replicas {
         }
     }
 
-    /// The other replica that issued this name; `None` if this replica did.
+    /// Returns the URL of the other replica that issued an id. `None` if this replica issued it, or if the id
+    /// contains no URL.
     fn issuer(&self, id: &str) -> Option<ReplicaUrl> {
         let content = self.cipher.open(Purpose::ClientRequest, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
@@ -116,15 +118,15 @@ impl Replicas {
         response.is_some_and(|response| response.status() == StatusCode::ACCEPTED)
     }
 
-    /// Requests the rest of a stream from the replica that issued its name. `None` if this replica did, or if the
-    /// request fails.
+    /// Requests the rest of a stream from the replica that issued its name. `None` if this replica issued it,
+    /// or if the request fails.
     pub(super) async fn resume(&self, name: &str, message: &MessageContext) -> Option<Response<Body>> {
         let response = self.send(self.issuer(name)?, Method::GET, message, b"").await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
-    /// Forwards a request to the replica at this address, and returns the status and the body of its
-    /// response. `None` if that is this one, or it does not respond.
+    /// Forwards a request to the replica at `address`. Returns the status and the body of the response.
+    /// `None` if this is the address of this replica, or if the other replica does not respond.
     pub(super) async fn forward_request(
         &self,
         address: &str,
@@ -137,8 +139,8 @@ impl Replicas {
         Some((head.status, body.to_bytes()))
     }
 
-    /// Sends a message to another replica, unless it was forwarded before. The host remains the client's:
-    /// every replica allows that, and its own address perhaps not.
+    /// Sends a message to another replica, unless the message was already forwarded. `Host` remains that of
+    /// the client: every replica allows it, but the other replica may not allow its own address.
     async fn send(
         &self,
         peer: ReplicaUrl,
@@ -158,7 +160,7 @@ impl Replicas {
             tls: self.tls.clone().filter(|_| peer.is_tls()),
             headers: host.map(|host| (HOST, host)).into_iter().collect(),
             connect_timeout: REQUEST_TIMEOUT,
-            // Requests are rare, and each may be to another replica.
+            // Such requests are rare, and each may go to a different replica.
             idle_connections: 0,
             ..HttpSettings::new("peer".parse().expect("a word is a name"), peer.0)
         });
@@ -169,15 +171,15 @@ impl Replicas {
         within_timeout(&shown, sent).await
     }
 
-    /// The headers of a forwarded message; `None` if it was forwarded before.
+    /// Builds the headers of a forwarded message. `None` if the message was already forwarded.
     fn forwarded_headers(&self, message: &MessageContext, method: &Method, body: &[u8]) -> Option<HeaderMap> {
         let mut headers = message.headers().clone();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         if headers.insert(FORWARDED, HeaderValue::from_static("1")).is_some() {
             return None;
         }
-        // `Content-Length` of the client's request, which may be a batch of several messages. The HTTP
-        // library sets that of the forwarded message.
+        // The `Content-Length` of the client's request may be that of a whole batch. The HTTP library sets
+        // the length of the forwarded message.
         headers.remove(CONTENT_LENGTH);
         headers.remove(IDENTITY);
         if let Some(client) = message.client().client() {
@@ -187,10 +189,10 @@ impl Replicas {
         Some(headers)
     }
 
-    /// The identity that another replica has signed for a request that it forwards. Returns a function from
-    /// the body of the request to its client, which is `None` if the identity was signed for another request.
-    /// Returns `None`, before the body is read, if the request has no identity of a replica, or an expired
-    /// one. No client can forge an identity: it is encrypted.
+    /// Reads the signed identity in a request that another replica forwards. Returns a function that takes
+    /// the body and returns the client, or `None` if the identity was signed for another request. Returns
+    /// `None`, before the body is read, if the request has no signed identity, or an expired one. A client
+    /// can't forge an identity, because it is encrypted.
     pub(super) fn forwarded_identity(
         &self,
         head: &Parts,
@@ -210,7 +212,7 @@ impl Replicas {
     }
 }
 
-/// The response of another replica; a failure is logged.
+/// Waits for the response of another replica, with a timeout. A failure is logged.
 async fn within_timeout<T, E: Into<BoxError>>(
     peer: &str,
     request: impl Future<Output = Result<T, E>>,
@@ -223,20 +225,19 @@ async fn within_timeout<T, E: Into<BoxError>>(
     response.and_then(|response| response.map_err(Into::into)).inspect_err(failed).ok()
 }
 
-/// Header with the signed identity.
+/// Header with the signed identity of a client.
 pub(super) const IDENTITY: HeaderName = HeaderName::from_static("glossator-client");
 
-/// Lifetime of a signed identity: the timeout between replicas, and a difference of their clocks.
+/// Lifetime of a signed identity: the timeout between replicas, and some clock skew.
 const SIGNATURE_TTL: Duration = Duration::from_secs(15);
 
-/// The endpoint of other replicas that accepts forwarded messages.
+/// Path at which other replicas accept forwarded messages.
 pub(super) const PATH: &str = "/mcp";
 
 /// The headers that a signed identity is bound to, in addition to the body.
 const SIGNED_HEADERS: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
 
-/// Signs the identity of a client for one request to [`PATH`]. `None` for a name that does not fit in a
-/// header.
+/// Signs the identity of a client for one request to [`PATH`]. `None` if the token can't be a header value.
 fn sign_identity(
     cipher: &TokenCipher,
     client: &Client,
@@ -251,7 +252,7 @@ fn sign_identity(
     HeaderValue::from_str(&token).ok()
 }
 
-/// A digest of a request.
+/// Computes the digest of a request, to which a signed identity is bound.
 fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> String {
     let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>();
     let signed = (method.as_str(), target, SIGNED_HEADERS.map(values), fingerprint(body));

@@ -1,11 +1,12 @@
-//! Messages to clients: JSON-RPC responses, as JSON or as server-sent events (SSE), and what precedes them.
+//! Messages to clients: JSON-RPC responses, as JSON or as server-sent events (SSE), and the messages before
+//! them.
 //!
 //! - [`RpcResponse`]: a JSON-RPC response.
 //! - [`ResponseForm`]: the representation that an HTTP client accepts.
 //! - [`event_stream`]: a stream of messages that ends with the result, with keep-alive comments.
 //! - [`MessageSender`]: queue of messages that are sent before the result.
-//! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their
-//!   own.
+//! - [`OpenRequests`]: open requests from glossator to clients up to 2025-11-25, which respond with a message
+//!   of their own.
 
 use std::{
     collections::HashMap,
@@ -44,20 +45,20 @@ pub(super) struct RpcResponse {
     pub(super) status: StatusCode,
     /// The JSON-RPC message.
     pub(super) body: Vec<u8>,
-    /// The id of the session that it opens, if any.
+    /// The id of the session that the response opens, if any.
     pub(super) session: Option<String>,
-    /// The value of `WWW-Authenticate`.
+    /// The value of `WWW-Authenticate`, if any.
     pub(super) challenge: Option<HeaderValue>,
 }
 
-/// The time for which a client may cache a result, and the scope of its cache.
+/// Cache hints of a result: the TTL, and the cache scope.
 pub(super) type CacheHints = (Duration, &'static str);
 
-/// The response to a request, or a step towards it.
+/// A response, or a value on the way to it; an error becomes a JSON-RPC error.
 pub(super) type RpcResult<T = RpcResponse> = Result<T, RpcError>;
 
 impl RpcResponse {
-    /// A message with this id, as JSON, and one other member.
+    /// Builds a message with this id, as JSON, and one other member.
     pub(super) fn new(id: Option<&str>, member: &str, value: &impl Serialize) -> Self {
         let id = id.map_or_else(String::new, |id| format!("\"id\":{id},"));
         let value = serde_json::to_string(value).expect("a message has string keys only");
@@ -65,23 +66,23 @@ impl RpcResponse {
         Self { body, ..Self::default() }
     }
 
-    /// A JSON-RPC error.
+    /// Builds the response with a JSON-RPC error.
     pub(super) fn error(id: Option<RpcId<'_>>, revision: Revision, error: &RpcError) -> Self {
         let id = id.map(RpcId::as_json).or_else(|| revision.has_null_id().then_some("null"));
         let (status, challenge) = (error.status(revision), error.challenge.as_deref().cloned());
         Self { status, challenge, ..Self::new(id, "error", &error.to_error(revision)) }
     }
 
-    /// The responses of a batch, at least one, in one message.
+    /// Combines the responses of a batch, at least one, into one message.
     pub(super) fn batch(responses: Vec<Self>) -> Self {
         let bodies: Vec<Vec<u8>> = responses.into_iter().map(|response| response.body).collect();
         let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
         Self { body, ..Self::default() }
     }
 
-    /// The whole response as HTTP.
+    /// Converts the response to HTTP.
     pub(super) fn into_response(self, form: ResponseForm) -> Response<Body> {
-        // A stream is for results; every client reads a status other than 200 as JSON.
+        // Only results are sent as a stream: clients parse the body of any other status as JSON.
         let mut response = if form == ResponseForm::EventStream && self.status == StatusCode::OK {
             as_stream(Body::from(as_event(None, &self.body)))
         } else {
@@ -99,13 +100,13 @@ impl RpcResponse {
     }
 }
 
-/// Serialized JSON as a raw value.
+/// Converts serialized JSON to a raw value.
 pub(super) fn raw_json(written: Vec<u8>) -> Box<RawValue> {
     let written = String::from_utf8(written).ok().and_then(|text| RawValue::from_string(text).ok());
     written.expect("what is written here is JSON")
 }
 
-/// Writes the result of a call as an object, in content blocks of the client's revision.
+/// Writes the result of a call as a JSON object, with the content blocks of the client's revision.
 pub(super) fn write_tool_result(
     revision: Revision,
     mut result: ToolResult,
@@ -121,8 +122,8 @@ pub(super) fn write_tool_result(
     out.push(b'}');
 }
 
-/// The response to a request that is rejected before its message is read: a JSON-RPC error without an id, as
-/// both specifications allow.
+/// Builds the response to a request that is rejected before its message is read: a JSON-RPC error without an
+/// id, which MCP allows.
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
     request.log_rejection(rejection);
     let error = ErrorKind::NOT_A_MESSAGE.error(rejection.to_string());
@@ -133,7 +134,7 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// 405 for an unsupported method. The text explains the endpoint to a person with a browser.
+/// Builds a 405 for an unsupported method. The text explains the endpoint to a user with a browser.
 pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
     const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it accepts JSON-RPC messages by \
                             POST. Configure this URL in an MCP client.\n";
@@ -155,11 +156,11 @@ pub(super) enum ResponseForm {
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// The form of the response that a client accepts.
+/// Selects the representation of the response according to `Accept`.
 ///
 /// # Errors
 ///
-/// [`Rejection`] for another media type than JSON, or if the client accepts neither form.
+/// [`Rejection`] if the body is not JSON, or if the client accepts neither representation.
 pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let is_json = |value: &HeaderValue| media_type(value).as_deref() == Some(JSON);
@@ -179,11 +180,11 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
     }
 }
 
-/// Checks that the client accepts an event stream, which is the only response to its `GET`.
+/// Checks that the client accepts an event stream, the only representation of a response to `GET`.
 ///
 /// # Errors
 ///
-/// [`Rejection`] if `Accept` excludes it.
+/// [`Rejection`] if `Accept` excludes event streams.
 pub(super) fn check_stream_accepted(headers: &HeaderMap) -> Result<(), Rejection> {
     if accepts(headers, EVENT_STREAM) || media_ranges(headers).next().is_none() {
         return Ok(());
@@ -192,16 +193,16 @@ pub(super) fn check_stream_accepted(headers: &HeaderMap) -> Result<(), Rejection
     Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
 }
 
-/// Keep-alive comment of a stream of server-sent events (SSE), and its interval: proxies close connections
-/// that are idle.
+/// Interval and text of the keep-alive comments in a stream of server-sent events (SSE). Without them,
+/// proxies close idle connections.
 pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
 
-/// The response to a message, once it is ready; `None` if there is none.
+/// The future response to a message; `None` if the message gets no response.
 pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
-/// The response that is a stream of server-sent events (SSE): a first message, the queued messages, and then
-/// the result of `call`. Without a first message, a comment shows proxies that the stream is open. Dropping
-/// it cancels the call.
+/// Builds a response that is a stream of server-sent events (SSE): the message `first`, the queued messages,
+/// and then the result of `call`. If `first` is `None`, the stream begins with a comment, which shows proxies
+/// that it is open. Dropping the stream cancels the call.
 pub(super) fn event_stream(
     first: Option<Bytes>,
     receiver: MessageReceiver,
@@ -215,7 +216,7 @@ pub(super) fn event_stream(
             tokio::select! {
                 biased;
                 response = &mut pending, if is_pending => {
-                    // The queue is closed; its remaining messages are sent first.
+                    // The queue is closed, but the messages in it are sent before the response.
                     receiver.close();
                     last = response.map(|response| as_event(None, &response.body).into());
                 }
@@ -229,9 +230,9 @@ pub(super) fn event_stream(
     as_stream(Body::from_stream(once(ready(first)).chain(events).map(Ok::<_, Infallible>)))
 }
 
-/// Runs `work`, and forwards the messages that it puts into the queue, all of them before this function
-/// returns. `None` if `send` fails, or if `work` has no result: no further message of a cancelled request is
-/// sent (2026-07-28, stdio, "Cancellation").
+/// Runs `work`, and forwards the messages that it adds to the queue. All messages are forwarded before this
+/// function returns. `None` if `send` fails, or if `work` has no result: no further messages of a cancelled
+/// request are sent (2026-07-28, stdio, "Cancellation").
 pub(super) async fn forward_messages<T, S: Future<Output = Option<()>>>(
     work: impl Future<Output = Option<T>>,
     mut receiver: MessageReceiver,
@@ -251,14 +252,14 @@ pub(super) async fn forward_messages<T, S: Future<Output = Option<()>>>(
     Some(done)
 }
 
-/// A response with a stream of server-sent events, which proxies must not buffer (MCP 2026-07-28, Streamable
-/// HTTP, "Receiving Messages").
+/// Builds a response with a stream of server-sent events, which proxies must not buffer (MCP 2026-07-28,
+/// Streamable HTTP, "Receiving Messages").
 pub(super) fn as_stream(events: Body) -> Response<Body> {
     ([("content-type", EVENT_STREAM), ("x-accel-buffering", "no")], events).into_response()
 }
 
-/// One server-sent event (SSE). JSON may have line breaks, and each line needs its own `data:`; readers join
-/// them again.
+/// Formats a server-sent event (SSE). JSON may contain line breaks, and each line needs its own `data:`;
+/// clients join the lines again.
 pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
     let mut event = Vec::with_capacity(json.len() + id.map_or(64, |id| 64 + id.len()));
     if let Some(id) = id {
@@ -274,27 +275,27 @@ pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
     event
 }
 
-/// Limit of the messages that wait for a client to read them.
+/// Maximum number of messages that wait until the client reads them.
 const QUEUED_MESSAGES_LIMIT: usize = 64;
 
-/// Queue of messages to a client before the result of its request. Clones are the same queue. `None` where
-/// the client accepts nothing but the result.
+/// Queue of messages to a client that precede the result of its request. Clones share the queue. `None` if
+/// the client accepts only the result.
 #[derive(Debug, Clone)]
 pub(super) struct MessageSender(pub(super) Option<mpsc::Sender<Bytes>>);
 
-/// Receiving end of a [`MessageSender`], from which a transport sends messages in order.
+/// Receiving end of a [`MessageSender`]. A transport sends the messages to the client in order.
 pub(super) type MessageReceiver = mpsc::Receiver<Bytes>;
 
-/// Why a client sent no input response.
+/// Reason why a client sent no response to an input request.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum ClientRequestError {
     /// The client can't receive requests.
     #[error("the client can't receive requests on this connection")]
     NoChannel,
-    /// The client does not read, or too many requests are open.
+    /// The client does not read its stream, or too many requests are open.
     #[error("too many requests to the client are open")]
     TooManyOpen,
-    /// No response came in time.
+    /// The client did not respond in time.
     #[error("no response came within {0:?}")]
     Timeout(Duration),
     /// The client responded with a JSON-RPC error.
@@ -303,17 +304,17 @@ pub(super) enum ClientRequestError {
 }
 
 impl MessageSender {
-    /// Creates a queue for a client that reads a stream, and its receiver.
+    /// Creates a queue for a client that reads a stream, and the receiving end.
     pub(super) fn new() -> (Self, MessageReceiver) {
         let (sender, receiver) = mpsc::channel(QUEUED_MESSAGES_LIMIT);
         (Self(Some(sender)), receiver)
     }
 
-    /// Sends a notification. It is lost when there is no stream, or the client reads too slowly: no result
-    /// depends on it.
+    /// Sends a notification. The notification is lost if there is no stream, or if the client reads too
+    /// slowly: no result depends on it.
     pub(super) fn notify(&self, method: &str, params: &Value) {
         if let Some(sender) = &self.0 {
-            // Full or closed.
+            // An error means that the queue is full or closed.
             let _ = sender.try_send(notification(method, params));
         }
     }
@@ -322,7 +323,7 @@ impl MessageSender {
     ///
     /// # Errors
     ///
-    /// [`ClientRequestError::NoChannel`] if the client does not read any more, or accepts no stream.
+    /// [`ClientRequestError::NoChannel`] if the client no longer reads, or accepts no stream.
     pub(super) async fn send(&self, method: &str, params: &Value) -> Result<(), ClientRequestError> {
         let sender = self.0.as_ref().ok_or(ClientRequestError::NoChannel)?;
         sender.send(notification(method, params)).await.map_err(|_| ClientRequestError::NoChannel)
@@ -333,18 +334,19 @@ fn notification(method: &str, params: &Value) -> Bytes {
     json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string().into()
 }
 
-/// Limit of our open requests to clients. Each holds the memory of a call for as long as a person thinks.
+/// Maximum number of open requests to clients. Each occupies the memory of a call until the user responds.
 const OPEN_REQUESTS_LIMIT: usize = 2048;
 
 /// A client's result or error.
 pub(super) type ClientResult = Result<Box<RawValue>, ErrorData>;
 
-/// Our open requests to clients, in this process.
+/// The open requests of this process to clients.
 #[derive(Debug)]
 pub(super) struct OpenRequests {
-    /// The other replicas, which can decrypt the ids of the requests.
+    /// The other replicas, which can decrypt the ids of these requests.
     pub(super) replicas: Arc<Replicas>,
-    /// By id: the client whose response is accepted, if clients have identities, and the request that waits.
+    /// Requests by id: the client whose response is accepted, if clients have identities, and the sender of
+    /// the response to the waiting call.
     waiting: Mutex<HashMap<String, WaitingRequest>>,
 }
 
@@ -355,11 +357,12 @@ impl OpenRequests {
         Self { replicas, waiting: Mutex::default() }
     }
 
-    /// Sends a request to a client, and waits for the response of its `owner` (revisions up to 2025-11-25).
+    /// Sends a request to a client, and waits for the response (revisions up to 2025-11-25). Only a response
+    /// from `owner` is accepted.
     ///
     /// # Errors
     ///
-    /// [`ClientRequestError`] if there is no result.
+    /// [`ClientRequestError`] if the client sends no result.
     pub(super) async fn send_request(
         &self,
         sender: &MessageSender,
@@ -389,7 +392,7 @@ impl OpenRequests {
             Ok(Err(_)) => Err(ClientRequestError::NoChannel),
             Err(_) => {
                 let unanswered = ClientRequestError::Timeout(timeout_after);
-                // The client need not show a form any more (2025-11-25, Lifecycle, "Timeouts").
+                // The client can close a form that it shows (2025-11-25, Lifecycle, "Timeouts").
                 let params = json!({ "requestId": id, "reason": unanswered.to_string() });
                 sender.notify("notifications/cancelled", &params);
                 Err(unanswered)
@@ -397,7 +400,8 @@ impl OpenRequests {
         }
     }
 
-    /// Passes a response to the call of this client that waits for it. Returns whether there is one.
+    /// Passes a response to the call that waits for it. Returns `false` if no call of this client waits for a
+    /// response with this id.
     pub(super) fn complete(&self, id: &str, owner: Option<&str>, result: ClientResult) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.get(id).is_none_or(|(expected, _)| expected.as_deref() != owner) {

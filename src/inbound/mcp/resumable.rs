@@ -1,12 +1,12 @@
 //! Streams of server-sent events (SSE) that outlive their connection (MCP up to 2025-11-25, Transports,
 //! "Resumability and Redelivery").
 //!
-//! A call continues for a while after its client's connection breaks. Its messages are numbered events, and
-//! the client can fetch those after its `Last-Event-ID` over another connection, from any replica.
+//! A call continues for a while after the connection of its client is lost. Its messages are numbered events.
+//! The client can fetch the events after its `Last-Event-ID` over another connection, from any replica.
 //!
-//! - [`ResumableStreams`]: the streams of this replica.
+//! - [`ResumableStreams`]: the resumable streams of this replica.
 //! - [`EventLog`]: the events of one stream.
-//! - [`read`]: one connection that reads a stream.
+//! - [`read`]: the response that sends a stream on one connection.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -34,20 +34,20 @@ use super::response::KEEP_ALIVE;
 use super::{MessageReceiver, PendingResponse, Replicas, Revision, response};
 use crate::upstream::OnDrop;
 
-/// Limit of the streams that can be resumed; further ones end with their connection.
+/// Maximum number of resumable streams. Further streams end with their connection.
 const STREAMS_LIMIT: usize = 1024;
 
-/// Limit of the size of all finished streams together, in bytes. Beyond it, a finished stream is dropped as
-/// soon as no client reads it.
+/// Maximum size of all finished streams together, in bytes. Beyond it, a finished stream is dropped as soon
+/// as no client reads it.
 const READ_LIMIT_BYTES: usize = 16 << 20;
 
-/// Limit of the stored messages of one stream, without its result; the oldest are dropped first.
+/// Maximum number of stored messages of one stream, without its result. The oldest are dropped first.
 const MESSAGES_LIMIT: usize = 256;
 
-/// Limit of the stored messages of one stream in bytes, without its result.
+/// Maximum size of the stored messages of one stream, without its result, in bytes.
 const MESSAGES_LIMIT_BYTES: usize = 1 << 20;
 
-/// The `retry` of event streams: the delay before a client reconnects.
+/// The field `retry` of event streams: time after which a client reconnects.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The streams of this replica that clients can resume.
@@ -78,8 +78,8 @@ impl ResumableStreams {
         Self { settings, replicas, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
     }
 
-    /// The response to a request of a session: a stream of `first`, the queued messages, and the
-    /// result of `pending`.
+    /// Builds the response to a request in a session: a stream of the message `first`, the queued messages,
+    /// and the result of `pending`.
     pub(super) fn respond(
         self: &Arc<Self>,
         session: &str,
@@ -105,8 +105,8 @@ impl ResumableStreams {
         response
     }
 
-    /// The rest of a stream of a session, after the event with this id. `None` if this replica has no such
-    /// stream.
+    /// Resumes a stream of a session after the event with this id. `None` if this replica does not have the
+    /// stream, or no longer the next event.
     pub(super) fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
         let (name, number) = id.rsplit_once('.')?;
         let number: u64 = number.parse().ok()?;
@@ -119,7 +119,7 @@ impl ResumableStreams {
         Some(read(resumable, next, self.expiry()))
     }
 
-    /// The end of a connection that is opened now.
+    /// Time at which a connection that is opened now must end.
     fn expiry(&self) -> Option<Instant> {
         self.settings.max_stream_duration.map(|duration| Instant::now() + duration)
     }
@@ -131,13 +131,13 @@ impl ResumableStreams {
         });
     }
 
-    /// Creates a stream, if any can be resumed, and the limit allows it.
+    /// Creates a resumable stream. `None` if resuming is disabled, or if there are too many streams.
     fn create_stream(&self, session: &str) -> Option<Arc<ResumableStream>> {
         let mut streams = self.streams.lock();
         if self.settings.stream_resume_timeout.is_zero() || streams.len() >= STREAMS_LIMIT {
             return None;
         }
-        // Other replicas read from the name which replica has the stream.
+        // The name contains, encrypted, the replica that has the stream.
         let name = self.replicas.issue_id();
         let log = watch::Sender::default();
         let resumable = Arc::new(ResumableStream { name: name.clone(), session: session.into(), log });
@@ -145,8 +145,8 @@ impl ResumableStreams {
         Some(resumable)
     }
 
-    /// Records the messages of a call until it is over, or until its client has been disconnected for too
-    /// long. The messages are stored for a while.
+    /// Records the messages of a call until the call ends, or until its client has been disconnected for too
+    /// long. The messages remain stored for a while after that.
     async fn drive(
         self: Arc<Self>,
         resumable: Arc<ResumableStream>,
@@ -161,7 +161,7 @@ impl ResumableStreams {
             };
             let response = response::forward_messages((&mut pending).map(Some), receiver, push).await;
             if let Some(response) = response.flatten() {
-                // Not limited: the result must not be dropped.
+                // The result must not be dropped, so no limit applies.
                 resumable.push(|id| response::as_event(Some(id), &response.body));
             }
         };
@@ -194,18 +194,18 @@ struct ResumableStream {
     log: watch::Sender<EventLog>,
 }
 
-/// The events of a stream, and its readers.
+/// The stored events of a stream, and the state of its readers.
 #[derive(Debug, Default)]
 struct EventLog {
-    /// The number of the first stored event.
+    /// Number of the first stored event.
     first: u64,
     events: VecDeque<Bytes>,
     bytes: usize,
-    /// No more events will follow.
+    /// Whether the stream is complete, so that no more events follow.
     is_over: bool,
-    /// The session has ended.
+    /// Whether the session has ended.
     is_closed: bool,
-    /// The number of readers so far; the last of them is the active one.
+    /// Number of connections that have read the stream so far. The last one is the active reader.
     readers: u64,
     /// Whether the active reader is still connected.
     is_read: bool,
@@ -233,8 +233,8 @@ impl ResumableStream {
         });
     }
 
-    /// The next event for a reader, and the number of the one after it. `None` at the end, or when another
-    /// connection has taken over.
+    /// Waits for the next event for a reader, and returns it with the number of the following event. `None`
+    /// at the end of the stream, at `expiry`, or when another connection has become the reader.
     async fn event(&self, reader: u64, next: u64, expiry: Option<Instant>) -> Option<(Bytes, u64)> {
         let mut log = self.log.subscribe();
         let changed = log.wait_for(|log| {
@@ -248,7 +248,7 @@ impl ResumableStream {
         }
     }
 
-    /// Completes when nobody has read for `resume_timeout`, or when the session has ended.
+    /// Completes when no client has read the stream for `resume_timeout`, or when the session has ended.
     async fn abandoned(&self, resume_timeout: Duration) {
         let mut log = self.log.subscribe();
         while log.wait_for(|log| log.is_closed || !log.is_read).await.is_ok_and(|log| !log.is_closed) {
@@ -266,7 +266,8 @@ impl EventLog {
         self.first + self.events.len() as u64
     }
 
-    /// The event, or the first one after it that is stored, and the number of the one after that.
+    /// Returns the event with the number `next`, or the first stored event after it, and the number of the
+    /// following event.
     fn event(&self, next: u64) -> Option<(Bytes, u64)> {
         let number = next.max(self.first);
         let index = usize::try_from(number - self.first).unwrap_or(usize::MAX);
@@ -274,8 +275,8 @@ impl EventLog {
     }
 }
 
-/// The events of a stream from `next` on, as the response on one connection, until `expiry`. When it is
-/// dropped, another connection of the client may read on.
+/// Builds the response that sends the events of a stream from `next` on, until `expiry`. After it is dropped,
+/// the client can continue on another connection.
 fn read(resumable: Arc<ResumableStream>, next: u64, expiry: Option<Instant>) -> Response<Body> {
     let mut reader = 0;
     resumable.log.send_modify(|log| {

@@ -1,8 +1,8 @@
 //! Protocol revisions, and all differences between them.
 //!
-//! In legacy revisions (2025-11-25 and before) a client begins with `initialize`, and names the revision in a
-//! header of later requests, or only the session that negotiated it. Since 2026-07-28 each request declares
-//! it. One endpoint serves both at once, and no request depends on an earlier one.
+//! In legacy revisions (2025-11-25 and before), a client begins with `initialize`. Later requests have the
+//! revision in a header, or only the id of the session that negotiated it. Since 2026-07-28, each request
+//! declares its revision. One endpoint serves both kinds at once, and no request depends on an earlier one.
 
 use std::str::FromStr;
 
@@ -23,45 +23,46 @@ pub(super) enum Revision {
 }
 
 impl Revision {
-    /// All of them, the newest first.
+    /// All revisions, newest first.
     pub(super) const ALL: [Self; 5] =
         [Self::R2026_07_28, Self::R2025_11_25, Self::R2025_06_18, Self::R2025_03_26, Self::R2024_11_05];
 
-    /// The revision of a legacy client that declares none, and whose session is unknown (2025-11-25,
-    /// Transports, "Protocol Version Header").
+    /// Revision of a legacy client that declares none, and whose session is unknown (2025-11-25, Transports,
+    /// "Protocol Version Header").
     const DEFAULT_WITHOUT_HEADER: Self = Self::R2025_03_26;
 
     /// The newest revision that has `initialize`.
     const NEWEST_WITH_HANDSHAKE: Self = Self::R2025_11_25;
 
-    /// The name in messages.
+    /// Name of the revision in messages.
     pub(super) fn as_str(self) -> &'static str {
         ProtocolVersion::KNOWN_VERSIONS[self as usize].as_str()
     }
 
-    /// Whether clients declare it with `initialize`, once: up to 2025-11-25. From 2026-07-28, they declare it
-    /// in `_meta` and headers, with every request.
+    /// Whether clients declare the revision once, with `initialize`: up to 2025-11-25. Since 2026-07-28, they
+    /// declare it with every request, in `_meta` and in a header.
     pub(super) fn has_handshake(self) -> bool {
         self <= Self::NEWEST_WITH_HANDSHAKE
     }
 
-    /// The revision of this name, if it has `initialize`.
+    /// Parses the name of a revision that has `initialize`.
     fn with_handshake(name: &str) -> Option<Self> {
         name.parse().ok().filter(|revision: &Self| revision.has_handshake())
     }
 
-    /// The revision in the response to `initialize`: the requested one, or the newest that has `initialize`.
+    /// Revision in the response to `initialize`: the requested one, or else the newest one that has
+    /// `initialize`.
     pub(super) fn negotiated(requested: &str) -> Self {
         Self::with_handshake(requested).unwrap_or(Self::NEWEST_WITH_HANDSHAKE)
     }
 
-    /// The revision of a request, from its header and from `_meta`; `negotiated` is the one of its session,
-    /// if there is no header.
+    /// Determines the revision of a request from the header and from `_meta`. Without a header, the revision
+    /// is `negotiated`, that of the session.
     ///
     /// # Errors
     ///
-    /// When the two disagree, when either is not a supported revision, or when one that is required is
-    /// missing.
+    /// When header and `_meta` disagree, when one of them is not a supported revision, or when a required one
+    /// is missing.
     pub(super) fn from_request(
         headers: &HeaderMap,
         negotiated: Option<Self>,
@@ -69,8 +70,8 @@ impl Revision {
     ) -> Result<Self, RpcError> {
         let in_header = context::single_value(headers, &PROTOCOL_VERSION)?;
         match (in_header, request.meta.protocol_version()?) {
-            // The revision is among the parameters. A header of another is ignored, if that is supported
-            // (2025-11-25, Transports, "Protocol Version Header").
+            // The parameters of `initialize` contain the revision. A different revision in the header is
+            // ignored if it is supported (2025-11-25, Transports, "Protocol Version Header").
             (in_header, None) if request.method == "initialize" => {
                 Self::from_header(in_header, negotiated).map(|_| Self::NEWEST_WITH_HANDSHAKE)
             }
@@ -91,30 +92,31 @@ impl Revision {
         }
     }
 
-    /// The revision of a request over stdio; `declared` is the one of the handshake, if there was one.
+    /// Determines the revision of a request over stdio. `declared` is the revision of the handshake, if there
+    /// was one.
     ///
     /// # Errors
     ///
-    /// When the revision is not supported, or is missing without a handshake.
+    /// When the revision is not supported, or when there is neither a declared revision nor a handshake.
     pub(super) fn from_stdio_request(declared: Option<Self>, request: &RpcRequest<'_>) -> RpcResult<Self> {
         match (request.meta.protocol_version()?, request.method.as_ref(), declared) {
             (Some(in_body), _, _) => in_body.parse(),
-            // The revision is among the parameters; a ping may precede it.
+            // The parameters of `initialize` contain the revision. A ping may precede the handshake.
             (None, "initialize", _) | (None, "ping", None) => Ok(Self::NEWEST_WITH_HANDSHAKE),
             (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
             (None, _, Some(declared)) => Ok(declared),
-            // As for every missing member of `_meta` (2026-07-28, Overview, "`_meta`").
+            // The same error as for any missing member of `_meta` (2026-07-28, Overview, "`_meta`").
             (None, _, None) => Err(ErrorKind::PARAMS
                 .error("send `initialize` first, or specify the protocol revision in `params._meta`")),
         }
     }
 
-    /// The revision of a message that declares it only in the header; without a header, the `negotiated` one
-    /// of its session.
+    /// Determines the revision of a message that declares it only in the header. Without a header, it is the
+    /// `negotiated` revision of the session.
     ///
     /// # Errors
     ///
-    /// When it is not supported.
+    /// When the revision in the header is not supported.
     pub(super) fn from_header(value: Option<&str>, negotiated: Option<Self>) -> Result<Self, RpcError> {
         value.map_or_else(|| Ok(negotiated.unwrap_or(Self::DEFAULT_WITHOUT_HEADER)), str::parse)
     }
@@ -124,18 +126,18 @@ impl Revision {
         self == Self::R2025_03_26
     }
 
-    /// Whether a stream begins with an event that only has an id (2025-11-25, Transports, "Sending Messages
-    /// to the Server"); older clients mistake it for a message.
+    /// Whether a stream begins with an event that has an id and no data (2025-11-25, Transports, "Sending
+    /// Messages to the Server"). Older clients mistake such an event for a message.
     pub(super) fn is_primed(self) -> bool {
         self == Self::R2025_11_25
     }
 
-    /// `resultType` of a complete result (since 2026-07-28).
+    /// Value of `resultType` for a complete result (since 2026-07-28).
     pub(super) fn result_type(self) -> Option<&'static str> {
         (!self.has_handshake()).then_some("complete")
     }
 
-    /// The shapes of `structuredContent`, and of the root of an `outputSchema`.
+    /// Types that `structuredContent`, and the root of an `outputSchema`, may have.
     pub(super) fn shapes(self) -> StructuredContentSupport {
         match self.has_handshake() {
             true => StructuredContentSupport::ObjectsOnly,
@@ -143,9 +145,9 @@ impl Revision {
         }
     }
 
-    /// Converts a content block to one of this revision: a client would reject the whole result for one block
-    /// of an unknown type. Before 2025-06-18 there are no resource links, so one becomes text. Before
-    /// 2025-03-26 there is no audio, so it is described in text.
+    /// Converts a content block to a type that this revision has, because a client would reject the whole
+    /// result for one block of an unknown type. Before 2025-06-18, a resource link becomes text. Before
+    /// 2025-03-26, audio becomes text that describes it.
     pub(super) fn adapt_content(self, content: &mut Content) {
         let text = match &content.block {
             ContentBlock::ResourceLink { uri, name, .. } if self < Self::R2025_06_18 => {
@@ -162,8 +164,8 @@ impl Revision {
         content.block = ContentBlock::Text(BlockText::Plain(text));
     }
 
-    /// Whether an error about a message whose own id is unknown has the id `null`. It is optional since
-    /// 2025-11-25. Before, JSON-RPC's own rule is the nearest equivalent.
+    /// Whether an error without a known request id has the id `null`. Since 2025-11-25, the id may be
+    /// missing. For earlier revisions, the rule of JSON-RPC applies.
     pub(super) fn has_null_id(self) -> bool {
         self < Self::R2025_11_25
     }
@@ -180,7 +182,7 @@ impl FromStr for Revision {
     }
 }
 
-/// Error for a request of 2026-07-28 without a required member of `_meta`.
+/// Error for a request of revision 2026-07-28 without a required member of `_meta`.
 pub(super) fn missing_meta(key: &str) -> RpcError {
     ErrorKind::PARAMS.error(format!(
         "`params._meta` has no `io.modelcontextprotocol/{key}`, which revision 2026-07-28 requires"

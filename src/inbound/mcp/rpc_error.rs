@@ -1,4 +1,4 @@
-//! JSON-RPC errors: reason, code, HTTP status per revision, text and data; and their counts.
+//! JSON-RPC errors: reason, code, HTTP status by revision, text and data; and counters of errors.
 
 use std::borrow::Cow;
 
@@ -12,22 +12,22 @@ use crate::model::cut_characters;
 use crate::route::ClientCapability;
 use crate::telemetry::{LabelCounter, MetricsSnapshot};
 
-/// Why a message gets a JSON-RPC error.
+/// A JSON-RPC error in response to a message.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct RpcError {
     pub(super) kind: ErrorKind,
-    /// The text, which reaches the client.
+    /// The error text for the client.
     pub(super) text: Cow<'static, str>,
     /// The `data` of the error.
     pub(super) data: Option<Box<Value>>,
-    /// The value of `WWW-Authenticate`, which names missing scopes.
+    /// The value of `WWW-Authenticate`, which names the missing scopes.
     pub(super) challenge: Option<Box<HeaderValue>>,
 }
 
-/// A row of the table of errors: the reason in the log, the JSON-RPC code, and the HTTP status in legacy
-/// revisions and since 2026-07-28. Legacy clients lose the error, or their connection, with a status other
-/// than 200, so they get one only for requests that they never send.
+/// A row in the table of errors: reason in the log, JSON-RPC code, HTTP status in legacy revisions, and HTTP
+/// status since 2026-07-28. With a status other than 200, legacy clients lose the error, or their connection.
+/// They get another status only for requests that they never send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ErrorKind(&'static str, ErrorCode, StatusCode, StatusCode);
 
@@ -47,55 +47,55 @@ impl ErrorKind {
     pub(super) const NOT_JSON: Self = Self("invalid JSON", ErrorCode::PARSE_ERROR, BAD, BAD);
     /// The body is JSON, but not one JSON-RPC message.
     pub(super) const NOT_A_MESSAGE: Self = Self("invalid message", ErrorCode::INVALID_REQUEST, BAD, BAD);
-    /// A method that does not exist, or not in this revision.
+    /// The method does not exist, or not in this revision.
     pub(super) const UNKNOWN_METHOD: Self = Self("unknown method", ErrorCode::METHOD_NOT_FOUND, OK, MISSING);
     /// Invalid parameters.
     pub(super) const PARAMS: Self = Self("invalid parameters", INVALID, OK, BAD);
-    /// An unknown tool in a well-formed request.
+    /// The tool of a well-formed request is unknown.
     pub(super) const UNKNOWN_TOOL: Self = Self("unknown tool", INVALID, OK, OK);
-    /// An unknown prompt in a well-formed request.
+    /// The prompt of a well-formed request is unknown.
     pub(super) const UNKNOWN_PROMPT: Self = Self("unknown prompt", INVALID, OK, OK);
-    /// A completion for an unknown resource template.
+    /// The resource template of a completion request is unknown.
     pub(super) const UNKNOWN_TEMPLATE: Self = Self("unknown resource template", INVALID, OK, OK);
-    /// Invalid arguments of a prompt.
+    /// The arguments of a prompt are invalid.
     pub(super) const PROMPT: Self = Self("invalid prompt arguments", INVALID, OK, OK);
-    /// A prompt or a completion that failed, through no fault of the client.
+    /// Building a prompt or a completion failed, but not because of the client.
     pub(super) const FAILED: Self = Self("prompt or completion failed", INTERNAL, OK, OK);
-    /// An unknown resource. SEP-2164 made it an invalid parameter.
+    /// The resource is unknown. According to SEP-2164, that is an invalid parameter.
     pub(super) const NO_RESOURCE: Self = Self("unknown resource", INVALID, OK, OK);
-    /// A URI that matches a template, but has invalid arguments.
+    /// The URI matches a resource template, but the arguments in it are invalid.
     pub(super) const RESOURCE_ARGUMENTS: Self = Self("invalid resource arguments", INVALID, OK, OK);
-    /// A resource that can't be read now.
+    /// The resource can't be read at present.
     pub(super) const RESOURCE_FAILED: Self = Self("resource can't be read", INTERNAL, OK, OK);
-    /// An unknown cursor.
+    /// The cursor of a list is unknown.
     pub(super) const UNKNOWN_CURSOR: Self = Self("unknown cursor", INVALID, OK, OK);
-    /// Too many requests of one connection are in flight.
+    /// Too many requests are in flight on one connection.
     pub(super) const TOO_MANY_REQUESTS: Self = Self("too many requests on one connection", INTERNAL, OK, OK);
     /// HTTP headers and body disagree, or a header that repeats the body is missing.
     pub(super) const HEADERS: Self = Self("headers and body differ", ErrorCode::HEADER_MISMATCH, BAD, BAD);
-    /// A tool that requires tasks, which the client does not declare.
+    /// The tool requires tasks, which the client does not declare.
     const NEEDS_TASKS: Self = Self("client does not declare tasks", NO_CAPABILITY, BAD, BAD);
-    /// Input is needed for which the client has declared no capability (revision 2026-07-28).
+    /// The client does not declare the capability for a needed input request (revision 2026-07-28).
     const CAPABILITY: Self = Self("client lacks a capability", NO_CAPABILITY, BAD, BAD);
     /// An unsupported revision.
     const VERSION: Self = Self("unsupported protocol version", NO_VERSION, BAD, BAD);
     /// The client lacks a scope.
     pub(super) const FORBIDDEN: Self =
         Self("scope is missing", ErrorCode::INVALID_REQUEST, FORBIDDEN, FORBIDDEN);
-    /// An unknown or ended session. Makes a client up to 2025-11-25 begin another.
+    /// The session is unknown or has ended. This error makes a client up to 2025-11-25 begin a new session.
     const NO_SESSION: Self = Self("unknown session", ErrorCode::INVALID_REQUEST, MISSING, MISSING);
-    /// Too many notification streams are open, which legacy clients open with `GET`.
+    /// Too many notification streams are open. Legacy clients open such streams with `GET`.
     pub(super) const TOO_MANY_STREAMS: Self = Self("too many streams", INTERNAL, UNAVAILABLE, UNAVAILABLE);
     /// Too many notification streams of one client are open.
     pub(super) const TOO_MANY_OF_CLIENT: Self = Self("too many streams", INTERNAL, TOO_MANY, TOO_MANY);
-    /// The shutdown of the server cuts the request off.
+    /// The shutdown of the server cut off the request.
     pub(super) const SHUTTING_DOWN: Self = Self("shutting down", INTERNAL, OK, OK);
 
     pub(super) fn error(self, text: impl Into<Cow<'static, str>>) -> RpcError {
         RpcError { kind: self, text: text.into(), data: None, challenge: None }
     }
 
-    /// The error for an unknown name; `list` is the method that lists the known ones.
+    /// Error for an unknown name. `list` is the method that lists the known names.
     pub(super) fn unknown(self, name: &str, list: &str) -> RpcError {
         self.error(format!("{} `{}`; `{list}` lists the available ones", self.0, truncated(name)))
     }
@@ -126,7 +126,7 @@ impl RpcError {
             .with_data(json!({ "requiredCapabilities": { "extensions": { extension: {} } } }))
     }
 
-    /// The data has the missing capabilities in the form of a declaration.
+    /// Error for missing capabilities. Its data lists them in the form in which a client declares them.
     pub(super) fn capability(missing: &[ClientCapability]) -> Self {
         let mut capabilities = json!({});
         for missing in missing {
@@ -155,29 +155,29 @@ impl RpcError {
         }
     }
 
-    /// The HTTP status of the error, for a client of `revision`.
+    /// HTTP status of the error for a client of `revision`.
     pub(super) fn status(&self, revision: Revision) -> StatusCode {
         if revision.has_handshake() { self.kind.2 } else { self.kind.3 }
     }
 
-    /// The error for the log, and for requests without a message.
+    /// The error as a rejection, for the log and for requests without a message.
     pub(super) fn rejection(&self, revision: Revision) -> Rejection {
         Rejection::new(self.status(revision), self.kind.0, self.text.clone())
     }
 
-    /// The JSON-RPC error, for a client of `revision`.
+    /// The error as JSON-RPC for a client of `revision`.
     pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
         ErrorData::new(self.code(revision), self.text.clone(), self.data.as_deref().cloned())
     }
 }
 
-/// Counter of JSON-RPC errors, by method and code. Clones share it.
+/// Counters of JSON-RPC errors, by method and code. Clones share the counters.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorCounts(LabelCounter<(&'static str, i32)>);
 
 impl ErrorCounts {
-    /// Counts an error for a message of this method. Clients can name any, so an unknown method counts as
-    /// `other`, as does a message whose method could not be read.
+    /// Counts an error in response to a message with this method. An unknown or unreadable method counts as
+    /// `other`, because clients can send any name.
     pub(super) fn count(&self, method: Option<&str>, error: &RpcError, revision: Revision) {
         let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.name);
         self.0.add((method, error.code(revision).0));
@@ -185,7 +185,7 @@ impl ErrorCounts {
 
     const OTHER: &str = "other";
 
-    /// Adds the counters to a reading.
+    /// Adds the counters to a metrics snapshot.
     pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
         let help = "JSON-RPC errors returned to MCP clients, by method and code";
         let errors = reading.counter("glossator_mcp_errors", help);
@@ -197,13 +197,13 @@ impl ErrorCounts {
 
 impl Default for ErrorCounts {
     fn default() -> Self {
-        // The usual ones exist from the start, so that their first increase is visible.
+        // Common errors have a counter from the start, so that their first increase is visible in a rate.
         let usual = [("tools/call", ErrorCode::INVALID_PARAMS), (Self::OTHER, ErrorCode::METHOD_NOT_FOUND)];
         Self(LabelCounter::new(usual.map(|(method, code)| (method, code.0))))
     }
 }
 
-/// Client-supplied text for an error, truncated to 100 characters.
+/// Truncates text from a client to 100 characters, for an error.
 pub(super) fn truncated(text: &str) -> String {
     cut_characters(text, 100)
 }

@@ -1,4 +1,5 @@
-//! `initialize`, `server/discover`, capabilities, and the lists, one page at a time.
+//! `initialize`, `server/discover`, the capabilities of the server, and its lists, which are split into
+//! pages.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +15,7 @@ use super::{ErrorKind, McpServerSettings, Revision, RpcContext, RpcResponse, Rpc
 use crate::inbound::without_nulls;
 use crate::pipeline::{DefinitionList, Snapshot};
 
-/// The parts of results that are the same for all requests.
+/// The parts of results that are equal for all requests.
 #[derive(Debug)]
 pub(super) struct ServerInfo {
     server: Implementation,
@@ -34,7 +35,7 @@ impl ServerInfo {
     }
 }
 
-/// `initialize`. No state is stored: each later request declares its revision.
+/// `initialize`. The server stores no state: the encrypted session id contains the negotiated revision.
 pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
     let ServerInfo { server, settings, .. } = &rpc.dispatcher.server_info;
     let requested = rpc.request.param("protocolVersion").required_text("params.protocolVersion")?;
@@ -46,7 +47,7 @@ pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
         "serverInfo": server,
         "instructions": settings.instructions,
     }));
-    // Anything but an object counts as none: no client depends on it.
+    // A value that is not an object counts as an object without capabilities: no client depends on an error.
     let capabilities = rpc.request.param("capabilities").object_or_empty();
     let session = Session::new(negotiated, capabilities, rpc.message.client());
     let session = Session { declared: declared_lists(&snapshot, rpc), ..session };
@@ -70,7 +71,7 @@ pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
     Ok(rpc.cacheable(&result, (settings.list_ttl, rpc.cache_scope())))
 }
 
-/// The lists that a client is offered: those with entries, or that may have some later.
+/// The lists that the server declares to a client: those that have entries, or may get some later.
 fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
     let has = |list: &DefinitionList| list.seen_by(rpc.message.client()).next().is_some();
     let (lists, [prompts, resources]) = (&snapshot.lists, snapshot.may_have_more());
@@ -80,11 +81,11 @@ fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
     }
 }
 
-/// The capabilities of the server: tools always, the others if there are any. `listChanged` is declared for
-/// every list.
+/// The capabilities of the server: tools always, others if they exist. `listChanged` is declared for every
+/// list.
 fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -> Value {
     let declared = declared_lists(snapshot, rpc);
-    // The first revision has the method, but no capability for it.
+    // The first revision has completions, but no capability for them.
     let completes = snapshot.completes() && revision > Revision::R2024_11_05;
     let subscribe = snapshot.watches_resources().then_some(true);
     let resources = || without_nulls(json!({ "subscribe": subscribe, "listChanged": true }));
@@ -97,7 +98,7 @@ fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -
     }))
 }
 
-/// The list that a method returns, and whether it is complete.
+/// Returns the list for a method, and whether the list is complete.
 fn list_in<'s>(snapshot: &'s Snapshot, method: &str) -> (&'s DefinitionList, bool) {
     let (lists, awaited) = (&snapshot.lists, &snapshot.awaited);
     match method {
@@ -108,8 +109,8 @@ fn list_in<'s>(snapshot: &'s Snapshot, method: &str) -> (&'s DefinitionList, boo
     }
 }
 
-/// One page of `tools/list`, `prompts/list`, `resources/list` or `resources/templates/list`. A list is
-/// not cacheable while entries of an upstream are missing.
+/// Returns one page of `tools/list`, `prompts/list`, `resources/list` or `resources/templates/list`. A list
+/// is not cacheable while entries of an upstream are missing.
 pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,12 +1,13 @@
-//! The streams of sessions up to 2025-11-25, the resources that they subscribe to, and their log levels.
+//! Sessions up to 2025-11-25: their streams, the resources that they subscribe to, and their log levels.
 //!
 //! A session gets notifications on its stream, which may be at another replica than the one that received
-//! `resources/subscribe`. With shared state, subscriptions are stored there, too, and each replica reads them
-//! again when another has changed them. Without it, or while it can't be reached, a replica knows only those
-//! that it received itself. Resources are polled only for sessions that have a stream.
+//! `resources/subscribe`. With shared state, the subscriptions are stored in it, and each replica reads them
+//! again when another replica has changed them. Without shared state, or while it is unreachable, a replica
+//! knows only the subscriptions that it received itself. Resources are polled only for sessions that have a
+//! stream.
 //!
-//! Log levels (`logging/setLevel`) are in the replica that got the request and in those that it notifies.
-//! Another replica sends no log lines.
+//! Log levels (`logging/setLevel`) are stored in the replica that got the request, and in the replicas that
+//! it notifies. Other replicas send no log messages to the session.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,18 +25,18 @@ use crate::route::McpLogLevel;
 use crate::shared_state::{ReplicaMessage, SharedStore};
 use crate::telemetry::Untrusted;
 
-/// Limit of the sessions with subscriptions or a log level; beyond it, the oldest without a stream is
-/// evicted.
+/// Maximum number of sessions with subscriptions or a log level. Beyond it, the oldest session without a
+/// stream is evicted.
 const SESSION_LIMIT: usize = 10_000;
 
-/// Limit of the open streams of one session; the oldest is closed for another one. Clients have one, and two
-/// for a while when a broken connection has not been noticed yet.
+/// Maximum number of open streams of one session. The oldest stream is closed for a new one. A client has one
+/// stream, and two for a while if a lost connection has not been noticed yet.
 const STREAM_LIMIT: usize = 4;
 
-/// Limit of the subscriptions of one session.
+/// Maximum number of subscriptions of one session.
 pub(super) const SUBSCRIPTION_LIMIT: usize = 100;
 
-/// Limit of their URIs together, in bytes.
+/// Maximum length of all subscribed URIs of one session together, in bytes.
 const SUBSCRIBED_LIMIT_BYTES: usize = 32 << 10;
 
 /// The subscriptions and log levels of all sessions.
@@ -45,29 +46,29 @@ pub(super) struct SessionSubscriptions(Mutex<SubscribedSessions>);
 #[derive(Debug, Default)]
 struct SubscribedSessions {
     by_id: HashMap<Box<str>, SubscribedSession>,
-    /// The number of sessions since the start.
+    /// Number of sessions since the start of the process.
     begun: u64,
 }
 
 #[derive(Debug, Default)]
 struct SubscribedSession {
-    /// The number of the session, in the order of creation.
+    /// Sequence number of the session, in the order of creation.
     number: u64,
-    /// Whether the session began while as many sessions as the limit had streams: it gets no notifications
-    /// about resources.
+    /// Whether the session began when the session limit was reached and every session had a stream. Such a
+    /// session gets no notifications about resources.
     is_over_limit: bool,
-    /// The streams of the session at this replica, the oldest first.
+    /// The streams of the session at this replica, oldest first.
     streams: Vec<Arc<Notify>>,
     /// The resources that the session has subscribed to.
     resources: BTreeMap<Arc<str>, WatchedResource>,
-    /// The log level that its client has set.
+    /// The log level that the client has set.
     level: Option<McpLogLevel>,
 }
 
 /// A resource that a session subscribes to.
 #[derive(Debug)]
 struct WatchedResource {
-    /// The poll of the resource, while the session has a stream here.
+    /// The watch of the resource, while the session has a stream at this replica.
     watching: Option<ResourceWatch>,
     /// Whether the subscription is in the shared state.
     is_known: bool,
@@ -78,7 +79,7 @@ struct WatchedResource {
 #[must_use]
 pub(super) struct SessionStream {
     session: Box<str>,
-    /// Notified when the stream is closed for another one, or its session ends.
+    /// Notified when the stream must be closed: a newer stream replaces it, or its session has ended.
     pub(super) closing: Arc<Notify>,
     subscribed: Arc<SessionSubscriptions>,
 }
@@ -90,12 +91,12 @@ impl SessionSubscriptions {
     ///
     /// [`WatchError`] if the resource can't be watched, or a limit is reached.
     pub(super) fn add(&self, gateway: &Gateway, session: &str, uri: &str) -> Result<(), WatchError> {
-        // Before there is an entry for the session.
+        // Checked first, so that an invalid subscription creates no entry for the session.
         gateway.can_watch(uri)?;
         self.0.lock().session(session).add(gateway, uri, false)
     }
 
-    /// Marks a subscription that is in the shared state.
+    /// Marks a subscription as stored in the shared state.
     pub(super) fn mark_stored(&self, session: &str, uri: &str) {
         let mut sessions = self.0.lock();
         let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
@@ -104,19 +105,19 @@ impl SessionSubscriptions {
         }
     }
 
-    /// Replaces the subscriptions of a session by those in the shared state. Those that only this replica has
-    /// remain.
+    /// Replaces the subscriptions of a session with those in the shared state. Subscriptions that are not yet
+    /// stored there remain.
     pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
         let mut sessions = self.0.lock();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
-            // A URI that is unknown here may belong to another configuration.
+            // A URI that is unknown at this replica may belong to another configuration.
             let _ = found.add(gateway, uri, true);
         }
     }
 
-    /// Stores the log level that a client has set.
+    /// Stores the log level that a client has set for its session.
     pub(super) fn set_level(&self, session: &str, level: McpLogLevel) {
         self.0.lock().session(session).level = Some(level);
     }
@@ -126,14 +127,14 @@ impl SessionSubscriptions {
         self.0.lock().by_id.get(session)?.level
     }
 
-    /// The sessions whose clients have a stream open at this replica.
+    /// The sessions that have an open stream at this replica.
     pub(super) fn listening(&self) -> Vec<Box<str>> {
         let sessions = self.0.lock();
         let listening = sessions.by_id.iter().filter(|(_, session)| session.has_stream());
         listening.map(|(id, _)| id.clone()).collect()
     }
 
-    /// The subscriptions that are not yet in the shared state, each with its session.
+    /// The subscriptions that are not stored in the shared state yet, each with its session.
     pub(super) fn unstored(&self) -> Vec<(Box<str>, Arc<str>)> {
         let mut unstored = Vec::new();
         for (id, session) in &self.0.lock().by_id {
@@ -157,7 +158,7 @@ impl SessionSubscriptions {
         ended.iter().flat_map(|session| &session.streams).for_each(|stream| stream.notify_one());
     }
 
-    /// Adds a stream of a session; its resources are watched from now on.
+    /// Adds a stream to a session. The resources of the session are watched from now on.
     pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> SessionStream {
         let closing = Arc::new(Notify::new());
         let mut sessions = self.0.lock();
@@ -170,7 +171,7 @@ impl SessionSubscriptions {
             match gateway.watch(uri) {
                 Ok(begun) => wanted.watching = Some(begun),
                 Err(error) => {
-                    // The URI may contain a client's arguments.
+                    // The URI may contain arguments of a client, so it is logged at `debug` only.
                     warn!(%error, "resource watch failed; its subscribers get no updates");
                     debug!(uri = %Untrusted(uri), "URI of the resource that is not watched");
                 }
@@ -186,7 +187,7 @@ impl SubscribedSession {
         !self.streams.is_empty()
     }
 
-    /// Adds a subscription. `is_known`: it is in the shared state.
+    /// Adds a subscription. `is_known`: whether it is stored in the shared state.
     fn add(&mut self, gateway: &Gateway, uri: &str, is_known: bool) -> Result<(), WatchError> {
         gateway.can_watch(uri)?;
         if self.resources.contains_key(uri) {
@@ -206,8 +207,8 @@ impl SubscribedSession {
 }
 
 impl SubscribedSessions {
-    /// The entry of a session, which is added if it is new. A session with an open stream is not evicted; the
-    /// number of streams has a limit of its own.
+    /// Returns the entry of a session, and adds it if it is new. A session with an open stream is not
+    /// evicted, because the number of streams has its own limit.
     fn session(&mut self, id: &str) -> &mut SubscribedSession {
         if !self.by_id.contains_key(id) && self.by_id.len() >= SESSION_LIMIT {
             let idle = self.by_id.iter().filter(|(_, session)| !session.has_stream());
@@ -236,7 +237,7 @@ impl SessionStream {
         self.subscribed.0.lock().by_id.get(&self.session).map(of).unwrap_or_default()
     }
 
-    /// The resources that its session subscribes to, as far as `is_wanted` accepts them.
+    /// The resources that the session subscribes to and that `is_wanted` accepts.
     pub(super) fn resources(&self, is_wanted: impl Fn(&&Arc<str>) -> bool) -> Vec<Arc<str>> {
         self.read(|session| session.resources.keys().filter(is_wanted).cloned().collect())
     }
@@ -264,7 +265,7 @@ impl Drop for SessionStream {
 const SUBSCRIPTION_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl MessageDispatcher {
-    /// Adds a subscription of a session, for streams at any replica.
+    /// Adds a subscription to a session, for the streams of the session at any replica.
     ///
     /// # Errors
     ///
@@ -276,13 +277,13 @@ impl MessageDispatcher {
                 self.subscribed.remove(session, uri);
                 Err(WatchError::Enough)
             }
-            // Without an answer it is not in the shared state yet: `catch_up` adds it when the store is back.
+            // If the store does not respond, the subscription is not stored yet: `catch_up` stores it later.
             Some(true) | None => Ok(()),
         }
     }
 
-    /// Stores a subscription in the shared state. Returns whether the limit allowed it; `None` if there is no
-    /// shared state, or it can't be reached.
+    /// Stores a subscription in the shared state. Returns whether the limit allows it; `None` if there is no
+    /// shared state, or if it is unreachable.
     async fn store(&self, session: &str, uri: &str) -> Option<bool> {
         let shared = self.gateway.shared.as_ref()?;
         let group = group(shared, session);
@@ -294,7 +295,7 @@ impl MessageDispatcher {
         Some(added)
     }
 
-    /// Removes a subscription.
+    /// Removes a subscription from a session, at every replica.
     pub(super) async fn unsubscribe(&self, session: &str, uri: &str) {
         self.subscribed.remove(session, uri);
         if let Some(shared) = &self.gateway.shared
@@ -304,7 +305,8 @@ impl MessageDispatcher {
         }
     }
 
-    /// Reads the subscriptions of a session that other replicas have stored.
+    /// Reads the subscriptions of a session from the shared state, where other replicas may have changed
+    /// them.
     pub(super) async fn read_subscriptions(&self, session: &str) {
         let Some(shared) = &self.gateway.shared else { return };
         if let Ok(members) = shared.members(&group(shared, session)).await {
@@ -321,13 +323,13 @@ impl MessageDispatcher {
         }
     }
 
-    /// Removes a session that its client has ended.
+    /// Removes a session that the client has ended, at this replica.
     pub(super) fn remove_session(&self, session: &str) {
         self.resumables.close_session(session);
         self.subscribed.remove_session(session);
     }
 
-    /// Notifies the other replicas that a session was ended here.
+    /// Notifies the other replicas that a session has ended.
     pub(super) fn publish_ended(&self, session: &str) {
         if let Some(shared) = &self.gateway.shared {
             shared.remove(&group(shared, session));
@@ -351,7 +353,7 @@ impl McpEndpoint {
             }
             ReplicaMessage::Level { session, level } => subscribed.set_level(&session, level),
             ReplicaMessage::Ended { session } => {
-                // It may have been ended here as well, or have expired meanwhile.
+                // The session may have ended at this replica as well, or have expired.
                 if sessions.end(&sessions.open(&session)) {
                     self.dispatcher.remove_session(&session);
                 }
@@ -359,8 +361,8 @@ impl McpEndpoint {
         }
     }
 
-    /// Synchronizes when the store can be reached again: adds what only this replica knows, and reads what
-    /// others do.
+    /// Synchronizes when the shared state is reachable again: stores the subscriptions that only this replica
+    /// knows, and reads those of other replicas.
     pub async fn catch_up(&self) {
         for (session, uri) in self.dispatcher.subscribed.unstored() {
             self.dispatcher.store(&session, &uri).await;

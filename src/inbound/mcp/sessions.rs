@@ -1,8 +1,9 @@
-//! Sessions of clients up to MCP 2025-11-25, by the header `Mcp-Session-Id`.
+//! Sessions of clients up to MCP 2025-11-25 (`Mcp-Session-Id`).
 //!
-//! - [`Session`]: an encrypted session id with the parameters of `initialize`, so that every
-//!   replica can read it and none needs a table of sessions.
-//! - [`Sessions`]: ids of ended sessions, in the replica that got the `DELETE`.
+//! - [`Session`]: the content of an encrypted session id, with the parameters of `initialize`. Every replica
+//!   can read it, so there is no table of sessions.
+//! - [`Sessions`]: the ids of ended sessions, at the replica that got the `DELETE` and those that it
+//!   notifies.
 //! - [`InFlightRequests`]: cancellation of requests in flight by `notifications/cancelled`.
 
 use std::{
@@ -23,44 +24,44 @@ use crate::upstream::{ClientIdentity, OnDrop};
 /// Lifetime of a session id.
 const SESSION_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The client capabilities that a server uses.
+/// The client capabilities that the server uses, and therefore stores.
 const STORED_CAPABILITIES: [&str; 3] = ["elicitation", "roots", "sampling"];
 
-/// Limit of one capability, in bytes; a longer one is stored as `{}`.
+/// Maximum length of one capability in a session id, in bytes. A longer one is stored as `{}`.
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
-/// Maximum length, in bytes, of a stored session id that this process can't decrypt. Ids that glossator
-/// issued before a restart are shorter.
+/// Maximum length of a session id that is stored although this process can't decrypt it, in bytes. Ids that
+/// glossator issued before a restart are shorter.
 const UNKNOWN_ID_LIMIT_BYTES: usize = 2 << 10;
 
-/// The content of a session id: the parameters of `initialize`, and the client.
+/// Content of a session id: the parameters of `initialize`, and the client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) revision: String,
     pub(super) capabilities: Map<String, Value>,
-    /// The client that owns it, if clients have identities.
+    /// The client that owns the session, if clients have identities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
-    /// The client's address when the session began, if clients have no identities.
+    /// Address of the client when the session began, if clients have no identities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<String>,
     /// The lists that the response to `initialize` declared.
     pub(super) declared: DeclaredLists,
 }
 
-/// The lists that a server declares besides that of the tools. A session gets notifications of changes of
-/// these only (MCP 2025-11-25, Lifecycle, "Operation").
+/// The lists that the server has declared in addition to that of the tools. A session gets notifications only
+/// for lists that were declared to it (MCP 2025-11-25, Lifecycle, "Operation").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DeclaredLists {
     pub(super) prompts: bool,
-    /// The lists of resources and of resource templates.
+    /// Resources and resource templates.
     pub(super) resources: bool,
 }
 
 const ALL_LISTS: DeclaredLists = DeclaredLists { prompts: true, resources: true };
 
 impl Session {
-    /// A session of this client, which has declared these capabilities.
+    /// Creates a session of a client that has declared these capabilities.
     pub(super) fn new(
         revision: Revision,
         mut capabilities: Map<String, Value>,
@@ -80,44 +81,44 @@ impl Session {
         Self { revision, capabilities, owner, address, declared: ALL_LISTS }
     }
 
-    /// Encrypts the session into its id.
+    /// Encrypts the session into a session id.
     pub(super) fn encrypt(&self, cipher: &TokenCipher, now: SystemTime) -> String {
         let content = serde_json::to_vec(self).expect("its keys are strings");
         cipher.issue(Purpose::Session, &content, now + SESSION_TTL)
     }
 }
 
-/// The session that a message names, with its id decrypted once.
+/// The session that a message names. Its id is decrypted once.
 #[derive(Debug)]
 pub(super) struct NamedSession {
     pub(super) id: Box<str>,
-    /// An error if the id is not one of ours, or has expired.
+    /// An error if glossator did not issue the id with the current key, or if the id has expired.
     pub(super) content: Result<Session, TokenError>,
 }
 
 impl NamedSession {
-    /// The revision that it has negotiated.
+    /// The revision that was negotiated for the session.
     pub(super) fn revision(&self) -> Option<Revision> {
         self.content.as_ref().ok()?.revision.parse().ok()
     }
 
-    /// Whether its id may be stored: an id that is not ours can be as long as the headers.
+    /// Whether the id may be stored: an id that glossator did not issue can be as long as the headers allow.
     pub(super) fn is_storable(&self) -> bool {
         self.content.is_ok() || self.id.len() <= UNKNOWN_ID_LIMIT_BYTES
     }
 
-    /// The lists that were declared in it; all for an id of unknown origin.
+    /// The lists that were declared to the session; all lists for an id of unknown origin.
     pub(super) fn declared_lists(&self) -> DeclaredLists {
         self.content.as_ref().map_or(ALL_LISTS, |session| session.declared)
     }
 }
 
-/// Limit of the stored ids of ended sessions. Beyond it, the client with the most ended sessions loses its
-/// oldest one: that id is accepted again until it expires. So a client that begins and ends many sessions
-/// can't revive another client's.
+/// Maximum number of stored ids of ended sessions. Beyond it, the oldest id of the client with the most ended
+/// sessions is dropped, and is accepted again until it expires. So a client that begins and ends many
+/// sessions can't reopen the session of another client.
 const ENDED_LIMIT: usize = 10_000;
 
-/// Checks session ids, and stores the ids of ended sessions.
+/// Checks session ids, and stores the ids of sessions that have ended.
 #[derive(Debug)]
 pub(super) struct Sessions {
     cipher: TokenCipher,
@@ -128,17 +129,17 @@ pub(super) struct Sessions {
 /// The policy for session ids of unknown origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownSessions {
-    /// Rejected: every replica has the same secret key, so there is no such session.
+    /// Unknown sessions are rejected: every replica has the same secret key, so no replica has issued the id.
     Reject,
-    /// Accepted, as a request without a session: it may be of another replica, or of this one before its
-    /// restart.
+    /// Unknown sessions are accepted, and treated as no session: another replica may have issued the id, or
+    /// this replica before a restart.
     Accept,
 }
 
 #[derive(Debug, Default)]
 struct EndedSessions {
     ids: HashSet<Arc<str>>,
-    /// The ids of ended sessions by client, the oldest first.
+    /// The ids of ended sessions by client, oldest first.
     by_client: HashMap<String, VecDeque<Arc<str>>>,
 }
 
@@ -165,8 +166,8 @@ impl Sessions {
         Self { cipher, unknown_sessions, ended: Mutex::default() }
     }
 
-    /// Checks the session of a request of `owner`. If clients have identities, an id is accepted only from
-    /// the client that began its session.
+    /// Checks the session of a request from `owner`. If clients have identities, only the client that began
+    /// the session may use its id.
     ///
     /// # Errors
     ///
@@ -181,17 +182,17 @@ impl Sessions {
         if is_open { Ok(()) } else { Err(RpcError::no_session()) }
     }
 
-    /// The session with this id.
+    /// Decrypts a session id.
     pub(super) fn open(&self, id: &str) -> NamedSession {
         let content = self.cipher.open(Purpose::Session, id, SystemTime::now());
         let session = |content: Vec<u8>| serde_json::from_slice(&content).map_err(|_| TokenError::Invalid);
         NamedSession { id: id.into(), content: content.and_then(session) }
     }
 
-    /// Ends a session, whose requests are rejected from now on, and whose owner was checked here or at
-    /// another replica. Returns whether there was one.
+    /// Ends a session: its requests are rejected from now on. The caller, at this or another replica, has
+    /// checked its owner. Returns whether the id is a valid session.
     pub(super) fn end(&self, session: &NamedSession) -> bool {
-        // If an id that is not ours were stored, anybody could fill the list.
+        // Storing ids that glossator did not issue would allow any client to fill the list.
         let Ok(Session { owner, address, .. }) = &session.content else { return false };
         let client = owner.as_deref().or(address.as_deref()).unwrap_or_default();
         self.ended.lock().add(client, &session.id);
@@ -199,20 +200,21 @@ impl Sessions {
     }
 }
 
-/// Limit of the id of a request that can be cancelled, in bytes.
+/// Maximum length of the id of a request that can be cancelled, in bytes.
 const ID_LIMIT_BYTES: usize = 256;
 
-/// A session, and the id of a request in it as JSON.
+/// A session id, and the JSON id of a request in the session.
 type Key = (Box<str>, Box<str>);
 
-/// The requests of sessions that are in flight in this process, for their cancellation. The limits of
-/// connections bound their number.
+/// The requests of sessions that are in flight in this process, so that they can be cancelled. The limits of
+/// connections limit their number.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests(Mutex<HashMap<Key, Arc<Notify>>>);
 
 impl InFlightRequests {
-    /// Adds a request until the guard is dropped, and returns what is notified when it is cancelled. `None`
-    /// if its id is too long, or in flight already: the two could not be distinguished.
+    /// Adds a request until the guard is dropped. Returns the guard, and the `Notify` that signals the
+    /// cancellation. `None` if the id is too long, or already in flight: two requests with one id could not
+    /// be distinguished.
     pub(super) fn add(&self, session: &str, id: &str) -> Option<(Arc<Notify>, OnDrop<impl FnOnce()>)> {
         if id.len() > ID_LIMIT_BYTES {
             return None;
@@ -227,14 +229,14 @@ impl InFlightRequests {
         Some((cancelled, OnDrop::new(move || drop(self.0.lock().remove(&key)))))
     }
 
-    /// Cancels a request. Returns whether it was in flight here.
+    /// Cancels a request. Returns whether this process has it in flight.
     pub(super) fn cancel(&self, session: &str, id: &str) -> bool {
         let request = self.0.lock().get(&(session.into(), canonical(id).into())).cloned();
         request.inspect(|request| request.notify_one()).is_some()
     }
 }
 
-/// Normalizes an id, as JSON has several notations for one value.
+/// Normalizes the JSON of an id, because one value can be written in several ways.
 fn canonical(id: &str) -> String {
     serde_json::from_str::<Value>(id).map_or_else(|_| id.to_owned(), |id| id.to_string())
 }

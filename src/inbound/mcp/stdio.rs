@@ -1,8 +1,8 @@
-//! MCP over stdin and stdout: one message per line, both ways, and many requests at once (2026-07-28 and
-//! 2025-11-25, Transports, "stdio").
+//! MCP over stdin and stdout: one message per line in both directions, with concurrent requests (2026-07-28
+//! and 2025-11-25, Transports, "stdio").
 //!
-//! A legacy client declares its revision and capabilities with `initialize`, and they are stored for the
-//! connection. Since 2026-07-28 every request declares them, and there is no handshake.
+//! A legacy client declares its revision and capabilities with `initialize`; the server stores them for the
+//! connection. Since 2026-07-28, every request declares them, and there is no handshake.
 
 use std::{
     future::{Future, poll_fn},
@@ -33,11 +33,11 @@ use super::{
 use crate::inbound::{CANCEL_TIMEOUT, Connection, ShutdownSignal};
 use crate::upstream::ClientIdentity;
 
-/// Limit of the requests in flight. Further ones are rejected, so that cancellations and responses are still
-/// read.
+/// Maximum number of requests in flight. Further requests are rejected, so that the server still reads
+/// cancellations and responses.
 const IN_FLIGHT_LIMIT: usize = 256;
 
-/// Limit of the messages that wait to be written, beside those that wait to enter this queue.
+/// Maximum number of messages in the queue to standard output.
 const OUT_LIMIT: usize = 16;
 
 /// A line from a client.
@@ -45,35 +45,35 @@ const OUT_LIMIT: usize = 16;
 enum ClientLine {
     /// A complete line, without the line break.
     Whole(Vec<u8>),
-    /// It is longer than a message may be; the rest was skipped.
+    /// The line is longer than the maximum length of a message; the rest of it was skipped.
     TooLong { limit_bytes: usize },
 }
 
 impl McpEndpoint {
-    /// Serves the client on standard input and output until it closes its input, stops reading, or `stop`
-    /// completes. Its messages have at most `limit_bytes`; requests in flight after the end of the input have
-    /// the time of `shutdown_timeout`.
+    /// Serves the client on standard input and output until the client closes standard input, stops reading,
+    /// or `stop` completes. Messages have at most `limit_bytes`. After the end of the input, requests in
+    /// flight have `shutdown_timeout` to complete.
     ///
     /// # Errors
     ///
-    /// When the system creates no threads.
+    /// When the system can't create threads.
     pub async fn serve_stdio(
         &self,
         limit_bytes: usize,
         shutdown_timeout: Duration,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        // Not every system can wait for pipes asynchronously, so each has a thread. The reading one is not
-        // joined: only the client can end it.
+        // Not every system can wait for pipes asynchronously, so each pipe has a thread. The reading thread
+        // is not joined, because only the client can end it.
         let (line, lines) = mpsc::channel(1);
         let reader = thread::Builder::new().name("input".to_owned());
         reader.spawn(move || read(io::stdin(), limit_bytes, &line))?;
         let (out, messages) = mpsc::channel(OUT_LIMIT);
         let (done, written) = oneshot::channel();
         thread::Builder::new().name("output".to_owned()).spawn(move || {
-            // Nothing but messages is written there.
+            // Nothing but messages may be written to standard output.
             write(io::stdout(), messages);
-            // Fails if nobody waits any more for a client that does not read.
+            // Fails if the wait below has timed out, because the client does not read.
             let _ = done.send(());
         })?;
         info!("serving MCP on standard input and output");
@@ -88,11 +88,11 @@ impl McpEndpoint {
         Ok(())
     }
 
-    /// Reads the lines of a client, and writes messages for it into `out`, each without a line break.
+    /// Handles the lines of a client, and sends messages for the client to `out`, each without a line break.
     ///
-    /// After the last line, requests in flight may take as long as `shutdown_timeout`. They are cancelled
-    /// when `stop` completes, and when the receiver of `out` is dropped. Returns the number of requests that
-    /// were cut off at the end of that time.
+    /// After the last line, requests in flight have `shutdown_timeout` to complete. They are cancelled when
+    /// `stop` completes, or when the receiver of `out` is dropped. Returns the number of requests that were
+    /// cut off by the timeout.
     async fn serve_lines(
         &self,
         mut lines: mpsc::Receiver<ClientLine>,
@@ -109,12 +109,12 @@ impl McpEndpoint {
         });
         let mut connection = StdioConnection::new(Arc::clone(&self.dispatcher), out);
         loop {
-            // The next line may depend on a handshake that is not complete.
+            // The next line may depend on a handshake that is still in progress.
             let is_ready = connection.slow_handshake.as_ref().is_none_or(AbortHandle::is_finished);
             let line = tokio::select! {
                 biased;
                 () = &mut cancelled => return 0,
-                // Frees slots for further requests.
+                // Ended requests are removed, which frees slots for further ones.
                 Some(_) = connection.running.join_next() => {
                     connection.notify_changes();
                     continue;
@@ -145,7 +145,7 @@ impl McpEndpoint {
     }
 }
 
-/// Sends each line, until the end of the input or until the receiver is dropped.
+/// Sends each line of the input to `lines`, until the end of the input, or until the receiver is dropped.
 fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<ClientLine>) {
     let mut input = BufReader::with_capacity(64 << 10, input);
     loop {
@@ -160,7 +160,8 @@ fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<ClientLine>) 
     }
 }
 
-/// The next line without its line feed; `None` at the end. The last line may lack a line feed.
+/// Reads the next line, without its line feed; `None` at the end of the input. The last line may have no line
+/// feed.
 fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<ClientLine>> {
     let mut line = Vec::new();
     input.by_ref().take(limit_bytes as u64 + 1).read_until(b'\n', &mut line)?;
@@ -171,7 +172,7 @@ fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<
             input.skip_until(b'\n')?;
             Some(ClientLine::TooLong { limit_bytes })
         }
-        // The end of the input.
+        // The input ends without a line feed.
         Some(last) => {
             line.push(last);
             Some(ClientLine::Whole(line))
@@ -179,7 +180,7 @@ fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<
     })
 }
 
-/// Writes a line for each message, until there are no more or the client is gone.
+/// Writes each message as a line, until there are no more messages, or the client has closed its end.
 fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.blocking_recv() {
         let written =
@@ -191,21 +192,21 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
     }
 }
 
-/// The connection of one client. Dropping it cancels its requests.
+/// Connection of a client over stdio. Dropping it cancels its requests.
 struct StdioConnection {
     dispatcher: Arc<MessageDispatcher>,
     out: mpsc::Sender<Bytes>,
     /// The session of the latest handshake.
     handshake: watch::Sender<Option<Arc<NamedSession>>>,
-    /// Whether there is a newer one than that whose notifications are sent.
+    /// Signals a handshake that is newer than the one whose notifications are being sent.
     new_handshake: watch::Receiver<Option<Arc<NamedSession>>>,
     connection: Arc<Connection>,
-    /// Signals that the client has closed its input: endless streams end then.
+    /// Signals that the client has closed the input, so that endless streams end.
     shutdown: watch::Sender<Shutdown>,
     running: JoinSet<()>,
-    /// A handshake that waited for the lists of MCP servers.
+    /// A handshake that waits for the lists of MCP servers.
     slow_handshake: Option<AbortHandle>,
-    /// The notifications for a client up to 2025-11-25.
+    /// The tasks that send notifications to a client up to 2025-11-25.
     notification_tasks: JoinSet<()>,
 }
 
@@ -246,7 +247,7 @@ impl StdioConnection {
         };
         let (out, handshake) = (self.out.clone(), self.handshake.clone());
         let mut pending = Box::pin(respond(self.context(), message, out, handshake));
-        // Polled once before the next line is read: messages after a handshake depend on it.
+        // Polled once before the next line is read, because the messages after a handshake depend on it.
         if poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await.is_pending() {
             let task = self.running.spawn(pending);
             if may_be_slow {
@@ -255,7 +256,7 @@ impl StdioConnection {
         }
     }
 
-    /// Context of a message from the client, which is the process that started us.
+    /// Context of a message from the client, which is the process that started this program.
     fn context(&self) -> MessageContext {
         let info = RequestInfo::from_stdio(&self.connection);
         let context = RequestContext { info, identity: AuthenticatedClient::local() };
@@ -263,15 +264,15 @@ impl StdioConnection {
         MessageContext { dispatcher: Arc::clone(&self.dispatcher), context, head: None, session }
     }
 
-    /// Starts the notifications for a legacy client after its handshake. Over HTTP it would open a stream for
-    /// them.
+    /// Starts the notifications for a legacy client after its handshake. Over HTTP, the client opens a stream
+    /// for them.
     fn notify_changes(&mut self) {
         if !self.new_handshake.has_changed().unwrap_or(false) {
             return;
         }
         self.notification_tasks.abort_all();
         let Some(session) = self.new_handshake.borrow_and_update().clone() else { return };
-        // Subscribed before the next response, so that no change after it is missed.
+        // The stream is opened before the next response, so that no change after that response is missed.
         let stream = subscriptions::open_session_stream(&self.dispatcher, &session, &ClientIdentity::Only);
         let (Ok((receiver, notifying)), out) = (stream, self.out.clone()) else { return };
         self.notification_tasks.spawn(async move {
@@ -280,18 +281,18 @@ impl StdioConnection {
         });
     }
 
-    /// Responds to a request that is not executed.
+    /// Responds with an error to a request that is not executed.
     async fn reject(&self, request: Option<RpcRequest<'_>>, error: RpcError) {
         let context = self.context();
         let (id, method) = request.map(|request| (request.id, request.method)).unzip();
         let assumed = context.revision().unwrap_or(Revision::R2026_07_28);
         let response = context.error_response(id, method.as_deref(), assumed, &error);
-        // Nobody reads any more: the connection is about to end.
+        // Sending fails if the connection is about to end, so that no one reads the response.
         let _ = self.out.send(to_one_line(response.body)).await;
     }
 }
 
-/// Handles one message: sends the messages before its response, and then the response.
+/// Handles a message: sends the messages that precede its response, and then the response.
 async fn respond(
     context: MessageContext,
     message: Vec<u8>,
@@ -301,17 +302,17 @@ async fn respond(
     let (sender, receiver) = MessageSender::new();
     let pending = context.handle(&message, &sender);
     let send = |message: Bytes| out.send(to_one_line(message.into())).map(Result::ok);
-    // There may be no response, or the client may have stopped reading.
+    // There may be no response to the message, or the client may have stopped reading.
     let Some(response) = forward_messages(pending, receiver, send).await else { return };
     if let Some(id) = &response.session {
         handshake.send_replace(Some(Arc::new(context.dispatcher.sessions.open(id))));
     }
-    // Nobody reads any more: the connection is about to end.
+    // Sending fails if the connection is about to end, so that no one reads the response.
     let _ = out.send(to_one_line(response.body)).await;
 }
 
-/// JSON with its line breaks replaced by spaces: an upstream's JSON in a result may have some, but none
-/// inside of a string.
+/// Replaces line breaks in JSON with spaces. JSON of an upstream in a result may contain line breaks, but not
+/// inside strings.
 fn to_one_line(mut json: Vec<u8>) -> Bytes {
     json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     json.into()

@@ -1,7 +1,7 @@
-//! Notifications of changes, and their streams.
+//! Notifications of changes, and the streams that carry them.
 //!
-//! A stream is opened by `subscriptions/listen` since 2026-07-28, and before that by `GET` of a session. The
-//! number of streams is limited.
+//! Since 2026-07-28, `subscriptions/listen` opens a stream; before that, `GET` of a session does. The number
+//! of streams is limited.
 
 use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc};
 
@@ -23,10 +23,10 @@ use crate::pipeline::{ChangeEvent, Gateway, ResourceWatch};
 use crate::policy::PerClientLimit;
 use crate::upstream::ClientIdentity;
 
-/// The key in `_meta` of all notifications of a subscription.
+/// Key in `_meta` of all notifications of a subscription: the id of the `subscriptions/listen` request.
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Limit of the resources of one stream; further ones are omitted from the acknowledgement.
+/// Maximum number of resources of one stream. Further resources are omitted from the acknowledgement.
 const RESOURCE_LIMIT: usize = 100;
 
 /// The notifications that a client has requested.
@@ -39,12 +39,12 @@ pub(super) struct Subscription {
     client: ClientIdentity,
 }
 
-/// The resources about whose changes a client is notified.
+/// The resources whose changes a client is notified of.
 #[derive(Debug)]
 enum Resources {
-    /// These, which are polled for it.
+    /// Resources that are watched for this stream.
     Watched(BTreeMap<Arc<str>, ResourceWatch>),
-    /// The resources that its session subscribes to.
+    /// The resources that the session of the stream subscribes to.
     Session(SessionStream),
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
         tasks::check_support(rpc)?;
     }
     let _slot = dispatcher.streams.slot(message.client())?;
-    // Before the acknowledgement, so that no change after it is missed.
+    // Subscribed before the acknowledgement is sent, so that no later change is missed.
     let listener = dispatcher.gateway.changes.subscribe();
     let subscription = Subscription::new(filter, &dispatcher.gateway, message.client());
     let meta = json!({ SUBSCRIPTION_ID: id });
@@ -77,10 +77,11 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
         () = message.context.info.connection.ending.begun() => {}
     }
     if message.is_stdio() {
-        // Required where no stream ends with it (2026-07-28, Cancellation), before the result: a request that
-        // has one can't be cancelled any more.
+        // Over stdio, the end of the stream must be signalled, because the connection continues (2026-07-28,
+        // Cancellation). The signal precedes the result, because a request with a result can no longer be
+        // cancelled.
         let params = json!({ "_meta": meta, "requestId": id });
-        // Nobody reads any more: the connection is about to end.
+        // Sending fails if the connection is about to end, so that no one reads the message.
         let _ = rpc.sender.send("notifications/cancelled", &params).await;
     }
     let mut meta = rpc.meta().clone();
@@ -88,12 +89,12 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     Ok(rpc.result_with(rpc.revision.result_type(), &json!({}), None, &meta))
 }
 
-/// Opens a stream of notifications for a legacy session: the messages, and the work that sends them until the
-/// stream is closed, or its client disconnects. No change after this is missed.
+/// Opens a stream of notifications for a legacy session. Returns the receiver of the messages, and the future
+/// that sends them until the stream is closed or the client disconnects. No change after this call is missed.
 ///
 /// # Errors
 ///
-/// As for a [slot](OpenStreams::slot).
+/// As for [`OpenStreams::slot`].
 pub(super) fn open_session_stream(
     dispatcher: &Arc<MessageDispatcher>,
     session: &NamedSession,
@@ -144,8 +145,8 @@ async fn notify(
 }
 
 impl Subscription {
-    /// Starts to watch the resources of a filter that the client may read. The others are missing in the
-    /// acknowledgement, so that the client polls them.
+    /// Starts to watch the requested resources that the client may read. The other resources are missing in
+    /// the acknowledgement, so that the client polls them.
     fn new(mut filter: SubscriptionFilter, gateway: &Gateway, client: &ClientIdentity) -> Self {
         let mut uris = filter.resource_subscriptions.take().unwrap_or_default();
         uris.retain(|uri| may_read(gateway, client, uri));
@@ -161,8 +162,8 @@ impl Subscription {
         Self { filter, of, gateway: gateway.clone(), client: client.clone() }
     }
 
-    /// The notifications for a change, each with its resource if it is about one. Those for a session are
-    /// sent on its newest stream only (MCP 2025-11-25, Transports, "Multiple Connections").
+    /// Returns the notifications for a change: the method, and the URI if it is about a resource. A session
+    /// is notified only on its newest stream (MCP 2025-11-25, Transports, "Multiple Connections").
     fn messages(&self, received: &ChangeEvent) -> Vec<(&'static str, Option<Arc<str>>)> {
         if matches!(&self.of, Resources::Session(stream) if !stream.is_newest()) {
             return Vec::new();
@@ -173,7 +174,7 @@ impl Subscription {
             (ChangeEvent::Prompts, filter.prompts_list_changed, "notifications/prompts/list_changed"),
             (ChangeEvent::Resources, filter.resources_list_changed, "notifications/resources/list_changed"),
         ];
-        // After missed changes, anything may be different.
+        // If changes were missed, every list and resource may have changed.
         let has_changed = |change: &ChangeEvent| received == change || *received == ChangeEvent::Missed;
         let lists =
             lists.into_iter().filter(|(change, is_wanted, _)| is_wanted.is_some() && has_changed(change));
@@ -190,20 +191,20 @@ impl Subscription {
     }
 }
 
-/// Whether a client may read a resource; it gets no notifications about others. Its permissions may change at
-/// any time.
+/// Whether a client may read a resource, and gets notifications about it. Checked for each notification,
+/// because the permissions may change at any time.
 fn may_read(gateway: &Gateway, client: &ClientIdentity, uri: &str) -> bool {
     gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| client.may(needed))
 }
 
-/// The limits of the open streams of this process, and of each client.
+/// Limits the number of open streams of the process, and of each client.
 #[derive(Debug)]
 pub(super) struct OpenStreams {
     slots: Arc<Semaphore>,
     clients: Option<PerClientLimit>,
 }
 
-/// A stream slot, released when it is dropped.
+/// The slot of a stream. Dropping it releases the slot.
 pub(super) type StreamSlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl OpenStreams {
@@ -211,11 +212,11 @@ impl OpenStreams {
         Self { slots: Arc::new(Semaphore::new(limit)), clients: client_limit.map(PerClientLimit::new) }
     }
 
-    /// Takes a slot for a stream.
+    /// Acquires a slot for a stream of a client.
     ///
     /// # Errors
     ///
-    /// When all slots are occupied, or as many as one client may have.
+    /// When all slots of the process are occupied, or all that one client may have.
     pub(super) fn slot(&self, client: &ClientIdentity) -> Result<StreamSlot, RpcError> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
             ErrorKind::TOO_MANY_STREAMS.error("too many notification streams are open; retry later")

@@ -1,8 +1,8 @@
-//! Tasks with input requests: their state until the upstream runs the operation.
+//! Tasks with input requests: their state until the upstream starts the operation.
 //!
-//! Input responses arrive one by one, in requests that return nothing (`tasks/update`), so the client can't
-//! carry the state. The replica that received the call stores them, and a task's id names that replica,
-//! encrypted.
+//! Input responses arrive separately, in requests without a result (`tasks/update`), so the client can't
+//! return the state. The replica that received the call stores the state, and the encrypted task id contains
+//! the URL of that replica.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,20 +21,22 @@ use crate::model::{Arguments, ToolResult};
 use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
 use crate::route::InputRequest;
 
-/// Limit of the tasks with input requests at one replica. A call beyond it elicits input itself.
+/// Maximum number of tasks with input requests at one replica. Further calls send their input requests
+/// themselves.
 const TASKS_LIMIT: usize = 1024;
 
-/// Limit of the input responses of one task, in bytes.
+/// Maximum length of the input responses of one task, in bytes.
 const RESPONSES_LIMIT_BYTES: usize = 64 << 10;
 
-/// Limit of all stored results together, in bytes: those of operations that finished before they were polled.
+/// Maximum length of all stored results together, in bytes. Results are stored if the operation completes
+/// before it is polled.
 const RESULTS_LIMIT_BYTES: usize = 32 << 20;
 
-/// The tasks of this replica with input requests.
+/// The tasks with input requests at this replica.
 #[derive(Debug)]
 pub(super) struct ElicitingTasks {
     tasks: Mutex<HashMap<String, (Instant, ElicitingTask)>>,
-    /// A permit for each byte of results that may be stored.
+    /// Has one permit for each byte of results that may be stored.
     result_bytes: Arc<Semaphore>,
 }
 
@@ -50,16 +52,16 @@ pub(super) type ElicitingTask = Arc<tokio::sync::Mutex<ElicitingState>>;
 /// State of a task with input requests.
 #[derive(Debug)]
 pub(super) enum ElicitingState {
-    /// The task waits for input responses; these have arrived.
+    /// The task waits for input responses. Contains the responses so far.
     InputRequired(Map<String, Value>),
     /// The upstream request is in flight. Dropping the sender cancels it.
     Starting { _ends: oneshot::Sender<()> },
-    /// The upstream runs the operation.
+    /// The upstream executes the operation.
     Running(Box<OpenOperation>),
-    /// The task has ended, with this result as a client gets it. The permit counts the bytes of the result
-    /// until they are dropped.
+    /// The task has ended with this result, in the format for the client. The permit counts the bytes of the
+    /// result until it is dropped.
     Completed { written: Vec<u8>, _permit: OwnedSemaphorePermit },
-    /// The task has ended, and its result is too long to be stored.
+    /// The task has ended, but its result is too long to be stored.
     Discarded,
     /// The task was cancelled.
     Cancelled,
@@ -67,7 +69,7 @@ pub(super) enum ElicitingState {
 
 impl ElicitingTasks {
     /// Stores a new task that waits for its first input responses, and returns its name at this replica.
-    /// `None` when there are too many tasks.
+    /// `None` if there are too many tasks.
     pub(super) fn begin(&self, ttl: Duration) -> Option<String> {
         let now = Instant::now();
         let mut tasks = self.tasks.lock();
@@ -82,7 +84,7 @@ impl ElicitingTasks {
         Some(name)
     }
 
-    /// State of the task with this name, if its TTL has not expired.
+    /// Returns the state of the task with this name, unless its TTL has expired.
     pub(super) fn find(&self, name: &str) -> Option<ElicitingTask> {
         let mut tasks = self.tasks.lock();
         let (until, task) = tasks.get(name)?;
@@ -93,7 +95,7 @@ impl ElicitingTasks {
         None
     }
 
-    /// Stores a result, if the limit of all results allows it.
+    /// Stores the result of a task, or discards it if the limit for all results is exceeded.
     pub(super) fn store(&self, result: ToolResult, revision: Revision) -> ElicitingState {
         let written = written_result(result, revision);
         let bytes = u32::try_from(written.len()).unwrap_or(u32::MAX);
@@ -115,8 +117,8 @@ pub(super) struct TaskRound {
 }
 
 impl TaskRound {
-    /// Matches these responses, and the earlier ones, to the input requests of a task. `rpc` is the request
-    /// about the task; its client needs the capabilities.
+    /// Matches the responses of this request and earlier ones to the input requests of a task. `rpc` is the
+    /// request about the task; its client must have the needed capabilities.
     ///
     /// # Errors
     ///
@@ -145,8 +147,9 @@ impl TaskRound {
     }
 }
 
-/// Starts the operation of a task at the upstream, once all input is there. Nothing awaits the operation: the
-/// call that created the task is over. `rpc` is the request with the last input response.
+/// Starts the operation of a task at the upstream, once all input responses have arrived. It runs in the
+/// background, because the call that created the task has ended. `rpc` is the request with the last input
+/// response.
 pub(super) fn start_operation(
     task: ElicitingTask,
     rpc: &RpcContext<'_>,
@@ -178,7 +181,7 @@ pub(super) fn start_operation(
             (ElicitingState::Starting { .. }, CallOutcome::Result(result)) => {
                 *state = tasks.store(result, revision)
             }
-            // The task was cancelled at the last moment.
+            // The task was cancelled while the upstream started the operation.
             (_, CallOutcome::Operation(operation)) => {
                 drop(state);
                 let call = call(operation.arguments);

@@ -1,10 +1,11 @@
-//! Tasks (the extension `io.modelcontextprotocol/tasks` of 2026-07-28): calls whose result the client polls.
+//! Tasks (extension `io.modelcontextprotocol/tasks` of 2026-07-28): calls whose result the client polls.
 //!
-//! A task is an asynchronous operation of the upstream. Its id is an encrypted token with the location to
-//! poll and the arguments of the call ([`Task`]). So any replica can handle it, and none stores anything.
+//! A task is an asynchronous operation of the upstream. The task id is an encrypted token with the URL to
+//! poll and the arguments of the call ([`Task`]). So any replica can handle the task, and no replica stores
+//! it.
 //!
-//! A task with input requests to its client (`task_elicitation`) is the exception. The replica where it began
-//! stores it, and the others forward requests for it ([`TaskRequest`]).
+//! The exception is a task with input requests (`task_elicitation`): the replica where it began stores it,
+//! and other replicas forward its requests ([`TaskRequest`]).
 
 use std::{
     sync::Arc,
@@ -25,11 +26,11 @@ use crate::pipeline::{BoundRoute, OpenOperation, OperationState, Snapshot};
 use crate::route::{AsyncOperationRule, OperationLocation, Route, TaskSupport};
 use crate::settings::units::milliseconds;
 
-/// The extension's name, among the capabilities of both sides.
+/// Name of the extension, in the capabilities of client and server.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Limit of a call's arguments in a task's id, in bytes: the id is sent in a header. A longer call waits for
-/// its result instead.
+/// Maximum length of the arguments in a task id, in bytes, because the id is sent in a header. A call with
+/// longer arguments does not become a task: the client waits for its result.
 const LIMIT_BYTES: usize = 2048;
 
 const TASK_NOT_FOUND: &str =
@@ -42,7 +43,7 @@ const TOO_LONG: &str = "The task is completed, but its result could not be store
 ///
 /// # Errors
 ///
-/// When it can only be one, and the client does not support tasks.
+/// When the tool requires tasks, and the client does not support them.
 pub(super) fn may_be_task(route: &Route, rpc: &RpcContext<'_>, arguments: &JsonObject) -> RpcResult<bool> {
     let Some(rule) = &route.async_operation else { return Ok(false) };
     match (rule.task.support, supports_tasks(rpc)) {
@@ -54,13 +55,13 @@ pub(super) fn may_be_task(route: &Route, rpc: &RpcContext<'_>, arguments: &JsonO
     }
 }
 
-/// Whether any tool may return a task.
+/// Whether any tool may become a task.
 pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
     let mut rules = snapshot.table.in_order().iter().filter_map(|route| route.async_operation.as_ref());
     rules.any(|rule| rule.task.support != TaskSupport::Forbidden)
 }
 
-/// The response to a call that has become a task.
+/// Builds the response to a call that has become a task.
 pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation) -> RpcResponse {
     let OpenOperation { arguments, location, message, wait, ttl } = operation;
     let Arguments { given, input_responses } = arguments;
@@ -70,8 +71,8 @@ pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation
     rpc.result_of_type("task", &task.operation_result(state, rpc.revision))
 }
 
-/// The response to a call that becomes a task before its input requests, so that the task sends them. `None`
-/// if the route does not enable input requests of tasks or has none, or if too many tasks await input.
+/// Creates a task that sends the input requests of a call, and builds the response to the call. `None` if the
+/// route has no input requests or does not allow them in tasks, or if too many tasks wait for input.
 pub(super) async fn create_with_input(
     rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
@@ -92,7 +93,7 @@ pub(super) async fn create_with_input(
     Some(rpc.result_of_type("task", &result))
 }
 
-/// `tasks/get`: the state of a task, and its result once there is one.
+/// `tasks/get`: the state of a task, with its result if it is completed.
 pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
     let task_request = TaskRequest::read(rpc)?;
     let result = match &task_request.task.location {
@@ -110,8 +111,8 @@ pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
     Ok(rpc.result(&result))
 }
 
-/// `tasks/update`: responses to a task's input requests. An operation at the upstream has none, so responses
-/// for it are ignored, as they must be.
+/// `tasks/update`: responses to the input requests of a task. An operation at the upstream has no input
+/// requests, so responses for it are ignored, as the specification requires.
 pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
     let acknowledged = || Ok(rpc.result(&json!({})));
     let TaskRequest { task: Task { arguments, location, .. }, route, snapshot, .. } = TaskRequest::read(rpc)?;
@@ -132,7 +133,7 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
     acknowledged()
 }
 
-/// `tasks/cancel`: cancels the upstream's operation, if the route has a request for that. The next
+/// `tasks/cancel`: cancels the operation at the upstream, if the route defines a request for it. The next
 /// `tasks/get` reports the outcome.
 pub(super) async fn cancel(rpc: &RpcContext<'_>) -> RpcResult {
     let TaskRequest { task: Task { arguments, location, .. }, route, snapshot } = &TaskRequest::read(rpc)?;
@@ -176,30 +177,30 @@ async fn forward(rpc: &RpcContext<'_>, address: Option<&str>) -> RpcResult {
     Err(ErrorKind::PARAMS.error(TASK_NOT_FOUND))
 }
 
-/// Checks that the client of a request declares the extension.
+/// Checks that the client of a request declares the tasks extension.
 ///
 /// # Errors
 ///
-/// When it does not.
+/// When the client does not declare the extension.
 pub(super) fn check_support(rpc: &RpcContext<'_>) -> Result<(), RpcError> {
     if supports_tasks(rpc) { Ok(()) } else { Err(RpcError::needs_tasks()) }
 }
 
-/// Whether the client of a request declares the extension.
+/// Whether the client of a request declares the tasks extension.
 fn supports_tasks(rpc: &RpcContext<'_>) -> bool {
     let capabilities = rpc.capabilities();
     let extension = capabilities.get("extensions").and_then(|extensions| extensions.get(EXTENSION));
     extension.is_some_and(Value::is_object)
 }
 
-/// A result in the format of the client's revision.
+/// Serializes a result in the format of the client's revision.
 pub(super) fn written_result(result: ToolResult, revision: Revision) -> Vec<u8> {
     let mut out = Vec::new();
     write_tool_result(revision, result, &Map::new(), &mut out);
     out
 }
 
-/// The content of a task's id. Replicas of other versions read it as well.
+/// Content of a task id. Replicas of other versions must be able to read it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     #[serde(skip)]
@@ -209,21 +210,23 @@ struct Task {
     location: TaskLocation,
     /// The client that owns the task, if clients have identities.
     owner: Option<String>,
-    /// Milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     created: i64,
     ttl_ms: u64,
 }
 
-/// Where the state of a task is stored.
+/// Location of the state of a task.
 #[derive(Debug, Serialize, Deserialize)]
 enum TaskLocation {
-    /// At the upstream: the location of the operation, and the client's input responses before it started.
+    /// At the upstream: the URL of the operation, and the input responses that the client sent before it
+    /// started.
     Upstream { location: String, input_responses: Map<String, Value> },
-    /// At a replica, under this name.
+    /// At a replica: the name of the task there, and the URL of the replica.
     Replica { name: String, address: Option<String> },
 }
 
-/// A result about a task, for its client.
+/// A task and its state, as a client gets it: from `tasks/get`, or as the result of a `tools/call` that
+/// became a task.
 #[derive(Serialize)]
 struct TaskResult {
     #[serde(flatten)]
@@ -232,7 +235,7 @@ struct TaskResult {
     payload: Option<TaskPayload>,
 }
 
-/// The member that a task has in some states, named as its variant.
+/// The member that a task has in some states. The variant is its name.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 enum TaskPayload {
@@ -242,7 +245,7 @@ enum TaskPayload {
 }
 
 impl Task {
-    /// A task that begins now.
+    /// Creates a task that begins now.
     fn new(
         rpc: &RpcContext<'_>,
         tool: &str,
@@ -268,7 +271,7 @@ impl Task {
     /// The task in this state.
     fn result(&self, status: TaskStatus, payload: Option<TaskPayload>) -> TaskResult {
         let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
-        // No state is stored, so it was determined just now.
+        // No earlier state is stored, so the time of the last update is the current time.
         let (created, updated) = (format!("{created:.3}"), format!("{:.3}", Timestamp::now()));
         let task = model::Task::new(&self.id, status, created, updated).with_ttl_ms(self.ttl_ms);
         TaskResult { task, payload }
@@ -322,7 +325,7 @@ impl TaskRequest {
         let content = rpc.dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());
         let task: Task = serde_json::from_slice(&content.map_err(|_| unknown())?).map_err(|_| unknown())?;
         let snapshot = rpc.dispatcher.gateway.snapshot();
-        // For other clients it is an unknown task.
+        // A task of another client is reported as unknown.
         let is_own = task.owner.as_deref() == rpc.message.owner();
         let route =
             snapshot.table.by_tool(&task.tool).filter(|route| is_own && route.async_operation.is_some());
@@ -331,7 +334,7 @@ impl TaskRequest {
         Ok(Self { task: Task { id, ..task }, route, snapshot })
     }
 
-    /// The state of a task that this replica stores.
+    /// Determines the state of a task that this replica stores.
     async fn local_result(&self, rpc: &RpcContext<'_>, task: &ElicitingTask) -> RpcResult<TaskResult> {
         let rule = self.route.async_operation.as_ref();
         let wait = rule.map_or(AsyncOperationRule::POLL_DEFAULT, |rule| rule.poll_interval);
@@ -344,8 +347,8 @@ impl TaskRequest {
                 match round.declined {
                     _ if !round.open.is_empty() => return Ok(self.task.input_required(&round, rpc.revision)),
                     Some(result) => OperationState::Done(*result),
-                    // The route requires less input than before: the next `tasks/update`, with any content,
-                    // starts the work.
+                    // The route now needs less input than before: the next `tasks/update`, with any content,
+                    // starts the operation.
                     None => OperationState::Running { message: None, wait },
                 }
             }
@@ -355,7 +358,8 @@ impl TaskRequest {
             ElicitingState::Cancelled => OperationState::Cancelled,
             ElicitingState::Running(operation) => {
                 let (location, arguments) = (operation.location.clone(), operation.arguments.clone());
-                // Other requests may read the state while the upstream responds.
+                // The lock is released, so that other requests can read the state while the upstream
+                // responds.
                 drop(state);
                 return Ok(self.poll(rpc, &location, arguments).await);
             }
@@ -363,7 +367,7 @@ impl TaskRequest {
         Ok(self.task.operation_result(state, rpc.revision))
     }
 
-    /// The state of an operation at the upstream.
+    /// Polls the operation at the upstream, and returns the task with its state.
     async fn poll(
         &self,
         rpc: &RpcContext<'_>,

@@ -8,11 +8,11 @@ use crate::inbound::without_nulls;
 use crate::pipeline::{Call, CallOutcome, Snapshot, Subscriber};
 use crate::route::McpLogLevel;
 
-/// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
+/// `tools/call`. JSON of the upstream in the result is copied byte for byte.
 pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
     let tool = rpc.request.name()?.into_owned();
     let arguments = rpc.request.arguments()?;
-    // One snapshot for the whole call: its headers and its arguments are checked against the same schema.
+    // The whole call uses one snapshot, so that headers and arguments are checked against the same schema.
     let is_complete = |snapshot: &Snapshot| match snapshot.table.by_tool(&tool) {
         Some(route) => !snapshot.awaits_lists_for(route),
         None => !snapshot.may_list_tool(&tool),
@@ -20,8 +20,9 @@ pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
     let snapshot = rpc.dispatcher.gateway.complete_snapshot(is_complete).await;
     let route = snapshot.table.by_tool(&tool);
     if let Some(route) = route {
-        // The pipeline checks the scopes for every API, but rejects with a tool error. This check responds
-        // with a `WWW-Authenticate` challenge, by which a client can request a token with the missing scopes.
+        // The pipeline checks the scopes for every API, but reports missing scopes as a tool error. This
+        // check responds with a `WWW-Authenticate` challenge, so that the client can request a token with the
+        // missing scopes.
         rpc.may(&route.scopes)?;
     }
     rpc.check_name(&tool)?;
@@ -42,7 +43,7 @@ pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
     let mut elicitor = RequestElicitor::new(rpc, &route.input_requests, &tool, &arguments)?;
     let subscriber = CallSubscriber::new(rpc)?;
     let call = Call { subscriber: Some(&subscriber), ..rpc.call(arguments) };
-    // Dropped with the connection, which cancels the upstream request.
+    // The future is dropped with the client's connection, which cancels the upstream request.
     let result = if may_be_task {
         match Box::pin(snapshot.call_as_task(route, call, &mut elicitor.round)).await {
             CallOutcome::Result(result) => result,
@@ -54,17 +55,17 @@ pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
     Ok(elicitor.end()?.unwrap_or_else(|| rpc.tool_result(result)))
 }
 
-/// Subscriber to the progress and log messages of a call, for the client of a request.
+/// Sends the progress notifications and log messages of a call to the client of a request.
 #[derive(Debug)]
 pub(super) struct CallSubscriber<'a> {
     sender: &'a MessageSender,
-    /// The progress token; without one there are no progress notifications.
+    /// The progress token; without it, no progress notifications are sent.
     token: Option<Value>,
     level: Option<McpLogLevel>,
 }
 
 impl<'a> CallSubscriber<'a> {
-    /// Creates a subscriber with the notifications that the client has requested.
+    /// Creates a subscriber for the notifications that the client has requested.
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ impl Subscriber for CallSubscriber<'_> {
     }
 }
 
-/// A JSON number: an integer if it has no fraction.
+/// Converts a number to JSON: to an integer if it has no fraction.
 fn number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]

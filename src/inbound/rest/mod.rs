@@ -1,6 +1,6 @@
-//! REST: tools at endpoints, a manifest of them, and every other path proxied unmodified.
+//! REST: endpoints that call tools, lists of these endpoints, and a proxy for all other paths.
 //!
-//! - [`RestApi::handle`] finds the target of a path and the arguments of a call.
+//! - [`RestApi::handle`] finds the target of a path, and the arguments of a call.
 //! - `response` writes results, errors and `GET /tools`.
 //! - `openapi` is `GET /openapi.json`.
 //! - `passthrough` proxies a request.
@@ -18,7 +18,7 @@
 //! | anything else | the `passthrough` upstream, or 404 |
 //!
 //! A response has one of two [envelopes](crate::route::Envelope): an MCP tool result, or the plain value.
-//! Errors of the API itself (unknown path, body that is not JSON) are `{"error": "…"}` in both.
+//! Errors of the API itself (unknown path, malformed JSON) are `{"error": "…"}` in both.
 
 mod openapi;
 mod passthrough;
@@ -46,13 +46,13 @@ use crate::upstream::ClientIdentity;
 const TOOLS: &str = "/tools";
 const OPENAPI: &str = "/openapi.json";
 const HEALTH: &str = "/health";
-/// A route may replace it: many legacy servers have a tool of this name.
+/// A route may replace this path, because many legacy servers have a status tool.
 const STATUS: &str = "/status";
 
-/// The `Allow` of every path for clients that have not authenticated, where clients are configured.
+/// `Allow` header of every path for unauthenticated clients, if clients are configured.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// Reserved paths, with everything below them: no route may have an endpoint there.
+/// Reserved paths. No route may have an endpoint at or below one of them.
 pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[1]];
 
 /// The REST API. Cheap to clone.
@@ -63,12 +63,12 @@ pub struct RestApi {
     started: Instant,
 }
 
-/// The target of a path.
+/// Target of a path.
 enum Target<'a> {
     Manifest,
     OpenApi,
     Health,
-    /// OAuth metadata, by which clients find the authorization server.
+    /// OAuth metadata, in which clients find the authorization server.
     Metadata(Value),
     Status,
     Tool {
@@ -91,7 +91,7 @@ impl RestApi {
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut unauthenticated = RequestInfo::take(&mut head, ApiKind::Rest);
-        // Whether MCP servers have sent the lists that the target needs.
+        // Whether MCP servers have sent the lists that the target of the path needs.
         let is_complete = |snapshot: &Snapshot| match self.find(snapshot, &head) {
             Target::Manifest | Target::OpenApi => snapshot.awaited.tools.is_empty(),
             Target::Tool { route, .. } => !snapshot.awaits_lists_for(route),
@@ -116,8 +116,8 @@ impl RestApi {
         let authenticator = &self.filter.authenticator;
         let ending = unauthenticated.connection.ending.clone();
         let identified = match &target {
-            // Preflight requests have no credentials. Every path has the same response, or it would reveal
-            // which tools exist.
+            // Preflight requests have no credentials. All paths have the same response; otherwise it would
+            // reveal which tools exist.
             _ if head.method == Method::OPTIONS
                 && authenticator.has_no_credential(&head.headers, &unauthenticated.connection) =>
             {
@@ -126,7 +126,7 @@ impl RestApi {
             }
             Target::Health => return response::value(StatusCode::OK, &json!({ "status": "ok" })),
             Target::Tool { .. } if page.has_link => Err(ProtectedPort::Clients.foreign_page()),
-            // Clients that request it have no token yet.
+            // Clients that request the metadata have no token yet.
             Target::Metadata(metadata) => {
                 return page.allow_read(response::value(StatusCode::OK, metadata));
             }
@@ -155,11 +155,11 @@ impl RestApi {
         });
         let response =
             responded.unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
-        // The upstream itself decides which pages may read its responses.
+        // The upstream itself decides which pages may read a passthrough response.
         if is_passed { response } else { page.allow_read(response) }
     }
 
-    /// Responds to a request whose client is identified.
+    /// Responds to a request whose client has been identified.
     async fn respond(
         &self,
         snapshot: &Snapshot,
@@ -203,7 +203,7 @@ impl RestApi {
                 let unknown = || Rejection::new(StatusCode::NOT_FOUND, "unknown tool", text);
                 return Err(snapshot.not_ready(&name).as_ref().map_or_else(unknown, response::not_ready));
             }
-            // `handle` has responded to the others.
+            // `handle` has already responded to requests for health and metadata.
             Target::NotFound | Target::Health | Target::Metadata(_) => {
                 let text = "unknown path; `GET /tools` lists all tools with their endpoints";
                 return Err(Rejection::new(StatusCode::NOT_FOUND, "unknown path", text));
@@ -225,7 +225,7 @@ impl RestApi {
             let all = &snapshot.lists.needed_scopes;
             return Err(self.filter.authenticator.missing_scope(client, &route.scopes, all));
         }
-        // The arguments count until the response: as long as there is the body.
+        // The arguments count toward the request buffer until the response, like the body.
         let body = self.filter.read(&head.headers, head.uri.query().unwrap_or_default(), body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
         let RequestInfo { request_id, span, address, api, .. } = &context.info;
@@ -247,7 +247,7 @@ impl RestApi {
             TOOLS => Some(Target::Manifest),
             OPENAPI => Some(Target::OpenApi),
             HEALTH => Some(Target::Health),
-            // A route whose first segment is an argument does not replace this path.
+            // A route such as `/{name}` does not replace this path.
             STATUS if !snapshot.table.has_path(STATUS) => Some(Target::Status),
             STATUS if reading && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Target::Status),
             _ => None,
@@ -255,7 +255,7 @@ impl RestApi {
         if let Some(own) = own {
             return if reading { own } else { Target::WrongMethod(vec![Method::GET, Method::HEAD]) };
         }
-        // A route whose first segment is an argument would match these, and so would `passthrough`.
+        // Neither a route such as `/{a}/{b}` nor `passthrough` may match a path below a reserved one.
         let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
         if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
             return Target::NotFound;
@@ -288,15 +288,15 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// The path of the endpoint that was called, with the names of arguments, such as `/users/{id}`.
+/// Path of the endpoint that was called, with the names of its arguments, such as `/users/{id}`.
 fn endpoint_of(route: &Route, parts: &Parts) -> String {
     let path = parts.uri.path();
     let own = route.rest.as_ref().filter(|_| !path.starts_with("/tools/"));
     own.map_or_else(|| path.to_owned(), |endpoint| endpoint.path.clone())
 }
 
-/// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and
-/// query are text, which is converted to the type that the input schema declares.
+/// Collects the arguments of a call from the path, the query and the JSON body. Each name may occur once.
+/// Text from path and query is converted to the type in the input schema.
 fn arguments(
     route: &Route,
     in_path: Vec<(String, String)>,
@@ -322,8 +322,8 @@ fn arguments(
     Ok(arguments)
 }
 
-/// A body without a type is parsed as JSON, unless browsers send such a body across origins without a
-/// preflight request.
+/// Checks the media type of a JSON body. A missing type is accepted. Types that browsers send across origins
+/// without a preflight request are rejected.
 fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = String::from_utf8_lossy(value.as_bytes());
@@ -355,9 +355,9 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     }
 }
 
-/// The names of a query in order of appearance, each with all its values.
+/// Parses a query: names in the order of appearance, each with all its values.
 fn query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
-    // The parser would replace what is not UTF-8.
+    // `form_urlencoded` would replace invalid UTF-8.
     if percent_decode_str(query).decode_utf8().is_err() {
         let text = "the query is not UTF-8";
         return Err(Rejection::new(StatusCode::BAD_REQUEST, "query is not UTF-8", text));
@@ -374,7 +374,7 @@ fn query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
     Ok(found)
 }
 
-/// The target of a path that belongs to no tool.
+/// Returns the target of a path that belongs to no tool.
 fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     match (path.strip_prefix("/tools/"), &snapshot.passthrough) {
         (Some(name), _) => Target::UnknownTool(name.to_owned()),
@@ -383,8 +383,8 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     }
 }
 
-/// Reduces the allowed methods to those by which this client may call a tool. Without any, the path is
-/// treated as one of no tool.
+/// Reduces the allowed methods in a 405 to those with which this client may call a tool. If none remains, the
+/// path is treated as one without a tool.
 fn url_of<'a>(snapshot: &'a Snapshot, target: Target<'a>, client: &ClientIdentity, path: &str) -> Target<'a> {
     let Target::WrongMethod(mut allowed) = target else { return target };
     allowed.retain(|method| match snapshot.table.by_endpoint(get_for_head(method), path) {
@@ -394,7 +394,7 @@ fn url_of<'a>(snapshot: &'a Snapshot, target: Target<'a>, client: &ClientIdentit
     if allowed.is_empty() { without_tool(snapshot, path) } else { Target::WrongMethod(allowed) }
 }
 
-/// The method whose endpoint a request calls: `HEAD` calls that of `GET`.
+/// Returns the method that determines the endpoint: `HEAD` calls the endpoint for `GET`.
 fn get_for_head(method: &Method) -> &Method {
     if method == Method::HEAD { &Method::GET } else { method }
 }

@@ -1,7 +1,7 @@
 //! `GET /openapi.json`: every operation of every route, as OpenAPI 3.1.
 //!
-//! The schemas of arguments and of structured content are under `components`. A `$ref` inside of a schema is
-//! relative to the schema, so it is rewritten to lead to the same place of the document.
+//! The schemas of arguments and of structured content are under `components`. A `$ref` inside such a schema
+//! is relative to the schema, so it is rewritten to point to the same place in the document.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::route::{Envelope, ErrorStatus, RestEndpoint, Route};
 use crate::translate::RuleAction;
 use crate::upstream::ClientIdentity;
 
-/// The document without routes.
+/// The OpenAPI document without paths.
 const TEMPLATE: &str = include_str!("openapi.json");
 
-/// The responses to requests that are rejected.
+/// Responses to requests that are rejected: status and description.
 const CLIENT_FAILURES: [(&str, &str); 2] = [
     ("400", "The arguments, or the body that has them, are invalid."),
     (
@@ -27,7 +27,8 @@ const CLIENT_FAILURES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The responses to calls that fail: the first in general, the others at the service.
+/// Responses to failed calls: status and description. The first one applies to every route, the others only
+/// if the route maps errors to statuses.
 const CALL_FAILURES: [(&str, &str); 4] = [
     ("500", "The call failed."),
     ("502", "The service failed, can't be reached, or sent a response that can't be processed."),
@@ -35,8 +36,8 @@ const CALL_FAILURES: [(&str, &str); 4] = [
     ("504", "The service sent no complete response in time."),
 ];
 
-/// Builds the document, with paths in the order of the tools' names. Endpoints that call no tool are omitted,
-/// and so are tools that the client may not call. `mount` is the prefix of all paths, if there is one.
+/// Builds the document, with paths in the order of tool names. Omits endpoints that call no tool, and tools
+/// that the client may not call. `mount` is the prefix of all paths; it may be empty.
 pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Value {
     let mut document: Value = serde_json::from_str(TEMPLATE).expect("the file is JSON");
     document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
@@ -60,12 +61,12 @@ pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str
     document
 }
 
-/// One route, with references to its schemas.
+/// A route, with references to its schemas in the document.
 struct RouteSchemas<'a> {
     route: &'a Route,
-    /// Schema of a success.
+    /// Schema of a successful response.
     success: Value,
-    /// Schema of an error.
+    /// Schema of an error response.
     failure: Value,
 }
 
@@ -87,12 +88,12 @@ impl<'a> RouteSchemas<'a> {
                 let own = json!({ "properties": structured, "required": ["structuredContent"] });
                 json!({ "allOf": [reference("ToolResult"), own] })
             }
-            // Without an output schema, any value is possible.
+            // If the tool has no output schema, any value is possible.
             (Envelope::Plain, output) => output.unwrap_or_else(|| json!({})),
         };
         let failure = match route.envelope {
             Envelope::Mcp => reference("Failure"),
-            // Inline: it is short, and readable without a reference.
+            // Inline, because it is short and easier to read without a reference.
             Envelope::Plain => plain_error_schema(route, schemas["Error"].clone()),
         };
         Self { route, success, failure }
@@ -101,7 +102,7 @@ impl<'a> RouteSchemas<'a> {
     fn operation(&self, endpoint: &RestEndpoint, index: usize, schemas: &mut Value) -> Value {
         let definition = &self.route.definition;
         let name = definition.name.as_str();
-        // Tool names have no `/`, so no other operation has this id.
+        // Tool names contain no `/`, so the id is unique.
         let id = if index == 0 { name.to_owned() } else { format!("tools/{name}") };
         let in_path = path_arguments(&endpoint.path);
         let takes_body = !matches!(endpoint.method, Method::GET | Method::DELETE);
@@ -116,7 +117,8 @@ impl<'a> RouteSchemas<'a> {
         }))
     }
 
-    /// The arguments in the path, and all others in the query if there is no body.
+    /// Parameters for the arguments in the path, and for all other arguments in the query if there is no
+    /// body.
     fn parameters(&self, in_path: &[&str], with_query: bool) -> Vec<Value> {
         let input = self.route.input.document();
         let base = format!("#/components/schemas/{}.input", self.route.definition.name);
@@ -124,7 +126,7 @@ impl<'a> RouteSchemas<'a> {
         let property = |name: &str| properties.and_then(|properties| properties.get(name));
         let parameter = |name: &str, place: &str, required: bool| {
             let schema = property(name).map_or_else(|| json!({}), |schema| rebase_references(schema, &base));
-            // An object is written as JSON; every other type in OpenAPI's default style.
+            // An object is passed as JSON; every other type in the default style of OpenAPI.
             let is_object = schema["type"] == "object";
             without_nulls(json!({
                 "name": name,
@@ -145,7 +147,7 @@ impl<'a> RouteSchemas<'a> {
         parameters
     }
 
-    /// The arguments in a JSON object, without those in the path.
+    /// Request body: a JSON object of the arguments that are not in the path.
     fn body(&self, in_path: &[&str], schemas: &mut Value) -> Value {
         let input = self.route.input.document();
         let name = self.route.definition.name.as_str();
@@ -170,7 +172,7 @@ impl<'a> RouteSchemas<'a> {
 
     fn responses(&self) -> Value {
         let is_mapped = self.route.error_status == ErrorStatus::Mapped;
-        // The last description of a status counts.
+        // If a status occurs more than once, the last description applies.
         let mut responses = BTreeMap::new();
         let mut add = |status: String, text: &str, schema: &Value| {
             let content = json!({ JSON: { "schema": schema } });
@@ -201,7 +203,7 @@ fn reference(key: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{key}") })
 }
 
-/// Schema of an error in the plain envelope, with the members that the route's rules add.
+/// Schema of an error in the plain envelope, with the members that the rules of the route add.
 fn plain_error_schema(route: &Route, mut schema: Value) -> Value {
     for rule in &route.translator.rules {
         let RuleAction::Error(error) = &rule.action else { continue };
@@ -216,7 +218,7 @@ fn plain_error_schema(route: &Route, mut schema: Value) -> Value {
     schema
 }
 
-/// The argument names in a path, in order.
+/// Returns the names of the arguments in a path, in order.
 fn path_arguments(path: &str) -> Vec<&str> {
     path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect()
 }
@@ -225,8 +227,9 @@ fn required(schema: &Map<String, Value>) -> Vec<&str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Rewrites each `$ref` of a schema to itself, to lead to `base`, its place in the document. A schema with
-/// its own `$id` is unchanged: its references are relative to that.
+/// Rewrites each `$ref` in a schema that points into the schema itself. `base` is the position of the schema
+/// in the document. A schema with its own `$id` is unchanged, because its references are relative to the
+/// `$id`.
 fn rebase_references(schema: &Value, base: &str) -> Value {
     let members = match schema {
         Value::Object(members) if !members.contains_key("$id") => members,
@@ -240,7 +243,7 @@ fn rebase_references(schema: &Value, base: &str) -> Value {
             ("$ref" | "$dynamicRef", Value::String(target)) if target == "#" || target.starts_with("#/") => {
                 Value::String(format!("{base}{}", &target[1..]))
             }
-            // Values, in which `$ref` has no meaning.
+            // Values, inside which `$ref` has no meaning.
             ("$ref" | "$dynamicRef", Value::String(_))
             | ("const" | "enum" | "default" | "examples" | "example", _) => value.clone(),
             // Maps from arbitrary names to schemas.

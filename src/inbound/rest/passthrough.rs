@@ -1,14 +1,14 @@
-//! Passthrough: requests for no other endpoint are proxied to an upstream, so that existing clients still
-//! work through the same port.
+//! Passthrough: requests to all other paths are proxied to an upstream, so that its existing clients can use
+//! the same port.
 //!
-//! Method, path, query, both bodies and all end-to-end headers are streamed unchanged; `Host` becomes the
-//! upstream's. Added headers:
+//! Method, path, query, both bodies and all end-to-end headers are forwarded unchanged, and bodies are
+//! streamed. `Host` is set to that of the upstream. Added headers:
 //!
-//! - `X-Forwarded-For`, after that of a trusted proxy.
-//! - `X-Forwarded-Host` and `X-Forwarded-Proto`, where a trusted proxy set none.
-//! - `Via`, in the response too.
+//! - `X-Forwarded-For`: the client is appended to the list of a trusted proxy.
+//! - `X-Forwarded-Host` and `X-Forwarded-Proto`, unless a trusted proxy has set them.
+//! - `Via`, also in the response.
 //!
-//! The filter has already removed such headers of clients that are not trusted proxies.
+//! The filter has already removed these headers from requests of clients that are not trusted proxies.
 
 use std::{
     borrow::Cow,
@@ -60,7 +60,7 @@ pub(super) async fn forward(
         rejected_by: None,
         bytes: 0,
     };
-    // First, or a client that names one of the headers below in `Connection` would have it removed.
+    // Removed first: otherwise a client could remove one of the headers below by naming it in `Connection`.
     remove_hop_by_hop(&mut parts.headers);
     add_forwarded_headers(&mut parts, &context.info);
     let span = context.info.span.child(SpanKind::Client, "passthrough");
@@ -70,7 +70,8 @@ pub(super) async fn forward(
         Ok(upstream_response) => {
             let mut response = upstream_response.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
-                // A body of unknown length may stay open indefinitely.
+                // A stream of unknown length may be open for a long time, so its client is authorized again
+                // at intervals.
                 None => revocable(Body::new(body), authenticator.revoked(context)),
             });
             response.headers_mut().append(header::VIA, VIA);
@@ -99,7 +100,7 @@ pub(super) async fn forward(
     line.status = Some(response.status());
     response.map(|body| {
         Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, _: &mut Context<'_>| {
-            // The closure must capture the whole line, which is logged when it is dropped.
+            // The closure must capture the whole `line`, so that the line is logged when the body is dropped.
             let line = &mut line;
             if let Poll::Ready(Some(Ok(frame))) = &polled {
                 line.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
@@ -109,7 +110,7 @@ pub(super) async fn forward(
     })
 }
 
-/// The log line of a proxied request, written when the body of its response has ended or is dropped.
+/// Log line of a proxied request. It is written when the response body has ended or is dropped.
 struct PassthroughLog {
     started: Instant,
     request_id: RequestId,
@@ -118,11 +119,12 @@ struct PassthroughLog {
     path: String,
     client_address: Option<IpAddr>,
     client: ClientIdentity,
-    /// Status of the response; `None` if the client disconnected or the server ended before.
+    /// HTTP status of the response; `None` if the client disconnected or the server stopped before the
+    /// response.
     status: Option<StatusCode>,
-    /// The limit of ours that rejected it.
+    /// The limit of glossator that rejected the request, if any.
     rejected_by: Option<&'static str>,
-    /// Bytes of the body that were sent to the client.
+    /// Number of body bytes that were sent to the client.
     bytes: u64,
 }
 
@@ -144,7 +146,7 @@ impl Drop for PassthroughLog {
     }
 }
 
-/// Adds the trace context of our span, if there is one, to the upstream request.
+/// Adds the trace context of the span, if traces are enabled, to the upstream request.
 fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
     let Some(context) = span.context() else { return };
     TraceContext::remove(&mut parts.headers);
@@ -157,7 +159,7 @@ fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
     }
 }
 
-/// Checks whether a request can be proxied.
+/// Checks that a request can be proxied.
 pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     let reject = |status, text: Cow<'static, str>| Err(Rejection::new(status, "can't be proxied", text));
     if parts.method == Method::CONNECT {
@@ -167,14 +169,14 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     if !parts.uri.path().starts_with('/') {
         return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into());
     }
-    // Such a path would lead out of the upstream's base path, and past our own paths.
+    // Such a path could lead out of the base path of the upstream, and to reserved paths of glossator.
     if leads_out(parts.uri.path()) {
         let text = "the request path has a `..` segment or a NUL byte, literally or percent-encoded";
         return reject(StatusCode::BAD_REQUEST, text.into());
     }
     check_transfer_encoding(&parts.headers)?;
-    // `h2c` may be ignored (RFC 9110, section 7.8). A client needs any other protocol that it requests;
-    // without it, the upstream's response would puzzle it.
+    // An `Upgrade` to `h2c` may be ignored (RFC 9110, section 7.8). Any other protocol that a client requests
+    // is necessary for it: it could not use a response without the upgrade.
     let upgrades = joined_values(&parts.headers, &header::UPGRADE);
     let is_ignored = |name: &str| {
         name.is_empty() || name.eq_ignore_ascii_case("h2c") || name.to_ascii_lowercase().starts_with("tls/")
@@ -217,7 +219,7 @@ const BAD_GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
 const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
-/// Status and text for an upstream request that failed.
+/// Status and error text for an upstream request that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error.failure {
         Failure::Connect(_) | Failure::NotStarted(_) => (BAD_GATEWAY, "the upstream can't be reached"),
@@ -230,7 +232,7 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         | Failure::NotMcp(_)
         | Failure::HeadTooLong
         | Failure::TooLong(_) => (BAD_GATEWAY, "the upstream's response can't be parsed"),
-        // Passthrough buffers nothing and calls no MCP server, so the last two do not occur.
+        // Passthrough has no response buffer and calls no MCP servers, so the last two do not occur.
         Failure::Busy(_) | Failure::CircuitOpen { .. } | Failure::BufferFull(_) | Failure::Restarting(_) => {
             (BUSY, "the upstream is busy")
         }

@@ -1,4 +1,4 @@
-//! A tool result as HTTP: status, envelope, headers.
+//! Conversion of tool results to HTTP responses: status, envelope, headers.
 
 use std::time::Duration;
 
@@ -15,18 +15,19 @@ use crate::route::{Envelope, ErrorStatus, Route};
 use crate::translate::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY};
 use crate::upstream::ClientIdentity;
 
-/// Media type in `Accept` that selects the tool result, regardless of the route.
+/// Media type in `Accept` that selects the envelope with the MCP tool result, regardless of the route.
 pub(super) const MCP_ENVELOPE: &str = "application/vnd.glossator.mcp+json";
-/// Media type in `Accept` that selects the bare structured value, regardless of the route.
+/// Media type in `Accept` that selects the envelope with the plain value, regardless of the route.
 pub(super) const PLAIN_ENVELOPE: &str = "application/vnd.glossator.plain+json";
 
-/// REST clients accept any JSON: a route that opted out of `{"result": …}` returns the bare value, as its
-/// manifest declares.
+/// REST clients accept JSON of any type. A route that opted out of `{"result": …}` returns the plain value,
+/// as the manifest declares.
 pub(super) const SHAPES: StructuredContentSupport = StructuredContentSupport::Any;
 
 pub(super) const JSON: &str = "application/json";
 
-/// The envelope that `Accept` names with the greater weight, and its media type; the first of two equal ones.
+/// Selects the envelope whose media type has the greatest weight in `Accept`; the first one if weights are
+/// equal. Returns the envelope and its media type.
 fn accepted_envelope(headers: &HeaderMap) -> Option<(Envelope, &'static str)> {
     let accepted = media_ranges(headers).filter(|range| range.weight > 0.0).filter_map(|range| {
         let known = [(Envelope::Mcp, MCP_ENVELOPE), (Envelope::Plain, PLAIN_ENVELOPE)];
@@ -35,7 +36,8 @@ fn accepted_envelope(headers: &HeaderMap) -> Option<(Envelope, &'static str)> {
     accepted.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(envelope, _)| envelope)
 }
 
-/// The response to a call, in the envelope that the `Accept` header selects, else in that of the route.
+/// Builds the response to a call, in the envelope that `Accept` selects, or else in the envelope of the
+/// route.
 pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) -> Response<Body> {
     let (envelope, media_type) = accepted_envelope(headers).unwrap_or((route.envelope, JSON));
     let mut out = Vec::new();
@@ -45,7 +47,7 @@ pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) ->
     }
     let status = status_of(result.outcome, route.error_status);
     let number = |key: &str| result.meta.get(key).and_then(Value::as_u64).map(HeaderValue::from);
-    // The bare value has no field to report that it is truncated.
+    // The plain value has no member that reports a truncation, so a header does.
     let limit = result.meta.get(LIMIT_META_KEY).filter(|_| envelope == Envelope::Plain);
     let limit = limit.and_then(|limit| HeaderValue::from_str(&limit.to_string()).ok());
     let retry_after = match result.outcome {
@@ -65,22 +67,23 @@ pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) ->
         .into_response()
 }
 
-/// Rejects a call of a tool that is not listed yet, so that its format is unknown as well.
+/// Builds the rejection of a call to a tool that is not listed yet. The route is unknown, and so is its
+/// envelope.
 pub(super) fn not_ready(result: &ToolResult) -> Rejection {
     let rejection =
         Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.message());
     rejection.with_retry_after(result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64))
 }
 
-/// Rounded up, as a client that retries too early is rejected again; at least 1.
+/// Rounds up, because a client that retries too early is rejected again. At least 1.
 fn seconds(time: Duration) -> HeaderValue {
     let rounded = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     HeaderValue::from(rounded.max(1))
 }
 
-/// Response to `GET /tools`: a list, or the object of `tools/list` for a client that accepts the MCP
-/// envelope. The list is `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount`
-/// is the prefix of every endpoint.
+/// Builds the response to `GET /tools`: a list, or the object of `tools/list` for a client that accepts the
+/// MCP envelope. The list is `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, sorted by tool
+/// name. `mount` is the prefix of every endpoint.
 pub(super) fn manifest(
     headers: &HeaderMap,
     snapshot: &Snapshot,
@@ -106,7 +109,7 @@ pub(super) fn manifest(
     ([(header::VARY, "accept")], typed(StatusCode::OK, body.into(), media_type)).into_response()
 }
 
-/// The HTTP status of a result.
+/// Returns the HTTP status for the outcome of a call.
 fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
     let error_type = match (outcome, error_status) {
         (ToolOutcome::Success, _) | (ToolOutcome::Error(_), ErrorStatus::Always200) => return StatusCode::OK,
@@ -114,9 +117,9 @@ fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
     };
     match error_type {
         ErrorType::Arguments => StatusCode::BAD_REQUEST,
-        // REST has no input requests, so such clients can't call the tool.
+        // REST has no input requests, so REST clients can't call such a tool.
         ErrorType::Forbidden | ErrorType::InputMissing => StatusCode::FORBIDDEN,
-        // A 407 is about the proxy. That is us, so a client would send its password here.
+        // A 407 concerns a proxy: the client would take glossator for it, and send its proxy password.
         ErrorType::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
         ErrorType::Upstream { status } => StatusCode::from_u16(status)
             .ok()
@@ -133,11 +136,12 @@ fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
     }
 }
 
-/// The structured value alone, or `{"result": TEXT}` if there is none. A tool error is `{"error": TEXT}`,
-/// with `code` and `details` if its rule has a code and a structure.
+/// Writes the structured value alone, or `{"result": TEXT}` if there is none. A tool error is `{"error":
+/// TEXT}`, with `code` and `details` if the rule has a code and structured content.
 ///
-/// The value is the `structuredContent` of the `mcp` envelope, so it matches the `outputSchema` in `GET
-/// /tools`. Without structure, several blocks, or one that is no text (such as an image), are the `result`.
+/// The value is the `structuredContent` of the MCP envelope, so it matches the `outputSchema` in `GET
+/// /tools`. Without structured content, if there are several content blocks or a block that is not text (such
+/// as an image), `result` has the blocks.
 fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     let key = match (result.outcome, &result.structured) {
         (ToolOutcome::Success, Some(structured)) => return write_structured(structured, out),
@@ -177,18 +181,18 @@ fn write_structured(structured: &Structured, out: &mut Vec<u8>) {
     }
 }
 
-/// An error of the API itself, the same in both envelopes.
+/// Builds an error of the API itself, which is the same in both envelopes.
 fn error(status: StatusCode, message: &str) -> Response<Body> {
     value(status, &json!({ "error": message }))
 }
 
-/// Error of a passthrough request, with `Retry-After` if a limit of ours rejected it.
+/// Builds the error of a passthrough request, with `Retry-After` if a limit of glossator rejected it.
 pub(super) fn upstream_failed(status: StatusCode, text: &str, retry: Option<Duration>) -> Response<Body> {
     let retry_after = retry.map(|retry| [(header::RETRY_AFTER, seconds(retry))]);
     (retry_after, error(status, text)).into_response()
 }
 
-/// 405, with `Allow`.
+/// Builds a 405 with the header `Allow`.
 pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body> {
     let listed = listed(allowed);
     let message = format!("`{found}` is not allowed here; use {listed}");
@@ -200,7 +204,7 @@ pub(super) fn listed(methods: &[Method]) -> String {
     methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// A JSON document.
+/// Builds a response with a JSON document.
 pub(super) fn value(status: StatusCode, value: &Value) -> Response<Body> {
     typed(status, value.to_string().into(), JSON)
 }
