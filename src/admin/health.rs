@@ -40,7 +40,7 @@ pub struct ProcessStatus {
 /// The failure of a reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReloadFailure {
-    /// Time of the first failure in a row.
+    /// Time of the first of the consecutive failed reloads.
     pub at: SystemTime,
     /// The problems, as `check` reports them.
     pub report: String,

@@ -150,7 +150,7 @@ fn describe_example(index: usize, example: &Example) -> Value {
     json!({ "name": name, "arguments": example.args, "input_responses": example.answers, "response": given })
 }
 
-/// The body of `POST /playground`: a rule, and the response that it is tried on.
+/// Body of `POST /playground`: a rule, and the response to try it on.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Attempt {

@@ -235,7 +235,7 @@ fn rejection(denied: &AuthError, access: &Access) -> Rejection {
 
 /// Wraps a body: it fails when its client is no longer authorized.
 pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + 'static) -> Body {
-    // `None` after the error was returned.
+    // `None` once the error has been returned.
     let mut revoked = Some(Box::pin(revoked));
     Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, context: &mut Context<'_>| {
         let Some(pending) = &mut revoked else { return Poll::Ready(None) };

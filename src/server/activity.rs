@@ -1,9 +1,9 @@
 //! Activity of one connection: its open requests, and the responses that its client has not read yet.
 //!
-//! It detects clients that occupy a connection without use:
+//! Detects clients that occupy a connection without using it:
 //!
 //! - A client opens a connection and leaves it idle, or sends only a part of a request's headers.
-//! - A client requests much over HTTP/2 and reads none of it, while the connection itself works.
+//! - A client requests much over HTTP/2 and reads none of it, although the connection itself is alive.
 //! - A client reads none of a long response. It is disconnected when other clients need the memory.
 
 use std::collections::HashMap;
@@ -227,7 +227,7 @@ impl ActiveRequest {
         })
     }
 
-    /// Whether a part of the response waits to be written.
+    /// Records whether a part of the response waits to be written.
     fn set_waiting(&self, is_waiting: bool) {
         let waiting = &mut self.activity.state().waiting;
         match is_waiting {

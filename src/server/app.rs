@@ -337,7 +337,7 @@ impl Active {
         Self { loaded: loaded.clone(), upstreams: loaded.upstreams.iter().map(bind).collect() }
     }
 
-    /// The MCP servers.
+    /// Returns the upstreams that are MCP servers.
     fn mcp_servers(&self) -> Vec<McpUpstream> {
         self.upstreams.values().filter_map(|bound| bound.policies.upstream.mcp().cloned()).collect()
     }

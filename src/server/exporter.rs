@@ -30,7 +30,7 @@ const BATCH_LIMIT: usize = 512;
 /// Maximum number of attempts to send one request.
 const ATTEMPTS: u32 = 5;
 
-/// Delay before the second attempt; it doubles with each further one.
+/// Delay before the second attempt. It doubles with each further attempt.
 const BACKOFF: Duration = Duration::from_secs(1);
 
 /// Maximum length of a response of the collector.
@@ -149,7 +149,7 @@ struct Collector {
     stop: CancellationToken,
 }
 
-/// Why the collector did not accept a request.
+/// Reason why the collector did not accept a request.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error("the collector could not be reached")]

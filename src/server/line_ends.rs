@@ -71,7 +71,7 @@ impl Lines {
         self.position == Position::Headers && (self.head.has_begun || !self.partial.is_empty())
     }
 
-    /// Checks the next bytes.
+    /// Checks the next bytes. Replaces a bare line feed with a zero byte.
     fn check(&mut self, mut rest: &mut [u8]) {
         while !rest.is_empty() {
             match self.position {

@@ -21,7 +21,7 @@ pub struct CallContext(Arc<CallState>);
 
 #[derive(Debug, Default)]
 struct CallState {
-    /// `None` for health checks and other requests without a client.
+    /// The request id; `None` for health checks and other requests without a client.
     request_id: Option<RequestId>,
     span: Span,
     attempts: AtomicU32,

@@ -22,7 +22,7 @@ use crate::settings::{Checked, Cursor, Invalid, Setting, text_of};
 pub use client::{ClientTls, ClientTlsOptions, Fingerprint};
 pub use server::{ClientCertificate, ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
 
-/// Certificates or a private key in PEM. `Debug` does not show it.
+/// Certificates or a private key in PEM. `Debug` does not print the content.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq)]
 #[debug("Pem(…)")]
 pub struct Pem(pub Vec<u8>);

@@ -232,7 +232,7 @@ impl RpcContext<'_> {
         if self.message.owner().is_some() { "private" } else { "public" }
     }
 
-    /// `_meta` of every result.
+    /// `_meta` of every result; empty in legacy revisions.
     pub(super) fn meta(&self) -> &Map<String, Value> {
         let ServerInfo { meta, no_meta, .. } = &self.dispatcher.server_info;
         if self.revision.has_handshake() { no_meta } else { meta }

@@ -111,7 +111,8 @@ impl Replicas {
         ReplicaUrl::parse(url).filter(|issuer| Some(issuer) != self.own.as_ref())
     }
 
-    /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
+    /// Forwards an input response to the replica that sent the input request. Returns whether that replica
+    /// accepted it.
     pub(super) async fn forward_response(&self, id: &str, message: &MessageContext, body: &[u8]) -> bool {
         let Some(issuer) = self.issuer(id) else { return false };
         let response = self.send(issuer, Method::POST, message, body).await;

@@ -121,7 +121,7 @@ pub(super) fn open_session_stream(
     Ok((receiver, notifying))
 }
 
-/// Sends notifications until the client disconnects.
+/// Sends the notifications of a subscription until the client disconnects.
 async fn notify(
     mut listener: Receiver<ChangeEvent>,
     sender: &MessageSender,

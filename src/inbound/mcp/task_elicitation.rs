@@ -54,7 +54,7 @@ pub(super) type ElicitingTask = Arc<tokio::sync::Mutex<ElicitingState>>;
 pub(super) enum ElicitingState {
     /// The task waits for input responses. Contains the responses so far.
     InputRequired(Map<String, Value>),
-    /// The upstream request is in flight. Dropping the sender cancels it.
+    /// The upstream request is in flight. Dropping the sender cancels the request.
     Starting { _ends: oneshot::Sender<()> },
     /// The upstream executes the operation.
     Running(Box<OpenOperation>),

@@ -322,8 +322,8 @@ fn arguments(
     Ok(arguments)
 }
 
-/// Checks the media type of a JSON body. A missing type is accepted. Types that browsers send across origins
-/// without a preflight request are rejected.
+/// Checks that the media type of a body is JSON, or missing. Other types are rejected: browsers send some of
+/// them (forms, plain text) across origins without a preflight request.
 fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = String::from_utf8_lossy(value.as_bytes());

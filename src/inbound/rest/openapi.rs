@@ -246,7 +246,7 @@ fn rebase_references(schema: &Value, base: &str) -> Value {
             // Values, inside which `$ref` has no meaning.
             ("$ref" | "$dynamicRef", Value::String(_))
             | ("const" | "enum" | "default" | "examples" | "example", _) => value.clone(),
-            // Maps from arbitrary names to schemas.
+            // The keys are arbitrary names, not keywords of JSON Schema; the values are schemas.
             (
                 "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
                 Value::Object(named),
