@@ -66,7 +66,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         )));
     }
     let different = || verdicts.iter().filter(|verdict| !verdict.differences.is_empty());
-    // A test that can't be updated has a reason.
+    // Each test that can't be updated is listed with the reason.
     let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
     for verdict in different().filter(|_| arguments.update) {
         match update(verdict, arguments.accept_errors) {

@@ -295,8 +295,8 @@ fn endpoint_of(route: &Route, parts: &Parts) -> String {
     own.map_or_else(|| path.to_owned(), |endpoint| endpoint.path.clone())
 }
 
-/// Collects the arguments of a call from the path, the query and the JSON body. Each name may occur once.
-/// Text from path and query is converted to the type in the input schema.
+/// Collects the arguments of a call from the path, the query and the JSON body. A name may occur in only one
+/// of them. Text from path and query is converted to the type in the input schema.
 fn arguments(
     route: &Route,
     in_path: Vec<(String, String)>,
