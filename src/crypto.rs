@@ -18,7 +18,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::settings::{Checked, Cursor, Invalid, Setting, text_of};
 
-/// Length of the random salt of each encryption; long enough to be unique.
+/// Length of the random salt of each encryption, in bytes: long enough that no two salts are equal.
 const SALT_LEN: usize = 24;
 
 /// The configured secret key. `Debug` does not show it.
@@ -30,7 +30,7 @@ impl SecretKey {
     /// Minimum length, in bytes.
     pub const MIN_BYTES: usize = 16;
 
-    /// A secret key of at least [`MIN_BYTES`](Self::MIN_BYTES).
+    /// Creates a secret key; `None` if it is shorter than [`MIN_BYTES`](Self::MIN_BYTES).
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (bytes.len() >= Self::MIN_BYTES).then(|| Self(bytes.into()))
     }
@@ -54,8 +54,8 @@ impl Setting for SecretKey {
     }
 }
 
-/// Purpose of a token. A token does not decrypt for another purpose: the text of the purpose, which no other
-/// has, is the associated data of the encryption.
+/// Purpose of a token. Each purpose has a different text, which is the associated data of the encryption, so
+/// a token does not decrypt for another purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum Purpose<'a> {
     /// The id of a session (MCP up to 2025-11-25).
@@ -64,7 +64,8 @@ pub enum Purpose<'a> {
     /// The id of a task (an extension of MCP 2026-07-28).
     #[display("task")]
     Task,
-    /// The id of our request to a client up to MCP 2025-11-25, with the replica that sent it.
+    /// The id of a request from glossator to a client (MCP up to 2025-11-25), with the replica that sent the
+    /// request.
     #[display("client request")]
     ClientRequest,
     /// The state of a request that waits for input (`requestState` of MCP 2026-07-28).
@@ -73,7 +74,7 @@ pub enum Purpose<'a> {
     /// The identity of a client, forwarded by one replica to another.
     #[display("client identity")]
     ClientIdentity,
-    /// A value that replicas store under this key.
+    /// A value that replicas store in the shared state under this key.
     #[display("stored at {_0}")]
     Stored(&'a str),
     /// A message that replicas publish on the channel with this prefix.
@@ -84,10 +85,10 @@ pub enum Purpose<'a> {
 /// Why a token can't be decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It was issued elsewhere or for another purpose, or was changed.
+    /// The token was issued with another secret key or for another purpose, or was changed.
     #[error("it was not issued here")]
     Invalid,
-    /// It has expired.
+    /// The token has expired.
     #[error("it has expired")]
     Expired,
 }
@@ -97,12 +98,12 @@ pub enum TokenError {
 pub struct TokenCipher(Arc<Prk>);
 
 impl TokenCipher {
-    /// Uses the secret key of all replicas.
+    /// Creates a cipher with the secret key that all replicas share.
     pub fn new(secret: &SecretKey) -> Self {
         Self::from_bytes(&secret.0)
     }
 
-    /// Uses a random key of this process alone.
+    /// Creates a cipher with a random key that only this process has.
     pub fn random() -> Self {
         Self::from_bytes(&random_bytes::<32>())
     }
@@ -122,7 +123,7 @@ impl TokenCipher {
     ///
     /// # Errors
     ///
-    /// [`TokenError`], which reveals nothing else about the token.
+    /// [`TokenError`] if the token is invalid or has expired. The error reveals nothing else about the token.
     pub fn open(&self, purpose: Purpose<'_>, token: &str, now: SystemTime) -> Result<Vec<u8>, TokenError> {
         let encrypted = URL_SAFE_NO_PAD.decode(token).map_err(|_| TokenError::Invalid)?;
         let opened = self.decrypt(purpose, &encrypted).ok_or(TokenError::Invalid)?;
@@ -131,7 +132,7 @@ impl TokenCipher {
         is_valid.then(|| content.to_vec()).ok_or(TokenError::Expired)
     }
 
-    /// Encrypts bytes, which do not expire.
+    /// Encrypts `content` without an expiry.
     pub fn encrypt(&self, purpose: Purpose<'_>, content: &[u8]) -> Vec<u8> {
         let salt = random_bytes();
         let mut encrypted = content.to_vec();
@@ -164,16 +165,17 @@ impl TokenCipher {
     }
 }
 
-/// HMAC-SHA-256 in base64url: names that reveal nothing about their parts. Clones have the same key.
+/// Keyed hash (HMAC-SHA-256 in base64url), for names that reveal nothing about their parts. Clones have the
+/// same key.
 #[derive(Debug, Clone)]
 pub struct KeyedHash(hmac::Key);
 
 impl KeyedHash {
-    /// The hash of these parts in this order; other parts have another hash.
+    /// Hashes the parts in their order. Different lists of parts have different hashes.
     pub fn hash(&self, parts: &[&[u8]]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
-            // The length, so that different lists of parts are never the same bytes.
+            // Each part follows its length, so that different lists of parts are never the same bytes.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -213,7 +215,7 @@ pub fn random_id() -> String {
     format!("{:032x}", u128::from_be_bytes(random_bytes()))
 }
 
-/// Each key encrypts once, so its nonce may be constant.
+/// The nonce of every encryption. It may be constant, because each key encrypts only once.
 fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; NONCE_LEN])
 }

@@ -1,5 +1,5 @@
 //! File descriptors: raises the limit of open files, and reserves descriptors that connections of clients and
-//! upstreams can't use. So probes and metrics get responses when the others are used up.
+//! upstreams can't use. So probes and metrics still get responses when all other descriptors are in use.
 
 use std::{io, os::fd::AsRawFd};
 
@@ -8,38 +8,39 @@ use rustix::{
     process::{Resource, getrlimit, setrlimit},
 };
 
-/// Descriptors that connections to upstreams leave free: for the admin port, and for files that are read.
+/// Number of descriptors that connections to upstreams leave free, for the admin port and for reading files.
 pub(crate) const ADMIN_RESERVE: u64 = 32;
 
-/// Raises the soft limit of open files to the hard one.
+/// Raises the soft limit of open files (`RLIMIT_NOFILE`) to the hard limit.
 ///
-/// Service managers start programs with 1,024, because some use `select`.
+/// Service managers start programs with a soft limit of 1,024, because programs that use `select` can't
+/// handle more.
 pub(crate) fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        // The current limit is enough for most; `run` warns if it is not.
+        // The current limit is enough for most deployments; `run` warns if it is too low.
         tracing::debug!(%error, "the limit of open files can't be raised");
     }
 }
 
-/// The limit of open files; `None` if there is none.
+/// Soft limit of open files; `None` if it is unlimited.
 pub(crate) fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Descriptors that connections of clients leave free: for connections to upstreams, programs, and the admin
-/// port.
+/// Number of descriptors that connections of clients leave free, for connections to upstreams, programs, and
+/// the admin port.
 pub(crate) fn client_reserve() -> u64 {
     (limit().unwrap_or(u64::MAX) / 8).clamp(2 * ADMIN_RESERVE, 1024)
 }
 
-/// Checks that at least `reserve` descriptors are free beside this one. The system assigns the lowest free
-/// number (POSIX, `open`), so a high number means that all below it are in use.
+/// Checks that at least `reserve` descriptors are free in addition to `descriptor`. The system assigns the
+/// lowest free number (POSIX, `open`), so all numbers below that of a new descriptor are in use.
 ///
 /// # Errors
 ///
-/// The error of a process without free descriptors (`EMFILE`).
+/// `EMFILE`, as if no descriptor were free, if fewer than `reserve` are.
 pub(crate) fn check_reserve(descriptor: &impl AsRawFd, reserve: u64) -> io::Result<()> {
     let Some(limit) = limit() else { return Ok(()) };
     let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();

@@ -14,7 +14,8 @@
 //!   only [`shared_state`] the client of Redis, only [`upstream`] the HTTP client and child processes, only
 //!   [`translate`] the jq engine, only [`model`] the schema validator, only [`settings`] the YAML parser,
 //!   only [`config`] the format of the file on disk.
-//! - Nothing is read without a limit, except passthrough bodies and the responses of our own store.
+//! - Everything that is read has a limit, except passthrough bodies and the responses of the shared state
+//!   store.
 
 pub mod settings;
 pub mod model;

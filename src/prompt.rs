@@ -1,7 +1,7 @@
 //! Prompts: messages for a model that a person selects by name, rendered from templates.
 //!
 //! - [`Prompt`] is a prompt, with its [`PromptArgument`]s.
-//! - A [`PartTemplate`] renders one or several [`PromptMessage`]s of it.
+//! - A [`PartTemplate`] renders one or several [`PromptMessage`]s of a prompt.
 //! - A [`PromptTable`] has all prompts.
 //!
 //! Pure: no `async`, clock, environment or log. `pipeline` calls the routes whose results a part contains.
@@ -37,7 +37,7 @@ pub struct Prompt {
     pub scopes: Scopes,
     /// The arguments that a person enters.
     pub arguments: Vec<PromptArgument>,
-    /// The input requests before its messages are rendered.
+    /// The input requests that a client fulfils before the messages are rendered.
     pub input_requests: InputRequests,
     /// The templates of its messages, in order.
     pub parts: Vec<PartTemplate>,
@@ -68,7 +68,7 @@ impl Prompt {
     /// in memory until all have arrived.
     pub const FETCH_LIMIT: usize = 8;
 
-    /// An argument by its name.
+    /// Looks up an argument by its name.
     pub fn argument(&self, name: &str) -> Option<&PromptArgument> {
         self.arguments.iter().find(|argument| argument.name == name)
     }
@@ -83,7 +83,7 @@ impl Prompt {
         ])
     }
 
-    /// Checks the arguments of a client.
+    /// Checks the arguments that a client sent.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ pub struct PartTemplate {
     pub role: MessageRole,
     /// The content.
     pub part: PartContent,
-    /// Hints for clients, for each block that has none of its own.
+    /// Annotations (hints for clients) of each content block that has none of its own.
     pub annotations: Option<AnnotationsTemplate>,
 }
 
@@ -138,9 +138,9 @@ pub struct PartTemplate {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "prompts have few parts, and these are not moved")]
 pub enum PartContent {
-    /// A text; an empty one is omitted.
+    /// A text; an empty text makes no message.
     Text(Template),
-    /// The blocks of the result of a call.
+    /// The content blocks of the result of a route's call.
     Route(RouteCall),
     /// An embedded document in the configuration, or the contents of a resource.
     Resource(PromptResource),
@@ -165,7 +165,7 @@ pub struct PromptResource {
 }
 
 impl PartTemplate {
-    /// The templates in it, for checks at load.
+    /// All templates of the part, for checks when the configuration is loaded.
     pub fn templates(&self) -> Vec<&Template> {
         let of_part: Vec<&Template> = match &self.part {
             PartContent::Text(template) => vec![template],
@@ -182,8 +182,8 @@ impl PartTemplate {
         matches!(self.part, PartContent::Route(_) | PartContent::Resource(PromptResource { text: None, .. }))
     }
 
-    /// The messages of a part; none if it is an empty text. `fetched` is the result of its upstream call, if
-    /// it needs one.
+    /// Renders the messages of the part; none for an empty text. `fetched` is the result of the part's
+    /// upstream call, if the part needs one.
     ///
     /// # Errors
     ///
@@ -218,7 +218,8 @@ impl PartTemplate {
     }
 }
 
-/// The content of a result. A prompt has no structured content to which a block could refer.
+/// The content blocks of a result. A block that refers to the structured content gets that JSON as its text,
+/// because a prompt has no structured content.
 fn contents_of(result: ToolResult) -> Vec<Content> {
     let mut contents = result.content;
     for content in &mut contents {

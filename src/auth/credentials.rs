@@ -2,7 +2,7 @@
 //!
 //! - API keys, configured by their hashes: a configuration file that others read reveals no key.
 //! - Client certificates (mTLS), by subject, alternative name or fingerprint.
-//! - Subjects of tokens.
+//! - Subjects (`sub`) of JWTs.
 
 use std::{cell::RefCell, collections::HashMap, fmt, iter::once, sync::Arc, time::SystemTime};
 
@@ -22,7 +22,7 @@ pub struct KeyHash(Digest);
 
 const PREFIX: &str = "sha256:";
 
-/// Prefix of generated keys, by which people and secret scanners recognize them.
+/// Prefix of generated keys, so that people and secret scanners recognize a key.
 const KEY_PREFIX: &str = "glk_";
 
 /// Generates an unpredictable key: 256 random bits. Only its client may know it.
@@ -31,7 +31,7 @@ pub fn random_api_key() -> String {
 }
 
 impl KeyHash {
-    /// The hash of a key, or of any bytes.
+    /// Hashes a key, or any other bytes.
     pub fn from_key(key: impl AsRef<[u8]>) -> Self {
         Self(sha256(key.as_ref()))
     }
@@ -56,7 +56,7 @@ impl KeyHash {
 #[section(name = "a key of a client", id = "client_key", text = "hash", variables)]
 pub struct ApiKey {
     /// The hash of the key: `sha256:…`.
-    // The key itself may be here by mistake.
+    // Masked, because the configuration may contain the key itself by mistake.
     #[key(file, example = "hash: sha256:…", masked)]
     pub hash: KeyHash,
     /// When the key expires: `2027-01-31`, or `2027-01-31T12:00:00Z`.
@@ -72,7 +72,7 @@ fn read_expires(value: &Cursor<'_>) -> Checked<Option<SystemTime>> {
     Ok(Some(end))
 }
 
-/// The hashes of one configuration, with their places, to find duplicates.
+/// The key hashes of one configuration and their positions in the file, to find duplicates.
 type KnownHashes = RefCell<HashMap<KeyHash, SourceSpan>>;
 
 impl Setting for KeyHash {
@@ -92,7 +92,7 @@ impl Setting for KeyHash {
     }
 }
 
-/// Reads a date, or a date and a time.
+/// Parses a date (midnight UTC), or a date with a time.
 impl FromText for SystemTime {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let at_midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
@@ -109,7 +109,8 @@ impl fmt::Display for KeyHash {
     }
 }
 
-/// A name in a certificate that identifies a client. `client_ca` decides who may issue it.
+/// A name in a client certificate, which identifies a client. Only certificates issued by `client_ca` are
+/// accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CertificateName {
     /// The common name of the subject, if it has one.
@@ -142,13 +143,13 @@ impl FromText for CertificateName {
 
 /// The configured clients, by their credentials.
 ///
-/// The duration of a comparison of hashes reveals nothing useful. Nobody can choose the hash of a key, nor
-/// find a key of 256 random bits by a part of its hash.
+/// Hashes need no comparison in constant time: nobody can choose the hash of a key, or find a key of 256
+/// random bits from a part of its hash.
 #[derive(Debug, Default)]
 pub(super) struct ConfiguredClients {
     keys: HashMap<KeyHash, (Arc<Client>, Option<SystemTime>)>,
     certificates: HashMap<CertificateName, Arc<Client>>,
-    /// By the subject in their tokens.
+    /// Clients by the subject (`sub`) of their tokens.
     pub(super) subjects: HashMap<String, Arc<Client>>,
 }
 
@@ -170,7 +171,7 @@ impl ConfiguredClients {
         clients
     }
 
-    /// Identifies the client of a key.
+    /// Identifies a client by its API key.
     pub(super) fn by_key(&self, key: &str, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
         match self.keys.get(&KeyHash::from_key(key)) {
             Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),
@@ -179,8 +180,8 @@ impl ConfiguredClients {
         }
     }
 
-    /// Identifies the client of a certificate; none if two clients match, which is a mistake in the
-    /// configuration. A connection can outlive the certificate that was presented at its start.
+    /// Identifies a client by its certificate. Rejects a certificate that matches two clients, which is a
+    /// mistake in the configuration, and one that has expired since the connection was opened.
     pub(super) fn by_certificate(
         &self,
         certificate: &ClientCertificate,
@@ -204,7 +205,7 @@ impl ConfiguredClients {
 }
 
 impl ClientSettings {
-    /// The client, independent of its credential.
+    /// The identity of the client, which is the same for all its credentials.
     pub(super) fn client(&self) -> Arc<Client> {
         Arc::new(Client::new(&format!("client {}", self.name), &self.name, self.scopes.clone()))
     }

@@ -1,8 +1,8 @@
 //! JWKS of an issuer: the keys that verify its tokens, from a file or a server.
 //!
 //! The JWKS of a server is refreshed at intervals, and when a token names an unknown key. One refresh serves
-//! all waiting requests, and there is at most one every few seconds, whatever tokens arrive. While the server
-//! is unreachable, the last good JWKS is used for a day.
+//! all waiting requests, and there is at most one every few seconds, no matter which tokens arrive. While the
+//! server is unreachable, the last good JWKS is used for a day.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ pub enum KeySource {
     },
 }
 
-/// Reads a document, `file:` with a document, or the URL of a server.
+/// Reads a JWKS document in the configuration, the `file:` path of a document, or the URL of a server.
 impl Setting for KeySource {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let written = text_of(value)?.trim();
@@ -83,14 +83,14 @@ pub(super) struct KeySet {
     refresh: Mutex<Option<(SharedTask<()>, Instant)>>,
 }
 
-/// Function that requests a JWKS, with the context of the call that causes it.
+/// Function that requests a JWKS. Its parameter is the context of the call that causes the request.
 type JwksFetcher = dyn Fn(CallContext) -> BoxFuture<'static, Result<Jwks, String>> + Send + Sync;
 
 /// A JWKS, with the time when it was received.
 #[derive(Debug)]
 pub(super) struct CachedJwks {
     pub(super) keys: Jwks,
-    /// The version: a different JWKS has another number.
+    /// The version, which increases when a refresh returns a different JWKS.
     pub(super) number: u64,
     received_at: Instant,
 }
@@ -115,7 +115,8 @@ impl KeySet {
         Arc::new(Self { server: Some(server), cached: ArcSwapOption::empty(), refresh: Mutex::default() })
     }
 
-    /// The active JWKS, if there is one. If it is due for a refresh, that starts in the background.
+    /// The active JWKS, if there is one. If the JWKS is due for a refresh, the refresh starts in the
+    /// background.
     pub(super) fn current(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<Arc<CachedJwks>> {
         let cached = self.cached.load_full()?;
         if self.server.is_none() {
@@ -128,7 +129,7 @@ impl KeySet {
         (age < MAX_STALE_AGE).then_some(cached)
     }
 
-    /// The active JWKS for a token. If it has no key that the token names, it is refreshed first.
+    /// The active JWKS for a token. If the JWKS lacks the key that the token names, it is refreshed first.
     ///
     /// # Errors
     ///
@@ -143,13 +144,13 @@ impl KeySet {
             return Ok(cached);
         }
         if let Some(in_flight) = self.fetch(request_id_of) {
-            // The result is seen below.
+            // The refresh has stored the new JWKS, which is returned below.
             let _ = in_flight.result().await;
         }
         self.current(request_id_of).ok_or(AuthError::KeysUnavailable)
     }
 
-    /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues when no request
+    /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues even if no request
     /// waits for it. Its log lines have the request id of the first request that caused it.
     fn fetch(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;

@@ -41,14 +41,14 @@ pub enum Algorithm {
     EdDsa,
 }
 
-/// Verification of a signature with a key.
+/// Method to verify a signature with a key.
 enum Verification {
     Rsa(&'static RsaParameters),
-    /// With the public key of a curve, by the name of the curve in a JWK.
+    /// The name of the elliptic curve in a JWK (`crv`), and the algorithm.
     Curve(&'static str, &'static dyn VerificationAlgorithm),
 }
 
-/// Verification by every algorithm (RFC 7518, section 3.1; RFC 8037), in the order of [`Algorithm`].
+/// Verification method of every algorithm (RFC 7518, section 3.1; RFC 8037), in the order of [`Algorithm`].
 static VERIFICATIONS: [(Algorithm, Verification); 9] = [
     (Algorithm::Rs256, Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
     (Algorithm::Rs384, Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
@@ -88,7 +88,7 @@ pub(super) struct Jws<'a> {
     pub(super) kind: Option<String>,
     pub(super) key_id: Option<String>,
     pub(super) claims: Map<String, Value>,
-    /// The signed part.
+    /// The signed bytes: the encoded header and claims.
     pub(super) message: &'a [u8],
     pub(super) signature: Vec<u8>,
 }
@@ -101,7 +101,8 @@ impl<'a> Jws<'a> {
     ///
     /// # Errors
     ///
-    /// [`AuthError::Invalid`] for a text that is not a token, or a token that is never accepted.
+    /// [`AuthError::Invalid`] if the text is not a signed JWT, or its header has an unsupported algorithm or
+    /// `crit`.
     pub(super) fn parse(token: &'a str) -> Result<Self, AuthError> {
         const BROKEN: AuthError = AuthError::Invalid("the token is not a signed JWT");
         let (message, signature) = token.rsplit_once('.').ok_or(BROKEN)?;
@@ -153,10 +154,10 @@ impl Jwks {
     /// Maximum number of keys.
     pub const LIMIT: usize = 100;
 
-    /// Maximum number of keys that are tried for a token that names none.
+    /// Maximum number of keys that are tried for one token.
     const TRIED_LIMIT: usize = 8;
 
-    /// Parses a document. Keys for other purposes, or of unsupported types, are omitted.
+    /// Parses a JWKS document. Keys for other purposes, or of unsupported types, are omitted.
     ///
     /// # Errors
     ///
@@ -212,7 +213,7 @@ impl Jwk {
                 let number =
                     |name| Some(bytes(name)?.into_iter().skip_while(|byte| *byte == 0).collect::<Vec<u8>>());
                 let (modulus, exponent) = (number("n")?, number("e")?);
-                // 2048 to 8192 bits.
+                // A modulus of 2048 to 8192 bits.
                 if !(256..=1024).contains(&modulus.len()) || !(1..=8).contains(&exponent.len()) {
                     return None;
                 }
@@ -228,7 +229,8 @@ impl Jwk {
         algorithm.is_none_or(|algorithm| key.can_verify(algorithm)).then_some(key)
     }
 
-    /// Whether the key can verify a signature of this algorithm. The key decides, whatever the token names.
+    /// Whether the key can verify a signature of this algorithm. The type of the key decides, not the
+    /// algorithm that the token names.
     fn can_verify(&self, algorithm: Algorithm) -> bool {
         let kind = match VERIFICATIONS[algorithm as usize].1 {
             Verification::Rsa(_) => "RSA",

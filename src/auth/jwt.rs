@@ -75,13 +75,13 @@ impl TokenSettings {
     }
 }
 
-/// Accepted values of `typ` (RFC 9068, section 2.1; RFC 7519, section 5.1).
+/// Accepted values of a token's `typ` (RFC 9068, section 2.1; RFC 7519, section 5.1).
 const TYPES: [&str; 4] = ["jwt", "at+jwt", "application/jwt", "application/at+jwt"];
 
 /// Maximum length of a token's subject, in bytes.
 const SUBJECT_LIMIT_BYTES: usize = 512;
 
-/// Limit of the cached verified tokens.
+/// Maximum number of cached verified tokens of one issuer.
 const VERIFIED_LIMIT: usize = 8192;
 
 /// Verifies the tokens of one issuer.
@@ -103,12 +103,13 @@ impl Issuer {
         Self { settings, keys, subjects, verified: Cache::new(VERIFIED_LIMIT) }
     }
 
-    /// Whether a token names this issuer, which is not verified yet.
+    /// Whether an unverified token names this issuer (`iss`).
     pub(super) fn is_named_by(&self, token: &Jws<'_>) -> bool {
         token.claims.get("iss").and_then(Value::as_str) == Some(self.settings.issuer.as_str())
     }
 
-    /// The client of a token that was verified before, if that is still valid.
+    /// The client of a token that was verified before, if the token has not expired and the JWKS has not
+    /// changed.
     pub(super) fn has_cached(
         &self,
         secret: &str,
@@ -141,7 +142,7 @@ impl Issuer {
         if !self.settings.algorithms.contains(&token.algorithm) {
             return Err(AuthError::Invalid("the signing algorithm of the token is not accepted"));
         }
-        // The claims are checked first: a token that is not for us causes no request for keys.
+        // The claims are checked first, so that a token for another audience causes no request for the JWKS.
         let client = self.client_of(&token.claims, now)?;
         let jwks = self.keys.for_token(token, request_id_of).await?;
         if !jwks.keys.has_key_for(token) {

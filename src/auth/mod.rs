@@ -41,7 +41,7 @@ pub struct AccessSettings {
     pub clients: Vec<ClientSettings>,
     /// The accepted tokens, and the metadata for OAuth clients.
     pub server: Option<ResourceServer>,
-    /// The scopes of most routes, which a client without a credential should request.
+    /// The scopes that most routes need. The challenge for a client without a credential lists them.
     pub scopes: Scopes,
 }
 
@@ -78,7 +78,7 @@ impl ClientSettings {
 /// The credential of a request. `Debug` shows only its kind.
 #[derive(derive_more::Debug, Clone)]
 pub enum PresentedCredential {
-    /// Nothing.
+    /// No credential.
     Nothing,
     /// An API key or a token. A certificate in addition to it is ignored.
     #[debug("Secret(…)")]
@@ -93,31 +93,31 @@ pub enum PresentedCredential {
 pub struct IdentifiedClient {
     /// The client.
     pub client: Arc<Client>,
-    /// When its credential expires.
+    /// When the client's credential expires.
     pub until: Option<SystemTime>,
 }
 
 /// Why authentication failed. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// There is no credential.
+    /// The request has no credential.
     #[error(
         "a credential is required: send a key or a token as `Authorization: Bearer …`, or a key as \
          `X-API-Key`"
     )]
     Missing,
-    /// There are several credentials, or one that can be read in two ways.
+    /// The request has several credentials, or an ambiguous one.
     #[error("{0}")]
     Malformed(&'static str),
     /// The credential is unknown or invalid, or has expired.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The keys that sign tokens can't be fetched.
+    /// The keys that verify tokens (JWKS) can't be fetched.
     #[error("tokens can't be verified right now; retry later")]
     KeysUnavailable,
 }
 
-/// Returns the id of the request whose client is identified, for the log.
+/// Function that returns the id of the request whose client is being identified, for the log.
 pub type RequestIdOf<'a> = &'a (dyn Fn() -> RequestId + Sync);
 
 /// Maximum length of a key or token, in bytes: longer ones are never issued.
@@ -141,13 +141,15 @@ impl Access {
         Self { settings, clients, tls, issuers }
     }
 
-    /// Whether access rules with these settings would identify clients in the same way.
+    /// Whether these access rules identify clients in the same way as rules created from `settings` and
+    /// `tls`.
     pub fn has(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
         let cas = |tls: Option<&ServerTls>| tls.map(|tls| tls.trusted_cas);
         cas(self.tls.as_ref()) == cas(tls) && self.settings == *settings
     }
 
-    /// Identifies a client. Log lines about a JWKS refresh that this causes have the id of the request.
+    /// Identifies the client of a request by its credential. If this starts a JWKS refresh, the log lines of
+    /// the refresh have the id of the request.
     ///
     /// # Errors
     ///
@@ -160,7 +162,7 @@ impl Access {
     ) -> Result<IdentifiedClient, AuthError> {
         let secret = match shown {
             PresentedCredential::Nothing => return Err(AuthError::Missing),
-            // A connection can outlive the trusted CAs that its certificate was verified with.
+            // The trusted CAs may have changed since TLS verified the certificate of the connection.
             PresentedCredential::Certificate(certificate)
                 if self.tls.as_ref().is_some_and(|tls| !tls.trusts(certificate)) =>
             {
@@ -176,7 +178,7 @@ impl Access {
             return Err(AuthError::Invalid("the key or token is too long, or has invalid characters"));
         }
         let found = self.clients.by_key(secret, now);
-        // Three parts with dots between them.
+        // A JWT has three parts, separated by dots.
         let looks_like_jwt = secret.bytes().filter(|byte| *byte == b'.').count() == 2;
         if found.is_ok() || self.issuers.is_empty() || !looks_like_jwt {
             return found;

@@ -38,8 +38,8 @@ pub struct ResourceServer {
 }
 
 impl ResourceServer {
-    /// Uses `resource` as the audience of tokens without `audience`. Checks that each token then has one, and
-    /// that each issuer occurs once.
+    /// Uses `resource` as the audience of each entry of `jwt` without `audience`. Checks that each entry then
+    /// has an audience, and that no issuer occurs twice.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         let written = section.entry("jwt").map_or(&[][..], |entry| entry.value.one_or_more());
         if written.is_empty() {
@@ -57,7 +57,7 @@ impl ResourceServer {
             if node.get("audience").is_none() {
                 token.audiences.0.extend(self.resource.iter().map(|url| url.as_str().to_owned()));
             }
-            // Without an error in `resource`, which would have been the audience.
+            // Not reported if `resource`, which would have been the audience, is invalid itself.
             let has_none = token.audiences.0.is_empty() && section.check_valid(&["resource"]).is_ok();
             if has_none || token.audiences.0.iter().any(String::is_empty) {
                 let help = "write `audience`, or `resource` beside `jwt`: tokens for other servers must not be accepted";
@@ -106,7 +106,7 @@ impl ResourceUrl {
         is_plain.then_some(url).ok_or_else(invalid)
     }
 
-    /// The URL as it was written: tokens repeat it letter by letter.
+    /// The URL exactly as it is configured: the audience of a token must be equal to it.
     pub fn as_str(&self) -> &str {
         &self.written
     }
@@ -123,8 +123,8 @@ impl ResourceUrl {
 }
 
 impl AuthError {
-    /// The HTTP status of the response, and the error code (RFC 6750, section 3.1), which a client without a
-    /// credential does not get.
+    /// The HTTP status of the response, and the error code (RFC 6750, section 3.1). A client that sent no
+    /// credential gets no error code.
     pub fn status_and_code(&self) -> (StatusCode, Option<&'static str>) {
         match self {
             Self::Missing => (StatusCode::UNAUTHORIZED, None),
@@ -142,16 +142,18 @@ impl Access {
         self.challenge_with(&self.settings.scopes, why)
     }
 
-    /// `WWW-Authenticate` for a client without the required scopes; `known` has every scope that a route or
-    /// prompt needs.
+    /// The `WWW-Authenticate` challenge for a client that lacks some of the `needed` scopes; `known` has
+    /// every scope that a route or prompt needs.
     ///
-    /// The scopes of the token are included: a client that requests a token with the missing scopes only
-    /// would lose them (MCP 2025-11-25, Authorization, "Runtime Insufficient Scope Errors").
+    /// The challenge also lists the scopes of the token. A client that requested a token with only the
+    /// missing scopes would lose the scopes that it has (MCP 2025-11-25, Authorization, "Runtime Insufficient
+    /// Scope Errors").
     pub fn challenge_for(&self, needed: &Scopes, client: Option<&Client>, known: &Scopes) -> HeaderValue {
         let scopes = match (client, self.resource()) {
             (Some(client), Some(_)) => {
                 let all = known.union(&self.settings.scopes);
-                // Authorization servers do not know the scopes that the configuration grants.
+                // Scopes that the configuration grants are left out, because authorization servers do not
+                // know them.
                 let configured = self.settings.clients.iter().find(|known| *known.client() == *client);
                 let configured = configured.map(|known| known.scopes.clone()).unwrap_or_default();
                 needed.union(&client.scopes.difference(&configured).intersection(&all))
@@ -182,7 +184,8 @@ impl Access {
         HeaderValue::from_str(challenge.trim_end()).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
-    /// The metadata at a path, if it is one of ours; `needed` has every scope that a route or prompt needs.
+    /// The protected resource metadata, if `path` is one of its paths; `needed` has every scope that a route
+    /// or prompt needs.
     pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
         let server = self.settings.server.as_ref()?;
         let resource = server.resource.as_ref()?;
@@ -204,7 +207,7 @@ impl Access {
     }
 }
 
-/// A text with the characters that are allowed in a quoted string (RFC 6750, section 3).
+/// Removes backticks, and replaces characters that are not allowed in a quoted string (RFC 6750, section 3).
 fn quoted_string_text(text: &str) -> String {
     let fits = |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
     text.replace('`', "").chars().map(|character| if fits(character) { character } else { '?' }).collect()

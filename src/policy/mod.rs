@@ -109,9 +109,9 @@ impl PolicySettings {
     /// Default of `max_in_flight` for programs: each call starts a process, which takes a processor and
     /// memory of its own.
     pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
-    /// Queue length for calls over the concurrency limit. Further calls are rejected at once.
+    /// Maximum number of queued calls over the concurrency limit. Further calls are rejected at once.
     pub const MAX_QUEUED: usize = 256;
-    /// Longest time in the queue.
+    /// Maximum time in the queue.
     pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// Concurrency limit: maximum number of calls in flight.

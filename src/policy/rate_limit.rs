@@ -91,9 +91,9 @@ impl Setting for CallsPer {
 
 /// Rate limit and its current usage.
 ///
-/// It is the generic cell rate algorithm (GCRA). Each call moves a point in time ahead by the gap between two
-/// calls; a call that would move it too far ahead is rejected. The point is the only state, one in total or
-/// one per client. A point in the past is the same as none.
+/// The algorithm is GCRA (generic cell rate algorithm). Each call moves a point in time ahead by the gap
+/// between two calls; a call that would move it too far ahead is rejected. The point is the only state, one
+/// in total or one per client. A point in the past is the same as none.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     scope: RateLimitScope,
@@ -133,7 +133,8 @@ impl RateLimit {
         let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
         let (CallsPer { count, per }, burst) = (settings.rate, settings.burst());
         let counted = sharing.map(|ReplicaSharing { store, .. }| {
-            // A changed limit starts afresh: points of the old one may be far ahead.
+            // The settings are part of the identity, so a changed limit starts afresh: points of the old
+            // limit may be far ahead.
             let of = format!("{scope} {of} {count} {} {burst}", per.as_micros());
             (store.clone(), of)
         });
@@ -155,7 +156,7 @@ impl RateLimit {
         })
     }
 
-    /// Admits a call by the shared counter as well, if there is one.
+    /// Admits a call if the counter of this replica and the shared counter, if there is one, allow it.
     async fn try_admit(&self, client: &ClientIdentity) -> Result<(), Failure> {
         let here = self.take(client).map_err(|wait| self.limited(wait));
         let Some((store, of)) = &self.counted else { return here };
@@ -191,7 +192,7 @@ impl RateLimit {
                 self.events.add(if is_per_client { "client_rate_limited" } else { "rate_limited" });
                 return Err(failure);
             }
-            // Each of these failures has such a time.
+            // Each failure of a rate limit has a time until a retry.
             sleep(failure.properties().retry_after.unwrap_or_default()).await;
         }
         Ok(())
@@ -202,7 +203,7 @@ impl RateLimit {
         Failure::RateLimited { scope: self.scope, count, per, retry_after }
     }
 
-    /// Calls a function with the point of a client and the present time.
+    /// Calls a function with the GCRA point of a client and the present time.
     fn with_point<T>(&self, client: &ClientIdentity, action: impl FnOnce(&mut Instant, Instant) -> T) -> T {
         let now = Instant::now();
         let mut used = self.used.lock();
@@ -241,7 +242,8 @@ impl RateSettings {
 pub(super) enum OverLimit {
     /// Rejected, with `Retry-After`.
     Rejected,
-    /// The call waits until its deadline. For follow-up requests, whose call a rejection would lose.
+    /// The call waits until its deadline. For follow-up requests: a rejection would lose the call that they
+    /// belong to.
     Waits,
 }
 

@@ -61,17 +61,19 @@ impl Retry {
     where
         F: Future<Output = UpstreamResult>,
     {
-        // Every call adds to the budget, hedged calls too.
+        // Every call adds to the budget, even if retries are off: hedging uses the budget, too.
         self.budget.earn();
         let mut result = None;
         for attempt in 1.. {
-            // Counted when it ends, also if the call's timeout cuts it off, but not if glossator rejects it.
+            // A retry is counted when it ends, also if the call's timeout cancels it, but not if glossator
+            // rejects it.
             let retry = (attempt > 1).then(|| OnDrop::new(|| self.events.add("retry")));
             let next = attempt_once().await;
             if let Some(retry) = retry
                 && next.as_ref().is_err_and(|failure| failure.properties().stage == FailureStage::Rejected)
             {
-                // Rejected by glossator: the upstream got no request, so its previous response is the result.
+                // glossator has rejected the retry. The upstream got no request, so its previous response is
+                // the result.
                 retry.disarm();
                 break;
             }
@@ -95,7 +97,7 @@ impl Retry {
         warn!(%upstream, request_id, attempt, status, error, wait_ms, "retrying upstream request");
     }
 
-    /// Time of the next attempt, if there is one.
+    /// Time of the next attempt. `None` if the call is not retried.
     fn next_attempt_at(
         &self,
         outcome: &UpstreamResult,
@@ -133,8 +135,8 @@ impl RetrySettings {
     }
 }
 
-/// Whether another attempt may succeed and is safe. It is if the first can't have had an effect, or if the
-/// request is idempotent.
+/// Whether another attempt may succeed and is safe. It is safe if the last attempt can't have had an effect,
+/// or if the request is idempotent.
 fn is_retryable(outcome: &UpstreamResult, idempotent: bool) -> bool {
     match outcome {
         Err(Failure::Deadline(_)) => false,
@@ -153,7 +155,7 @@ fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
 }
 
 /// Retry budget of one upstream, a token bucket that hedging shares: a fifth of all calls, and a few more,
-/// may be sent again. An upstream that fails as a whole does not get three times the requests.
+/// may be sent again. So an upstream that fails as a whole does not get a multiple of the requests.
 #[derive(Debug)]
 pub(super) struct RetryBudget(Mutex<f64>);
 
@@ -170,7 +172,7 @@ impl RetryBudget {
         *tokens = (*tokens + Self::TOKENS_PER_CALL).min(Self::MAX_TOKENS);
     }
 
-    /// Takes a token for one retry, if there is one.
+    /// Takes a token for one retry. Returns whether there was one.
     pub(super) fn try_take(&self) -> bool {
         let mut tokens = self.0.lock();
         let enough = *tokens >= 1.0;

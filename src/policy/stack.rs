@@ -142,8 +142,8 @@ impl RoutePolicies {
                 None => self.send(upstream_call).await.map(CallResponse::from_upstream),
             }
         });
-        // The client's timeout covers everything, time in the queue included. Outside of coalescing, as each
-        // client that waits for a shared request has its own.
+        // The client's timeout covers everything, time in the queue included. Outside of coalescing, because
+        // each client that waits for a shared request has its own timeout.
         upstream.within_deadline(upstream_call, call).await
     }
 
@@ -176,8 +176,8 @@ impl RoutePolicies {
 }
 
 impl UpstreamPolicies {
-    /// Sends a request that follows from a call, or that no client sent. It waits where a call would be
-    /// rejected, and has only the upstream's policies.
+    /// Sends a request that follows from a call, or that no client sent. The request waits where a call would
+    /// be rejected, and passes only the upstream's policies.
     ///
     /// # Errors
     ///
@@ -198,8 +198,8 @@ impl UpstreamPolicies {
                 rate.admit(&upstream_call.client, over).await?;
             }
             // Concurrency limit. Inside of the timeout, so that a call that times out leaves the queue;
-            // around the request, so that a slot is held as long as a connection. Follow-ups do not count for
-            // their client.
+            // around the request, so that a slot is held as long as a connection. Follow-up requests do not
+            // count towards the limit of their client.
             let client = matches!(over, OverLimit::Rejected).then_some(&upstream_call.client);
             let _slot = self.concurrency.acquire(client).await?;
             // Attempt timeout, without the time in the queue.
@@ -243,7 +243,7 @@ impl UpstreamPolicies {
         dropped.disarm();
         let failed = outcome.as_ref().map_err(|failure| failure.properties());
         match failed {
-            // Such as an MCP program that is not yet restarted, or a missing credential.
+            // Nothing was sent: for example, an MCP program is not restarted yet, or a credential is missing.
             Err(failed) if failed.stage == FailureStage::Rejected => context.attempt_rejected(),
             _ => context.attempt_ended(),
         }
@@ -254,8 +254,8 @@ impl UpstreamPolicies {
         outcome
     }
 
-    /// Applies the call's timeout. The call is boxed, or its future would be part of all futures up to the
-    /// client's connection.
+    /// Applies the call's timeout. The call is boxed, because otherwise its future would enlarge all futures
+    /// up to the client's connection.
     async fn within_deadline<T>(
         &self,
         upstream_call: &UpstreamCall,

@@ -18,11 +18,11 @@ use crate::tls::ClientTls;
 #[display("{text}")]
 pub struct StoreAddress {
     pub(super) location: StoreLocation,
-    /// The address as it is written, for the log.
+    /// The address as it is configured, for the log.
     text: Box<str>,
     /// Whether the store is reached over TLS.
     pub is_tls: bool,
-    /// The database in the address.
+    /// The number of the database, if the address contains one.
     pub database: Option<u32>,
 }
 
@@ -136,7 +136,7 @@ impl fmt::Display for StoreHost {
 
 /// The section `shared_state`: the store of several replicas.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Section)]
-// `Debug` shows no passwords and keys.
+// `Debug` must not show passwords and keys.
 #[debug("StoreSettings({address:?})")]
 #[section(id = "shared_state", text = "url", process, variables, check = Self::complete)]
 pub struct StoreSettings {
@@ -170,12 +170,12 @@ pub struct StoreSettings {
     #[key(name = "entry_limit", size = 1 << 10..=64 << 20, default = 1 << 20, restart)]
     pub entry_limit_bytes: usize,
     /// Trusted CAs and the client certificate, for `rediss://`.
-    // The library itself connects to the nodes of a Cluster, with the options of this.
+    // The `redis` crate itself connects to the nodes of a Cluster, with options made from these TLS settings.
     #[key(shown = "the CAs of the system", restart)]
     pub tls: Option<ClientTls>,
 }
 
-/// Reads a prefix, whose characters form neither another kind of key nor a pattern.
+/// Reads a prefix. Its characters have no meaning in the glob patterns of Redis.
 fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
     const LIMIT_BYTES: usize = 64;
     let text = text_of(value)?;
@@ -188,12 +188,12 @@ fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
 }
 
 impl StoreSettings {
-    /// The database to select.
+    /// The number of the database to select.
     pub(super) fn selected_database(&self) -> i64 {
         self.address.database.or(self.database).unwrap_or_default().into()
     }
 
-    /// Checks the keys against the kind of store that the address names.
+    /// Checks that the configured keys apply to the kind of store in the address.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         let (address, mut checked) = (&self.address, Ok(()));
         let mut reject =

@@ -1,10 +1,10 @@
 //! Client of Redis or Valkey: keeps a connection open, and has the scripts that run in the store.
 //!
-//! The `redis` crate implements the protocol and follows a Cluster. This module adds the behaviour on
-//! failure:
+//! The `redis` crate implements the protocol, and follows the redirects of a Cluster. This module adds the
+//! behaviour on failure:
 //!
-//! - A connection is opened in the background. While there is none, every operation fails at once; the
-//!   crate's own manager would make each operation wait for a connection.
+//! - A connection is opened in the background. While there is no connection, every operation fails at once;
+//!   with the crate's own `ConnectionManager`, each operation would wait for a connection.
 //! - A connection on which several operations in a row fail is closed and opened again.
 
 use std::{
@@ -39,23 +39,25 @@ const FAILURE_LIMIT: u32 = 3;
 /// Backoff before the next attempt to connect: initial and maximum.
 const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// Moves a point in time ahead, in microseconds, by the clock of the store. Returns the time to wait, or 0. A
-/// point that is further ahead than calls can have moved it is not ours, or the clock was set back.
+/// Script of rate limits (GCRA): moves a point in time ahead, by the clock of the store. Returns the time to
+/// wait, or 0. Times are in microseconds. A point that is further ahead than calls can have moved it is
+/// ignored: others have written it, or the clock was set back.
 pub(super) static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
 
-/// Returns a value up to a number of bytes, and its remaining lifetime in milliseconds. Others may have
-/// written a longer value, or one of another type.
+/// Script that returns a value up to a number of bytes, and its remaining lifetime in milliseconds. Unlike
+/// `GET`, it copes with a value of any length or type that others have written.
 pub(super) static GET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("get.lua")));
 
-/// Adds a member to a group if the limit allows it, and sets the lifetime of the group in milliseconds.
+/// Script that adds a member to a group if the limit allows it, and sets the lifetime of the group in
+/// milliseconds.
 pub(super) static ADD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("add.lua")));
 
-/// Whether there is a connection, and since when that is so.
+/// State of the connection, and the time of its last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreState {
     /// Whether there is a connection.
     pub is_up: bool,
-    /// Since when there is one, or none.
+    /// When `is_up` changed last.
     pub since: SystemTime,
 }
 
@@ -118,7 +120,8 @@ impl StoreClient {
         self.attempt(async |mut connection| script.invoke_async(&mut connection).await).await
     }
 
-    /// Runs a command without waiting, unless too many bytes are in flight. Requires a runtime.
+    /// Runs a command without waiting for its result. Drops the command if too many bytes are in flight.
+    /// Requires a Tokio runtime.
     pub(super) fn post(self: &Arc<Self>, command: &mut Cmd, bytes: usize) {
         let units = u32::try_from(bytes / WRITE_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITE_LIMIT);
         let Ok(permit) = Arc::clone(&self.writing).try_acquire_many_owned(units) else {
@@ -127,7 +130,7 @@ impl StoreClient {
         };
         let (client, command) = (Arc::clone(self), command.take());
         let mut running = Box::pin(async move {
-            // A failure has been counted.
+            // `run` has counted a failure.
             let _ = client.run::<()>(&command).await;
             drop(permit);
         });
@@ -170,7 +173,8 @@ impl StoreClient {
                     let since = Instant::now();
                     let reason = self.carry(opened).await;
                     warn!(%address, reason, "shared state connection lost");
-                    // Without a reset, if a server accepts connections that fail again and again.
+                    // A short connection does not reset the backoff: the server may accept connections that
+                    // fail again and again.
                     if since.elapsed() > RECONNECT_BACKOFF.1 {
                         backoff = RECONNECT_BACKOFF.0;
                     }
@@ -196,7 +200,7 @@ impl StoreClient {
             tokio::select! {
                 push = pushes.recv() => match push {
                     None => break "the connection ended",
-                    // Messages that were published before are lost.
+                    // Messages that were published before the subscription are lost.
                     Some(PushInfo { kind: PushKind::Subscribe, .. }) => {
                         self.notify(ReplicaEvent::Reconnected);
                     }
@@ -206,7 +210,8 @@ impl StoreClient {
                             self.received(message);
                         }
                     }
-                    // From one node of a Cluster; if all of them fail, there are several failures in a row.
+                    // One node of a Cluster has disconnected. If all nodes do, there are several failures in
+                    // a row.
                     Some(PushInfo { kind: PushKind::Disconnection, .. }) => {
                         connected.record(Some(&no_response(io::ErrorKind::NotConnected)));
                     }
@@ -219,8 +224,8 @@ impl StoreClient {
         reason
     }
 
-    /// Passes on a message of a replica. A message that no replica has encrypted is ignored, and so is one
-    /// that only another version knows.
+    /// Notifies listeners of a message from a replica. Ignores a message that no replica has encrypted, and a
+    /// kind of message that this version does not know.
     pub(super) fn received(&self, encrypted: &[u8]) {
         let json = self.decrypted(Purpose::Published(&self.settings.prefix), encrypted);
         if let Some(message) = json.and_then(|json| serde_json::from_slice(&json).ok()) {
@@ -229,11 +234,11 @@ impl StoreClient {
     }
 
     fn notify(&self, event: ReplicaEvent) {
-        // Without listeners it is lost, as nothing waits for it.
+        // An error means that there are no listeners, so nothing waits for the event.
         let _ = self.events.send(event);
     }
 
-    /// Decrypts a value of the store, and counts one that no replica has encrypted.
+    /// Decrypts a value of the store, and counts a value that no replica has encrypted.
     pub(super) fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
         let opened = self.cipher.decrypt(purpose, encrypted);
         if opened.is_none() {
@@ -254,14 +259,14 @@ impl ActiveConnection {
         Self { connection, failures: AtomicU32::new(0), give_up }
     }
 
-    /// Counts failures in a row; too many close the connection.
+    /// Counts failures in a row, and closes the connection after [`FAILURE_LIMIT`] of them.
     fn record(&self, error: Option<&RedisError>) {
         let Some(error) = error else {
             self.failures.store(0, Ordering::Relaxed);
             return;
         };
-        // A server that rejects everything is of no use. A former primary still responds to reads, so that
-        // one rejected write is enough.
+        // A server that rejects every operation is of no use. A former primary rejects only writes and still
+        // responds to reads, so the first rejected write closes its connection.
         let read_only = ErrorKind::Server(ServerErrorKind::ReadOnly);
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || error.kind() == read_only {
             // A full channel means that the connection is being closed already.

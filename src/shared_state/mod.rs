@@ -3,11 +3,11 @@
 //!
 //! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
 //! - `address` is the address of the store ([`StoreSettings`]).
-//! - `client` keeps the connection, reconnects, and has the scripts that run in the store. `topology` opens it:
-//!   to one server, by Sentinels, or to a Cluster.
+//! - `client` keeps the connection open, and has the scripts that run in the store. `topology` opens the
+//!   connection: to one server, to the primary that Sentinels name, or to a Cluster.
 //!
 //! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
-//! each policy decides its behaviour then. Values are encrypted, and their keys are keyed hashes, so the
+//! each policy then decides how it behaves. Values are encrypted, and their keys are keyed hashes, so the
 //! store reveals nothing without the secret key of the replicas.
 
 use std::{sync::Arc, time::Duration};
@@ -33,13 +33,13 @@ pub use client::StoreState;
 #[cfg(test)]
 pub(crate) use tests::memory::MemoryStore;
 
-/// Limit of unawaited writes in flight, in units of [`WRITE_UNIT_BYTES`]: 16 MiB.
+/// Maximum size of unawaited writes in flight, in units of [`WRITE_UNIT_BYTES`]: 16 MiB.
 const WRITE_LIMIT: u32 = 16 << 10;
 /// Bytes of one unit of [`WRITE_LIMIT`].
 const WRITE_UNIT_BYTES: usize = 1 << 10;
-/// Limit of the messages that a listener has not read yet.
+/// Maximum number of messages that a listener has not read yet.
 const LISTENER_BACKLOG: usize = 256;
-/// Limit of the members that are read of a group.
+/// Maximum number of members that are read from a group.
 const MEMBER_LIMIT: usize = 1024;
 
 /// A message to every replica.
@@ -72,7 +72,7 @@ pub enum ReplicaMessage {
     },
 }
 
-/// An event for a replica.
+/// An event that a replica receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplicaEvent {
     /// A message was received.
@@ -100,20 +100,20 @@ pub struct StoredValue {
 #[debug("SharedStore({:?})", client.settings)]
 pub struct SharedStore {
     client: Arc<StoreClient>,
-    /// The task that keeps the connection; it ends with the last clone.
+    /// The task that keeps the connection open. It ends when the last clone is dropped.
     task: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl SharedStore {
-    /// Creates the access to a store. Nothing is connected yet.
+    /// Creates the client of a store, without connecting.
     ///
-    /// Everything that is written is encrypted with the secret key, which is the same on every replica.
+    /// All written values are encrypted with the secret key, which is the same on every replica.
     pub fn new(settings: StoreSettings, secret: &SecretKey) -> Self {
         Self { client: Arc::new(StoreClient::new(settings, secret)), task: Arc::default() }
     }
 
-    /// Connects, and keeps the connection from now on. Returns when connected, or after the timeout of one
-    /// operation. Requires a runtime.
+    /// Connects, and keeps the connection open from now on. Returns when connected, or after the timeout of
+    /// one operation. Requires a Tokio runtime.
     pub async fn begin(&self) {
         let client = Arc::clone(&self.client);
         self.task.lock().spawn(async move { client.keep_connected().await });
@@ -126,37 +126,38 @@ impl SharedStore {
         *self.client.state.borrow()
     }
 
-    /// Whether the store can be reached, as far as is known.
+    /// Whether there is a connection to the store.
     pub fn is_reachable(&self) -> bool {
         self.state().is_up
     }
 
-    /// Counts of operations by result: `success`, or `failed` without a valid response in time or without a
-    /// connection. Of values: `not_written`, as they are too long or too many bytes were being written, and
-    /// `undecryptable`, as no replica with our secret key wrote them, or they were changed since.
+    /// Counters by result. Operations: `success`, or `failed` (no connection, or no valid response in time).
+    /// Values: `not_written` (too long, or too many bytes were being written), or `undecryptable` (written
+    /// without the secret key of the replicas, or changed since).
     pub fn counts(&self) -> &LabelCounter {
         &self.client.counts
     }
 
-    /// Maximum length of one value.
+    /// Maximum length of one value, in bytes.
     pub fn entry_limit_bytes(&self) -> usize {
         self.client.settings.entry_limit_bytes
     }
 
-    /// The key of a value of this kind that is identified by `parts`: the same at every replica, and without
-    /// information about the parts.
+    /// The key in the store for a value of this `kind` that `parts` identify. It is the same on every
+    /// replica, and a keyed hash, which reveals nothing about the parts.
     pub fn name(&self, kind: &str, parts: &[&[u8]]) -> String {
         let mut all = vec![kind.as_bytes()];
         all.extend_from_slice(parts);
         format!("{}:{kind}:{}", self.client.settings.prefix, self.client.names.hash(&all))
     }
 
-    /// Takes one unit of a rate limit: moves its point in time ahead by `gap`, unless it is ahead by more
-    /// than `slack`. Returns zero if it was taken, and otherwise the time until one is available.
+    /// Takes one unit of a rate limit (GCRA): moves the point in time of the limit ahead by `gap`, unless the
+    /// point is ahead by more than `slack`. Returns zero if the unit was taken, or else the time until a unit
+    /// is available.
     ///
     /// # Errors
     ///
-    /// [`StoreUnreachable`]. The unit may be taken all the same.
+    /// [`StoreUnreachable`] if the store can't be reached. The unit may have been taken nevertheless.
     pub async fn take(
         &self,
         name: &str,
@@ -169,7 +170,7 @@ impl SharedStore {
         Ok(Duration::from_micros(wait))
     }
 
-    /// The value under a key. A value that no replica has written counts as missing.
+    /// The value under a key. A value that no replica has written is ignored.
     ///
     /// # Errors
     ///
@@ -178,7 +179,7 @@ impl SharedStore {
         let limit_bytes = self.entry_limit_bytes();
         let (encrypted, left): (Vec<u8>, i64) =
             self.client.run_script(client::GET.key(name).arg(limit_bytes)).await?;
-        // Our values always have an expiry.
+        // The time is negative if the value is missing, or has no expiry and so was not written by a replica.
         let Ok(left) = u64::try_from(left) else { return Ok(None) };
         let content = self.client.decrypted(Purpose::Stored(name), &encrypted);
         Ok(content.map(|content| StoredValue { content, remaining_ttl: Duration::from_millis(left) }))
@@ -200,7 +201,8 @@ impl SharedStore {
         self.client.post(cmd("DEL").arg(name), 0);
     }
 
-    /// Adds a member to a group, and resets the lifetime of the group. Returns whether the limit allowed it.
+    /// Adds a member to a group of at most `limit` members, and resets the lifetime of the group to `ttl`.
+    /// Returns false if the group is full.
     ///
     /// # Errors
     ///
@@ -238,7 +240,7 @@ impl SharedStore {
         Ok(some.filter_map(|encrypted| self.client.decrypted(Purpose::Stored(group), encrypted)).collect())
     }
 
-    /// Publishes a message to all replicas, including this one. It is not awaited.
+    /// Publishes a message to all replicas, including this one, without waiting for the store.
     pub fn publish(&self, message: &ReplicaMessage) {
         let json = serde_json::to_vec(message).expect("its keys are strings");
         let prefix = &self.client.settings.prefix;
@@ -246,7 +248,7 @@ impl SharedStore {
         self.client.post(cmd("PUBLISH").arg(self.client.channel()).arg(&encrypted), encrypted.len());
     }
 
-    /// Subscribes to the messages of replicas from now on.
+    /// Subscribes to the events that arrive from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<ReplicaEvent> {
         self.client.events.subscribe()
     }
@@ -256,7 +258,7 @@ impl SharedStore {
     }
 }
 
-/// The store has no shorter time than 1.
+/// Raises a time to at least 1, the shortest time that the store accepts.
 fn at_least_one(time: u128) -> u64 {
     u64::try_from(time).unwrap_or(u64::MAX).max(1)
 }

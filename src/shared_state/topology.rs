@@ -1,8 +1,8 @@
 //! Connections to Redis or Valkey: to one server, to the primary that Sentinels name, and to a Cluster.
 //!
-//! Servers are connected to with our own TLS, which can pin a certificate and check another name. So
-//! Sentinels, which respond with addresses, are queried here, too. Only the nodes of a Cluster are connected
-//! to by the `redis` crate.
+//! This module connects to servers with glossator's own TLS, which can pin a certificate and check another
+//! server name. So it also queries the Sentinels for the address of the primary. The `redis` crate connects
+//! only to the nodes of a Cluster.
 
 use std::{io, time::Duration};
 
@@ -28,24 +28,26 @@ use crate::tls::{ClientTls, Pem};
 
 /// Timeout for connecting, up to the first response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout for one Sentinel to name the primary, and for one node of a Cluster to accept a connection: others
-/// may be quicker.
+/// Timeout for one Sentinel to name the primary, and for one node of a Cluster to accept a connection. It is
+/// short, because another Sentinel or node may respond sooner.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Limit of the commands that wait to be sent; further ones wait for space.
+/// Maximum number of commands in the send queue; further commands wait for a slot.
 const QUEUE_LIMIT: usize = 4096;
-/// Limit of the messages that wait to be read; beyond it, the connection is closed, as some would be lost.
+/// Maximum number of unread pushed messages. Beyond it the connection is closed, because messages would be
+/// lost.
 const PUSH_LIMIT: usize = 1024;
 /// Number of attempts to send a command to another node of a Cluster, after its key has moved or a node has
 /// failed over.
 const CLUSTER_RETRIES: u32 = 3;
 
-/// A connection after login, subscription to the channel, and one script.
+/// A connection that is ready for use: after login, subscription to the channel, and a successful test
+/// script.
 pub(super) struct OpenConnection {
     pub(super) connection: StoreConnection,
     pub(super) give_up: mpsc::Sender<&'static str>,
     pub(super) given_up: mpsc::Receiver<&'static str>,
     pub(super) pushes: mpsc::Receiver<PushInfo>,
-    /// The task that drives the connection; it ends with this.
+    /// The task that drives the connection. It ends when this struct is dropped.
     pub(super) driver: JoinSet<()>,
 }
 
@@ -98,7 +100,8 @@ impl OpenConnection {
                 connection.subscribe(channel).await?;
                 StoreConnection::Server(connection)
             };
-            // A store may accept connections while it is loading, or has lost some of its nodes.
+            // Run a script as a test: a store may accept connections while it is still loading, or after it
+            // has lost some of its nodes.
             let probe = format!("{}:probe", settings.prefix);
             GET.key(probe).arg(0).invoke_async::<Value>(&mut connection).await?;
             Ok(connection)
@@ -121,8 +124,8 @@ async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<Stream>
     })
 }
 
-/// Protocol and login of a connection. Without a password there is no login; without a user it is the default
-/// user.
+/// Protocol and login of a connection. Without a password there is no login; without a user name, the default
+/// user logs in.
 fn connection_info(user: &Option<String>, password: &Option<String>) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
@@ -201,10 +204,10 @@ fn cluster(
     builder.build()
 }
 
-/// Why connecting failed, without the password, which a server may repeat.
+/// Why connecting failed, without the password, which a server may repeat in its error.
 fn describe_error(error: &RedisError, settings: &StoreSettings) -> String {
     let text = error.to_string();
-    // A server that does not know `HELLO` repeats its arguments, and may truncate them.
+    // A server that does not know `HELLO` repeats the arguments of the command, and may truncate them.
     let is_old = error.kind() == ErrorKind::RESP3NotSupported || text.contains("args beginning with");
     if is_old {
         return "`HELLO` is an unknown command: the server is older than Redis 6".to_owned();

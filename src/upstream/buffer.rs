@@ -21,10 +21,10 @@ use tokio::{
 use super::{Failure, OnDrop, UpstreamResult};
 use crate::model::UpstreamResponse;
 
-/// Part of each body that is not charged. Most responses are shorter and cost nothing here.
+/// Length up to which a body is not charged. Most bodies are shorter.
 const FREE_BYTES: usize = 16 << 10;
 
-/// Longest time that a call queues for memory.
+/// Maximum time that a call queues for memory.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reservation sizes for a body of unknown length, in order. After the last one, the rest of the route's
@@ -155,7 +155,7 @@ impl Reservation {
         let buffer = self.charge.buffer.clone();
         let queue = if self.bytes > 0 { GROWING } else { BEGINNING };
         buffer.0.state.lock().queued[queue] += 1;
-        // A smaller request behind this one may fit where it did not.
+        // When this call leaves the queue, a smaller one behind it may fit.
         let _queued = OnDrop::new(|| {
             buffer.0.state.lock().queued[queue] -= 1;
             buffer.0.freed.notify_waiters();
@@ -287,7 +287,7 @@ impl BodyAccount {
         Ok(UpstreamResponse { body: self.wrap(response.body), ..response })
     }
 
-    /// Frees what a body of this length does not need.
+    /// Frees reserved memory that a body of this length does not need.
     fn shrink(&mut self, length: usize) {
         let Some(Reservation { charge, bytes, .. }) = &mut self.reservation else { return };
         let length = if length <= FREE_BYTES { 0 } else { length };

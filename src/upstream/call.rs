@@ -23,14 +23,14 @@ use crate::telemetry::{CallContext, Untrusted};
 pub struct UpstreamCall {
     /// The request to send.
     pub request: UpstreamRequest,
-    /// Longest body that is read.
+    /// Maximum length of the response body, in bytes.
     pub response_limit_bytes: usize,
     /// Deadline for the whole call, waits and retries included. `policy` enforces it, not this module.
     pub deadline: Deadline,
     /// Whether the request may be sent twice without harm.
     pub idempotent: bool,
-    /// Client that the call is for. Only `policy` uses it, as it does `deadline` and `idempotent`; it is not
-    /// sent.
+    /// Client that the call is for. Only `policy` uses it, like `deadline` and `idempotent`; it is not sent
+    /// to the upstream.
     pub client: ClientIdentity,
     /// Channel for progress before the response.
     pub progress: Option<ProgressSender>,
@@ -88,8 +88,8 @@ pub struct Deadline {
     pub at: Instant,
     /// Timeout that the deadline was computed from, for error messages.
     pub after: Duration,
-    /// Deadline without a shorter timeout of the client. Only an upstream that misses this one counts as
-    /// failed.
+    /// Deadline that would apply without the client's own timeout. Only an upstream that misses this deadline
+    /// counts as failed.
     pub latest: Instant,
 }
 
@@ -100,7 +100,7 @@ impl Deadline {
         Self { at, after, latest: at }
     }
 
-    /// Deadline with a shorter timeout of the client, if it has one.
+    /// Shortens the deadline to the client's own timeout, if that is shorter.
     #[must_use]
     pub fn within(self, client_timeout: Option<Duration>) -> Self {
         match client_timeout.filter(|client_timeout| *client_timeout < self.after) {
@@ -118,7 +118,7 @@ impl Deadline {
     }
 }
 
-/// Capacity of the event channel. Further events are dropped, as newer ones follow.
+/// Capacity of the event channel. While it is full, events are dropped, because newer ones follow.
 const EVENT_QUEUE_LIMIT: usize = 32;
 
 /// Progress of a call before its response is complete.
@@ -184,7 +184,7 @@ impl AttemptedEndpoints {
     }
 }
 
-/// Identity of a client, as the limits per client distinguish it.
+/// Identity of a client, by which limits per client distinguish clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientIdentity {
     /// An anonymous client at this address.
@@ -209,7 +209,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// `id` is the stable identity; `name` is for operators.
+    /// Creates a client. `id` is the stable identity; `name` is for operators.
     pub fn new(id: &str, name: &str, scopes: Scopes) -> Self {
         Self { id: id.into(), name: name.into(), scopes }
     }
@@ -270,13 +270,13 @@ impl ClientIdentity {
         Some(client)
     }
 
-    /// Id of the client as the owner of sessions, tasks and input requests. `None` where clients are not
-    /// distinguished.
+    /// Id of the client as the owner of sessions, tasks and input requests. `None` if the client is not
+    /// authenticated.
     pub fn owner(&self) -> Option<&str> {
         self.client().map(|client| client.id.as_str())
     }
 
-    /// Encoding that is the same at every replica.
+    /// Encodes the identity as bytes, which are the same on every replica.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Address(address) => format!("address {address}").into_bytes(),

@@ -1,5 +1,5 @@
-//! Clients of legacy servers, which send a request and read the whole response. Only passthrough streams it,
-//! through [`http`].
+//! Clients of legacy servers, which send a request and read the whole response. Only passthrough streams
+//! responses, through [`http`].
 //!
 //! - [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or a [`Failure`]: an
 //!   [`UpstreamError`] without the upstream's name.
@@ -35,8 +35,8 @@ pub use error::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Upstream
 
 /// Client of one legacy server, of any kind. Clones share its connections.
 ///
-/// It has no timeout except that of connecting, and sends a request once. All else is in `policy`. Dropping
-/// the future cancels the request.
+/// The client has only a connect timeout, and sends each request once: other timeouts and retries are in
+/// `policy`. Dropping the future of a call cancels the request.
 #[derive(Debug, Clone, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Upstream {
@@ -83,13 +83,13 @@ impl Upstream {
         }
     }
 
-    /// HTTP client, if this is an HTTP server.
+    /// HTTP client, if the upstream is an HTTP server.
     pub fn http(&self) -> Option<&HttpUpstream> {
         let Self::Http(upstream) = self else { return None };
         Some(upstream)
     }
 
-    /// MCP client, if this is an MCP server.
+    /// MCP client, if the upstream is an MCP server.
     pub fn mcp(&self) -> Option<&McpUpstream> {
         let Self::Mcp(upstream) = self else { return None };
         Some(upstream)
@@ -104,7 +104,8 @@ impl Upstream {
     pub async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         match self {
             Self::Http(upstream) => upstream.send_unnamed(upstream_call).await,
-            // Boxed, or the futures of HTTP calls would be as large as these.
+            // Boxed, because otherwise the futures of HTTP calls would be as large as those of the other
+            // kinds.
             Self::Command(program) => Box::pin(program::run_command(program, upstream_call)).await,
             Self::Cgi(program) => Box::pin(cgi::run_cgi(program, upstream_call)).await,
             Self::Mcp(upstream) => Box::pin(upstream.call(upstream_call)).await,
@@ -123,20 +124,20 @@ impl UpstreamSettings {
         }
     }
 
-    /// Settings of an HTTP server.
+    /// Settings of the HTTP server, if the upstream is one.
     pub fn http(&self) -> Option<&HttpSettings> {
         let Self::Http(settings) = self else { return None };
         Some(settings)
     }
 
-    /// Settings of a command.
+    /// Settings of the command, if the upstream is one.
     pub fn command(&self) -> Option<&Program> {
         let Self::Command(program) = self else { return None };
         Some(program)
     }
 
-    /// Pattern of the secrets in these settings, which no error may show. `None` if there are none. The
-    /// pattern itself is a secret.
+    /// Regex that matches the secrets in these settings, which must not occur in errors. `None` if the
+    /// settings have no secrets. The regex itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {
         match self {
             Self::Http(settings) | Self::Mcp(McpTransport::Http(settings)) => settings.secrets_pattern(),
@@ -185,7 +186,7 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
 pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> OnDrop<F> {
-    /// Sets the action.
+    /// Creates a guard that runs `action` on drop.
     pub(crate) fn new(action: F) -> Self {
         Self(Some(action))
     }
