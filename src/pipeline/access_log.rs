@@ -32,7 +32,7 @@ pub(super) struct AccessLog<'a> {
     recorded: CallRecord,
 }
 
-/// Facts about a call that are known only later, or not at all.
+/// Facts about a call that become known while it runs.
 #[derive(Debug, Default)]
 struct CallRecord {
     /// Limit of glossator that rejected the call.
@@ -41,7 +41,7 @@ struct CallRecord {
     received_bytes: usize,
     /// HTTP status that the upstream sent last for this call.
     upstream_status: Option<StatusCode>,
-    /// HTTP status of the last response that rules see. It may be a cached one.
+    /// HTTP status of the last response that rules see. The response may be a cached one.
     response_status: Option<StatusCode>,
     /// `Content-Type` of the last response.
     content_type: Option<HeaderValue>,
@@ -65,7 +65,7 @@ impl<'a> AccessLog<'a> {
         Self { route, call, context, started, outcome: "cancelled", recorded }
     }
 
-    /// Records a response, also one of the cache, or a failure of the upstream.
+    /// Records a response, which may be a cached one, or a failure of the upstream.
     pub(super) fn record_response(&mut self, response: &Result<CallResponse, UpstreamError>, took: Duration) {
         self.recorded.upstream_failed = response.is_err();
         let meters = &self.route.meters;
@@ -131,8 +131,8 @@ impl<'a> AccessLog<'a> {
         self.recorded.matched_rule = Some(rule.map_or(MatchedRule::Default, MatchedRule::Rule));
     }
 
-    /// Counts a failure of the upstream, and logs it. A rejection by one of our own limits is only in the log
-    /// line of the call, and the reason for a missing credential is logged where it is missing.
+    /// Counts a failure of the upstream, and logs it. A rejection by one of glossator's own limits is only in
+    /// the log line of the call. The code that requests credentials logs why one is missing.
     fn report_upstream_error(&self, error: &UpstreamError, took: Duration) {
         let properties = error.failure.properties();
         if properties.stage != FailureStage::Rejected {
@@ -188,7 +188,7 @@ impl<'a> AccessLog<'a> {
         error!(%route, request_id = %self.call.request_id, "translation of the response panicked");
     }
 
-    /// Ends the call while its operation continues.
+    /// Ends the entry of a call whose operation continues as a task.
     pub(super) fn end_open(mut self) {
         self.outcome = "task";
     }
@@ -207,7 +207,7 @@ impl Drop for AccessLog<'_> {
         let took = self.started.elapsed();
         let (api, mcp_version) = (self.call.api.word(), self.call.mcp_version);
         self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
-        // A failure needs no rule, so it does not count as unmatched.
+        // A response with an error status needs no rule, so it does not count as unmatched.
         let has_success_status = self.recorded.response_status.is_none_or(|status| status.is_success());
         let is_default =
             self.recorded.matched_rule == Some(MatchedRule::Default) && self.route.meters.rules() > 0;
@@ -224,7 +224,7 @@ impl Drop for AccessLog<'_> {
                 span.text("glossator.error_type", error_type);
             }
             match outcome {
-                // Otherwise, the status of the HTTP response decides.
+                // For other APIs, the status of the HTTP response decides.
                 "error" if !mcp_version.is_empty() => span.failed("tool_error"),
                 "cancelled" => span.failed("cancelled"),
                 _ => {}
@@ -308,7 +308,7 @@ fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
     span.text("mcp.protocol.version", call.mcp_version);
     span.text("network.transport", if call.api == ApiKind::Stdio { "pipe" } else { "tcp" });
     let Some(message) = call.message else { return };
-    // A string without its quotes.
+    // A string id is recorded without its quotes.
     span.text("jsonrpc.request.id", message.id.trim_matches('"').to_owned());
     if let Some(session) = message.session {
         // A session id is a secret.

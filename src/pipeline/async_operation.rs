@@ -1,8 +1,8 @@
 //! Asynchronous operations: a first response (such as 202) starts work that is polled until it is done.
 //!
 //! A call polls the operation itself ([`CallRun::poll_until_done`]), or returns it as a task to a client that
-//! supports tasks ([`OpenOperation`]). In the second case each request of the client polls it once, or
-//! cancels it.
+//! supports tasks ([`OpenOperation`]). In the second case, each request of the client polls or cancels the
+//! operation once.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -70,7 +70,7 @@ pub(super) enum PollOutcome {
     Cancelled,
 }
 
-/// Poll without a usable response.
+/// Error of a poll that returned no usable response.
 pub(super) struct PollError {
     /// Whether another poll may succeed.
     is_transient: bool,
@@ -78,7 +78,8 @@ pub(super) struct PollError {
 }
 
 impl OpenOperation {
-    /// Limit of the input responses, as JSON in bytes. With more, an operation is not returned as a task.
+    /// Maximum length of the input responses as JSON, in bytes. If they are longer, the operation is not
+    /// returned as a task.
     const INPUT_RESPONSES_LIMIT_BYTES: usize = 1 << 10;
 
     /// Whether the input responses are within the limit.
@@ -149,9 +150,9 @@ impl Snapshot {
 }
 
 impl CallRun<'_> {
-    /// Polls the operation that the first response may have started. Dropping the future cancels it, if the
-    /// route has a request for that. From `hand_over_at` on, the operation is returned to the client as a
-    /// task instead of being polled again.
+    /// Polls the operation that the first response may have started. Dropping the future cancels the
+    /// operation, if the route has a request for that. From `hand_over_at` on, the operation is returned to
+    /// the client as a task instead of being polled again.
     pub(super) async fn poll_until_done(
         &mut self,
         request: HttpRequest,
@@ -246,7 +247,7 @@ impl CallRun<'_> {
         })
     }
 
-    /// Sends a request about the operation. Also returns the request.
+    /// Sends a request about the operation. Returns the request together with the response.
     async fn follow_up(
         &mut self,
         kind: OperationRequest,
@@ -274,7 +275,7 @@ impl CallRun<'_> {
         response.map(|response| (request, response.response)).map_err(|error| {
             use ErrorType::{RateLimited, Timeout, Unavailable};
             let error_type = match error_type_of(&error) {
-                // A status request is not built from arguments of the client.
+                // A client can't correct a status request, so a wrong one is no argument error.
                 ErrorType::Arguments => ErrorType::Unreachable,
                 error_type => error_type,
             };
@@ -353,7 +354,8 @@ impl UpstreamExchange<'_> {
     }
 }
 
-/// Cancels an operation when it is dropped: the client has left, or the timeout has passed.
+/// Guard that cancels an operation when it is dropped: the client has disconnected, or the timeout has
+/// passed.
 struct CancelOnDrop<'r, 'a> {
     run: &'r mut CallRun<'a>,
     /// Operation to cancel. `None` if it must not be cancelled.

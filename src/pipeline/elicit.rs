@@ -20,7 +20,7 @@ pub trait Elicitor: Send + Sync {
     /// for the model with the reason why the call ends.
     fn request_input(&mut self, requests: Vec<InputRequest>) -> InputResponsesFuture<'_>;
 
-    /// Reports that the client does not support these input requests. The call ends then.
+    /// Reports that the client does not support these input requests. The call then ends.
     fn report_unsupported(&mut self, missing: Vec<ClientCapability>);
 }
 
@@ -79,7 +79,8 @@ pub(super) async fn elicit_for_rule(
     Ok(input_responses)
 }
 
-/// Sends input requests and checks that each has a response. All responses of a call together have a limit.
+/// Sends input requests and checks that each has a response. The responses, together with the earlier ones of
+/// the call (`before`), have a size limit.
 async fn input_requests(
     elicitor: Option<&mut (dyn Elicitor + '_)>,
     requests: Vec<InputRequest>,

@@ -1,6 +1,7 @@
 //! Texts of tool errors for calls without a usable response: what failed, and what the model can do next.
 //!
-//! They never contain a name, address or path of the upstream, nor any of its text.
+//! The texts never contain a name, address or path of the upstream. Only the text for a failed operation
+//! contains text of the upstream.
 
 use std::time::Duration;
 
@@ -10,15 +11,15 @@ use crate::model::{ErrorType, ToolResult};
 use crate::route::ClientCapability;
 use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError};
 
-/// For a response that could not be translated at all.
+/// Text for a response that could not be translated at all.
 pub(super) const UNREADABLE: &str =
     "The service responded, but its response could not be processed. Tell the operator of this tool.";
 
-/// For a tool, prompt or resource that may exist once its server has listed it.
+/// Text for a tool, prompt or resource that may exist once its server has listed it.
 pub(super) const NOT_READY: &str = "Not ready: the service behind it has not started yet, or is \
                                     unavailable. No request was sent. Retry in a few seconds.";
 
-/// End of a text about a limit that is soon free again.
+/// End of the texts about a limit that is reached only for a short time.
 const RETRY_SOON: &str = "Retry in a few seconds.";
 
 /// Tool error that ends a call early, boxed because it is rare.
@@ -26,7 +27,7 @@ pub(super) fn failure(error_type: ErrorType, text: impl Into<String>) -> Box<Too
     Box::new(ToolResult::error(error_type, text))
 }
 
-/// For arguments that could not be checked, or made into a request, before the deadline, or not at all.
+/// Tool error for arguments that could not be checked or made into a request, or not before the deadline.
 pub(super) fn arguments_not_processed(error: WorkError) -> Box<ToolResult> {
     match error {
         WorkError::DeadlineExceeded => failure(
@@ -52,7 +53,7 @@ pub(super) enum PossibleEffect {
     Unsent,
 }
 
-/// For a tool that may exist once its server has listed its tools.
+/// Tool error for a tool that may exist once its server has listed its tools.
 pub(super) fn not_ready() -> ToolResult {
     later(ErrorType::Unavailable { retry_after: RETRY_WHEN_BUSY }, NOT_READY)
 }
@@ -185,7 +186,7 @@ fn later(error_type: ErrorType, text: impl Into<String>) -> ToolResult {
     result.with_meta(RETRY_AFTER_META, whole_seconds(retry_after).as_secs())
 }
 
-/// For a client that lacks a capability for input requests.
+/// Text for a client that lacks a capability for input requests.
 pub(super) fn cannot_elicit(missing: &[ClientCapability]) -> String {
     let mut needs: Vec<&str> = missing.iter().map(|capability| capability_name(*capability)).collect();
     needs.sort_unstable();
@@ -208,7 +209,7 @@ fn capability_name(capability: ClientCapability) -> &'static str {
     }
 }
 
-/// For a response that could not be processed, or not before the deadline.
+/// Tool error for a response that could not be processed, or not before the deadline.
 pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolResult> {
     let deadline = time(deadline);
     match error {
@@ -223,7 +224,7 @@ pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolRes
     }
 }
 
-/// For an operation that may finish without the call.
+/// Text for an operation that may finish after the call has ended.
 pub(super) fn operation_lost(why: &str) -> String {
     format!("The service started the operation, but {why}. It may still finish: check before you retry.")
 }
@@ -231,7 +232,7 @@ pub(super) fn operation_lost(why: &str) -> String {
 /// Reason of [`operation_lost`] if a status request fails.
 pub(super) const STATUS_UNREAD: &str = "its status could not be read";
 
-/// For an operation that is still running at the timeout.
+/// Tool error for an operation that is still running at the timeout.
 pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> Box<ToolResult> {
     let after = time(after);
     let text = match is_cancelled {
@@ -244,14 +245,14 @@ pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> Box<Too
     failure(ErrorType::Timeout, text)
 }
 
-/// For an operation that another client cancelled.
+/// Tool error for an operation that was cancelled before it finished.
 pub(super) fn operation_cancelled() -> Box<ToolResult> {
     let text = "The service started the operation, but it was cancelled before it finished. It may have \
                 taken effect in part.";
     failure(ErrorType::ReportedError { status: None }, text)
 }
 
-/// For an operation that failed, with the message that the route extracts from its status.
+/// Tool error for an operation that failed, with the message that the route extracts from its status.
 pub(super) fn operation_failed(message: Option<&str>) -> Box<ToolResult> {
     let text = match message {
         Some(message) => format!("The service started the operation, and it failed: {message}"),

@@ -8,7 +8,8 @@
 //! - `progress`: notifications to the client.
 //! - `access_log`: log line, metrics and span. `error_text`: texts of tool errors.
 //! - `resources`, `prompts` (with completions) and `proxied`, the prompts and resources of MCP upstreams.
-//! - `lists`: tools, prompts and resources as clients see them. `watch`: their changes.
+//! - `paginated_lists`: lists of tools, prompts and resources, as clients see them. `watch`: changes of lists
+//!   and resources.
 //! - `worker_pool`: threads for CPU work that may take long.
 
 mod access_log;
@@ -69,8 +70,8 @@ pub struct Gateway {
     watches: ResourceWatches,
     /// State that replicas share, if there is one.
     pub shared: Option<SharedStore>,
-    /// Whether the first lists of MCP servers are being fetched: requests that need them wait. Every snapshot
-    /// notifies meanwhile.
+    /// Whether the first lists of MCP servers are being fetched. Requests that need these lists wait, and are
+    /// notified of every new snapshot.
     pub fetching_lists: tokio::sync::watch::Sender<bool>,
 }
 
@@ -91,7 +92,7 @@ impl Gateway {
         self.snapshot.load_full()
     }
 
-    /// Active snapshot. While the first lists of MCP servers are being fetched, waits for one that
+    /// Active snapshot. While the first lists of MCP servers are being fetched, waits for a snapshot that
     /// `is_complete` accepts.
     pub async fn complete_snapshot(&self, is_complete: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
         let mut fetching = self.fetching_lists.subscribe();
@@ -111,7 +112,7 @@ impl Gateway {
 
     /// Activates another snapshot for new calls, and publishes the changes.
     pub fn replace(&self, mut snapshot: Snapshot) {
-        // Calls of the old snapshot still run, and share its worker pool.
+        // Calls of the old snapshot still run, and both snapshots share one worker pool.
         snapshot.workers = self.snapshot.load().workers.clone();
         let now = Arc::new(snapshot);
         let before = self.snapshot.swap(Arc::clone(&now));
@@ -139,7 +140,7 @@ pub struct Call<'a> {
     pub address: Option<IpAddr>,
     /// Receiver of progress and log notifications, if the client requested them.
     pub subscriber: Option<&'a dyn Subscriber>,
-    /// Trace context, unless the headers have one.
+    /// Trace context of the call. `None`: that of the headers, if they have one.
     pub trace: Option<TraceContext>,
     /// MCP revision of the client. Empty for other APIs.
     pub mcp_version: &'static str,

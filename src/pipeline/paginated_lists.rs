@@ -28,7 +28,7 @@ pub struct DefinitionLists {
 /// List, sorted by key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DefinitionList {
-    /// Member in MCP results, such as `tools`.
+    /// Name of the member that contains the list in MCP results, such as `tools`.
     pub name: &'static str,
     entries: Vec<ListEntry>,
 }
@@ -49,7 +49,7 @@ pub struct ListEntry {
 pub struct ListPage<'a> {
     /// Entries, in the order of the list.
     pub entries: Vec<&'a ListEntry>,
-    /// Cursor of the next page. `None` on the last.
+    /// Cursor of the next page. `None` on the last page.
     pub next_cursor: Option<String>,
 }
 
@@ -111,11 +111,12 @@ impl DefinitionList {
         self.entries.iter().filter(|entry| client.may(&entry.scopes))
     }
 
-    /// Page of the entries that a client may see after `cursor`, at most `size` (at least one).
+    /// Page of the entries after `cursor` that the client may see. It has at most `size` entries (at least
+    /// one).
     ///
-    /// A cursor contains the key of the last entry on its page. So any replica accepts it, and it continues
-    /// at the right place after a reload, even if that entry is gone. A cursor is only valid for its own
-    /// list.
+    /// A cursor contains the key of the last entry on its page. So any replica accepts the cursor, and after
+    /// a reload the list continues at the right place even if that entry is gone. A cursor is only valid for
+    /// its own list.
     ///
     /// # Errors
     ///
@@ -174,7 +175,7 @@ fn raw(definition: &Map<String, Value>) -> Box<RawValue> {
 }
 
 impl Snapshot {
-    /// Scopes for reading this URI. `None` if no resource has it.
+    /// Scopes that a client needs to read this URI. `None` if no resource has it.
     pub fn scopes_of_uri(&self, uri: &str) -> Option<&Scopes> {
         let own = self.table.by_uri(uri).map(|(route, _)| &route.route);
         let route = own.or_else(|| self.proxied.resource(uri).map(|resource| &resource.route));

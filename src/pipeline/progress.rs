@@ -15,7 +15,8 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
     /// Minimum level of the log messages that the client has requested. `None`: no messages.
     fn level(&self) -> Option<McpLogLevel>;
 
-    /// Sends a progress notification. `done` increases each time; `message` is a status for people.
+    /// Sends a progress notification. `done` increases with each notification; `message` is a status for
+    /// people.
     fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>);
 
     /// Sends a log message.
@@ -25,13 +26,14 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
 /// Maximum number of log messages of one call.
 const LINES_LIMIT: u32 = 200;
 
-/// Longest log message, in bytes.
+/// Maximum length of a log message, in bytes.
 pub(super) const LINE_LIMIT_BYTES: usize = 2000;
 
 /// Minimum interval between notifications about the bytes of a response.
 const BYTES_EVERY: Duration = Duration::from_millis(250);
 
-/// Minimum interval for asynchronous operations, even if their `poll_interval` is shorter.
+/// Minimum interval between notifications about an asynchronous operation, even if its `poll_interval` is
+/// shorter.
 const OPERATION_EVERY: Duration = Duration::from_millis(40);
 
 /// Sender of the notifications of one call.
@@ -54,13 +56,13 @@ impl<'a> Reporter<'a> {
         Self { subscriber, logger, last: None, total: None, reported_at, lines: 0 }
     }
 
-    /// Channel for events before the response, if the client wants them.
+    /// Creates the channel for events before the response, if the client has requested notifications.
     pub(super) fn events(&self) -> (Option<ProgressSender>, Option<ProgressReceiver>) {
         self.subscriber.map(|_| ProgressSender::new()).unzip()
     }
 
-    /// Awaits a response and reports progress meanwhile. With `counts_bytes`, the bytes received are progress
-    /// of the call.
+    /// Awaits a response and reports progress meanwhile. With `counts_bytes`, the number of received bytes is
+    /// reported as progress.
     pub(super) async fn report_until<T>(
         &mut self,
         response: impl Future<Output = T>,

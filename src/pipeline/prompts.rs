@@ -1,4 +1,4 @@
-//! Messages of prompts, and completions of their arguments and of those of resource templates.
+//! Messages of prompts, and completions of the arguments of prompts and of resource templates.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_
 /// Timeout of the filter of a completion, in addition to the call.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Limit of all messages of one prompt, in bytes.
+/// Maximum length of all messages of one prompt together, in bytes.
 const MESSAGES_LIMIT_BYTES: usize = 64 << 20;
 
 /// Argument that a person is typing.
@@ -34,7 +34,7 @@ pub struct TypedArgument<'a> {
 
 impl Snapshot {
     /// Builds the messages of a prompt from checked arguments. Its parts are fetched concurrently, by calls
-    /// with the context of `call`. Dropping the future cancels them.
+    /// with the context of `call`. Dropping the future cancels these calls.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Snapshot {
                     };
                     kind(error.to_string())
                 })?;
-                // A result of embedded resources.
+                // The tool result has the contents as embedded resources.
                 let document = |resource| ContentBlock::Resource { resource }.into();
                 let documents = read.contents.into_iter().map(document).collect();
                 Ok(Some(ToolResult::new(ToolOutcome::Success, documents)))
@@ -143,7 +143,7 @@ impl Snapshot {
             Ok(values) => Suggestions::matching(values, value, completion.chosen),
             Err(reason) => {
                 let route = &completion.call.route;
-                // The reason may quote the typed text, or the upstream.
+                // The reason may quote the typed text or the upstream, so it is only logged at `debug`.
                 warn!(argument, %route, "completion values unavailable");
                 debug!(argument, %route, reason = %Untrusted(&reason), "completion values unavailable");
                 Suggestions::default()
@@ -151,7 +151,7 @@ impl Snapshot {
         }
     }
 
-    /// Route of the configuration with this resource template, or with a resource that matches it as a URI.
+    /// Configured route with this resource template, or with a resource that matches the text as a URI.
     pub fn own_template(&self, uri: &str) -> Option<&Arc<BoundRoute>> {
         let is_template = |route: &&Arc<BoundRoute>| {
             route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
@@ -175,7 +175,7 @@ impl Snapshot {
         })
     }
 
-    /// Whether any argument has completions.
+    /// Whether any argument of a prompt or a resource URI has completions.
     pub fn completes(&self) -> bool {
         let mut arguments = self.prompts.values().flat_map(|prompt| &prompt.arguments);
         let in_uri = |route: &Arc<BoundRoute>| {

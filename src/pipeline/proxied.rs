@@ -22,7 +22,8 @@ pub struct ProxiedEntry {
     pub kind: ProxiedKind,
     /// Key for clients: a name, a URI or a URI template.
     pub key: String,
-    /// Route with the limits, timeout, scopes and error filter of its requests. It is in no route table.
+    /// Route with the limits, timeout, scopes and error filter of its requests. This route is in no route
+    /// table.
     pub route: Arc<Route>,
     /// Key at the upstream.
     pub upstream_key: String,
@@ -64,7 +65,7 @@ pub struct UriPattern {
     except: Vec<String>,
 }
 
-/// Limit of a compiled URI template, in bytes.
+/// Maximum size of a compiled URI template, in bytes.
 const URI_TEMPLATE_LIMIT_BYTES: usize = 256 << 10;
 
 /// Members of a result, each as the upstream sent it.
@@ -85,7 +86,7 @@ impl UriPattern {
         while let Some(open) = rest.find('{') {
             let close = rest[open..].find('}').ok_or("its URI template has an unbalanced brace")?;
             pattern.push_str(&regex::escape(&rest[..open]));
-            // For an undefined variable, its prefix is left out, too.
+            // If the variable is undefined, the URI has no prefix such as `#` either.
             pattern.push_str(match rest.as_bytes()[open + 1] {
                 b'+' => "[^ ]*",
                 b'#' => "(#[^ ]*)?",
@@ -167,7 +168,7 @@ impl ProxiedTable {
         self.get(ProxiedKind::Resource, uri).or_else(|| template().map(|(_, entry)| entry))
     }
 
-    /// Template with this text, or the resource or template that it matches as a URI.
+    /// Template with this text, or the resource or template that matches the text as a URI.
     pub fn template(&self, text: &str) -> Option<&ProxiedEntry> {
         self.get(ProxiedKind::Template, text).or_else(|| self.resource(text))
     }
@@ -202,7 +203,8 @@ fn required_member(method: McpMethod) -> &'static str {
 
 impl Snapshot {
     /// Forwards a request for a prompt or a resource, with the arguments of `call` as parameters. `name` is
-    /// its key at the upstream, or the URI. Dropping the future cancels the request.
+    /// the key of the prompt or resource at the upstream, or its URI. Dropping the future cancels the
+    /// request.
     ///
     /// # Errors
     ///
@@ -222,14 +224,14 @@ impl Snapshot {
             Ok(response) => {
                 let JsonRpcResponse { result, error } =
                     serde_json::from_slice(&response.body).unwrap_or_default();
-                // A response with an error is never a success, whatever the error is and even with a result.
+                // A response with `error` is never a success, even if it also has a `result`.
                 let is_success =
                     |result: &Members| error.is_none() && result.contains_key(required_member(method));
                 if let Some(members) = result.filter(is_success) {
                     run.log.end(ToolOutcome::Success);
                     return Ok(members);
                 }
-                // The error may quote the URI, so that is redacted as an argument.
+                // The error may quote the URI, so the URI is redacted like an argument.
                 parameters.insert("uri".to_owned(), name.into());
                 (
                     run.forwarding_error(parameters.into(), response).await,
@@ -242,7 +244,8 @@ impl Snapshot {
         const NO_RESOURCE: i64 = -32002;
         const INVALID_PARAMS: i64 = -32602;
         Err(match (method, code) {
-            // The code of revision 2026-07-28, and that of legacy revisions.
+            // `INVALID_PARAMS` is the code of revision 2026-07-28, and `NO_RESOURCE` that of legacy
+            // revisions.
             (McpMethod::ReadResource, Some(NO_RESOURCE | INVALID_PARAMS)) => FetchError::Missing(text),
             (_, Some(INVALID_PARAMS)) => FetchError::Arguments(text),
             _ => FetchError::Failed(text),
@@ -266,7 +269,7 @@ impl CallRun<'_> {
             return Err(failure(ErrorType::Unreachable, error_text::UNREADABLE));
         };
         (request.method, request.tool, request.arguments) = (method, name.into(), parameters);
-        // Read-only, so it may be retried.
+        // The request only reads, so it may be retried.
         let request = UpstreamRequest::Tool(request);
         let response = self.send(request, true, PolicyStack::Route).await;
         let response = response.map(|response| response.response);

@@ -45,7 +45,7 @@ pub enum FetchError {
 pub struct Freshness {
     /// Time to live. Zero if the upstream sends none.
     pub ttl: Duration,
-    /// Caches that may store it.
+    /// Caches that may store the contents.
     pub scope: CacheScope,
 }
 
@@ -61,7 +61,7 @@ pub enum CacheScope {
 impl Freshness {
     /// Not cacheable.
     const NONE: Self = Self { ttl: Duration::ZERO, scope: CacheScope::Private };
-    /// Maximum time to live; a longer one is reduced to it.
+    /// Maximum time to live; a longer time is reduced to this.
     const MAX_COUNT: Duration = Duration::from_secs(30 * 24 * 3600);
 
     fn from_headers(headers: &HeaderMap) -> Self {
@@ -70,7 +70,7 @@ impl Freshness {
             return Self::NONE;
         }
         let scope = if control.public && !control.private { CacheScope::Public } else { CacheScope::Private };
-        // An earlier cache has used up a part of the lifetime.
+        // A cache before glossator has used up a part of the lifetime (`Age`).
         let ttl = control.max_age.unwrap_or_default().min(Self::MAX_COUNT).saturating_sub(control.age);
         Self { ttl, scope }
     }

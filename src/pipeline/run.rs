@@ -34,8 +34,8 @@ pub enum CallOutcome {
 
 impl Snapshot {
     /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. The
-    /// timeout does not include the time of input requests to the client. Without an elicitor, the client
-    /// supports none.
+    /// timeout does not include the time of input requests to the client. `elicitor` is `None` if the client
+    /// supports no input requests.
     pub async fn call<'a>(
         &'a self,
         route: &'a Arc<BoundRoute>,
@@ -84,12 +84,12 @@ impl Snapshot {
     }
 }
 
-/// Policies that a request passes.
+/// Policy stack that a request passes through.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PolicyStack {
-    /// Those of the route, for the request of a call.
+    /// Policies of the route and its upstream, for the request of a call.
     Route,
-    /// Those of the upstream, for requests that follow.
+    /// Policies of the upstream only, for requests that follow from a call.
     Upstream,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct CallRun<'a> {
     pub(super) log: AccessLog<'a>,
     pub(super) progress: Reporter<'a>,
     elicitor: Option<&'a mut dyn Elicitor>,
-    /// The translated response, if the route is a resource.
+    /// The response that was translated, if the route has a resource.
     pub(super) response: Option<UpstreamResponse>,
 }
 
@@ -187,7 +187,7 @@ impl<'a> CallRun<'a> {
                 None => result,
             })),
             (failed, _) => {
-                // A cached response that turns out to be an error is not used again.
+                // A cached response whose translation is an error is not used again.
                 if let Some(entry) = entry {
                     entry.remove();
                 }
@@ -258,7 +258,7 @@ impl<'a> CallRun<'a> {
         if received.age.is_none() {
             return Ok(received);
         }
-        // The memory of a cached response was charged to the call that fetched it.
+        // The memory of a cached response was charged to the call that fetched it, so charge this call, too.
         let charged = Box::pin(upstream_call.charged(received.response)).await;
         let response = charged.map_err(|failure| failure.into_error(&route.upstream))?;
         Ok(CallResponse { response, ..received })
@@ -296,8 +296,8 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Translates a response with a rule that may send a sampling request. With its response, the upstream's
-    /// response is translated again.
+    /// Translates a response with a rule that may send a sampling request. After the client has responded,
+    /// the upstream's response is translated again.
     async fn translate_with_sampling(
         &mut self,
         response: UpstreamResponse,
@@ -333,7 +333,7 @@ impl<'a> CallRun<'a> {
         for line in route.log.iter().filter(|line| line.depends_on_response() == status.is_some()) {
             self.progress.line(line.level, || {
                 let names = message_variables(arguments, status.map(|status| status.as_u16()));
-                // Rendering errors are shown, so that the author of the route notices.
+                // Rendering errors are shown, so that the author of the route notices them.
                 let text = line.text.render_until(&names, &stop);
                 let text = text.unwrap_or_else(|_| "(the line can't be written)".to_owned());
                 route.translator.redaction.capped(&text, LINE_LIMIT_BYTES)
@@ -387,8 +387,8 @@ impl<'a> UpstreamExchange<'a> {
     }
 }
 
-/// Checks that the client has the scopes of the route. All APIs share this check. MCP checks before, too,
-/// to respond with a challenge that names the missing scopes.
+/// Checks that the client has the scopes of the route. All APIs share this check. The MCP API also checks
+/// earlier, to respond with a challenge that names the missing scopes.
 pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(), Box<ToolResult>> {
     client.may(&route.scopes).then_some(()).ok_or_else(|| {
         failure(ErrorType::Forbidden, format!("Permission denied. Required scope: `{}`.", route.scopes))
@@ -405,7 +405,7 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     let none = Value::Object(Map::new());
     let input = CallInput::new(&route.definition.name, &none);
     let mut result = translate(form, input, &response, &mut Trace::off()).result;
-    // No upstream sent a status. One that the rule sets remains.
+    // No upstream sent the status of this response, so it must not appear in the result.
     result.meta.remove(STATUS_META_KEY);
     if let ToolOutcome::Error(ErrorType::Upstream { .. }) = result.outcome {
         result.outcome = ToolOutcome::Error(ErrorType::Arguments);
@@ -413,19 +413,19 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     result
 }
 
-/// Timeout in seconds.
+/// Header with the client's timeout in seconds.
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
-/// May contain `wait=SECONDS` (RFC 7240, section 4.3).
+/// Header that may contain the client's timeout as `wait=SECONDS` (RFC 7240, section 4.3).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// Longer than the timeout of any call.
+/// Upper bound of a client's timeout. No call has a longer timeout.
 const CLIENT_TIMEOUT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Timeout that the client sends in its headers, if any.
 ///
 /// # Errors
 ///
-/// A tool error for an invalid `X-Request-Timeout`. An invalid preference is ignored.
+/// A tool error for an invalid `X-Request-Timeout`. An invalid `Prefer: wait=…` is ignored.
 pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Box<ToolResult>> {
     let preferred = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let preferred = preferred.flat_map(|value| value.split(',')).find_map(|preference| {

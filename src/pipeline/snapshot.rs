@@ -19,7 +19,7 @@ pub struct Snapshot {
     /// Lists as clients see them.
     pub lists: DefinitionLists,
     pub(super) workers: WorkerPool,
-    /// Routes that forward requests for prompts and resources. They are in no table.
+    /// Routes that forward requests for prompts and resources. These routes are in no route table.
     pub(super) forwarding: HashMap<ToolName, Arc<BoundRoute>>,
     #[deref]
     parts: SnapshotParts,
@@ -63,8 +63,8 @@ impl Borrow<Route> for BoundRoute {
     }
 }
 
-/// Memory factor of a response that no rule parses: the received bytes, their text, and the result, which has
-/// it as text and as structure.
+/// Memory factor of a response that no rule parses: the received bytes, their text, and the result, which
+/// contains them as text and as structured content.
 const UNPARSED_FACTOR: usize = 3;
 
 /// Memory factor of a response that rules or a schema parse: their trees are several times as long.
@@ -142,8 +142,8 @@ impl Snapshot {
         self.awaited.tools.iter().any(|server| server.may_name(name))
     }
 
-    /// Whether the upstream of a route is an MCP server that has sent no lists yet. They may complete the
-    /// definition of the route.
+    /// Whether the upstream of a route is an MCP server that has sent no lists yet. These lists may complete
+    /// the definition of the route.
     pub fn awaits_lists_for(&self, route: &Route) -> bool {
         self.awaited.servers.contains(&route.upstream)
     }
@@ -153,8 +153,8 @@ impl Snapshot {
         self.awaited.prompts.iter().any(|server| server.may_name(name)).then_some(error_text::NOT_READY)
     }
 
-    /// Whether servers may list prompts, and resources, later: servers that declare them, or have not
-    /// responded yet.
+    /// Whether any server may list prompts (first value) or resources (second value) later: a server that
+    /// declares them, or that has not responded yet.
     pub fn may_have_more(&self) -> [bool; 2] {
         let (proxied, awaited) = (&self.proxied, &self.awaited);
         [proxied.has_prompts || !awaited.prompts.is_empty(), proxied.has_resources || awaited.resources]

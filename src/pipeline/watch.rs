@@ -104,12 +104,12 @@ struct Watched {
     last_fingerprint: Option<u64>,
 }
 
-/// Resource at its last poll.
+/// State of a resource at its last poll.
 #[derive(Debug)]
 struct PolledResource {
     /// Fingerprint of the contents.
     fingerprint: u64,
-    /// Route that read it. Another route may translate the same response to other contents.
+    /// Route that read the resource. Another route may translate the same response to other contents.
     route: Option<Arc<Route>>,
     /// Conditional headers of the next request.
     conditions: HeaderMap,
@@ -135,7 +135,7 @@ impl Gateway {
         watch.map(|_| ()).ok_or(WatchError::Unwatched)
     }
 
-    /// Watches a resource until the returned value is dropped. Needs a runtime.
+    /// Watches a resource until the returned value is dropped. Requires a Tokio runtime.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl Gateway {
         Ok(ResourceWatch { uri, watches: self.watches.clone() })
     }
 
-    /// Handles a change that another replica has detected. Publishes it to subscribers, unless it was
+    /// Handles a change that another replica has detected. Publishes the change to subscribers, unless it was
     /// published before.
     pub fn on_remote_change(&self, uri: &str, fingerprint: u64) {
         let Some(last_fingerprint) = self.watches.replace_fingerprint(uri, fingerprint) else { return };
@@ -200,7 +200,7 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
         let (polled, interval) = gateway.snapshot().poll_resource(&uri, known.as_ref(), &mut failing).await;
         if let Some(now) = polled {
             let fingerprint = now.fingerprint;
-            // Another replica may have published it before this poll.
+            // Another replica may have published the change before this poll.
             let last_fingerprint = gateway.watches.replace_fingerprint(&uri, fingerprint).flatten();
             let is_new = last_fingerprint.is_some_and(|before| before != fingerprint);
             if is_new {
@@ -208,8 +208,8 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
                 gateway.publish(ChangeEvent::Resource(Arc::clone(&uri)));
             }
             let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
-            // If two replicas merely see different contents, nothing has changed. Otherwise they would notify
-            // each other endlessly.
+            // Publish only what has changed since this replica's last poll. Two replicas that merely see
+            // different contents would notify each other endlessly.
             if let Some(shared) = gateway.shared.as_ref().filter(|_| is_new && has_changed) {
                 shared.publish(&ReplicaMessage::Changed { uri: Arc::clone(&uri), fingerprint });
             }
@@ -220,8 +220,8 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
 }
 
 impl Snapshot {
-    /// Polls a resource once, and returns the time until the next poll. `None`: it is unchanged, or the poll
-    /// failed.
+    /// Polls a resource once, and returns the time until the next poll. `None`: the resource is unchanged, or
+    /// the poll failed.
     async fn poll_resource(
         &self,
         uri: &str,
@@ -232,14 +232,15 @@ impl Snapshot {
             let interval = route.resource.as_ref()?.watch?;
             Some((route, arguments, interval))
         });
-        // After a reload, no route reads it or polls it any more.
+        // After a reload, no route reads or polls the resource any more.
         let Some((route, arguments, interval)) = found else {
             return (Some(PolledResource::missing(None)), GONE_INTERVAL);
         };
         let polled = self.poll_route(route, uri, arguments, known).await;
         let was_failing = std::mem::replace(failing, polled.is_err());
         if let (Err(error), false) = (&polled, was_failing) {
-            // Logged once for a series of failures, which would all say the same.
+            // Only the first of a series of failures is logged, because the others mostly have the same
+            // reason.
             let (redaction, route) = (&route.translator.redaction, &route.definition.name);
             warn!(%route, %error, "polling a resource failed");
             let quoted = redaction.redact(&error.quoted);
@@ -248,7 +249,8 @@ impl Snapshot {
         (polled.ok().flatten(), interval)
     }
 
-    /// Polls a resource by its route. `None`: it is unchanged. The error may quote the URI or the response.
+    /// Polls a resource through its route. `None`: the resource is unchanged. The error may quote the URI or
+    /// the response.
     async fn poll_route(
         &self,
         route: &Arc<BoundRoute>,
@@ -270,7 +272,7 @@ impl Snapshot {
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
             && request.method == Method::GET
         {
-            // Unless the route has set them itself.
+            // Headers that the route itself sets take precedence.
             for (name, value) in &known.conditions {
                 request.headers.entry(name).or_insert_with(|| value.clone());
             }

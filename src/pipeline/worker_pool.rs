@@ -1,4 +1,4 @@
-//! Worker pool: threads for CPU work that may take long, apart from those that serve connections.
+//! Worker pool: threads for CPU work that may take long, separate from the threads that serve connections.
 //!
 //! Short work runs on the calling thread. If it takes more steps than that thread may spend, it is restarted
 //! in the pool.
@@ -20,8 +20,8 @@ use crate::route::Route;
 use crate::translate::{self, CallInput, Trace, Translation, Translator, WorkBudget};
 use crate::upstream::OnDrop;
 
-/// Limit of concurrent CPU work, in total and per route. Long responses are translated here, and values
-/// checked against expensive schemas.
+/// Limits concurrent CPU work, in total and per route. The pool translates long responses, and checks values
+/// against expensive schemas.
 ///
 /// The total limit is the number of cores, so that the trees of long responses do not fill the memory. The
 /// limit per route is half of it, so that a slow route leaves threads for others. Work is queued until its
@@ -35,9 +35,9 @@ pub(super) struct WorkerPool {
 /// Reason why work was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkError {
-    /// It panicked.
+    /// The work panicked.
     Panicked,
-    /// Its deadline passed.
+    /// The deadline of the work passed.
     DeadlineExceeded,
 }
 
@@ -71,8 +71,8 @@ impl WorkerPool {
 
 /// Runs work on a blocking thread once it has its permits, until `deadline`.
 ///
-/// Work that nothing awaits any more (deadline passed, or client disconnected) is signalled to stop. It holds
-/// its permits until it does.
+/// Work that nothing awaits any more (deadline passed, or client disconnected) is signalled to stop. The work
+/// holds its permits until it stops.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
         let permits = permits.await;
         let work = move || {
             LOW_PRIORITY.with(|()| ());
-            // It may also have waited for a thread.
+            // The work may have been cancelled while it waited for a thread.
             let done = stop.spend(1).then(|| work(&stop));
             drop(permits);
             done
@@ -109,9 +109,9 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
 const POOL_NICENESS: i32 = 10;
 
 thread_local! {
-    /// Lowers the priority of a pool thread when it first works, if the system allows it. The thread may later
-    /// also read files, or resolve a name, at this priority. Elsewhere than on Linux, the whole process would
-    /// get it.
+    /// Lowers the priority of a pool thread when it first works, if the system allows it. The thread may
+    /// later also read files, or resolve a name, at this priority. On other systems than Linux, the priority
+    /// would apply to the whole process, so it stays unchanged.
     static LOW_PRIORITY: () = {
         if cfg!(target_os = "linux") {
             rustix::process::nice(POOL_NICENESS).ok();
@@ -123,21 +123,21 @@ async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
     semaphore.acquire_owned().await.expect("the semaphore is never closed")
 }
 
-/// Size from which a response that no rule parses is translated in the pool. Below it, translation takes
-/// about half a millisecond, or 2 ms if it is all tiny values. That is acceptable on a thread that also
-/// serves other calls.
+/// Size from which a response that no rule parses is translated in the pool. Below this size, translation
+/// takes about half a millisecond, or 2 ms if the response consists of tiny values, which is acceptable on a
+/// thread that also serves other calls.
 const LARGE_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Size limit for a failure, or a response that rules or a schema apply to: the steps of rules are only
-/// counted in part.
+/// Size from which an error response, or a response that rules or a schema apply to, is translated in the
+/// pool. It is smaller, because the steps of rules are only partly counted.
 pub(super) const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
-/// Size limit for the arguments of a call.
+/// Size of a call's arguments from which its response is translated in the pool.
 const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
 
 /// Step limit of rules on a thread that also serves other calls: pattern matches, filter iterations, cost of
-/// schema checks. It is about a millisecond. A translation that takes more is restarted in the pool, which is
-/// safe because it has no side effects.
+/// schema checks. The limit takes about a millisecond. A translation that needs more steps is restarted in
+/// the pool, which is safe because a translation has no side effects.
 const INLINE_STEPS: u64 = 10_000;
 
 impl WorkerPool {
@@ -163,11 +163,11 @@ impl WorkerPool {
         self.run_inline_first(&route.definition.name, deadline, is_short, work).await
     }
 
-    /// Runs work on this thread within [`INLINE_STEPS`]. If it needs more, or `is_short` is false, it runs in
-    /// the pool, from the beginning.
+    /// Runs work on this thread within [`INLINE_STEPS`]. If the work needs more steps, or `is_short` is
+    /// false, it runs in the pool, from the beginning.
     ///
-    /// A translation is total, but runs library parsers on untrusted bytes: a panic in one must only fail
-    /// this call.
+    /// A translation is total, but runs library parsers on untrusted bytes: a panic in a parser must only
+    /// fail this call.
     pub(super) async fn run_inline_first<T: Send + 'static>(
         &self,
         route: &ToolName,
@@ -200,8 +200,8 @@ impl WorkerPool {
         Box::pin(self.run(name, deadline, move |_| route.input.check(arguments))).await
     }
 
-    /// Builds a request from the arguments of a route, until `deadline`: its own request, or one about an
-    /// operation.
+    /// Builds a request from the arguments of a route, until `deadline`: the route's own request, or one
+    /// about an asynchronous operation.
     pub(super) async fn build<T: Send + 'static>(
         &self,
         route: &Arc<BoundRoute>,
@@ -221,7 +221,8 @@ impl WorkerPool {
     }
 }
 
-/// Whether a response is shorter than `bytes`. A compressed one may be longer than it looks.
+/// Whether a response is shorter than `bytes`. A compressed response counts as longer, because its
+/// decompressed length is unknown.
 pub(super) fn is_shorter(response: &UpstreamResponse, bytes: usize) -> bool {
     response.body.len() < bytes && !response.headers.contains_key(header::CONTENT_ENCODING)
 }

@@ -1,9 +1,9 @@
-//! Circuit breakers: they reject calls for a while that would most likely fail.
+//! Circuit breakers: for a while, they reject calls that would most likely fail.
 //!
 //! - The circuit breaker of an upstream counts connection failures and timeouts of all its routes. A response
 //!   of any status proves that the upstream is reachable.
 //! - The circuit breaker of a route counts responses that show that the request could not be served: 502,
-//!   503, 504, and invalid ones. They are no evidence about other routes.
+//!   503, 504, and invalid ones. Such a response is no evidence about other routes.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -94,8 +94,9 @@ impl CircuitBreaker {
         }
     }
 
-    /// Lets an attempt of a call run and records its result, or rejects it with the remaining time for which
-    /// the circuit is open. If the future is dropped before the result, records what that shows.
+    /// Runs an attempt of a call and records its result, or rejects the attempt with the remaining time for
+    /// which the circuit is open. If the future is dropped first, records whether the upstream exceeded the
+    /// deadline.
     pub(super) async fn run(
         &self,
         upstream_call: &UpstreamCall,
@@ -117,7 +118,7 @@ impl CircuitBreaker {
         result
     }
 
-    /// Admits a call, and returns the end of the probe if the call is one.
+    /// Admits a call. If the call is a probe, returns the time at which the probe ends.
     fn admit(&self) -> Result<Option<Instant>, Failure> {
         let OrOff::On(settings) = self.settings else { return Ok(None) };
         let mut state = self.state.lock();
@@ -127,7 +128,7 @@ impl CircuitBreaker {
             self.events.add("circuit_breaker_rejected");
             return Err(Failure::CircuitOpen { of_route: self.route.is_some(), retry_after: until - now });
         }
-        // If the probe does not end, another one is admitted after the same time.
+        // If the probe has no result by then, another call is admitted as a probe.
         let until = now + settings.open_for;
         *state = State::HalfOpen { until };
         Ok(Some(until))
@@ -142,7 +143,8 @@ impl CircuitBreaker {
         let request_id = context.request_id();
         let mut state = self.state.lock();
         *state = match (*state, evidence) {
-            // A call from before the probe, or a probe that took too long. The current probe decides.
+            // The call began before the probe, or is an earlier probe that took too long. The current probe
+            // decides.
             (state @ State::HalfOpen { until }, _) if probes_until != Some(until) => state,
             (State::Closed { .. }, Evidence::Success) => State::Closed { failures: 0 },
             (State::Closed { failures }, Evidence::Failure) if failures + 1 < limit => {
@@ -159,7 +161,7 @@ impl CircuitBreaker {
             }
             // The probe gave no evidence, so the next call is the probe.
             (State::HalfOpen { .. }, Evidence::None) => State::Open { until: Instant::now() },
-            // A call from before the circuit opened. The probe decides.
+            // The call began before the circuit opened, so the probe decides.
             (state @ State::Open { .. }, _) | (state @ State::Closed { .. }, Evidence::None) => state,
         };
     }

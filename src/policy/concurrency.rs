@@ -1,4 +1,4 @@
-//! Concurrency limits: slots of an upstream with a queue for them, and slots of each client.
+//! Concurrency limits: slots of an upstream, with a queue, and slots of each client.
 
 use std::{
     collections::HashMap,
@@ -18,8 +18,8 @@ use crate::telemetry::LabelCounter;
 use crate::upstream::{ClientIdentity, Failure};
 
 /// Semaphore of one upstream, for calls and passthrough requests. Requests over the limit wait in a short
-/// FIFO queue with a timeout. Further ones are rejected at once, so that a slow upstream builds up no queue
-/// of requests whose clients have left.
+/// FIFO queue with a timeout. If the queue is full, requests are rejected at once, so that a slow upstream
+/// builds up no queue of requests whose clients have disconnected.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
     limit: usize,
@@ -28,7 +28,7 @@ pub(super) struct ConcurrencyLimit {
     events: LabelCounter,
     /// Limit per client, if there is one.
     per_client: Option<PerClientLimit>,
-    /// Time that a client at its limit waits.
+    /// Time that a request waits for a slot of its client.
     client_wait: Duration,
 }
 
@@ -54,8 +54,8 @@ impl ConcurrencyLimit {
         (self.limit - self.slots.available_permits(), queued)
     }
 
-    /// Acquires a slot, waiting in the queue if necessary. With a `client`, its own limit applies as well;
-    /// follow-up requests have none. Dropping the future leaves the queue.
+    /// Acquires a slot, waiting in the queue if necessary. With a `client`, the limit per client applies as
+    /// well; follow-up requests have no `client`. Dropping the future leaves the queue.
     pub(super) async fn acquire(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
         self.slot(client).await.inspect_err(|_| self.events.add("queue_rejected"))
     }
@@ -89,7 +89,7 @@ impl ConcurrencyLimit {
 #[derive(Debug, Clone)]
 pub struct KeyedSemaphore<K> {
     permits: usize,
-    /// Semaphores of the keys that are in use, and of some that were.
+    /// Semaphores of the keys that are in use. Entries of unused keys are removed later.
     semaphores: Arc<Mutex<HashMap<K, Weak<Semaphore>>>>,
 }
 
@@ -119,11 +119,11 @@ impl<K: Clone + Eq + Hash> KeyedSemaphore<K> {
 }
 
 impl PerClientLimit {
-    /// Acquires a permit for a client, which is released on drop. The only client has no limit.
+    /// Acquires a permit for a client, which is released on drop. `ClientIdentity::Only` has no limit.
     ///
     /// # Errors
     ///
-    /// The limit, if the client has reached it.
+    /// The number of permits per client, if the client has acquired all of them.
     pub fn take(&self, client: &ClientIdentity) -> Result<Option<OwnedSemaphorePermit>, usize> {
         if matches!(client, ClientIdentity::Only) {
             return Ok(None);

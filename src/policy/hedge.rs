@@ -13,7 +13,7 @@ use crate::telemetry::LabelCounter;
 use crate::upstream::{UpstreamCall, UpstreamResult};
 
 /// Hedging: sends a second request if there is no response after a delay, and returns the first good
-/// response. The other request is dropped.
+/// response. The other request is cancelled.
 ///
 /// It hedges only idempotent requests (`UpstreamCall::idempotent`), only while the circuit breakers are
 /// closed, and only within the retry budget of the upstream: an upstream that is slow for all calls must not
@@ -53,7 +53,7 @@ pub(super) struct Latencies(Mutex<VecDeque<Duration>>);
 impl Latencies {
     /// Size of the window.
     const LIMIT: usize = 128;
-    /// Fewer samples have no meaningful percentile.
+    /// Minimum number of samples. Fewer samples have no meaningful percentile.
     const MIN_SAMPLES: usize = 20;
 
     fn add(&self, time: Duration) {
@@ -113,7 +113,7 @@ impl Hedge {
         tokio::select! {
             biased;
             result = &mut first => {
-                // The first failed; the second may still succeed.
+                // If the first request failed, the second may still succeed.
                 if is_good(&result) { return self.timed(started, result) }
                 let other = second.await;
                 if is_good(&other) { won(other) } else { result }

@@ -19,7 +19,7 @@ pub(super) fn upstream_events() -> LabelCounter {
         "timeout",
         // Attempts that were not complete within `attempt_timeout`.
         "attempt_timeout",
-        // Attempts after a failed one that were sent. Hedged requests are counted for the route.
+        // Retries: attempts that were sent after a failed attempt. Hedged requests are counted for the route.
         "retry",
         // Times the circuit breaker opened.
         "circuit_breaker_opened",
@@ -51,7 +51,7 @@ pub(super) fn route_events() -> LabelCounter {
         "cache_revalidated",
         // Stale responses used in place of an error.
         "cache_stale",
-        // Calls that joined the request of another.
+        // Calls that joined the request of another call.
         "coalesced",
         // Second requests, sent because the first took longer than `hedge`.
         "hedged",

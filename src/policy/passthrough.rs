@@ -31,7 +31,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Response body of a passthrough request. It fails if the upstream pauses for longer than the idle timeout.
 pub type PassthroughBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Minimum upload rate of a client in bytes per second, once the timeout for a short body is over.
+/// Minimum upload rate of a client in bytes per second: this number of bytes extends `body_timeout` by a
+/// second.
 const UPLOAD_RATE: u64 = 1 << 10;
 
 /// Policies of passthrough requests to one upstream. The length of bodies is not limited, nor the duration of
@@ -40,8 +41,8 @@ const UPLOAD_RATE: u64 = 1 << 10;
 pub struct Passthrough {
     upstream: HttpUpstream,
     policies: Arc<UpstreamPolicies>,
-    /// A part of the upstream's slots, so that slow clients leave the others to calls. One client can't take
-    /// all of them.
+    /// Concurrency limit of passthrough: a part of the upstream's slots, so that slow clients leave the other
+    /// slots to calls. One client can't occupy the whole part.
     slots: Arc<ConcurrencyLimit>,
     pub(crate) settings: PassthroughSettings,
 }
@@ -121,7 +122,8 @@ impl Passthrough {
         if let Some(rate) = &self.policies.rate {
             rate.admit(client, OverLimit::Rejected).await?;
         }
-        // Both are held until the response body has ended. A client at its limit waits for one of its slots.
+        // Both slots are held until the response body has ended. A client at its limit waits until one of its
+        // own slots is free.
         let slots =
             [self.slots.acquire(Some(client)).await?, self.policies.concurrency.acquire(Some(client)).await?];
         let after = self.settings.timeout;
@@ -165,7 +167,7 @@ fn watched(
     }))
 }
 
-/// Response body with an idle timeout. The slots are released with it.
+/// Response body with an idle timeout. The slots are released when the body is dropped.
 ///
 /// The timer runs only while waiting for the upstream, not while the client is slow to read.
 fn with_idle_timeout(body: StreamedBody, after: Duration, slots: [ConcurrencySlot; 2]) -> PassthroughBody {

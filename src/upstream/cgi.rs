@@ -1,6 +1,6 @@
 //! CGI programs (RFC 3875): a program that is started for each request, as a web server would.
 //!
-//! First the request as environment variables, then the parser of the program's output.
+//! First comes the conversion of a request to environment variables, then the parser of the program's output.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -13,7 +13,7 @@ use super::{Failure, UpstreamCall, UpstreamResult};
 use crate::model::{ProgramExit, UpstreamResponse, parse_header};
 use crate::route::{HttpRequest, UpstreamRequest};
 
-/// Runs a CGI program for a request. Dropping the future kills it and all processes that it started.
+/// Runs a CGI program for a request. Dropping the future kills the program and all processes that it started.
 pub(super) async fn run_cgi(program: &Program, upstream_call: &UpstreamCall) -> UpstreamResult {
     let UpstreamRequest::Http(request) = &upstream_call.request else {
         return Err(Failure::wrong_kind());
@@ -62,7 +62,8 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
         ("QUERY_STRING", Some(request.path_and_query.query().unwrap_or_default().into())),
         ("REMOTE_ADDR", Some("127.0.0.1".into())),
         ("REQUEST_METHOD", Some(request.method.to_string())),
-        // Not part of the standard, but PHP and others read them.
+        // `REQUEST_URI` and `SCRIPT_FILENAME` are not part of the standard, but PHP and other programs read
+        // them.
         ("REQUEST_URI", Some(format!("{script_name}{uri_behind}"))),
         ("SCRIPT_FILENAME", Some(program.path.to_string_lossy().into_owned())),
         ("SCRIPT_NAME", Some(script_name)),
@@ -103,7 +104,7 @@ fn decoded(path: &str) -> Result<String, &'static str> {
 ///
 /// Omitted:
 ///
-/// - credentials (section 4.1.18)
+/// - credentials (RFC 3875, section 4.1.18)
 /// - `Proxy`, which programs read as the address of a proxy (`HTTP_PROXY`)
 /// - names with `_`, which would collide with other headers
 fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
@@ -122,8 +123,8 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     names.map(of_name).collect()
 }
 
-/// Failure of an output that is no CGI response (RFC 3875, section 6). Text that was `found` in place of the
-/// expected one, and standard error, are only logged at `debug`.
+/// Failure for output that is not a CGI response (RFC 3875, section 6). The unexpected text that was `found`,
+/// and standard error, are only logged at `debug`.
 fn not_cgi(exit: &ProgramExit, problem: &str, found: &str) -> Failure {
     let (mut plain, mut quoted) = (problem.to_owned(), problem.to_owned());
     if !found.is_empty() {
@@ -183,7 +184,7 @@ fn response(output: &Bytes, exit: &ProgramExit) -> UpstreamResult {
         return Err(not_cgi(exit, &problem, &String::from_utf8_lossy(declared.as_bytes())));
     }
     remove_hop_by_hop(&mut headers);
-    // A redirect is not followed, whether local (section 6.2.2) or to a client.
+    // Redirects are not followed, neither local redirects (RFC 3875, section 6.2.2) nor client redirects.
     let otherwise = if is_redirect { StatusCode::FOUND } else { StatusCode::OK };
     Ok(UpstreamResponse::new(status.unwrap_or(otherwise), headers, rest))
 }

@@ -19,7 +19,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ErrorSource {
     }
 }
 
-/// Error source that may quote text of the upstream or the client. The quotation is only logged at `debug`.
+/// Error source that may quote text of the upstream or the client. The quoted text is only logged at `debug`.
 #[derive(Debug, thiserror::Error)]
 #[error("{plain}")]
 pub(crate) struct QuotedSource {
@@ -69,7 +69,7 @@ pub enum RateLimitScope {
 pub struct UpstreamError {
     /// The upstream.
     pub upstream: UpstreamName,
-    /// What failed.
+    /// The failure.
     #[source]
     pub failure: Failure,
 }
@@ -104,7 +104,7 @@ pub enum Failure {
     /// The body is longer than this number of bytes, the limit of the route.
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
-    /// No complete response before the deadline, which is the end of this timeout.
+    /// No complete response within this timeout of the call.
     #[error("no complete response within {0:?}")]
     Deadline(Duration),
     /// No complete response within the timeout of one attempt.
@@ -113,43 +113,44 @@ pub enum Failure {
     /// The circuit breaker of the upstream or of the route is open.
     #[error("the {} is open for {} s", circuit_breaker(*.of_route), whole(*.retry_after))]
     CircuitOpen {
-        /// Whether it is the route's circuit breaker, and not the upstream's.
+        /// Whether the open circuit breaker is that of the route, and not that of the upstream.
         of_route: bool,
-        /// Time until it is half open.
+        /// Time until the circuit breaker is half-open.
         retry_after: Duration,
     },
     /// The program of an MCP server has exited or did not start, and is started again after this time.
     #[error("the MCP server is not running; it restarts in {} s", whole(*.0))]
     Restarting(Duration),
-    /// Concurrency limit (`max_in_flight`), which is this number of calls.
+    /// The concurrency limit (`max_in_flight`) is reached: this number of calls is in flight.
     #[error("{0} calls are in flight, which is the limit")]
     Busy(usize),
-    /// Concurrency limit per client (`max_in_flight_per_client`), which is this number of calls.
+    /// The concurrency limit per client (`max_in_flight_per_client`) is reached: the client has this number
+    /// of calls in flight.
     #[error("one client has {0} calls in flight, which is the limit")]
     ClientBusy(usize),
-    /// No credential is available for the upstream. All calls that it concerns share the reason.
+    /// No credential is available for the upstream. All calls that need the credential share the reason.
     #[error("no credential is available, so no request was sent")]
     Credential(#[source] Arc<CredentialError>),
-    /// Rate limit.
+    /// A rate limit is exceeded.
     #[error("{scope} is exceeded: {count} calls in {per:?}")]
     RateLimited {
-        /// Which rate limit.
+        /// The exceeded rate limit.
         scope: RateLimitScope,
-        /// Limit.
+        /// Number of calls that the limit admits per period.
         count: u32,
-        /// Period that the limit is for.
+        /// Period of the limit.
         per: Duration,
         /// Time until the next call is admitted.
         retry_after: Duration,
     },
-    /// The rate limit is counted in the shared state, which is unreachable, and is set to reject all calls
-    /// then.
+    /// The rate limit is counted in the shared state, which is unreachable, and the limit is configured to
+    /// reject all calls in that case.
     #[error("the rate limit is counted in the shared state, which can't be reached")]
     RateLimitUnavailable,
-    /// The client sends its request body too slowly: not within this timeout.
+    /// The client sends its request body too slowly for this timeout.
     #[error("the client sends its request body too slowly for the timeout of {0:?}")]
     SlowUpload(Duration),
-    /// Memory limit for responses, in bytes.
+    /// No memory is free for the response, within this limit for all upstream responses, in bytes.
     #[error("no memory was free for the response (`server.upstream_buffer_limit` is {0} bytes)")]
     BufferFull(usize),
     /// The request can't be encoded as HTTP.
@@ -221,7 +222,7 @@ pub(crate) struct RequestEvidence {
 }
 
 impl RequestEvidence {
-    /// Evidence by the status of the response or the failure, as one table.
+    /// Evidence of a response status or of a failure, as one table.
     pub(crate) fn new(result: Result<StatusCode, &Failure>) -> Self {
         use Evidence::{Failure as Bad, None as No, Success as Good};
         let (upstream, route, endpoint) = match result.map_err(|failure| failure.properties().stage) {
@@ -229,14 +230,16 @@ impl RequestEvidence {
                 (Good, Bad, Bad)
             }
             Ok(_) => (Good, Good, Good),
-            // The circuit breaker of the upstream counts these, so that of the route need not.
+            // The circuit breaker of the upstream counts these failures, so the circuit breaker of the route
+            // need not.
             Err(FailureStage::NotReached | FailureStage::NoResponse) => (Bad, No, Bad),
-            // It responded, even if with too much or with an invalid response.
+            // The upstream responded, even if the response is invalid or too long.
             Err(FailureStage::Malformed) => (Good, Bad, Bad),
             Err(FailureStage::TooLong) => (Good, Good, No),
-            // Glossator's own limits prove nothing.
+            // A limit of glossator proves nothing about the route or the endpoint.
             Err(FailureStage::Unread) => (Good, No, No),
-            // The upstream got no request. A failing token server must not open its circuit breaker.
+            // The upstream got no request. A failing token server must not open the circuit breaker of the
+            // upstream.
             Err(FailureStage::Rejected | FailureStage::Unsendable) => (No, No, No),
         };
         Self { upstream, route, endpoint }
@@ -244,7 +247,7 @@ impl RequestEvidence {
 }
 
 /// Retry hint for rejections by a limit on concurrency or memory, while an upstream starts, and during a
-/// shutdown. These clear quickly.
+/// shutdown. Such states end quickly.
 pub const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
 
 impl RateLimitScope {
@@ -254,8 +257,8 @@ impl RateLimitScope {
     }
 }
 
-/// Error over a reused connection, which the upstream may have closed before it received the request.
-/// [`Failure::is_of_reused_connection`] recognizes it, so that an idempotent request is sent again.
+/// Error of a reused connection, which the upstream may have closed before it received the request.
+/// [`Failure::is_of_reused_connection`] detects this error, so that an idempotent request is sent again.
 #[derive(Debug, thiserror::Error)]
 #[error("an idle connection was closed by the upstream")]
 struct ReusedConnection {
@@ -270,13 +273,13 @@ impl UpstreamError {
 }
 
 impl Failure {
-    /// Error of this upstream.
+    /// Adds the name of the upstream to the failure.
     pub fn into_error(self, upstream: &UpstreamName) -> UpstreamError {
         UpstreamError { upstream: upstream.clone(), failure: self }
     }
 
-    /// From an error of an exchange over a connection that occurred before response headers arrived.
-    /// `is_reused`: the connection was reused, so the server may just have closed it.
+    /// Converts an error of an HTTP exchange that occurred before response headers arrived. `is_reused`: the
+    /// connection was reused, so the server may just have closed it.
     pub(super) fn from_exchange(error: hyper::Error, is_reused: bool) -> Self {
         if error.is_parse_too_large() {
             Self::HeadTooLong
@@ -296,7 +299,7 @@ impl Failure {
         matches!(self, Self::CutOff(source) if source.0.is::<ReusedConnection>())
     }
 
-    /// Properties of each failure, as one table.
+    /// Properties of the failure, from one table of all failures.
     pub fn properties(&self) -> ErrorProperties {
         use FailureStage::{Malformed, NoResponse, NotReached, Rejected, TooLong, Unread, Unsendable};
         let failed = |label, stage| ErrorProperties { label, stage, rejected_by: None, retry_after: None };
@@ -338,7 +341,7 @@ impl Failure {
         }
     }
 
-    /// Failure of a request to the wrong kind of upstream. The configuration is checked for this.
+    /// Failure of a request to the wrong kind of upstream. It can't occur with a checked configuration.
     pub(super) fn wrong_kind() -> Self {
         Self::Unsendable("the request is for another kind of upstream".into())
     }

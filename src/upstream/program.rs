@@ -1,5 +1,5 @@
-//! Programs: starting one, ending it together with its child processes, and commands: a program that is
-//! started for each call, with the arguments of the call after its own.
+//! Programs: starts a program, and ends it together with its child processes. Commands are programs that are
+//! started for each call, with the arguments of the call after the configured ones.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ use crate::telemetry::Untrusted;
 
 /// Program that is started without a shell, with its own environment and process group.
 ///
-/// `Debug` shows no arguments and variables, which may be secrets.
+/// `Debug` shows no arguments or variables, which may be secrets.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq)]
 #[debug("Program({path:?})")]
 pub struct Program {
@@ -36,15 +36,15 @@ pub struct Program {
     pub name: UpstreamName,
     /// Path of the executable. A bare name is looked up in the `PATH` of the program at each start.
     pub path: PathBuf,
-    /// Name of the program for itself: `argv[0]`.
+    /// Name that the program receives as `argv[0]`.
     pub arg0: String,
-    /// Arguments of every call, before those of the call.
+    /// Configured arguments, which precede the arguments of a call.
     pub arguments: Vec<String>,
     /// Working directory.
     pub folder: PathBuf,
     /// Complete environment, which nothing overrides. Values may be secrets.
     pub environment: Vec<(String, String)>,
-    /// Parts of arguments and variables that no error and no log may show.
+    /// Secrets in arguments and variables, which must not occur in errors or in the log.
     pub secrets: Vec<String>,
 }
 
@@ -54,12 +54,13 @@ impl Program {
     /// Default locale: messages that rules can rely on, in UTF-8.
     pub const LOCALE_DEFAULT: &'static str = "C.UTF-8";
 
-    /// Pattern of the secrets that no error and no log may show.
+    /// Regex that matches the secrets, which must not occur in errors or in the log.
     pub(super) fn secrets_pattern(&self) -> Option<String> {
         super::http::pattern_of(self.secrets.iter().map(String::as_str))
     }
 
-    /// Command that starts the program, with piped output and more arguments and variables.
+    /// Command that starts the program with piped output, and with `arguments` and `variables` in addition to
+    /// the configured ones.
     pub(super) fn command(&self, arguments: &[String], variables: &[(String, String)]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).args(arguments).current_dir(&self.folder);
@@ -93,8 +94,8 @@ struct Running {
 }
 
 impl ProcessGroup {
-    /// Starts a program as leader of a new process group. Also returns its pipes; the first is `None` if its
-    /// standard input is empty.
+    /// Starts a program as leader of a new process group. Also returns the pipes of the program; the first is
+    /// `None` if its standard input is empty.
     pub(super) fn start(
         command: &mut Command,
     ) -> io::Result<(Self, Option<ChildStdin>, ChildStdout, ChildStderr)> {
@@ -138,7 +139,7 @@ impl Drop for ProcessGroup {
         running.signal(Signal::TERM);
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(running.wait_or_kill())),
-            // Dropping it kills the program.
+            // Without a runtime, dropping `running` kills the program at once.
             Err(_) => drop(running),
         }
     }
@@ -187,11 +188,11 @@ pub(super) async fn run_command(program: &Program, upstream_call: &UpstreamCall)
     Ok(UpstreamResponse::from_program(output, exit))
 }
 
-/// Limit of the standard error that is stored, in bytes. The end is stored, where programs write why they
-/// fail.
+/// Maximum length of standard error that is stored, in bytes. The end is stored, because programs write there
+/// why they fail.
 const STDERR_LIMIT_BYTES: usize = 16 << 10;
 
-/// Longest time that orphaned processes of a program may hold its pipes open after it has exited.
+/// Maximum time that orphaned processes of a program may hold its pipes open after the program has exited.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Size of one read.
@@ -199,7 +200,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Runs a program for a call to its end and returns its output, at most `limit_bytes`. Arguments and
 /// variables are in addition to those of the configuration. Dropping the future, or output over the limit,
-/// kills it and all processes that it started.
+/// kills the program and all processes that it started.
 pub(super) async fn run_program(
     program: &Program,
     arguments: &[String],
@@ -292,7 +293,7 @@ async fn read(
     }
 }
 
-/// Reads to the end and stores the last [`STDERR_LIMIT_BYTES`].
+/// Reads standard error to the end, and stores its last [`STDERR_LIMIT_BYTES`].
 async fn read_tail(mut from: impl AsyncRead + Unpin, tail: &Mutex<Vec<u8>>) -> io::Result<()> {
     let mut chunk = vec![0; STDERR_LIMIT_BYTES];
     loop {

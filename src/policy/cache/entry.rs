@@ -14,10 +14,10 @@ use crate::policy::ReplicaSharing;
 use crate::policy::retry::date_ahead;
 use crate::shared_state::StoredValue;
 
-/// Storage time of a stale response with a validator in the state that replicas share.
+/// Time for which the remote cache stores a stale response with a validator, so that it can be revalidated.
 const REVALIDATION_TTL: Duration = Duration::from_secs(3600);
 
-/// Validators, and the conditional headers with their values.
+/// Validators, each with the conditional header that repeats its value.
 const VALIDATORS: [(HeaderName, HeaderName); 2] =
     [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
 
@@ -58,8 +58,8 @@ impl CachedResponse {
         VALIDATORS.iter().any(|(name, _)| self.response.headers.contains_key(name))
     }
 
-    /// Copies the response into its own memory. Buffers read from a connection are slices of larger ones, and
-    /// would keep those allocated.
+    /// Copies the response into its own memory. Buffers read from a connection are slices of larger buffers,
+    /// and would keep the larger ones allocated.
     pub(super) fn compact(mut self) -> Self {
         self.response.body = Bytes::copy_from_slice(&self.response.body);
         for value in self.response.headers.values_mut() {
@@ -120,7 +120,8 @@ impl CachedResponse {
         // `Age` of the old response does not apply to the new one.
         response.headers.remove(header::AGE);
         for name in headers.keys() {
-            // These describe the 304 itself, or a body that it does not have (RFC 9111, section 3.2).
+            // These headers describe the 304 itself, or the body that a 304 does not have (RFC 9111, section
+            // 3.2).
             if [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_TYPE].contains(name) {
                 continue;
             }
@@ -140,8 +141,8 @@ impl CachedResponse {
     }
 }
 
-/// Conditional headers for the revalidation of a response with these headers (RFC 9110, section 13.1). Empty
-/// without a validator.
+/// Conditional headers that revalidate a response with the headers `response` (RFC 9110, section 13.1). Empty
+/// if the response has no validator.
 pub fn conditional_headers(response: &HeaderMap) -> HeaderMap {
     let conditions = VALIDATORS.into_iter().map(|(name, condition)| (condition, response.get(name).cloned()));
     conditions.filter_map(|(condition, value)| Some((condition, value?))).collect()
@@ -172,7 +173,7 @@ pub struct CacheControl {
     pub(super) uncacheable_vary: bool,
 }
 
-/// Maximum of all durations; a longer one is reduced to it.
+/// Maximum of all durations in headers; a longer duration is reduced to it.
 const MAX_COUNT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl CacheControl {
@@ -214,8 +215,8 @@ impl CacheControl {
     }
 }
 
-/// Whether `Vary` names something that is not part of the cache key. The key has everything that is sent,
-/// except the trace context.
+/// Whether `Vary` names something that is not part of the cache key. The key contains everything that is
+/// sent, except the trace context.
 fn is_uncacheable_vary(value: &[u8]) -> bool {
     let unknown: [&[u8]; 3] = [b"*", b"traceparent", b"tracestate"];
     let mut names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
@@ -242,7 +243,7 @@ impl RemoteCache {
         self.0.store.name("page", &[self.0.identity.as_bytes(), request])
     }
 
-    /// Response to a request. `None` if there is none, or the store is unreachable.
+    /// Looks up the response to a request. `None` if it is not stored, or the store is unreachable.
     pub(super) async fn get(&self, request: &[u8]) -> Option<CachedResponse> {
         let stored = self.0.store.get(&self.name(request)).await.ok()??;
         decode(&stored)
@@ -289,14 +290,15 @@ fn encode(entry: &CachedResponse, lifetime: Duration) -> Option<Vec<u8>> {
     Some([&serde_json::to_vec(&head).ok()?, &b"\n"[..], body].concat())
 }
 
-/// Decodes an entry. Its age follows from its remaining lifetime, so the clocks of replicas need not agree.
+/// Decodes an entry. The age of the response is computed from the remaining lifetime, so the clocks of
+/// replicas need not agree.
 fn decode(stored: &StoredValue) -> Option<CachedResponse> {
     let end = stored.content.iter().position(|byte| *byte == b'\n')?;
     let (head, body) = (&stored.content[..end], &stored.content[end + 1..]);
     let EntryHead { status, has_status, age, lifetime, headers } = serde_json::from_slice(head).ok()?;
     let (status, mut header_map) = (StatusCode::from_u16(status).ok()?, HeaderMap::new());
     for (name, value) in headers {
-        // Fails if there are more than a map can hold; `append` would panic.
+        // Fails if there are more headers than a map can hold; `append` would panic.
         header_map.try_append(name.parse::<HeaderName>().ok()?, value.parse().ok()?).ok()?;
     }
     let age = age.checked_add(lifetime.saturating_sub(stored.remaining_ttl))?;

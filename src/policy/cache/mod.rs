@@ -53,8 +53,8 @@ const MAX_TTL: u64 = 30 * 24 * 3_600_000;
 pub enum CacheTtl {
     /// The same for every response.
     For(Duration),
-    /// As `Cache-Control` and `Expires` of the response say. Without these, each use revalidates the
-    /// response.
+    /// As `Cache-Control` and `Expires` of the response specify. Without these headers, each use revalidates
+    /// the response.
     Upstream,
 }
 
@@ -85,18 +85,19 @@ pub(super) struct ResponseCache {
     pub(super) settings: Option<CacheSettings>,
     pub(super) store: CacheStore,
     pub(super) remote: Option<RemoteCache>,
-    /// Requests in flight, if calls are coalesced. There are never more than calls.
+    /// Requests in flight, if calls are coalesced. There are never more of them than calls.
     pub(super) in_flight: Option<Mutex<HashMap<CacheKey, Weak<CoalescedRequest>>>>,
     pub(super) events: LabelCounter,
 }
 
-/// Cache key: everything that a response depends on. These are the upstream, the response limit, and all that
-/// is sent ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). A client's data in the
-/// request, such as its credentials, is part of the key, so a client only gets a response to a byte for byte
-/// equal request. Keys are compared as a whole, not by a hash.
+/// Cache key: everything that a response depends on. It contains the upstream, the response limit, and all
+/// that is sent ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). A client's data in
+/// the request, such as its credentials, is part of the key, so a client only gets a response to a byte for
+/// byte equal request. Keys are compared as a whole, not by a hash.
 pub(super) type CacheKey = Arc<[u8]>;
 
-/// Length of the upstream id at the start of a key. Other replicas have other ids.
+/// Length of the upstream id at the start of a key, in bytes. Keys of the remote cache leave it out, because
+/// other replicas have other ids.
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 
 /// One upstream request shared by equal calls: request coalescing (singleflight). It starts with the first
@@ -114,7 +115,7 @@ impl Drop for CoalescedRequest {
         if let Some((task, _)) = self.begun.get() {
             task.abort();
         }
-        // Another one may have started since.
+        // Another request with this key may have started since.
         if let Some(mut in_flight) = self.cache.in_flight.as_ref().map(Mutex::lock)
             && in_flight.get(&self.key).is_some_and(|flight| flight.strong_count() == 0)
         {
@@ -123,10 +124,10 @@ impl Drop for CoalescedRequest {
     }
 }
 
-/// Share of a call's timeout after which a stale response is used.
+/// Fraction of a call's timeout after which a stale response is used.
 const LATE: f64 = 0.9;
 
-/// Conditional and range headers: such requests bypass the cache.
+/// Conditional and range headers: a request with one of them bypasses the cache.
 const CONDITIONS: [HeaderName; 6] = [
     header::IF_MATCH,
     header::IF_NONE_MATCH,
@@ -194,7 +195,8 @@ impl ResponseCache {
     }
 
     fn key(&self, upstream_call: &UpstreamCall) -> CacheKey {
-        // The other fields are not sent. Each is named, so that a new one is not forgotten here.
+        // The ignored fields are not sent. The pattern names each of them, so that a new field is not
+        // forgotten here.
         let UpstreamCall {
             request,
             response_limit_bytes,
@@ -244,10 +246,10 @@ impl ResponseCache {
     ) -> Option<Arc<CachedResponse>> {
         let Some(remote) = &self.remote else { return own };
         let found = remote.get(&key[UPSTREAM_ID_BYTES..]).await;
-        // Another call may have stored one meanwhile.
+        // Another call may have stored a response locally meanwhile.
         let own = self.store.0.get(key).or(own);
         let Some(entry) = found else { return own };
-        // The settings of this route decide, even if another replica stored it.
+        // The settings of this route decide, even if another replica stored the response.
         if !entry.is_cacheable(settings)
             || own.as_ref().is_some_and(|own| own.received_at >= entry.received_at)
         {
@@ -339,7 +341,7 @@ impl CoalescedRequest {
         let mut own_fetch = Some(fetch);
         let (task, began_for) = self.begun.get_or_init(|| {
             let fetch = own_fetch.take().expect("a cell is initialized once");
-            // Others may have later deadlines than the first.
+            // Calls that join later may have later deadlines than the first call.
             let deadline = Deadline { at: upstream_call.deadline.latest, ..upstream_call.deadline };
             let for_all = UpstreamCall { deadline, ..upstream_call.clone() };
             (SharedTask::spawn(fetch(for_all)), upstream_call.context.clone())
@@ -351,11 +353,11 @@ impl CoalescedRequest {
         }
         let ended_early = || Err(Failure::CutOff("the task that asked ended early".into()));
         let response = match (task.result().await.unwrap_or_else(ended_early), own_fetch) {
-            // The limit concerns the client that sent the request, and not this one.
+            // The limit per client concerns the client of the first call, not the client of this call.
             (Err(Failure::ClientBusy(_)), Some(fetch)) => return fetch(upstream_call.clone()).await,
             (response, _) => response?,
         };
-        // A cached response is charged where it is used.
+        // The pipeline charges the memory of a cached response to this call.
         if is_first || response.age.is_some() {
             return Ok(response);
         }
@@ -390,7 +392,7 @@ pub(super) struct Weight;
 
 impl Weighter<CacheKey, Arc<CachedResponse>> for Weight {
     fn weight(&self, key: &CacheKey, entry: &Arc<CachedResponse>) -> u64 {
-        // Includes an estimate of its share of the hash table.
+        // Includes 256 bytes, the estimated share of an entry in the hash table.
         (256 + key.len() + entry.bytes()) as u64
     }
 }
@@ -402,7 +404,7 @@ impl Default for CacheStore {
 }
 
 impl CacheStore {
-    /// Default limit of all cached responses.
+    /// Default of the maximum size of all cached responses.
     pub const LIMIT_BYTES_DEFAULT: usize = 64 << 20;
 
     /// Creates an empty store.
@@ -414,7 +416,7 @@ impl CacheStore {
         Self(Arc::new(Cache::with_options(options, Weight, Default::default(), Default::default())))
     }
 
-    /// Changes the limit.
+    /// Changes the maximum size.
     pub fn set_limit(&self, limit_bytes: usize) {
         self.0.set_capacity(limit_bytes as u64);
     }
