@@ -27,7 +27,7 @@ pub struct Address {
     hidden: bool,
 }
 
-/// Reason why a string is not the address of an upstream; continues a sentence after its subject.
+/// Reason why a string is not the address of an upstream. The text continues a sentence after its subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Not a URL.
@@ -48,7 +48,7 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Host and port, without the default port. `localhost` for a UNIX socket, and in its `Host` header.
+    /// Host and port, without the default port. `localhost` for a UNIX socket, also in the `Host` header.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -59,7 +59,7 @@ impl Address {
             .expect("an authority has visible ASCII characters only")
     }
 
-    /// Marks the base path as secret: some services have an API key in it.
+    /// Marks the base path as secret: some services expect an API key in the path.
     #[must_use]
     pub fn with_hidden_base(self) -> Self {
         Self { hidden: !self.base.is_empty(), ..self }
@@ -70,7 +70,7 @@ impl Address {
         self.hidden.then_some(&*self.base)
     }
 
-    /// Base path for people: hidden if it is secret.
+    /// Base path for display: hidden if it is secret.
     pub(super) fn shown_base(&self) -> &str {
         if self.hidden { "/…" } else { &self.base }
     }
@@ -87,7 +87,7 @@ impl Address {
             || self.ip().is_some_and(|at| at.ip().to_canonical().is_loopback())
     }
 
-    /// Path of the UNIX socket, if the address is one.
+    /// Path of the UNIX socket, if the address is a UNIX socket.
     pub fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
     }
@@ -119,12 +119,12 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// If base path and path together are invalid or too long.
+    /// An error if base path and path together are invalid or too long.
     pub fn join(&self, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
         self.uri(PathBase::UpstreamUrl, path_and_query)
     }
 
-    /// URI of a path. For [`PathBase::UrlItself`], it is the base path, and the path is ignored.
+    /// URI of a path. For [`PathBase::UrlItself`], the URI of the base path: the path is ignored.
     ///
     /// # Errors
     ///
@@ -195,7 +195,8 @@ impl FromStr for Address {
         }
         let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
         let mut address = Self::new(scheme, authority, None, &path)?;
-        // Without a default port (RFC 9110, section 4.2.3): some servers find no virtual host with it.
+        // Remove a default port (RFC 9110, section 4.2.3): some servers find no virtual host for a name with
+        // a port.
         if address.authority.port_u16() == Some(address.default_port()) {
             address.authority = address.authority.host().parse().map_err(|_| AddressError::NotAUrl)?;
         }

@@ -30,17 +30,17 @@ use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::{Failure, UpstreamResult};
 use crate::wire::{MapPoll, PolledFrame};
 
-/// Maximum repetitions of one attempt, after a reused connection was closed by the server.
+/// Maximum number of repetitions of one attempt after the server has closed a reused connection.
 const RECONNECT_LIMIT: u32 = 3;
 
-/// `User-Agent` of requests, unless the route or the upstream's settings set another.
+/// `User-Agent` of requests, unless the route or the settings of the upstream set another value.
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
 
 /// Client of one HTTP server. Clones share its connections.
 ///
-/// It has no timeout except that of connecting, and sends a request once, except when a reused connection was
-/// closed. All else is in `policy`. Dropping the future of a response closes the connection, so the upstream
-/// learns that the response is no longer needed.
+/// The client has only a connect timeout, and sends a request once, except when the server has closed a
+/// reused connection. Other timeouts and retries are in `policy`. Dropping the future of a response closes
+/// the connection, so the upstream learns that the response is no longer needed.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
     pub(super) settings: Arc<HttpSettings>,
@@ -51,13 +51,13 @@ pub struct HttpUpstream {
 }
 
 impl HttpUpstream {
-    /// Creates the client without connecting. Within a runtime it starts the health checks, if they are
+    /// Creates the client without connecting. Within a Tokio runtime, starts the health checks if they are
     /// configured.
     pub fn new(settings: HttpSettings) -> Self {
         Self::with_lookup(settings, Lookup::System)
     }
 
-    /// Creates the client with another resolver than the system's.
+    /// Creates the client with the resolver `lookup`.
     pub(super) fn with_lookup(mut settings: HttpSettings, lookup: Lookup) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
@@ -73,7 +73,8 @@ impl HttpUpstream {
         &self.settings.name
     }
 
-    /// Endpoints and their states, with resolved names. Names that were not resolved yet are missing.
+    /// Endpoints and their states, with the IP addresses of resolved host names. Host names that are not
+    /// resolved yet are missing.
     pub fn addresses(&self) -> Vec<AddressView> {
         self.endpoints.view()
     }
@@ -83,7 +84,7 @@ impl HttpUpstream {
         let _ = self.endpoints.when_healthy.set(Hidden(Box::new(callback)));
     }
 
-    /// Address, if there is only one.
+    /// The configured address, if there is only one.
     pub fn sole_address(&self) -> Option<&Address> {
         let settings = &self.settings;
         settings.others.is_empty().then_some(&settings.address)
@@ -98,8 +99,8 @@ impl HttpUpstream {
         self.send_unnamed(upstream_call).await.map_err(|failure| failure.into_error(self.name()))
     }
 
-    /// Like [`Self::send`], but a failure does not name the upstream: `policy` adds the name after the last
-    /// attempt.
+    /// Like [`Self::send`], but the failure does not contain the name of the upstream: `policy` adds the name
+    /// after the last attempt.
     pub(in crate::upstream) async fn send_unnamed(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let UpstreamCall { request, response_limit_bytes, deadline, tried, context, .. } = upstream_call;
         let UpstreamRequest::Http(request) = request else { return Err(Failure::wrong_kind()) };
@@ -113,8 +114,7 @@ impl HttpUpstream {
         result
     }
 
-    /// Sends a request, with the context of its call if it has one, and returns the response once its headers
-    /// arrived.
+    /// Sends a request with the context of its call, and returns the response once its headers have arrived.
     pub(in crate::upstream) async fn open(
         &self,
         context: &CallContext,
@@ -127,7 +127,7 @@ impl HttpUpstream {
         Ok(response)
     }
 
-    /// Sends a request to one endpoint, and to another if it could not be sent to the first.
+    /// Sends a request to one endpoint, and to another endpoint if the first can't be reached.
     async fn open_at_any(
         &self,
         request: &HttpRequest,
@@ -144,8 +144,8 @@ impl HttpUpstream {
         loop {
             match self.open_at(&in_flight, request, credential.clone()).await {
                 Ok(response) => return Ok((response, in_flight)),
-                // A server may close an idle connection at any time (RFC 9112, section 9.3.1), so this does
-                // not count as a failure of the server.
+                // A server may close an idle connection at any time (RFC 9112, section 9.3.1), so a closed
+                // one does not count as a failure of the server.
                 Err(failure) if reconnects > 0 && failure.is_of_reused_connection() => {
                     reconnects -= 1;
                     let (upstream, request_id) = (self.name(), context.request_id());
@@ -159,7 +159,8 @@ impl HttpUpstream {
         }
     }
 
-    /// Sends a request to one endpoint. Follows redirects there, and renews a refused credential once.
+    /// Sends a request to one endpoint. Follows redirects at this endpoint, and renews a rejected credential
+    /// once.
     async fn open_at(
         &self,
         in_flight: &InFlightRequest,
@@ -204,7 +205,7 @@ impl HttpUpstream {
         }
     }
 
-    /// Sends a request with a credential, and records whether it was accepted.
+    /// Sends a request with a credential, and records whether the upstream accepted the credential.
     async fn send_as(
         &self,
         in_flight: &InFlightRequest,
@@ -226,7 +227,7 @@ impl HttpUpstream {
     }
 }
 
-/// Request with the headers for an address, without credential.
+/// Builds the HTTP request for an address, with its headers but without a credential.
 pub(super) fn request_to(
     settings: &HttpSettings,
     address: &Address,
@@ -241,7 +242,8 @@ pub(super) fn request_to(
     *outgoing.headers_mut() = configured_headers(settings, request);
     let headers = outgoing.headers_mut();
     headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
-    // Compression costs more than it saves if the server is near. A route that needs it sets the header.
+    // Compression costs more than it saves if the server is near. A route that needs compression sets the
+    // header.
     headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
     Ok(outgoing)
 }
@@ -258,8 +260,8 @@ fn configured_headers(settings: &HttpSettings, request: &HttpRequest) -> HeaderM
 }
 
 impl HttpSettings {
-    /// Path, query and headers of a request as they are sent, for people: secrets are masked. Without the
-    /// headers that are the same for every request, such as `User-Agent`.
+    /// Path, query and headers of a request for display: secrets are masked, and headers that are the same
+    /// for every request, such as `User-Agent`, are left out.
     pub fn describe_request(&self, request: &HttpRequest) -> (String, HeaderMap) {
         let mut target = format!("{}{}", self.address.shown_base(), request.path_and_query);
         for QueryParameter { name, value, is_secret } in &self.query {
@@ -278,7 +280,8 @@ impl HttpSettings {
     }
 }
 
-/// URI with the parameters of the settings, unless a redirect has repeated them.
+/// Appends the query parameters of the settings to a URI, unless the URI contains them already, as that of a
+/// redirect may.
 fn with_query(settings: &HttpSettings, uri: Uri) -> Result<Uri, http::Error> {
     let (mut own, written) = (String::new(), uri.query().unwrap_or_default());
     for QueryParameter { name, value, .. } in &settings.query {
@@ -298,7 +301,7 @@ fn with_query(settings: &HttpSettings, uri: Uri) -> Result<Uri, http::Error> {
 ///
 /// # Errors
 ///
-/// The failure, and the request if certainly none of it was sent.
+/// The failure, and the request if no part of it can have been sent.
 async fn send_to(in_flight: &InFlightRequest, request: Request<RequestBody>) -> SendResult {
     let mut response = in_flight.endpoint.connections.send(request, &in_flight.context).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -310,14 +313,15 @@ async fn send_to(in_flight: &InFlightRequest, request: Request<RequestBody>) -> 
     }
     if announces_unread_body(response.status(), response.headers()) {
         response.body_mut().close();
-        // Clients must not see the length of that body either (RFC 9110, section 8.6).
+        // Clients must not see the length of the announced body either (RFC 9110, section 8.6).
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     Ok(response)
 }
 
-/// Next request after a redirect, if it is followed. Only redirects to the same origin are, with the same
-/// method if the upstream requires it (307, 308) and otherwise as `GET` or `HEAD`.
+/// Method and URI of the next request after a redirect, if glossator follows the redirect. It follows only
+/// redirects to the same origin: with the same method if the status requires that (307, 308), otherwise as
+/// `GET` or `HEAD`.
 ///
 /// Any other redirect is a response for the route's rules: clients disagree about a 301 or 302 of an unsafe
 /// request, and another host would receive the request's credentials.
@@ -329,9 +333,10 @@ fn redirect_target(
 ) -> Option<(Method, Uri)> {
     let next_method = match status {
         StatusCode::SEE_OTHER if method == Method::HEAD => Method::HEAD,
-        // RFC 9110, section 15.4.4: the response to any method is at that location.
+        // RFC 9110, section 15.4.4: the response to a request of any method is at the location.
         StatusCode::SEE_OTHER => Method::GET,
-        // RFC 9110, sections 15.4.8 and 15.4.9: nothing was done, and the same request is sent there.
+        // RFC 9110, sections 15.4.8 and 15.4.9: the request had no effect, and the same request is sent to
+        // the location.
         StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => method.clone(),
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND
             if method == Method::GET || method == Method::HEAD =>
@@ -356,13 +361,13 @@ impl HttpUpstream {
     /// Method, path, query, body and end-to-end headers are unchanged, with these exceptions:
     ///
     /// - Hop-by-hop headers are removed, and `Expect`, which glossator has handled itself.
-    /// - `Host` becomes the upstream's, as a legacy server may know no other name; or the one in its
-    ///   `headers`, which only requests between replicas have.
-    /// - The upstream's other `headers` and its `query` are not added: credentials of routes are not for
-    ///   every client.
+    /// - `Host` becomes the host of the upstream, because a legacy server may know no other name, or the
+    ///   `Host` in the upstream's `headers`, which only requests between replicas have.
+    /// - The upstream's other `headers` and its `query` are not added, because they may be credentials that
+    ///   only routes may use.
     ///
-    /// If an endpoint can't be reached, another is tried. A future that is dropped after `deadline` counts as
-    /// a failure of the endpoint.
+    /// If an endpoint can't be reached, another endpoint is tried. A future that is dropped after `deadline`
+    /// counts as a failure of the endpoint.
     ///
     /// # Errors
     ///

@@ -25,19 +25,19 @@ use crate::descriptors::{ADMIN_RESERVE, check_reserve};
 use crate::tls::ClientTls;
 use crate::upstream::Failure;
 
-/// Longest status line and headers of a response.
+/// Maximum length of the status line and headers of a response, in bytes.
 pub(in crate::upstream) const HEAD_LIMIT_BYTES: usize = 128 << 10;
 
-/// Largest number of response headers. It is the default of `hyper`, which allocates for each response if
-/// another one is set.
+/// Maximum number of response headers. It is the default of `hyper`, which allocates memory for each response
+/// if another number is set.
 pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 100;
 
 /// Idle time of a TCP connection before the kernel probes the peer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// HTTP/2 keepalive: time without data, while responses are pending, before the server is pinged, and timeout
-/// of the ping. All requests share the connection. A dead one would fail them all until the kernel gives it
-/// up, which takes a quarter of an hour.
+/// of the ping. All requests share the connection, so a dead connection would fail all requests until the
+/// kernel closes it after a quarter of an hour.
 const H2_KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
@@ -57,7 +57,7 @@ pub(super) struct Connector {
     address: Address,
     /// IP address and port. `None` if `address` is a UNIX socket.
     at: Option<SocketAddr>,
-    /// TLS with the protocols that are negotiated. `None` for plain HTTP.
+    /// TLS settings with the protocols to negotiate (ALPN). `None` for plain HTTP.
     tls: Option<ClientTls>,
 }
 
@@ -77,8 +77,8 @@ pub(super) struct Http2 {
     pub(super) since: Instant,
 }
 
-/// HTTP/1 connection, which serves one request after another. Dropping it closes it, so that a server learns
-/// at once that its response is no longer needed.
+/// HTTP/1 connection, which serves one request after another. Dropping it closes the connection, so that the
+/// server learns at once that its response is no longer needed.
 #[derive(Debug)]
 pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<RequestBody>,
@@ -93,12 +93,13 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Connector {
-    /// Connector for a UNIX socket, or else for `at`, one of the IP addresses of the host.
+    /// Creates a connector for `address` if it is a UNIX socket, or else for `at`, one of the IP addresses of
+    /// its host.
     pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Self {
         let protocols: &[&[u8]] = match settings.protocol {
             HttpVersion::Auto => &[b"h2", b"http/1.1"],
             HttpVersion::Http2 => &[b"h2"],
-            // Servers with only HTTP/1.0 have no ALPN name for it.
+            // Servers that support only HTTP/1.0 have no ALPN name for it.
             HttpVersion::Http1 => &[b"http/1.1"],
             HttpVersion::Http10 => &[],
         };
@@ -117,7 +118,7 @@ impl Connector {
         handshake.map_err(|error| Failure::from_exchange(error, false))
     }
 
-    /// Applies the connect timeout to other work.
+    /// Applies the connect timeout to `work`.
     pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
         let after = self.settings.connect_timeout;
         timeout(after, work).await.map_err(|_| Failure::ConnectDeadline(after))
@@ -132,7 +133,7 @@ impl Connector {
         }
         let stream = tcp(self.at.expect("an address without a socket has an IP address")).await?;
         let Some(tls) = &self.tls else { return Ok((Box::new(stream), false)) };
-        // The name is verified against the server's certificate.
+        // The TLS client verifies the host name against the server's certificate.
         let stream = tls.connect(self.address.authority().host(), stream).await?;
         let is_h2 = ClientTls::negotiated_h2(&stream);
         Ok((Box::new(stream), is_h2))
@@ -151,13 +152,13 @@ async fn tcp(at: SocketAddr) -> io::Result<TcpStream> {
 async fn http1_handshake(stream: Box<dyn Stream>) -> Result<Http1, hyper::Error> {
     let handshake = http1::Builder::new()
         .max_buf_size(HEAD_LIMIT_BYTES)
-        // Old servers send all of these, and browsers accept them.
+        // Old servers send headers with all of these errors, and browsers accept them.
         .allow_spaces_after_header_name_in_responses(true)
         .allow_obsolete_multiline_headers_in_responses(true)
         .ignore_invalid_headers_in_responses(true)
         .handshake(TokioIo::new(stream));
     let (sender, connection) = handshake.await?;
-    // Its errors reach the request that waits for a response.
+    // Errors of the connection reach the request that waits for a response.
     let driver = AbortOnDropHandle::new(tokio::spawn(connection));
     Ok(Http1 { sender, is_reused: false, _driver: driver })
 }
@@ -170,7 +171,7 @@ async fn http2_handshake(stream: Box<dyn Stream>) -> Result<Http2, hyper::Error>
         .keep_alive_timeout(H2_KEEPALIVE.1)
         .handshake(TokioIo::new(stream));
     let (sender, connection) = handshake.await?;
-    // Its errors reach all requests that wait for a response.
+    // Errors of the connection reach all requests that wait for a response.
     tokio::spawn(connection);
     Ok(Http2 { sender, is_reused: Arc::default(), since: Instant::now() })
 }

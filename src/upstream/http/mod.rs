@@ -5,7 +5,7 @@
 //! - [`HttpUpstream`] (`client`) sends an [`UpstreamCall`], follows redirects and renews credentials. It also
 //!   forwards requests unmodified (passthrough).
 //! - `response` checks the framing and reads the body up to a limit.
-//! - `secret_scrubber` redacts glossator's own secrets in responses.
+//! - `secret_scrubber` redacts glossator's credentials for upstreams in responses.
 //! - `endpoints` selects the endpoint for each request.
 //!
 //! Only this module uses the HTTP client library.
@@ -63,8 +63,8 @@ pub struct HttpSettings {
     /// Parameters that are appended to the query of every request of routes. They are not added to
     /// passthrough requests.
     pub query: Vec<QueryParameter>,
-    /// Credential in `Authorization`. It overrides one in the route or in `headers`, and is not added to
-    /// passthrough requests either.
+    /// Credential in `Authorization`. It overrides an `Authorization` of the route or in `headers`, and is
+    /// not added to passthrough requests either.
     pub auth: Option<AuthSettings>,
     /// Maximum number of redirects to follow, to the same origin only. 0 follows none.
     pub max_redirects: u8,
@@ -102,7 +102,7 @@ pub enum HttpVersion {
 }
 
 impl HttpVersion {
-    /// Version of the requests. The HTTP library accepts HTTP/1.1 for HTTP/2.
+    /// Version in the requests for the HTTP library, which accepts HTTP/1.1 for HTTP/2.
     fn version(self) -> Version {
         if self == Self::Http10 { Version::HTTP_10 } else { Version::HTTP_11 }
     }
@@ -129,7 +129,7 @@ impl HttpSettings {
             query: Vec::new(),
             auth: None,
             max_redirects: Self::REDIRECTS_DEFAULT,
-            // The default concurrency limit.
+            // As many as the default concurrency limit.
             idle_connections: 128,
             outlier_detection: OutlierDetectionSettings::default(),
             health_check: None,

@@ -28,22 +28,22 @@ use super::{Address, HttpSettings, HttpVersion};
 use crate::telemetry::CallContext;
 use crate::upstream::Failure;
 
-/// Time that an idle connection stays open. Shorter than the servers' own limits (5 s for Apache and Node),
-/// so that requests seldom meet a connection that is just being closed.
+/// Time that an idle connection stays open. It is shorter than the keepalive timeouts of servers (5 s for
+/// Apache and Node), so that requests seldom meet a connection that is just being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Longest time until a connection is ready again after the end of a response. A server that responds without
-/// having read the whole request may never be.
+/// Maximum time until a connection is ready again after the end of a response. With a server that responds
+/// without reading the whole request, the connection may never be ready.
 const READY_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Connection pool of one endpoint. When it is dropped, idle connections close, and others once they are
-/// idle.
+/// Connection pool of one endpoint. When the pool is dropped, idle connections close at once, and other
+/// connections once they are idle.
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
     connector: Connector,
     /// `Host` of HTTP/1 requests.
     host: HeaderValue,
-    /// Whether the endpoint has negotiated HTTP/2. Then one connection is enough, and requests wait for it.
+    /// Whether the endpoint has negotiated HTTP/2. If so, one connection is enough, and requests wait for it.
     speaks_h2: AtomicBool,
     connecting: tokio::sync::Mutex<()>,
     /// Maximum number of idle connections.
@@ -53,17 +53,19 @@ pub(super) struct ConnectionPool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Idle connections, and since when. The longest idle one comes first.
+    /// Idle connections, each with the time since when it is idle. The connection that is idle for longest
+    /// comes first.
     idle: VecDeque<(Http1, Instant)>,
     shared: Option<Http2>,
     is_swept: bool,
 }
 
-/// The response to a request, or the failure and the request if certainly none of it was sent.
+/// The response to a request, or the failure, with the request if no part of it can have been sent.
 pub(super) type SendResult = Result<Response<ResponseBody>, (Failure, Option<Box<Request<RequestBody>>>)>;
 
 impl ConnectionPool {
-    /// Creates an empty pool for a UNIX socket, or else for `at`, one of the IP addresses of the host.
+    /// Creates an empty pool for `address` if it is a UNIX socket, or else for `at`, one of the IP addresses
+    /// of its host.
     pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Arc<Self> {
         Arc::new(Self {
             connector: Connector::new(settings, address, at),
@@ -76,11 +78,11 @@ impl ConnectionPool {
     }
 
     /// Sends a request with an absolute URI and waits for the response headers. Records in `context` when the
-    /// request is handed to a connection.
+    /// request is passed to a connection.
     ///
     /// # Errors
     ///
-    /// The failure, and the request if certainly none of it was sent.
+    /// The failure, and the request if no part of it can have been sent.
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: Request<RequestBody>,
@@ -130,7 +132,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Takes the most recently used idle connection, so that surplus ones time out.
+    /// Takes the most recently used idle connection, so that surplus connections time out.
     fn take(&self) -> Option<HttpConnection> {
         let mut state = self.state.lock();
         if let Some(shared) = state.shared.as_mut().filter(|shared| !shared.sender.is_closed()) {
@@ -146,7 +148,7 @@ impl ConnectionPool {
     }
 
     async fn connect(self: &Arc<Self>) -> Result<HttpConnection, Failure> {
-        // Without idle connections there is nothing to share.
+        // If no connection may be idle, requests can't share a connection.
         let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.idle_limit > 0;
         let _connecting = match will_share {
             // Waiting for a connection attempt of another request takes no longer than the connect timeout.
@@ -177,7 +179,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Starts the task that closes connections after the idle timeout, unless it runs already.
+    /// Starts the task that closes connections after the idle timeout, unless the task runs already.
     fn sweep_later(self: &Arc<Self>, state: &mut State) {
         if state.is_swept {
             return;
@@ -214,8 +216,8 @@ async fn sweep(pool: Weak<ConnectionPool>) {
     }
 }
 
-/// Response body that returns its connection to the pool once it was read to its end. If it is dropped
-/// earlier, the connection closes.
+/// Response body that returns its connection to the pool once the body was read to its end. If the body is
+/// dropped earlier, the connection closes.
 #[derive(Debug)]
 pub(in crate::upstream) struct ResponseBody {
     incoming: Incoming,

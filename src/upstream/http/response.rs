@@ -17,7 +17,7 @@ use crate::upstream::{Failure, UpstreamResult};
 pub(in crate::upstream) struct IncomingResponse {
     pub(in crate::upstream) head: Parts,
     pub(in crate::upstream) body: ResponseBody,
-    /// Scrubber for the body.
+    /// Scrubber of secrets in the response.
     pub(in crate::upstream) scrubber: SecretScrubber,
 }
 
@@ -40,9 +40,9 @@ impl IncomingResponse {
 /// Rejects a response with ambiguous or unknown framing. Repeated equal lengths are merged.
 ///
 /// The HTTP library rejects lengths that are not numbers or contradict each other, chunks without a size, and
-/// chunks in HTTP/1.0. This rejects what the library accepts but a proxy must not: if two parsers may see
-/// different ends, one parses as the next response what the other parsed as this body (RFC 9112, sections 6.3
-/// and 11.2).
+/// chunks in HTTP/1.0. This function rejects what the library accepts but a proxy must not: if two parsers
+/// see different ends of a body, one parses as the next response what the other parses as the body (response
+/// smuggling; RFC 9112, sections 6.3 and 11.2).
 pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result<(), &'static str> {
     if version > Version::HTTP_11 {
         return Ok(());
@@ -70,17 +70,19 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
     Ok(())
 }
 
-/// Whether a response announces a body although its status excludes one. It ends after its headers all the
-/// same (RFC 9112, section 6.3), so bytes of that body may arrive later and be parsed as the next response.
+/// Whether a response announces a body although its status excludes one. The response nevertheless ends after
+/// its headers (RFC 9112, section 6.3), so bytes of the body may arrive later and be parsed as the next
+/// response.
 ///
-/// Not 304: its length is that of the body that a 200 would have (RFC 9110, section 8.6).
+/// Status 304 is not meant: its `Content-Length` is that of the body that a 200 would have (RFC 9110, section
+/// 8.6).
 pub(super) fn announces_unread_body(status: StatusCode, headers: &HeaderMap) -> bool {
     let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
     status == StatusCode::NO_CONTENT && (has_length || headers.contains_key(header::TRANSFER_ENCODING))
 }
 
 /// Hop-by-hop headers (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older). `Trailer` is
-/// none: it describes the message.
+/// not one of them, because it describes the message.
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "te",
@@ -92,20 +94,20 @@ const HOP_BY_HOP: [&str; 8] = [
     "proxy-connection",
 ];
 
-/// Removes hop-by-hop headers, and those that `Connection` names: a proxy never forwards them.
+/// Removes hop-by-hop headers, and the headers that `Connection` lists: a proxy never forwards them.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named = values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
     // Removing the length or the host would change the meaning of the message.
     let named = named.filter(|name: &HeaderName| *name != header::CONTENT_LENGTH && *name != header::HOST);
-    // Checking is faster than removing.
+    // Looking for the headers is faster than removing them all.
     let own = headers.keys().filter(|name| HOP_BY_HOP.contains(&name.as_str())).cloned();
     for name in named.chain(own).collect::<Vec<_>>() {
         headers.remove(name);
     }
 }
 
-/// Memory that is allocated up front on the strength of an announced length.
+/// Maximum memory that is allocated in advance for an announced body length, in bytes.
 const TRUSTED_BYTES: usize = 1 << 20;
 
 /// Reads the rest of a short body that is not needed, so that its connection can be reused. Errors are
@@ -116,7 +118,7 @@ pub(in crate::upstream) async fn discard_body(body: ResponseBody) {
 }
 
 /// Reads a whole body. If the announced length is over `limit_bytes`, nothing is read. Each chunk is reported
-/// as progress. Memory for a long body is reserved first, with `account`. Trailers are ignored.
+/// as progress. Memory for a long body is first reserved in `account`. Trailers are ignored.
 async fn read_body(
     mut body: ResponseBody,
     limit_bytes: usize,

@@ -1,7 +1,7 @@
-//! Redaction of glossator's own secrets in responses that echo them.
+//! Redaction of glossator's credentials for upstreams in responses that echo them.
 //!
 //! Legacy servers may echo requests: an error page with all headers, or a `WWW-Authenticate` with the
-//! rejected token. Credentials for upstreams must not reach clients that way.
+//! rejected token. Credentials for upstreams must not reach clients in such a response.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::settings::secret::Hidden;
 pub(in crate::upstream) const MARK: &str = "[redacted]";
 
 /// Redactor of secrets in responses. It replaces whole secrets in every response. In error responses it also
-/// replaces short secrets and the beginnings of long ones.
+/// replaces short secrets and the beginnings of long secrets.
 #[derive(Debug, Clone)]
 pub(in crate::upstream) struct SecretScrubber {
     everywhere: Vec<Hidden<Arc<Regex>>>,
@@ -30,30 +30,30 @@ pub(in crate::upstream) struct SecretScrubber {
 }
 
 impl SecretScrubber {
-    /// Minimum length. Shorter strings occur in responses by chance.
+    /// Minimum length of a secret in bytes. Shorter strings occur in responses by chance.
     const SHORTEST: usize = 6;
-    /// Minimum length in responses that are not errors, where no data may be lost.
+    /// Minimum length of a secret in responses that are not errors, where no data may be lost.
     const SHORTEST_IN_DATA: usize = 16;
     /// Minimum length of a secret whose beginning is enough in errors, which truncate quotations.
     const LONG: usize = 24;
-    /// Maximum length of that beginning.
+    /// Maximum length of the beginning that is searched.
     const MAX_BEGINNING: usize = 24;
 
-    /// Scrubber of certain secrets.
+    /// Creates a scrubber of texts that are certainly secrets.
     pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self::from_secrets(&secrets.into_iter().map(str::to_owned).collect::<Vec<_>>(), &[])
     }
 
-    /// Scrubber of the secrets in settings, without the credential: sensitive headers and parameters, and
-    /// the hidden parts of addresses.
+    /// Creates a scrubber of the secrets in settings, except the credential: sensitive headers and
+    /// parameters, and the hidden parts of addresses.
     pub(super) fn from_settings(settings: &HttpSettings) -> Self {
         let (certain, perhaps) = known_of(settings);
         Self::from_secrets(&certain, &perhaps)
     }
 
     fn from_secrets(certain: &[String], perhaps: &[String]) -> Self {
-        // In data only complete forms in one case: the regex engine searches these at once, but for mixed
-        // case it reads every byte.
+        // In responses that are not errors, only complete secrets in lower, upper or original case are
+        // searched: the regex engine finds such literals fast, but for any mixed case it reads every byte.
         let forms = certain.iter().flat_map(|secret| forms(secret.trim()));
         let cases = forms.flat_map(|form| [form.to_lowercase(), form.to_uppercase(), form]);
         let long = cases.filter(|form| form.len() >= Self::SHORTEST_IN_DATA);
@@ -77,7 +77,7 @@ impl SecretScrubber {
         for Hidden(secrets) in wanted {
             if let Cow::Owned(hidden) = secrets.replace_all(&response.body, MARK.as_bytes()) {
                 response.body = Bytes::from(hidden);
-                // The body has another length now.
+                // The redacted body has another length.
                 response.headers.remove(header::CONTENT_LENGTH);
             }
             for value in response.headers.values_mut() {
@@ -91,8 +91,8 @@ impl SecretScrubber {
 }
 
 impl HttpSettings {
-    /// Pattern of the secrets in these settings, which no error may show. `None` if there are none. The
-    /// pattern itself is a secret.
+    /// Regex that matches the secrets in these settings, which must not occur in errors. `None` if the
+    /// settings have no secrets. The regex itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {
         let (certain, perhaps) = known_of(self);
         let others = certain.iter().chain(&perhaps).map(String::as_str);
@@ -100,8 +100,8 @@ impl HttpSettings {
     }
 }
 
-/// Secrets in settings, without the credential: certain ones, and texts that came from outside the file and
-/// may be the name of a tenant.
+/// Secrets in settings, except the credential: first the certain secrets, then texts that came from outside
+/// the file and may not be secret, such as the name of a tenant.
 fn known_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
     let (mut certain, mut perhaps) = (Vec::new(), Vec::new());
     let headers = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
@@ -117,8 +117,9 @@ fn known_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
     (certain, perhaps)
 }
 
-/// Pattern of these secrets, which no error may show: all their forms in any case, and the beginnings of long
-/// ones. The longest match comes first. `None` if there are none. The pattern itself is a secret.
+/// Regex that matches secrets, which must not occur in errors: all their forms in any case, and the
+/// beginnings of long secrets. The longest match comes first. `None` if there are no secrets. The regex
+/// itself is a secret.
 pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<String> {
     let (mut whole, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
     for form in
@@ -131,28 +132,28 @@ pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>
     (!patterns.is_empty()).then(|| format!("(?i:{})", patterns.join("|")))
 }
 
-/// Pattern that matches everything. Secrets too long for a regex are handled by showing nothing.
+/// Regex that matches everything: if the secrets are too long for a regex, no text is shown.
 pub(in crate::upstream) const EVERYTHING: &str = "(?s).+";
 
-/// Compiles a pattern for bytes, as a body may be in any charset.
+/// Compiles a regex for bytes, because a body may be in any charset.
 fn compiled(pattern: String) -> Hidden<Arc<Regex>> {
     let everything = |_| Regex::new(&format!("(?-u){EVERYTHING}")).expect("the pattern is fixed and tested");
     Hidden(Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into())
 }
 
-/// Pattern of the beginning of a long secret and the text after it up to a separator.
+/// Regex that matches the beginning of a long secret, and the text after it up to a separator.
 fn beginning_of(form: &str) -> Option<String> {
     if form.len() < SecretScrubber::LONG || !form.is_ascii() {
         return None;
     }
     let begins = &form[..(form.len() / 2).min(SecretScrubber::MAX_BEGINNING)];
-    // Does not end in the middle of an escape.
+    // The beginning must not end in the middle of an escape.
     let begins = begins.trim_end_matches(['\\', '%', '&']);
     Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(begins)))
 }
 
-/// Secret parts of a header's value: the whole value, the credential after a scheme, and its decoded
-/// password.
+/// Secret parts of a header's value: the whole value, or the credential after a scheme and the password in
+/// it.
 fn secrets_in(value: &HeaderValue) -> Vec<String> {
     let Ok(value) = value.to_str() else { return Vec::new() };
     let Some((scheme, credential)) = value.split_once(' ') else { return vec![value.to_owned()] };
@@ -166,18 +167,19 @@ fn secrets_in(value: &HeaderValue) -> Vec<String> {
     secrets
 }
 
-/// Suffixes of the names of headers and parameters with a credential: `X-Api-Key`, `X-Auth`, `X-Session-Id`.
+/// Suffixes of the names of headers and parameters that contain a credential: `X-Api-Key`, `X-Auth`,
+/// `X-Session-Id`.
 const CREDENTIAL_ENDS: &str =
     "key token secret password passwd pass auth authorization credential credentials session session-id";
 
-/// Whether a header or parameter with this name, in lower case, has a credential.
+/// Whether a header or parameter with this lower-case name contains a credential.
 fn is_credential(name: &str) -> bool {
     *name == header::AUTHORIZATION
         || *name == header::COOKIE
         || CREDENTIAL_ENDS.split(' ').any(|end| name.ends_with(end))
 }
 
-/// Encodings in which a server may echo a string: as it is, in JSON, in a URL, in HTML, in Base64.
+/// Encodings in which a server may echo a string: unchanged, in JSON, in a URL, in HTML, in Base64.
 fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = written_forms(secret);
     for encoded in base64_forms(secret) {
@@ -193,10 +195,10 @@ fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// Base64 of a string in any surrounding: three forms, by the number of preceding bytes that share a group
-/// with its first byte. Characters that also encode neighbouring bytes are left out.
+/// Base64 of a string that may be a part of a longer one: three forms, by the number of preceding bytes in
+/// the same group of three. Characters that also encode neighbouring bytes are left out.
 fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
-    // A short text leaves too few characters to be distinguished from other text.
+    // Base64 of a short text has too few characters to be distinguished from other text.
     let is_long = secret.len() >= SecretScrubber::SHORTEST;
     (0..3).filter(move |_| is_long).map(|before| {
         let bytes = [&[0; 2][..before], secret.as_bytes()].concat();

@@ -1,6 +1,6 @@
 //! Actor that owns one child process, an MCP server over stdio: its pending calls, its process group, and the
-//! watchdog that stops it when it hangs. It reads standard output in lines up to a limit, and copies standard
-//! error to the log.
+//! watchdog that stops it when it hangs. The actor reads standard output in lines up to a limit, and copies
+//! standard error to the log.
 
 use std::{
     collections::HashMap,
@@ -34,28 +34,29 @@ use crate::upstream::http::{EVERYTHING, MARK};
 use crate::upstream::program::ProcessGroup;
 use crate::upstream::{Failure, OnDrop, ProgressSender};
 
-/// Longest message that is read from a child. The response limits of routes are lower.
+/// Maximum length of a message from a child, in bytes. The response limits of routes are lower.
 const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
-/// Longest message that is not the response to a call: a notification, a request, or the handshake.
+/// Maximum length of a message that is not the response to a call, in bytes: a notification, a request, or
+/// the handshake.
 pub(super) const CONTROL_MESSAGE_LIMIT_BYTES: usize = 1 << 20;
-/// Longest line whose memory is not charged.
+/// Length up to which the memory of a line is not charged, in bytes.
 const UNCHARGED_BYTES: usize = 16 << 10;
-/// Reason why a line with an id is no response.
+/// Reason why a line with an id is not a valid response.
 const NOT_UTF8: &str = "its response is not UTF-8";
-/// Number of messages queued for a child that does not read.
+/// Maximum number of messages queued for a child that does not read.
 const WRITE_QUEUE_LIMIT: usize = 64;
-/// Longest time for a child to exit after its input is closed, and for orphaned processes to close its
-/// output.
+/// Maximum time that a child has to exit after its input is closed, and that orphaned processes have to close
+/// its output.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time without any output after a call was abandoned, not even the response to a ping, until the child
-/// counts as hung. A single-threaded child responds late, so any output is enough.
+/// Time after an abandoned call until a child without any output, not even a response to the ping, counts as
+/// hung. A single-threaded child responds late, so any output proves that the child does not hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(30);
 /// Id of the ping. Ids of calls start at 1.
 const PING_ID: u64 = 0;
-/// Number of lines logged per child that are not messages.
+/// Maximum number of lines per child that are logged because they are not messages.
 const NON_MESSAGES_LOGGED: u32 = 5;
 
-/// Sends calls to the actor of a child. Dropping it stops the child.
+/// Handle that sends calls to the actor of a child. Dropping the handle stops the child.
 #[derive(Debug)]
 pub(super) struct ChildHandle {
     ids: AtomicU64,
@@ -125,8 +126,8 @@ impl ChildHandle {
     }
 }
 
-/// Spawns the actor of a running child. It ends once the child has exited and no process of its group is
-/// left.
+/// Spawns the actor of a running child. The actor ends once the child has exited and no process of its group
+/// is left.
 pub(super) fn spawn(
     name: UpstreamName,
     changed: watch::Sender<()>,
@@ -161,8 +162,8 @@ fn exited() -> Failure {
 }
 
 impl PendingCall {
-    /// Sends the response to the waiting call. While a long one waits for memory, nothing else is read from
-    /// the child, so that a child can't fill the memory.
+    /// Sends the response to the waiting call. While a long response waits for memory, nothing else is read
+    /// from the child, so that a child can't fill the memory.
     async fn respond(mut self, text: &[u8]) {
         if text.len() > self.limit_bytes {
             return drop(self.respond.send(Err(Failure::TooLong(self.limit_bytes))));
@@ -186,12 +187,12 @@ struct Actor<R> {
     out: mpsc::Sender<Bytes>,
     output: LineReader<R>,
     /// Memory account of the line that is being read, and the id of the call that the line responds to, if
-    /// that is known yet.
+    /// the id is known yet.
     line_account: Option<(Option<u64>, BodyAccount)>,
     /// Why the line that is being read was cut.
     cut_reason: Option<Failure>,
     pending: HashMap<u64, PendingCall>,
-    /// Time at which the child counts as hung unless it writes before.
+    /// Time at which the child counts as hung, unless it writes output before.
     hung_at: Option<Instant>,
     non_messages: u32,
     /// Channel of the request to stop the child, if there is one. Dropping it reports the child's exit.
@@ -215,7 +216,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 "terminated".to_owned()
             }
         };
-        // Responses that it has already written still count.
+        // Responses that the child has already written still count.
         let _ = timeout(END_TIMEOUT, async {
             while let Ok(Some(line)) = self.output.next().await {
                 self.line(line).await;
@@ -269,7 +270,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Fails all pending calls, as no more responses will arrive.
+    /// Fails all pending calls, because no more responses will arrive.
     fn fail_pending(&mut self) {
         while self.commands.try_recv().is_ok() {}
         self.pending.clear();
@@ -286,8 +287,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Cancels a call, and starts the watchdog: a ping detects whether the child hangs. A child
-    /// whose queue is full gets neither.
+    /// Cancels a call, and starts the watchdog: a ping detects whether the child hangs. A child whose queue
+    /// is full gets neither the cancellation nor the ping.
     fn abandon(&mut self, id: u64) {
         if self.pending.remove(&id).is_some() {
             let _ = self.out.try_send(jsonrpc::cancelled(id));
@@ -314,7 +315,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 };
                 warn!(upstream = %self.name, error = %ErrorChain(&failure), "MCP message not read");
                 self.cut_reason = Some(failure);
-                // If the id is at the beginning, the rest of the response need not arrive first.
+                // If the id is known already, the call fails without waiting for the rest of the response.
                 self.fail_cut(id);
             }
             OutputLine::Whole(line) => self.whole_line(&line).await,
@@ -329,10 +330,11 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     ///
     /// # Errors
     ///
-    /// [`Failure::TooLong`] if the line reaches the limit, or an error if there is no memory for it in time.
+    /// [`Failure::TooLong`] if the line reaches the limit, or an error if no memory for the line is free in
+    /// time.
     async fn reserve(&mut self, id: Option<u64>, length: usize) -> Result<usize, Failure> {
         let mut call = match id {
-            // None if the call was abandoned.
+            // `None` if the call was abandoned.
             Some(id) => self.pending.get_mut(&id),
             None => self.pending.values_mut().max_by_key(|call| call.limit_bytes),
         };
@@ -380,7 +382,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             }
             let client_of = |id| self.pending.get(&id)?.progress.as_ref();
             if let Some(response) = jsonrpc::handle(&self.name, &message, &self.changed, client_of) {
-                // A child that does not read its input gets no responses.
+                // A full queue means that the child does not read its input, so it gets no response.
                 let _ = self.out.try_send(response);
             }
         }
@@ -394,7 +396,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         let _ = call.respond.send(Err(full.unwrap_or(too_long)));
     }
 
-    /// Logs a line that is not a message. Some programs print text for people to standard output.
+    /// Logs a line that is not a message. Some programs print text for humans to standard output.
     fn non_messages(&mut self, line: &[u8]) {
         self.non_messages = self.non_messages.saturating_add(1);
         if self.non_messages <= NON_MESSAGES_LOGGED {
@@ -406,8 +408,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     }
 }
 
-/// Writes one line per message, until the channel closes or the child closes its input. A separate task, so
-/// that the output of a child that does not read is still read.
+/// Writes one line per message, until the channel closes or the child closes its input. It is a separate
+/// task, so that glossator still reads the output of a child that does not read its input.
 async fn write(mut input: ChildStdin, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.recv().await {
         let line = [&message[..], b"\n"].concat();
@@ -419,7 +421,7 @@ async fn write(mut input: ChildStdin, mut messages: mpsc::Receiver<Bytes>) {
 
 // Output of a child.
 
-/// Longest part of a line of standard error that is logged.
+/// Maximum length of a line of standard error in the log, in bytes.
 const LOGGED_BYTES: usize = 1000;
 /// Maximum number of lines logged in [`LOGGED_INTERVAL`].
 const LOGGED_LINES: u32 = 50;
@@ -436,7 +438,7 @@ pub(super) enum OutputLine {
     Rest(Vec<u8>),
 }
 
-/// Longest end of a cut line that is returned.
+/// Maximum length of the returned end of a cut line, in bytes.
 const REST_LIMIT_BYTES: usize = 1024;
 
 /// Line reader with a length limit.
@@ -491,8 +493,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
 /// Logs the standard error of a child until it closes, with the child's secrets redacted.
 ///
-/// Until the child serves, it has received no request, and its lines explain why it does not start.
-/// Afterwards they may contain text of requests and responses, so they are only logged at `debug`.
+/// Until the child serves calls, it has received no request, and its lines explain why it does not start.
+/// Afterwards the lines may contain text of requests and responses, so they are only logged at `debug`.
 pub(super) async fn log_errors(
     upstream: UpstreamName,
     errors: ChildStderr,
@@ -522,7 +524,7 @@ pub(super) async fn log_errors(
     }
 }
 
-/// Compiles the pattern of secrets. If it is too long, the pattern matches everything.
+/// Compiles the regex of secrets. If it is too long, returns a regex that matches everything.
 pub(super) fn secrets_regex(pattern: Option<String>) -> Option<Regex> {
     let everything = |_| Regex::new(EVERYTHING).expect("the pattern is fixed and tested");
     pattern.map(|pattern| Regex::new(&pattern).unwrap_or_else(everything))

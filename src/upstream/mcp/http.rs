@@ -1,6 +1,6 @@
 //! MCP server over Streamable HTTP.
 //!
-//! An [`HttpLink`] has one session and sends requests in it. The sections below are: opening a session,
+//! An [`HttpLink`] has one session and sends requests in it. The file has these sections: opening a session,
 //! messages to the server, messages from the server, and the stream of notifications.
 
 use std::sync::{
@@ -33,11 +33,11 @@ use crate::upstream::error::QuotedSource;
 use crate::upstream::http::{HttpSettings, HttpUpstream, IncomingResponse, discard_body};
 use crate::upstream::{Failure, OnDrop, ProgressSender, UpstreamResult};
 
-/// Longest message that opens a session, and longest event that is not for a request.
+/// Maximum length of a message that opens a session, and of an event that is not for a request, in bytes.
 const MESSAGE_LIMIT_BYTES: usize = 1 << 20;
-/// Longest time for a server to end a stream after the response, so that its connection can be reused.
+/// Maximum time that a server has to end a stream after the response, so that the connection can be reused.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-/// Timeout of a notification, and of ending a session.
+/// Timeout for sending a notification, and for ending a session.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Backoff before a stream that ended is reopened: initial and maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -57,7 +57,7 @@ pub(super) struct HttpLink {
     pub(super) param_headers: ParamHeaders,
 }
 
-/// Session with the server, until the server forgets it.
+/// Session with the server. The server may forget it at any time.
 #[derive(Debug)]
 struct Session {
     agreed: NegotiatedSession,
@@ -69,7 +69,7 @@ struct Session {
 /// Reason why there is no session.
 #[derive(derive_more::From)]
 enum SessionFailure {
-    /// The server refuses with an HTTP status.
+    /// The server rejects the session with an HTTP status.
     Refused(UpstreamResponse),
     /// Any other failure.
     #[from]
@@ -91,7 +91,7 @@ impl Session {
 }
 
 impl Drop for HttpLink {
-    /// Ends the session in the background. [`close`](Self::close) also waits for it.
+    /// Ends the session in the background. [`close`](Self::close) also waits for the end.
     fn drop(&mut self) {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(end(self.http.clone(), self.session.get_mut().take()));
@@ -106,8 +106,8 @@ impl HttpLink {
         Arc::new(Self { http, session, ids: AtomicU64::new(1), changed, param_headers })
     }
 
-    /// Sends a request and waits for its response. If the server has forgotten the session, opens a new one,
-    /// once.
+    /// Sends a request and waits for its response. If the server has forgotten the session, opens a new
+    /// session and repeats the request once.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> UpstreamResult {
         for is_repeated in [false, true] {
             let session = match self.session().await {
@@ -117,28 +117,28 @@ impl HttpLink {
                     return Ok(UpstreamResponse { rejects_session: true, ..response });
                 }
             };
-            // A server that lost its sessions may have restarted with other tools.
+            // A server that has lost its sessions may have restarted with other tools.
             if is_repeated && !outgoing.method.ends_with("/list") {
                 self.changed.send_replace(());
             }
             match self.request_in_session(&session, outgoing).await? {
-                // An error without an id concerns the whole message. For an unknown session, servers of
-                // legacy revisions respond 404, and many 400.
+                // The server may not know the session: for an unknown session, servers of legacy revisions
+                // respond 404, and many respond 400.
                 UpstreamResponse { status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST, .. }
                     if session.id.is_some() => {}
                 response => return Ok(response),
             }
             if !is_repeated {
                 info!(upstream = %self.http.name(), "MCP session lost, opening another");
-                // Another call may have opened one already.
+                // Another call may have opened a new session already, which stays.
                 self.session.lock().await.take_if(|open| Arc::ptr_eq(open, &session));
             }
         }
         Err(Failure::NotMcp("it forgets every session immediately".into()))
     }
 
-    /// Sends a request in a session. Cancels it when the future is dropped before the response. In revision
-    /// 2026-07-28, closing the stream cancels, and no notification is sent.
+    /// Sends a request in a session. Cancels the request if the future is dropped before the response. In
+    /// revision 2026-07-28, closing the stream cancels a request, and no notification is sent.
     async fn request_in_session(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -162,7 +162,7 @@ impl HttpLink {
         result
     }
 
-    /// Returns what was negotiated with the server, opening a session if necessary.
+    /// Returns the negotiated revision and capabilities, opening a session if necessary.
     pub(super) async fn agreed(self: &Arc<Self>) -> Result<NegotiatedSession, Failure> {
         match self.session().await {
             Ok(session) => Ok(session.agreed.clone()),
@@ -191,13 +191,13 @@ impl HttpLink {
 
     /// Ends the session, so that the server releases its resources.
     pub(super) async fn close(&self) {
-        // In a statement of its own, which releases the lock: other calls need not wait for the server.
+        // A statement of its own releases the lock, so that other calls need not wait for the server.
         let session = self.session.lock().await.take();
         end(self.http.clone(), session).await;
     }
 }
 
-/// Ends a session, if the server has stored it.
+/// Ends a session, if the server has given it an id.
 async fn end(http: HttpUpstream, session: Option<Arc<Session>>) {
     let Some(session) = session.filter(|session| session.id.is_some()) else { return };
     let request = request(Method::DELETE, session.headers(), Bytes::new());
@@ -232,7 +232,8 @@ impl HttpLink {
         Ok(session)
     }
 
-    /// Sends a request that opens a session. The inner error is the server's refusal.
+    /// Sends a request that opens a session. The inner error is the JSON-RPC error of a server that rejects
+    /// the request.
     async fn introduce(
         self: &Arc<Self>,
         method: &'static str,
@@ -266,8 +267,8 @@ impl HttpLink {
     }
 }
 
-/// Whether a status has the same meaning in all revisions: the client is not allowed (401, 403, 407), sends
-/// too many requests (429), or the server fails.
+/// Whether a status has the same meaning in all revisions: the client is not authorized (401, 403, 407), the
+/// client sends too many requests (429), or the server fails (5xx).
 fn is_final(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status.as_u16(), 401 | 403 | 407 | 429)
 }
@@ -287,7 +288,7 @@ impl HttpLink {
     }
 }
 
-/// Sends a message that is not the request of a call.
+/// Sends a message that does not belong to a call.
 async fn send(http: &HttpUpstream, request: HttpRequest) -> Result<IncomingResponse, Failure> {
     http.open(&CallContext::default(), request, deadline()).await
 }
@@ -323,8 +324,8 @@ fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
 // Messages from the server.
 
 impl HttpLink {
-    /// Reads the response to a request from a JSON document or an event stream. Without a JSON-RPC response,
-    /// an HTTP error response is returned unchanged.
+    /// Reads the response to a request from a JSON document or an event stream. An HTTP error response that
+    /// contains no JSON-RPC response is returned unchanged.
     async fn read_response(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -361,7 +362,7 @@ impl HttpLink {
             if let Some(message) = jsonrpc::response_to(&data, id) {
                 let text = Bytes::copy_from_slice(message.text.as_bytes());
                 let EventStream { mut body, account, .. } = stream;
-                // Reads the rest of the stream and discards it, so that the connection can be reused.
+                // Read and discard the rest of the stream, so that the connection can be reused.
                 tokio::spawn(timeout(
                     END_TIMEOUT,
                     async move { while let Some(Ok(_)) = body.frame().await {} },
@@ -374,7 +375,7 @@ impl HttpLink {
         Err(Failure::CutOff("the stream ended before the response".into()))
     }
 
-    /// Handles messages other than responses: notifications, and requests of the server.
+    /// Handles messages that are not responses: notifications, and requests of the server.
     fn handle<'c>(
         &self,
         session: &Session,
@@ -402,7 +403,7 @@ impl HttpLink {
     }
 }
 
-/// Reads the notifications of a server for the life of the session.
+/// Reads the notifications of a server until the session ends.
 async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
     let mut wait = BACKOFF.0;
     loop {
@@ -410,8 +411,8 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
             let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
             (link.http.clone(), link.listen_request(&session))
         };
-        // Holds neither link nor session while it waits: some servers send no headers before the first
-        // notification, and the end of the session must end this task.
+        // The task holds neither link nor session while it waits: some servers send no headers before the
+        // first notification, and the end of the session must end this task.
         let opened = send(&http, request).await;
         let began = Instant::now();
         match opened {
@@ -422,7 +423,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
                     link.handle(&session, &data, |_| None);
                 }
             }
-            // The server offers no such stream.
+            // The server offers no stream of notifications.
             Ok(_) => return,
             Err(failure) => {
                 let error = ErrorChain(&failure);
@@ -434,7 +435,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         }
         sleep(wait).await;
         wait = (wait * 2).min(BACKOFF.1);
-        // Notifications may have been missed meanwhile, so the lists are read again.
+        // Notifications may have been missed while the stream was closed, so the lists are read again.
         let Some(link) = link.upgrade() else { return };
         link.changed.send_replace(());
     }

@@ -14,8 +14,8 @@ use crate::route::UpstreamName;
 use crate::upstream::error::QuotedSource;
 use crate::upstream::{ProgressEvent, ProgressSender};
 
-/// Message from a server. With a method it is a request, or a notification if it has no id. Without one it
-/// is a response.
+/// Message from a server. A message with a method is a request, or a notification if it has no id. A message
+/// without a method is a response.
 #[derive(Deserialize)]
 pub(super) struct ServerMessage<'a> {
     jsonrpc: Option<IgnoredAny>,
@@ -71,8 +71,8 @@ impl JsonRpcError {
     /// Unsupported revision (MCP 2026-07-28, `UnsupportedProtocolVersionError`).
     pub(super) const UNSUPPORTED_REVISION: i64 = -32022;
 
-    /// Whether a server has no tool of the called name, so that its list has changed. MCP requires the code
-    /// for invalid parameters, which does not tell the reason.
+    /// Whether the error means that the server has no tool of the called name, so that its list has changed.
+    /// MCP requires the code for invalid parameters, which has other reasons, too, so the message decides.
     pub(super) fn is_of_unknown_tool(&self) -> bool {
         let says = |words: &str| self.message.to_ascii_lowercase().contains(words);
         self.code == Self::METHOD_NOT_FOUND
@@ -85,8 +85,8 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a 
     <&RawValue>::deserialize(member).map(Some)
 }
 
-/// Parses the messages in a string: one, or an array of them, which revision 2025-03-26 allows. Invalid
-/// messages are skipped. The list is empty if the string is not JSON.
+/// Parses the messages in a string: one message, or an array of messages (a batch), which revision 2025-03-26
+/// allows. Invalid messages are skipped. The list is empty if the string is not JSON.
 pub(super) fn messages(text: &str) -> Vec<ServerMessage<'_>> {
     let text = text.trim();
     let texts = match text.starts_with('[') {
@@ -100,7 +100,7 @@ pub(super) fn messages(text: &str) -> Vec<ServerMessage<'_>> {
     texts.into_iter().filter_map(parsed).filter(ServerMessage::is_valid).collect()
 }
 
-/// Parses the messages in a line of a program's standard output. The line may also be one of a log, so a
+/// Parses the messages in a line of a program's standard output. The line may also belong to a log, so a
 /// message must have `jsonrpc`, and a `method`, a `result` or an `error`.
 pub(super) fn messages_of_line(text: &str) -> Vec<ServerMessage<'_>> {
     let mut messages = messages(text);
@@ -122,7 +122,7 @@ impl<'a> ServerMessage<'a> {
         self.method.is_none()
     }
 
-    /// Id of the request that the message is the response to. `None` if the server could not read it.
+    /// Id of the request that the message responds to. `None` if the server could not read the id.
     pub(super) fn request_id(&self) -> Option<u64> {
         self.id.filter(|_| self.is_response()).and_then(own_id)
     }
@@ -165,9 +165,9 @@ struct ProgressParams<'a> {
     total: Option<f64>,
 }
 
-/// Handles a message that is not a response to a pending call, and returns the response to it if it is a
-/// request. Progress is reported to the client of its call: `client_of` has the clients by the id of the
-/// call.
+/// Handles a message that is not a response to a pending call. If the message is a request, returns the
+/// response to it. Progress is reported to the client of a call: `client_of` returns the client by the id of
+/// the call.
 pub(super) fn handle<'c>(
     upstream: &UpstreamName,
     message: &ServerMessage<'_>,
@@ -199,7 +199,7 @@ pub(super) fn handle<'c>(
     None
 }
 
-/// Finds the id in a message that is too long to parse: before the result, or behind it.
+/// Finds the id in a message that is too long to parse: the id may precede or follow the result.
 pub(super) fn id_of_long_message(beginning: &[u8], end: &[u8]) -> Option<u64> {
     const BEFORE: &str = r#"^\s*\{\s*("jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(?<id>[0-9]+)"?\s*,"#;
     // After two closing braces, the id would belong to a nested object.
@@ -226,7 +226,7 @@ pub(super) fn initialized() -> Bytes {
     written(&json!({ "jsonrpc": "2.0", "method": INITIALIZED }))
 }
 
-/// Method of that notification.
+/// Method of the notification that the server is initialized.
 pub(super) const INITIALIZED: &str = "notifications/initialized";
 
 /// Notification that cancels a request.

@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::McpRequest;
 use crate::upstream::error::QuotedSource;
 
-/// Revision without sessions: each request carries what `initialize` negotiated before.
+/// Revision without sessions: each request contains what `initialize` negotiates in earlier revisions.
 pub(super) const PER_REQUEST: &str = "2026-07-28";
 
-/// Revisions that start with `initialize`, newest first. The last is older than the first published revision,
-/// but some servers still negotiate it.
+/// Revisions that start with `initialize`, newest first. The last revision is older than the first published
+/// one, but some servers still negotiate it.
 const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
 
 /// Negotiated revision and capabilities.
@@ -30,9 +30,9 @@ pub(super) struct ServerCapabilities {
     pub(super) prompts: bool,
     /// Resources.
     pub(super) resources: bool,
-    /// Completions for arguments of both.
+    /// Completions for arguments of prompts and resource templates.
     pub(super) completions: bool,
-    /// List changes that the server sends notifications for, in the format of `subscriptions/listen`.
+    /// Lists about whose changes the server sends notifications, in the format of `subscriptions/listen`.
     pub(super) changes: Map<String, Value>,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn initialize() -> Map<String, Value> {
     object(json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": client_info() }))
 }
 
-/// Parameters of a request with `_meta` as its revision requires.
+/// Parameters of a request, with `_meta` as the negotiated revision requires.
 pub(super) fn params(outgoing: &McpRequest<'_>, id: u64, is_per_request: bool) -> Map<String, Value> {
     let mut meta = Map::new();
     if is_per_request {
@@ -113,7 +113,7 @@ pub(super) fn params(outgoing: &McpRequest<'_>, id: u64, is_per_request: bool) -
     if outgoing.progress().is_some() {
         meta.insert("progressToken".into(), id.into());
     }
-    // Trace context (SEP-414), for transports without headers.
+    // Trace context (SEP-414), because stdio has no headers.
     for name in ["traceparent", "tracestate"] {
         if let Some(value) = outgoing.headers.get(name).and_then(|value| value.to_str().ok()) {
             meta.insert(name.into(), value.into());

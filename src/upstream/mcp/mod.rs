@@ -2,9 +2,10 @@
 //!
 //! - [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`.
 //! - `lifecycle` has the differences between revisions, `jsonrpc` the messages.
-//! - `http` is Streamable HTTP; `sse` parses its event streams, and `param_headers` has the headers of calls.
-//! - `supervisor` starts and restarts a child process that serves all calls; `child_process` is the actor that
-//!   owns one, and reads its output.
+//! - `http` is Streamable HTTP; `sse` parses its event streams, and `param_headers` sets the `Mcp-Param-…`
+//!   headers of calls.
+//! - `supervisor` starts and restarts a child process that serves all calls; `child_process` is the actor
+//!   that owns the child process, and reads its output.
 //!
 //! The SDK's client is not used. It parses results into its own types, which lose unknown members, the order
 //! of members and the exact bytes, so content could not be passed on byte for byte. It also hides the status
@@ -53,7 +54,7 @@ pub use self::supervisor::ProgramState;
 #[derive(Debug, Clone)]
 pub struct McpUpstream {
     link: Link,
-    /// Notifies when the lists of the server may have changed.
+    /// Channel that notifies when the lists of the server may have changed.
     changed: watch::Sender<()>,
 }
 
@@ -86,7 +87,7 @@ struct McpRequest<'a> {
 }
 
 impl<'a> McpRequest<'a> {
-    /// A request of glossator itself.
+    /// Creates a request of glossator itself, which belongs to no call.
     fn new(method: &'static str, params: Map<String, Value>, limit_bytes: usize) -> Self {
         Self { method, params, name: None, headers: Cow::default(), limit_bytes, upstream_call: None }
     }
@@ -96,7 +97,7 @@ impl<'a> McpRequest<'a> {
         self.upstream_call.and_then(|upstream_call| upstream_call.progress.as_ref())
     }
 
-    /// Context of the call, or an empty one.
+    /// Context of the call, or an empty context if there is no call.
     fn context(&self) -> CallContext {
         self.upstream_call.map(|upstream_call| upstream_call.context.clone()).unwrap_or_default()
     }
@@ -134,7 +135,7 @@ const PROMPTS: ListName = ("prompts/list", "prompts");
 const RESOURCES: ListName = ("resources/list", "resources");
 const RESOURCE_TEMPLATES: ListName = ("resources/templates/list", "resourceTemplates");
 
-/// Lists to fetch besides that of the tools.
+/// Lists to fetch in addition to the list of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WantedLists {
     /// List of prompts.
@@ -144,15 +145,15 @@ pub struct WantedLists {
 }
 
 impl McpUpstream {
-    /// Maximum number of entries read of one list. Further entries are ignored.
+    /// Maximum number of entries that are read from one list. Further entries are ignored.
     pub const LIST_LIMIT: usize = 1000;
     /// Maximum number of pages of one list.
     pub const PAGES_LIMIT: usize = 200;
-    /// Longest page of a list.
+    /// Maximum length of a page of a list, in bytes.
     const PAGE_LIMIT_BYTES: usize = 8 << 20;
     /// Timeout of one page once the server is initialized.
     const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
-    /// Timeout of initialization. A child may have to download itself first, as `npx` does.
+    /// Timeout of initialization. A child process may have to be downloaded first, as by `npx`.
     const START_TIMEOUT: Duration = Duration::from_secs(90);
 
     /// Creates the client. It connects or starts nothing yet.
@@ -184,7 +185,7 @@ impl McpUpstream {
         Some(link.program_state())
     }
 
-    /// Ends the session, or stops the child. The next request starts another.
+    /// Ends the session, or stops the child process. The next request starts another.
     pub async fn close(&self) {
         match &self.link {
             Link::Http(link) => link.close().await,
@@ -192,12 +193,12 @@ impl McpUpstream {
         }
     }
 
-    /// Fetches the lists. If a list of prompts or resources fails, the one in `known` is used and the error
-    /// is returned beside it, so that the tools remain available.
+    /// Fetches the lists. If a list of prompts or resources fails, the list in `known` is used and the error
+    /// is returned with the lists, so that the tools remain available.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`] if the server is unreachable, refuses, or sends an invalid response.
+    /// [`UpstreamError`] if the server is unreachable, rejects the request, or sends an invalid response.
     pub async fn list(
         &self,
         wanted: WantedLists,
@@ -226,14 +227,14 @@ impl McpUpstream {
         Ok((lists, failed))
     }
 
-    /// Fetches the list of tools, and returns the capabilities of the server with it.
+    /// Fetches the list of tools. Also returns the capabilities of the server.
     async fn tools(&self) -> Result<(McpList, ServerCapabilities), Failure> {
         let mut tools = self.list_of(TOOLS).await?;
         let agreed = match &self.link {
             Link::Child(link) => link.agreed().await?,
             Link::Http(link) => {
                 let agreed = link.agreed().await?;
-                // Tools of earlier revisions have no such headers.
+                // Tools of earlier revisions have no `Mcp-Param-…` headers.
                 let marked = if agreed.is_per_request() { &mut tools } else { &mut McpList::new() };
                 link.param_headers.update(self.name(), marked);
                 agreed
@@ -266,7 +267,7 @@ impl McpUpstream {
         Ok(list)
     }
 
-    /// Fetches the entries of a page, and the cursor of the next one.
+    /// Fetches the entries of a page, and the cursor of the next page.
     async fn page(
         &self,
         (method, member): ListName,
@@ -282,7 +283,7 @@ impl McpUpstream {
         }
         let result = match whole_response(&response.body)?.outcome() {
             Ok(result) => result,
-            // The server has no list of that kind.
+            // The server has no list of this kind.
             Err(error) if error.code == JsonRpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
             Err(error) => return Err(Failure::NotMcp(QuotedSource::from(error).into())),
         };
@@ -295,7 +296,8 @@ impl McpUpstream {
         page().map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
     }
 
-    /// Sends a request and returns the JSON-RPC response, or an HTTP error response without one.
+    /// Sends a request and returns the JSON-RPC response, or an HTTP error response that contains no
+    /// JSON-RPC.
     async fn request(&self, outgoing: &McpRequest<'_>) -> UpstreamResult {
         match &self.link {
             Link::Http(link) => link.request(outgoing).await,
@@ -336,8 +338,8 @@ impl McpUpstream {
         if error.as_ref().is_some_and(JsonRpcError::is_of_unknown_tool) {
             self.changed.send_replace(());
         }
-        // The server has rejected the call without processing it. Boxed, so that the future of every call has
-        // no space for it.
+        // The server has rejected the call without processing it. The check is boxed, so that it does not
+        // enlarge the future of every call.
         if let Some(link) = param_link
             && error.is_some_and(|error| error.code == JsonRpcError::HEADER_MISMATCH)
             && Box::pin(self.has_other_param_headers(link, tool, sent.as_ref(), sent_at)).await
@@ -357,7 +359,7 @@ impl McpUpstream {
         sent: Option<&MarkedSchema>,
         sent_at: Instant,
     ) -> bool {
-        // In earlier revisions the code may mean anything.
+        // In earlier revisions the error code may mean anything.
         if !link.agreed().await.is_ok_and(|agreed| agreed.is_per_request()) {
             return false;
         }
@@ -397,7 +399,7 @@ fn error_of(response: &UpstreamResponse) -> Option<JsonRpcError> {
     jsonrpc::error_in(text)
 }
 
-/// Parses the JSON-RPC response in a string.
+/// Parses the JSON-RPC response in a body.
 fn whole_response(text: &[u8]) -> Result<ServerMessage<'_>, Failure> {
     let text = std::str::from_utf8(text).map_err(|error| Failure::NotMcp(error.into()))?;
     let response = jsonrpc::messages(text).into_iter().find(ServerMessage::is_response);

@@ -1,6 +1,6 @@
-//! Headers `Mcp-Param-…` of tool calls. A server over HTTP names the arguments that a client repeats in
-//! headers with `x-mcp-header` in an input schema, for load balancers that do not read bodies (MCP
-//! 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters").
+//! Headers `Mcp-Param-…` of tool calls. A server over HTTP marks arguments with `x-mcp-header` in the input
+//! schema of a tool. The client repeats these arguments in headers, for load balancers that do not read
+//! bodies (MCP 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters").
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
@@ -15,13 +15,13 @@ use super::{McpList, McpRequest};
 use crate::model::{encode_header_text, invalid_param_headers, param_header_text, param_headers};
 use crate::route::{McpMethod, UpstreamName};
 
-/// Tools of one server whose arguments are repeated in headers, as of its last list.
+/// Tools of one server whose arguments are repeated in headers, according to the server's last list of tools.
 #[derive(Debug, Default)]
 pub(super) struct ParamHeaders {
     /// Input schemas by the name of the tool, or the reasons why tools are omitted.
     tools: Mutex<HashMap<String, Result<MarkedSchema, String>>>,
     /// Time at which the list was last read again because of a rejected call. Locked during the read, so that
-    /// calls that are rejected together read it once.
+    /// calls that are rejected together read the list once.
     pub(super) refreshed_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -37,8 +37,8 @@ struct ToolEntry {
 }
 
 impl ParamHeaders {
-    /// Reads the headers from a list of tools. Removes the tools that a client must reject from the list,
-    /// because a header of them is invalid.
+    /// Reads the headers from a list of tools. Removes tools with an invalid `x-mcp-header` from the list,
+    /// because a client must reject them.
     pub(super) fn update(&self, upstream: &UpstreamName, list: &mut McpList) {
         let mut tools = HashMap::new();
         list.retain(|entry| {
@@ -47,7 +47,7 @@ impl ParamHeaders {
             if let Some(invalid) = invalid_param_headers(&input_schema).first() {
                 let reason = shortened(&invalid.to_string());
                 let omitted = Err(reason.clone());
-                // Lists are read again and again, so each reason is logged once.
+                // Lists are read repeatedly, so each reason is logged only once.
                 if self.tools.lock().get(&name) != Some(&omitted) {
                     warn!(%upstream, tool = shortened(&name), reason, "tool of an MCP server omitted");
                 }
@@ -67,7 +67,7 @@ impl ParamHeaders {
         self.tools.lock().get(tool)?.as_ref().ok().cloned()
     }
 
-    /// Headers of a request: its own, and those of the arguments of a tool call.
+    /// Headers of a request: its own headers, and the headers that repeat arguments of a tool call.
     pub(super) fn headers_of<'a>(&self, outgoing: &McpRequest<'a>) -> Cow<'a, HeaderMap> {
         let tool = outgoing.name.filter(|_| outgoing.method == <&str>::from(McpMethod::CallTool));
         let mut headers = outgoing.headers.clone();
@@ -76,9 +76,10 @@ impl ParamHeaders {
         for (suffix, argument) in param_headers(&schema, arguments) {
             let Ok(name) = format!("mcp-param-{suffix}").parse::<HeaderName>() else { continue };
             match argument.and_then(param_header_text) {
-                // Without those beyond the number of headers that a map can hold.
+                // Headers beyond the capacity of a header map are left out.
                 Some(text) => headers.to_mut().try_insert(name, encode_header_text(&text)).ok().flatten(),
-                // A header of the client, if forwarded, is about its own arguments.
+                // A forwarded header of the client would repeat the arguments of the client's own call, so it
+                // is removed.
                 None => headers.to_mut().remove(&name),
             };
         }

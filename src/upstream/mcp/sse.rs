@@ -23,7 +23,7 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    /// Reads events of at most this much data.
+    /// Reads events whose data has at most `limit_bytes` bytes.
     pub(super) fn new(body: ResponseBody, limit_bytes: usize, account: BodyAccount) -> Self {
         Self { body, account, events: EventParser::new(limit_bytes) }
     }
@@ -56,7 +56,7 @@ struct EventParser {
 }
 
 impl EventParser {
-    /// Creates a parser for SSE events of at most this much data.
+    /// Creates a parser for SSE events whose data has at most `limit_bytes` bytes.
     fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, buffer: BytesMut::new(), searched: 0, follows_cr: false, data: None }
     }
@@ -76,15 +76,15 @@ impl EventParser {
             }
         }
         self.searched = self.buffer.len();
-        // The buffer may also hold a few bytes of a field name.
+        // The buffer may also contain a few bytes of a field name.
         match self.data_bytes() + self.buffer.len() > self.limit_bytes.saturating_add(64) {
             true => Err(Failure::TooLong(self.limit_bytes)),
             false => Ok(None),
         }
     }
 
-    /// Returns the next complete line. It ends with LF, CR or CR LF; a CR ends it at once, and the LF that
-    /// may follow is skipped when it arrives.
+    /// Returns the next complete line. A line ends with LF, CR or CR LF. A CR ends it at once, and an LF that
+    /// follows is skipped when it arrives.
     fn next_line(&mut self) -> Option<BytesMut> {
         if self.follows_cr && !self.buffer.is_empty() {
             self.buffer.advance(usize::from(self.buffer.starts_with(b"\n")));

@@ -29,9 +29,9 @@ use crate::upstream::{Failure, UpstreamResult};
 /// Backoff before a child that exited early is restarted: initial and maximum. The first restart is
 /// immediate.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// A child that ran this long has started successfully.
+/// Time after which a running child counts as started successfully.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
-/// Longest time that [`ChildLink::close`] waits for the child to exit.
+/// Maximum time that [`ChildLink::close`] waits for the child to exit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One child process for all calls, started on demand and restarted after it has exited.
@@ -89,13 +89,13 @@ impl ChildLink {
         Ok(UpstreamResponse { has_status: false, ..message_response(text) })
     }
 
-    /// Returns what was negotiated with the child, starting it if necessary.
+    /// Returns the negotiated revision and capabilities, starting the child if necessary.
     pub(super) async fn agreed(self: &Arc<Self>) -> Result<NegotiatedSession, Failure> {
         self.running().await.map(|running| running.agreed.clone())
     }
 
-    /// Returns the child, starting it if necessary. The start continues even if the call that needs it is
-    /// dropped: programs that download themselves first take longer than most calls wait.
+    /// Returns the child, starting it if necessary. The start continues even if the call that needs the child
+    /// is dropped: programs that are downloaded first take longer than most calls wait.
     async fn running(self: &Arc<Self>) -> Result<Arc<Running>, Failure> {
         if let Ok(state) = self.state.try_lock()
             && let Some(running) = state.running()
@@ -149,7 +149,7 @@ impl ChildLink {
 
     /// Current state of the program.
     pub(super) fn program_state(&self) -> ProgramState {
-        // Only a start holds the lock for longer than an instant.
+        // Only the start of a child holds the lock for longer than an instant.
         let Ok(state) = self.state.try_lock() else { return ProgramState::Starting };
         if state.running().is_some() {
             return ProgramState::Running;
@@ -168,8 +168,9 @@ impl ChildLink {
     }
 }
 
-/// Negotiates with `initialize` first, and `server/discover` only if that is refused. That costs nothing
-/// with a local child, and some old servers exit if they receive anything before `initialize`.
+/// Negotiates with `initialize` first, and with `server/discover` only if `initialize` is rejected. The
+/// additional request costs nothing with a local child, and some old servers exit if they receive anything
+/// before `initialize`.
 async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
     let initialize = McpRequest::new("initialize", lifecycle::initialize(), CONTROL_MESSAGE_LIMIT_BYTES);
     let text = handle.call(&initialize, false).await?;
@@ -194,7 +195,7 @@ impl State {
         self.running.as_ref().filter(|running| !running.handle.is_closed())
     }
 
-    /// Records an exit, and the earliest time of the next start.
+    /// Records an exit or a failed start, and the earliest time of the next start.
     fn failed(&mut self, ran_for: Duration) {
         self.failures = if ran_for > STABLE_AFTER { 0 } else { self.failures + 1 };
         let wait = match self.failures {

@@ -3,8 +3,8 @@
 //! - [`AuthSettings`]: the configured credential.
 //! - [`CredentialSource`]: the credential for each request.
 //! - `oauth`: requests a token from a server.
-//! - `token_cache`: caches it until shortly before it expires, or rereads a token from a file.
-//! - [`CredentialError`]: the reason why no credential is available. The request is then not sent.
+//! - `token_cache`: caches a token until shortly before the token expires, or rereads a token from a file.
+//! - [`CredentialError`]: the reason why no credential is available, so that the request is not sent.
 
 mod oauth;
 mod token_cache;
@@ -71,7 +71,7 @@ pub struct BasicCredentials {
 impl CredentialsSection {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let entries = section.value.node.as_map().unwrap_or_default();
-        // An unknown key is reported as that, not as a second method.
+        // An unknown key is reported as unknown, not as a second method.
         let mut known = entries.iter().filter(|entry| Self::keys().get(&entry.key.text).is_some());
         match known.nth(1) {
             None if entries.is_empty() => {
@@ -110,7 +110,7 @@ fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
     let (context, span) = (value.context, value.node.span);
     let text = text_of(value)?;
     let (file, token) = if let Some(path) = text.strip_prefix("file:") {
-        // It is read once to check it; from then on the client reads it.
+        // The file is read now only to check it. The HTTP client reads it again for requests.
         let (path, token) = expansion::own_file(context, span, path)?;
         (Some(path), token)
     } else {
@@ -161,7 +161,7 @@ impl HiddenText {
 }
 
 impl BearerToken {
-    /// Creates a token from its text, without `Bearer`. `None` if it is empty, or has white space or
+    /// Creates a token from its text, without `Bearer`. `None` if the text is empty, or has white space or
     /// characters that are invalid in a header.
     pub fn new(token: &str) -> Option<Self> {
         let is_valid = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
@@ -178,7 +178,8 @@ impl BearerToken {
 }
 
 impl AuthSettings {
-    /// Secrets in these settings that are sent to the upstream, except tokens that are requested later.
+    /// Secrets in these settings that are sent to the upstream. Tokens from a file or a token server are not
+    /// included.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
             Self::Basic(basic) => vec![&*basic.password.0.0],
@@ -188,7 +189,7 @@ impl AuthSettings {
     }
 }
 
-/// Source of credentials for requests. Clones share what is cached.
+/// Source of credentials for requests. Clones share the cached token.
 #[derive(Debug, Clone)]
 pub(super) enum CredentialSource {
     Fixed(Credential),
@@ -234,10 +235,11 @@ impl CredentialSource {
     }
 }
 
-/// Reason why there is no credential. For the log: clients learn only that there is none.
+/// Reason why there is no credential. For the log: clients learn only that no credential is available.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// The token file can't be read, or has no token: the problem, without quoting its content.
+    /// The token file can't be read, or has no token. The text describes the problem without quoting the
+    /// file.
     #[error("{0}")]
     File(String),
     /// The token server could not be reached.
@@ -246,11 +248,12 @@ pub enum CredentialError {
     /// The token server did not respond within this timeout.
     #[error("the token server did not respond within {0:?}")]
     Deadline(Duration),
-    /// The token server refused with this status, and the error code of RFC 6749, section 5.2, as text, or a
-    /// note that there is none.
+    /// The token server rejected the request with this status. The text is the error code (RFC 6749, section
+    /// 5.2), or a note that there is none.
     #[error("the token server rejected the request with status {0} and {1}")]
     Refused(StatusCode, &'static str),
-    /// The token server sent a success without a token: the problem with the response, without quoting it.
+    /// The token server sent a success status without a token. The text describes the problem without quoting
+    /// the response.
     #[error("the token server responded {0}")]
     NoToken(&'static str),
     /// A request failed before, and the backoff is not over.
@@ -277,7 +280,7 @@ impl CredentialError {
     }
 }
 
-/// Header value that is a secret, of visible ASCII characters.
+/// Creates a sensitive header value from visible ASCII characters.
 fn secret_header(text: &str) -> HeaderValue {
     let mut value = HeaderValue::from_str(text).expect("visible ASCII characters are valid in a header");
     value.set_sensitive(true);

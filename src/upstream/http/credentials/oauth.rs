@@ -20,11 +20,11 @@ use crate::settings::{Checked, Code, Entry, FromText, Invalid, Named, OpenSectio
 use crate::tls::ClientTls;
 use crate::upstream::Deadline;
 
-/// Longest response that is read.
+/// Maximum length of a token response, in bytes.
 const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
-/// Lifetime of a token whose server does not send one.
+/// Lifetime of a token if the token server does not send `expires_in`.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
-/// Longest lifetime that is accepted.
+/// Maximum lifetime of a token; a longer lifetime is reduced to this.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// Token server of an upstream, and the parameters of its tokens.
@@ -89,7 +89,7 @@ impl FromText for TokenUrl {
 }
 
 impl OAuthSettings {
-    /// Parameters that other keys write.
+    /// Rejects parameters that other keys of the section set.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         const OWN: [&str; 5] = ["grant_type", "client_id", "client_secret", "scope", "audience"];
         let parameters = section.entry("parameters").and_then(|entry| entry.value.as_map());
@@ -128,7 +128,7 @@ impl OAuthSettings {
         let (Scalar(id), secret) = (self.client_id.clone(), &*self.client_secret.0.0);
         match self.client_auth_method {
             ClientAuthMethod::ClientSecretBasic => {
-                // Both are form-encoded first (section 2.3.1).
+                // Id and secret are form-encoded first (RFC 6749, section 2.3.1).
                 let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
                 let pair = STANDARD.encode(format!("{}:{}", encoded(&id), encoded(secret)));
                 headers.insert(header::AUTHORIZATION, secret_header(&format!("Basic {pair}")));
@@ -168,11 +168,11 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
     })
 }
 
-/// Parses the server's response. No error quotes it except for registered codes, because it may contain the
-/// token or the secret.
+/// Parses the token response. Errors quote only registered error codes, because the response may contain the
+/// token or the client secret.
 fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> {
     let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
-    // Some old servers report errors with status 200.
+    // Some old token servers report errors with status 200.
     if !response.status.is_success() || answer.get("error").is_some() {
         return Err(CredentialError::Refused(response.status, error_code(&answer)));
     }
@@ -187,7 +187,7 @@ fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> 
     Ok(IssuedToken { token, lifetime: lifetime.ok_or(expired)?.min(MAX_LIFETIME) })
 }
 
-/// Number of seconds, which some servers send as a string.
+/// Parses a number of seconds, which some servers send as a string.
 fn seconds(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::String(text) => text.trim().parse().ok()?,
@@ -196,7 +196,7 @@ fn seconds(value: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds.min(MAX_LIFETIME.as_secs_f64())).ok()
 }
 
-/// Error code, if it is registered.
+/// The error code of the response, if the code is registered.
 fn error_code(answer: &Value) -> &'static str {
     const KNOWN: &str = "`invalid_request` `invalid_client` `invalid_grant` `unauthorized_client` \
                          `unsupported_grant_type` `invalid_scope` `invalid_target` `access_denied` \

@@ -1,5 +1,5 @@
-//! Caches of expiring bearer tokens: tokens of a server, renewed before they expire and requested once for
-//! all waiting calls, with backoff for token requests; and tokens in a file.
+//! Caches of expiring bearer tokens. Tokens of a token server are renewed before they expire, and requested
+//! once for all waiting calls, with backoff after failures. Tokens in a file are reread.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,13 +24,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// Maximum backoff after failed token requests to a server.
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Longest time before its expiry that a token is no longer sent, because the clocks of two servers differ.
+/// Maximum time before its expiry at which a token is no longer sent, because the clocks of two servers
+/// differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(30);
-/// Longest time before its expiry that a token is renewed.
+/// Maximum time before its expiry at which a token is renewed.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
-/// Minimum age at which a rejected token is replaced even though it was never accepted: the reason may be
-/// gone by then. A younger one is not replaced, or an upstream that rejects every token would cause a token
-/// request for each call.
+/// Minimum age at which a rejected token is replaced even though the upstream never accepted it: a new token
+/// may be accepted by then. A younger token is not replaced, because an upstream that rejects every token
+/// would cause a token request for each call.
 const MIN_REPLACED_AGE: Duration = Duration::from_secs(30);
 
 /// Token that a server issued.
@@ -58,7 +59,7 @@ struct State {
     cached: Option<CachedToken>,
     /// Request in flight.
     in_flight: Option<SharedTask<Outcome>>,
-    /// Failures since the last token was received: their number, the end of the backoff, and the last one.
+    /// Failures since the last token was received: their number, the end of the backoff, and the last error.
     failures: Option<(u32, Instant, Arc<CredentialError>)>,
 }
 
@@ -82,8 +83,7 @@ impl TokenCache {
         Arc::new(Self { upstream, max_backoff, new_request, state: Mutex::default() })
     }
 
-    /// Returns the cached token. If there is none that is still valid, requests the next one and waits for
-    /// it.
+    /// Returns the cached token. If no valid token is cached, requests a new token and waits for it.
     pub(super) async fn credential(self: &Arc<Self>, context: &CallContext) -> Outcome {
         let in_flight = {
             let mut state = self.state.lock();
@@ -91,8 +91,7 @@ impl TokenCache {
             if let Some(cached) = state.cached.as_ref().filter(|cached| now < cached.sent_until) {
                 let (credential, renewed) = (cached.credential.clone(), now >= cached.renewed_from);
                 if renewed {
-                    // While the cached token is valid, no call waits for the next one or fails for lack of
-                    // it.
+                    // While the cached token is valid, no call waits for the next token or fails without it.
                     let _ = self.request_token(&mut state, context);
                 }
                 return Ok(credential);
@@ -109,8 +108,8 @@ impl TokenCache {
         }
     }
 
-    /// Replaces a refused token. Only the first call whose token was refused requests the next one. `None` if
-    /// the next one is the same, or the refused one is new and was never accepted.
+    /// Replaces a rejected token. Only the first call whose token was rejected requests the next token.
+    /// `None` if the next token is the same, or the rejected token is new and was never accepted.
     pub(in crate::upstream::http) async fn replace_rejected(
         self: &Arc<Self>,
         refused: &Credential,
@@ -131,8 +130,8 @@ impl TokenCache {
         Ok((next.value != refused.value).then_some(next))
     }
 
-    /// Returns the request in flight, or starts one unless the backoff forbids it. It continues for the next
-    /// call even if nothing awaits it.
+    /// Returns the token request in flight, or starts one unless the backoff forbids it. The request
+    /// continues for the next call even if nothing awaits it.
     fn request_token(
         self: &Arc<Self>,
         state: &mut State,
@@ -170,7 +169,8 @@ impl TokenCache {
                 let credential = token.credential();
                 // A file has the same token until another program replaces it.
                 let same = state.cached.take().filter(|cached| cached.credential.value == credential.value);
-                // Counted from the request, because the token may have been issued at any time since.
+                // Lifetimes are counted from the token request, because the token may have been issued at any
+                // time since then.
                 state.cached = Some(CachedToken {
                     credential: credential.clone(),
                     since: Instant::now(),
@@ -196,11 +196,11 @@ impl TokenCache {
     }
 }
 
-/// Lifetime of a token from a file that another program replaces from time to time, and maximum backoff after
-/// the file could not be read. Kubernetes writes the next token long before the previous one expires.
+/// Interval at which a token file is reread, because another program may replace it, and maximum backoff
+/// after the file could not be read. Kubernetes writes the next token long before the previous one expires.
 const FILE_LIFETIME: Duration = Duration::from_secs(5);
 
-/// Longest token file.
+/// Maximum length of a token file, in bytes.
 const FILE_LIMIT_BYTES: usize = 16 << 10;
 
 /// Creates the cache of the token in a file.
@@ -216,7 +216,7 @@ pub(super) fn token_file(path: PathBuf, upstream: &UpstreamName) -> Arc<TokenCac
 fn read_token(path: &Path) -> Result<IssuedToken, CredentialError> {
     let shown = path.to_string_lossy();
     let invalid = |found: &str| CredentialError::File(format!("the file `{shown}` {found}"));
-    // Anything but a regular file might never end.
+    // Reading anything but a regular file might never end.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(invalid("is not a file"));
     }

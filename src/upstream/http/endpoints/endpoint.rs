@@ -20,7 +20,7 @@ use crate::upstream::http::pool::ConnectionPool;
 use crate::upstream::http::{Address, HttpSettings};
 use crate::upstream::{AttemptedEndpoints, Evidence, Failure, RequestEvidence};
 
-/// One IP address or UNIX socket of an upstream. Its connections close when it is dropped.
+/// One IP address or UNIX socket of an upstream. Dropping the endpoint closes its connections.
 #[derive(Debug)]
 pub(in crate::upstream::http) struct Endpoint {
     /// Number that is unique in the process.
@@ -36,8 +36,8 @@ pub(in crate::upstream::http) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates the endpoint of an address. `at` is one of the IP addresses of its host, and `None` for a UNIX
-    /// socket.
+    /// Creates the endpoint of an address. `at` is one of the IP addresses of the address's host; `None` for
+    /// a UNIX socket.
     pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
@@ -74,8 +74,8 @@ impl Endpoint {
         self.log(change, &CallContext::default());
     }
 
-    /// Records the evidence of a request. The only endpoint of an upstream is used in any state, so nothing
-    /// is logged.
+    /// Records the evidence of a request. The only endpoint of an upstream is used in any state, so its
+    /// changes are not logged.
     fn record(&self, evidence: Evidence, is_only: bool, context: &CallContext) {
         let change = match evidence {
             Evidence::Success => self.condition.lock().record_success(),
@@ -102,7 +102,7 @@ impl Endpoint {
     }
 }
 
-/// Request in flight at an endpoint, which counts the request until this is dropped.
+/// Request in flight at an endpoint. The endpoint counts the request until this struct is dropped.
 #[derive(Debug)]
 pub(in crate::upstream::http) struct InFlightRequest {
     pub(in crate::upstream::http) endpoint: Arc<Endpoint>,
@@ -129,7 +129,8 @@ impl InFlightRequest {
         Self { endpoint, context, tried, deadline, is_only, is_recorded: false }
     }
 
-    /// Records the result of the request, or of its first part.
+    /// Records the result of the request, which is known when the response headers arrive or the request
+    /// fails.
     pub(in crate::upstream::http) fn record(&mut self, result: Result<StatusCode, &Failure>) {
         self.is_recorded = true;
         self.endpoint.record(RequestEvidence::new(result).endpoint, self.is_only, &self.context);
@@ -139,7 +140,7 @@ impl InFlightRequest {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         if !self.is_recorded && Instant::now() >= self.deadline {
-            // Dropped because its deadline has passed, not because its client cancelled it.
+            // The request was dropped because its deadline has passed, not because its client cancelled it.
             self.endpoint.record(Evidence::Failure, self.is_only, &CallContext::default());
         }
         self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);

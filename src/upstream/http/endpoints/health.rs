@@ -1,4 +1,4 @@
-//! Active health checks of every endpoint, in the background, for the life of the upstream.
+//! Active health checks of every endpoint, in the background, until the upstream is dropped.
 
 use std::{
     sync::{Arc, Weak},
@@ -25,7 +25,7 @@ use crate::upstream::Failure;
 use crate::upstream::http::client::request_to;
 use crate::upstream::http::connection::{BoxError, full_body};
 
-/// Longest body that is read, so that its connection can be reused.
+/// Maximum length of a response body that is read so that the connection can be reused, in bytes.
 const BODY_LIMIT_BYTES: usize = 64 << 10;
 
 /// Settings of active health checks.

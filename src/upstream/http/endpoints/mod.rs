@@ -1,6 +1,7 @@
 //! Endpoints of one upstream (the IP addresses of its configured addresses) and load balancing between them.
 //!
-//! - [`Endpoint`]: has its own connections; `outlier_detection`: ejects it when it fails.
+//! - [`Endpoint`]: one IP address with its own connections. `outlier_detection`: ejects an endpoint that
+//!   fails.
 //! - `resolve`: periodic DNS lookups.
 //! - [`Endpoints`]: selects an endpoint for each request.
 //! - `health`: health checks in the background.
@@ -28,7 +29,7 @@ pub use health::{HealthCheckSettings, jitter};
 pub use outlier_detection::{EndpointState, OutlierDetectionSettings};
 pub(super) use resolve::Lookup;
 
-/// Maximum number of endpoints of one upstream, after DNS lookups. More are not used.
+/// Maximum number of endpoints of one upstream, after DNS lookups. Further addresses are not used.
 pub const ADDRESS_LIMIT: usize = 64;
 
 /// All endpoints of one upstream.
@@ -43,7 +44,7 @@ pub(super) struct Endpoints {
     pub(super) when_healthy: OnceLock<Hidden<Box<dyn Fn() + Send + Sync>>>,
 }
 
-/// Endpoint, and whether it is a fallback: used only if every other endpoint is unavailable.
+/// Endpoint, and whether it is a last resort, used only if every other endpoint is unavailable.
 #[derive(Debug, Clone)]
 struct Entry {
     endpoint: Arc<Endpoint>,
@@ -51,8 +52,8 @@ struct Entry {
 }
 
 impl Endpoints {
-    /// Creates the endpoints without lookups or connections. Within a runtime it starts the health checks, if
-    /// they are configured.
+    /// Creates the endpoints without lookups or connections. Within a Tokio runtime, starts the health checks
+    /// if they are configured.
     pub(super) fn new(settings: Arc<HttpSettings>, lookup: Lookup) -> Arc<Self> {
         let has_names = settings.addresses().any(|address| address.name().is_some());
         let known = settings.addresses().filter(|address| address.name().is_none()).take(ADDRESS_LIMIT);
@@ -74,7 +75,7 @@ impl Endpoints {
     ///
     /// # Errors
     ///
-    /// If no name has an address.
+    /// An error if no host name has an address.
     pub(super) async fn pick(
         self: &Arc<Self>,
         tried: &AttemptedEndpoints,
@@ -89,8 +90,8 @@ impl Endpoints {
         Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, tried, deadline, context))
     }
 
-    /// Records the failure of a request. If nothing could be sent and there is another endpoint, moves the
-    /// request there and returns `true`.
+    /// Records the failure of a request. If the endpoint was not reached and there is another endpoint, moves
+    /// the request to the other endpoint and returns `true`.
     pub(super) fn fail_over(&self, in_flight: &mut InFlightRequest, failure: &Failure) -> bool {
         in_flight.record(Err(failure));
         let is_unreached = failure.properties().stage == FailureStage::NotReached;
@@ -126,8 +127,8 @@ pub struct AddressView {
     pub in_flight: usize,
 }
 
-/// Rank of an endpoint for a request; the least is the best. The first field that differs decides. If all
-/// endpoints are ejected, nothing is lost by trying one of them.
+/// Rank of an endpoint for a request; the lowest rank is the best. The first field that differs decides. If
+/// all endpoints are ejected, nothing is lost by trying one of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_ejected: bool,
@@ -135,9 +136,9 @@ struct Rank {
     is_last_resort: bool,
 }
 
-/// Selects an endpoint of the best rank. `None` if that rank does not fit. Two endpoints of the rank are
-/// chosen at random, and the less loaded one is selected ("power of two choices"). This is nearly as even as
-/// the least loaded of all, and simultaneous requests do not all choose the same one.
+/// Selects an endpoint of the best rank. `None` if `fits` rejects that rank. Two endpoints of the rank are
+/// chosen at random, and the one with fewer requests is selected ("power of two choices"). The load is nearly
+/// as even as with the least loaded endpoint, and simultaneous requests do not all choose the same endpoint.
 fn pick(
     endpoints: &[Entry],
     tried: &AttemptedEndpoints,

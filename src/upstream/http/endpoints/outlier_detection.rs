@@ -14,7 +14,7 @@ use crate::settings::{Checked, Code, OpenSection, units};
 #[section(id = "outlier_detection", default, check = Self::complete)]
 pub struct OutlierDetectionSettings {
     /// Number of consecutive failures after which an address is ejected.
-    // `None` where outlier detection is off.
+    // `None` if outlier detection is off.
     #[key(range = 1..=1_000_000, default = Some(3))]
     pub consecutive_failures: Option<u32>,
     /// Duration of the first ejection; it doubles with each further failure.
@@ -26,7 +26,8 @@ pub struct OutlierDetectionSettings {
 }
 
 impl OutlierDetectionSettings {
-    /// Checks that the maximum ejection time is no shorter than the base, and raises a default to it.
+    /// Checks that `max_ejection_time` is not shorter than `base_ejection_time`. Raises a default maximum to
+    /// the base.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         section.check_valid(&["base_ejection_time", "max_ejection_time"])?;
         if self.max_ejection_time < self.base_ejection_time {
@@ -95,7 +96,7 @@ impl EndpointCondition {
     }
 
     /// Records that a request is sent to the endpoint. Once the ejection is over, this request is the probe.
-    /// If it never ends, another probe follows after `base_ejection_time`.
+    /// If the probe has no result by then, another probe follows after `base_ejection_time`.
     pub(super) fn request_started(&mut self, settings: &OutlierDetectionSettings, now: Instant) {
         if self.ejected_until.is_some_and(|until| until <= now) {
             (self.ejected_until, self.is_probing) = (Some(now + settings.base_ejection_time), true);
@@ -114,7 +115,7 @@ impl EndpointCondition {
         now: Instant,
     ) -> Option<StateChange> {
         let limit = settings.consecutive_failures?;
-        // Requests that were in flight together fail together. They count as one failure.
+        // Requests that were in flight together fail together, and count as one failure.
         if self.ejected_until.is_some_and(|until| now < until) && !std::mem::take(&mut self.is_probing) {
             return None;
         }

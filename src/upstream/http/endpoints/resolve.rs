@@ -10,16 +10,16 @@ use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
 use crate::telemetry::ErrorChain;
 use crate::upstream::Failure;
 
-/// Time that a failed DNS lookup is cached while no address is known. Requests meanwhile fail with the same
-/// error.
+/// Time for which a failed DNS lookup is cached while no address is known. Until then, requests fail with the
+/// same error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
 const NO_ADDRESS: &str = "the name has no address";
 
-/// Resolver from host and port to addresses.
+/// Resolver of a host and port to IP addresses.
 #[derive(Debug, Clone)]
 pub(in crate::upstream::http) enum Lookup {
-    /// Resolver of the system: `/etc/hosts`, DNS, and others that it is configured for.
+    /// Resolver of the system: `/etc/hosts`, DNS, and other configured sources (`nsswitch.conf`).
     System,
     #[cfg(test)]
     Scripted(super::tests::FakeDns),
@@ -57,8 +57,9 @@ impl DnsCache {
 }
 
 impl Endpoints {
-    /// Returns the endpoints. Names that are due are resolved again in the background. The request waits for
-    /// a lookup only if no address is known, or if the addresses are older than twice the interval.
+    /// Returns the endpoints. Host names are resolved again in the background when the interval is over. The
+    /// request waits for a lookup only if no address is known, or if the addresses are older than twice the
+    /// interval.
     pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, Failure> {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh_interval;
@@ -76,8 +77,8 @@ impl Endpoints {
         let known = self.current.load_full();
         if !known.is_empty() {
             if found.is_err() {
-                // The known addresses are used until the next interval. Otherwise every request would wait as
-                // long.
+                // The known addresses are used until the next interval. Otherwise every request would wait
+                // for the lookup.
                 names.record_lookup(Some("no response in time".to_owned()));
             }
             return Ok(known);
@@ -88,7 +89,7 @@ impl Endpoints {
         Err(Failure::Connect(io::Error::other(error).into()))
     }
 
-    /// Resolves every name, unless another request did so meanwhile.
+    /// Resolves every host name, unless another request has done so meanwhile.
     async fn look_up(&self) {
         let Some(names) = &self.names else { return };
         let called_at = Instant::now();
@@ -109,8 +110,8 @@ impl Endpoints {
             };
             match names.lookup.addresses(host, port).await {
                 Ok(found) if !found.is_empty() => {
-                    // The system returns first the address family that it reaches best. The other one is a
-                    // last resort.
+                    // The system returns first the address family that it reaches best. Addresses of the
+                    // other family are a last resort.
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
                     for at in &found {
                         let known = here.clone().find(|entry| entry.endpoint.at == Some(*at));
