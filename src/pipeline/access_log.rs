@@ -19,8 +19,8 @@ use crate::telemetry::{
 use crate::translate::LogNote;
 use crate::upstream::{FailureStage, UpstreamError};
 
-/// Access log entry of one call. It is written on drop, however the call ends. If the client left, the
-/// outcome is `cancelled`.
+/// Access log entry of one call. The entry is written on drop, however the call ends. If the client has
+/// disconnected, the outcome is `cancelled`.
 #[derive(Debug)]
 pub(super) struct AccessLog<'a> {
     route: &'a BoundRoute,
@@ -39,7 +39,7 @@ struct CallRecord {
     rejected_by: Option<&'static str>,
     /// Bytes of all response bodies.
     received_bytes: usize,
-    /// HTTP status that the upstream sent last for this call.
+    /// HTTP status of the last response that the upstream sent for this call.
     upstream_status: Option<StatusCode>,
     /// HTTP status of the last response that rules see. The response may be a cached one.
     response_status: Option<StatusCode>,
@@ -269,12 +269,13 @@ impl Drop for AccessLog<'_> {
     }
 }
 
-/// Method of a call without a message, such as that of a task after its input has arrived.
+/// Method in the span of a call without an MCP message, such as the call of a task after its input has
+/// arrived.
 const CALL: &str = "tools/call";
 
 /// Starts the span of a call (OpenTelemetry's conventions for MCP). An MCP message has its own span in the
-/// trace that it carries, because one HTTP request may have several messages. Otherwise the span is that of
-/// the request.
+/// trace of its `_meta`, because one HTTP request may contain several messages. For other APIs, the span of
+/// the HTTP request is used.
 fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
     if !tracing.is_on() {
         return Span::default();

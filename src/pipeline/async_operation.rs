@@ -65,7 +65,8 @@ pub enum OperationState {
 /// State of an operation after a response.
 pub(super) enum PollOutcome {
     Running(RunningOperation),
-    /// Response that the route's rules apply to; if the operation has failed, with its status.
+    /// The operation has ended. The route's rules apply to this response. The status is present if the
+    /// operation has failed.
     Ended(UpstreamResponse, Option<OperationStatus>),
     Cancelled,
 }
@@ -129,8 +130,8 @@ impl Snapshot {
         OperationState::Done(run.finish(result))
     }
 
-    /// Cancels an operation, if its route has a request for that, and waits for the upstream's response.
-    /// `call` has the arguments of the call that started it.
+    /// Cancels an operation, if its route configures a cancellation request, and waits for the upstream's
+    /// response. `call` has the arguments of the call that started it.
     pub async fn cancel_operation(
         &self,
         route: &Arc<BoundRoute>,
@@ -151,8 +152,8 @@ impl Snapshot {
 
 impl CallRun<'_> {
     /// Polls the operation that the first response may have started. Dropping the future cancels the
-    /// operation, if the route has a request for that. From `hand_over_at` on, the operation is returned to
-    /// the client as a task instead of being polled again.
+    /// operation, if the route configures a cancellation request. From `hand_over_at` on, the operation is
+    /// returned to the client as a task instead of being polled again.
     pub(super) async fn poll_until_done(
         &mut self,
         request: HttpRequest,
@@ -325,9 +326,10 @@ fn rule_of(route: &Route) -> &AsyncOperationRule {
 }
 
 impl UpstreamExchange<'_> {
-    /// Cancels an operation, if the route has a request for that.
+    /// Cancels an operation, if the route configures a cancellation request.
     fn cancel(&self, location: &OperationLocation) -> Option<impl Future<Output = ()> + Send + use<>> {
-        // The client may have disconnected, so nothing would await work in the pool.
+        // The request is built on this thread: the client may have disconnected, so nothing would await work
+        // in the pool.
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         let rule = rule_of(self.route);
         rule.cancel.as_ref()?;

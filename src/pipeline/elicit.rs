@@ -28,7 +28,7 @@ pub trait Elicitor: Send + Sync {
 pub type InputResponsesFuture<'a> = BoxFuture<'a, Result<Map<String, Value>, String>>;
 
 /// Sends the input requests that precede the upstream request, and returns the arguments with the responses.
-/// Without an elicitor, the client supports no input requests.
+/// `elicitor` is `None` if the client supports no input requests.
 ///
 /// # Errors
 ///

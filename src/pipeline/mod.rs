@@ -105,7 +105,7 @@ impl Gateway {
         }
     }
 
-    /// Publishes a change. Without listeners it is dropped.
+    /// Publishes a change. Without listeners, the change is dropped.
     pub fn publish(&self, change: ChangeEvent) {
         let _ = self.changes.send(change);
     }
@@ -186,7 +186,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// API, as the log and metrics name it: `rest`.
+/// API that received a call, with its name in the log and metrics, such as `rest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum ApiKind {
     /// REST over HTTP.

@@ -40,7 +40,7 @@ pub struct ListEntry {
     pub key: String,
     scopes: Scopes,
     json: Box<RawValue>,
-    /// Definition for clients that accept only objects as structured content, if it differs.
+    /// Definition for clients that accept only objects as structured content, if it differs from `json`.
     objects_only: Option<Box<RawValue>>,
 }
 

@@ -78,7 +78,7 @@ impl<'a> Reporter<'a> {
                 Some(event) = events.recv() => self.on_event(event, counts_bytes),
             }
         };
-        // Progress of the upstream may have arrived together with the response.
+        // Progress events of the upstream may have arrived together with the response.
         while let Ok(event) = events.try_recv() {
             if let ProgressEvent::Progress { .. } = event {
                 self.on_event(event, false);
@@ -131,7 +131,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Reports that an operation is done, if it has a total.
+    /// Reports that an asynchronous operation is done: its progress is the total, if there is one.
     pub(super) fn operation_done(&mut self) {
         self.line(McpLogLevel::Debug, || "operation done".to_owned());
         if let Some(total) = self.total {

@@ -15,7 +15,7 @@ use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, s
 use crate::telemetry::Untrusted;
 use crate::translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables};
 
-/// Timeout of the filter of a completion, in addition to the call.
+/// Timeout of the filter of a completion, which runs after the timeout of its call.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum length of all messages of one prompt together, in bytes.
@@ -125,8 +125,8 @@ impl Snapshot {
         Ok(self.call(route, call, None).await)
     }
 
-    /// Completion values of an argument. Empty if the route that lists them fails. The reason is only logged,
-    /// as an error does not help a person who is typing.
+    /// Completion values of an argument. The list is empty if the route that provides the values fails. The
+    /// reason is only logged, because an error does not help a person who is typing.
     pub async fn complete(
         &self,
         completion: &Completion,

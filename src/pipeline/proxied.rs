@@ -57,7 +57,7 @@ pub struct ProxiedTable {
     pub has_resources: bool,
 }
 
-/// Matcher for the URIs of a template (RFC 6570, all levels), except for excluded ones.
+/// Matcher for the URIs of a template (RFC 6570, all levels), except for excluded URIs.
 #[derive(Debug)]
 pub struct UriPattern {
     regex: Regex,

@@ -40,7 +40,7 @@ pub enum FetchError {
     Failed(String),
 }
 
-/// Cache control of contents, as the upstream sends it (RFC 9111, section 5.2.2).
+/// Cache control of resource contents, according to the headers of the upstream (RFC 9111, section 5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
     /// Time to live. Zero if the upstream sends none.
@@ -77,8 +77,8 @@ impl Freshness {
 }
 
 impl Snapshot {
-    /// Reads a resource. The arguments of `call` are replaced by those in the URI. Dropping the future
-    /// cancels the upstream request.
+    /// Reads a resource. The arguments in the URI replace those of `call`. Dropping the future cancels the
+    /// upstream request.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ pub(super) fn read_of(
         replied: media_type.as_deref(),
     };
     let mut contents = of.result(result);
-    // An empty document stays empty, instead of the sentence that a tool result would have.
+    // An empty document stays empty. A tool result would have a sentence instead.
     if let [ResourceContents { body: ResourceBody::Text(text), .. }] = &mut contents[..]
         && response.is_some_and(|response| response.body.is_empty() && empty_success_text(response) == *text)
     {

@@ -34,8 +34,8 @@ pub enum CallOutcome {
 
 impl Snapshot {
     /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. The
-    /// timeout does not include the time of input requests to the client. `elicitor` is `None` if the client
-    /// supports no input requests.
+    /// timeout does not include the time that the client takes for input requests. `elicitor` is `None` if
+    /// the client supports no input requests.
     pub async fn call<'a>(
         &'a self,
         route: &'a Arc<BoundRoute>,
@@ -140,7 +140,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// The steps of a call. An `Err` is the result of a call that ended early, boxed because it is rare.
+    /// Runs the steps of a call. An `Err` is the result of a call that ended early, boxed because it is rare.
     async fn outcome(&mut self, hand_over_after: Option<Duration>) -> Result<CallOutcome, Box<ToolResult>> {
         let route = self.exchange.route;
         check_scopes(route, &self.exchange.client)?;
@@ -326,7 +326,8 @@ impl<'a> CallRun<'a> {
         })
     }
 
-    /// Sends the route's log notifications: those before the upstream request, or those about a response.
+    /// Sends the route's log notifications: without `status` those before the upstream request, with it those
+    /// about the response.
     fn send_log_lines(&mut self, status: Option<StatusCode>) {
         let (route, arguments) = (self.exchange.route, &self.exchange.arguments);
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
@@ -344,7 +345,7 @@ impl<'a> CallRun<'a> {
     /// Writes the access log, and returns the result for the client.
     pub(super) fn finish(self, result: Result<ToolResult, Box<ToolResult>>) -> ToolResult {
         let route = self.exchange.route;
-        // An error that ended the call early may quote arguments, so it is redacted like translated ones.
+        // An error that ended the call early may quote arguments, so it is redacted like a translated error.
         let mut result = result.unwrap_or_else(|ended_early| route.translator.for_clients(*ended_early));
         if result.is_error() {
             let request_id = self.log.call.request_id.as_str();

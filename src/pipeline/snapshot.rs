@@ -165,7 +165,7 @@ impl Snapshot {
         !self.lists.prompts.is_empty() || self.may_have_more()[0]
     }
 
-    /// Changes for clients that have read the lists of the previous snapshot.
+    /// Changes of lists between the snapshot `before` and this one, of which clients are notified.
     pub(super) fn differences(&self, before: &Self) -> Vec<ChangeEvent> {
         let (now, before) = (&self.lists, &before.lists);
         let resources =

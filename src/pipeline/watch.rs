@@ -1,13 +1,13 @@
 //! Change detection for lists and resources. Upstreams don't announce changes, so watched resources are
 //! polled.
 //!
-//! [`Gateway::publish`] sends changes to subscribers. A resource is polled once for all its watchers, as
-//! long as there are any. An upstream that supports validators (`ETag`, `Last-Modified`) responds without a
-//! body if nothing changed. Otherwise the contents, as clients would read them, are compared with those of
+//! [`Gateway::publish`] sends changes to subscribers. A resource is polled once for all its watchers, until
+//! the last watcher is gone. An upstream that supports validators (`ETag`, `Last-Modified`) responds without
+//! a body if nothing changed. Otherwise the contents, as clients would read them, are compared with those of
 //! the last poll.
 //!
-//! If replicas share a store, each polls for its own clients and publishes changes to the others. So all
-//! clients are notified when the first replica detects a change, and only once.
+//! If replicas share a store, each replica polls for its own clients and publishes changes to the other
+//! replicas. So all clients are notified once, when the first replica detects a change.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,7 +35,7 @@ use crate::upstream::{Deadline, QuotedSource, UpstreamCall};
 /// Maximum number of watched resources.
 pub const WATCHED_LIMIT: usize = 1000;
 
-/// Longest URI of a watched resource, in bytes.
+/// Maximum length of the URI of a watched resource, in bytes.
 pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 
 /// Poll interval of a missing resource, which may be recreated.

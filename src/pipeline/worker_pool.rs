@@ -1,7 +1,7 @@
 //! Worker pool: threads for CPU work that may take long, separate from the threads that serve connections.
 //!
-//! Short work runs on the calling thread. If it takes more steps than that thread may spend, it is restarted
-//! in the pool.
+//! Short work runs on the calling thread. Work that takes more steps than the calling thread may spend is
+//! restarted in the pool.
 
 use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,8 +24,8 @@ use crate::upstream::OnDrop;
 /// against expensive schemas.
 ///
 /// The total limit is the number of cores, so that the trees of long responses do not fill the memory. The
-/// limit per route is half of it, so that a slow route leaves threads for others. Work is queued until its
-/// deadline, and never started if its client has disconnected.
+/// limit per route is half of the total, so that a slow route leaves threads for other routes. Work is queued
+/// until its deadline, and is not started if its client has disconnected.
 #[derive(Debug, Clone)]
 pub(super) struct WorkerPool {
     permits: Arc<Semaphore>,
@@ -46,7 +46,8 @@ impl WorkerPool {
         Self::with_permits(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// At least two permits: with one, every route would wait for the slowest.
+    /// Creates a pool with at least two permits: with one permit, every route would wait for the slowest
+    /// route.
     fn with_permits(permits: usize) -> Self {
         let permits = permits.max(2);
         let of_route = permits.div_ceil(2).min(permits - 1);
@@ -240,8 +241,8 @@ fn weight(value: &Value) -> usize {
     inside + VALUE_BYTES
 }
 
-/// Whether a response is copied without parsing: no rule or schema applies, and it is not a failure, whose
-/// message would be extracted.
+/// Whether a response is copied without parsing: no rule or schema applies, and it is not an error response,
+/// whose message would be extracted.
 fn is_passed_on(translator: &Translator, response: &UpstreamResponse) -> bool {
     let has_failed =
         !response.status.is_success() || response.exit.as_ref().is_some_and(|exit| !exit.end.is_success());

@@ -3,7 +3,7 @@
 //! - The circuit breaker of an upstream counts connection failures and timeouts of all its routes. A response
 //!   of any status proves that the upstream is reachable.
 //! - The circuit breaker of a route counts responses that show that the request could not be served: 502,
-//!   503, 504, and invalid ones. Such a response is no evidence about other routes.
+//!   503, 504, and invalid responses. Such a response is no evidence about other routes.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -104,8 +104,8 @@ impl CircuitBreaker {
     ) -> UpstreamResult {
         let probes_until = self.admit()?;
         let dropped = OnDrop::new(|| {
-            // Dropped after its deadline: the upstream sent no response in time. Dropped earlier: the client
-            // left or has a shorter timeout.
+            // If the attempt is dropped after its deadline, the upstream sent no response in time. If it is
+            // dropped earlier, the client has disconnected or has a shorter timeout.
             let late = Instant::now() >= upstream_call.deadline.latest && self.route.is_none();
             let evidence = if late { Evidence::Failure } else { Evidence::None };
             self.record(evidence, probes_until, &upstream_call.context);
@@ -159,7 +159,7 @@ impl CircuitBreaker {
                 info!(%upstream, route, request_id, "circuit breaker closed");
                 State::Closed { failures: 0 }
             }
-            // The probe gave no evidence, so the next call is the probe.
+            // The result of the probe says nothing about the upstream, so the next call is the next probe.
             (State::HalfOpen { .. }, Evidence::None) => State::Open { until: Instant::now() },
             // The call began before the circuit opened, so the probe decides.
             (state @ State::Open { .. }, _) | (state @ State::Closed { .. }, Evidence::None) => state,

@@ -48,7 +48,7 @@ impl ConcurrencyLimit {
         Self { limit, slots, queue, events, per_client, client_wait }
     }
 
-    /// Requests in flight, and requests in the queue.
+    /// Number of requests in flight, and number of requests in the queue.
     pub(super) fn usage(&self) -> (usize, usize) {
         let queued = PolicySettings::MAX_QUEUED - self.queue.available_permits();
         (self.limit - self.slots.available_permits(), queued)
@@ -85,7 +85,7 @@ impl ConcurrencyLimit {
     }
 }
 
-/// Semaphore for each key, all with the same number of permits. Clones share them.
+/// One semaphore per key, all with the same number of permits. Clones share the semaphores.
 #[derive(Debug, Clone)]
 pub struct KeyedSemaphore<K> {
     permits: usize,

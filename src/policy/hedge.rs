@@ -1,4 +1,4 @@
-//! Hedging: a second request if the first takes unusually long.
+//! Hedging: a second request is sent if the first takes unusually long.
 
 use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
@@ -108,7 +108,7 @@ impl Hedge {
             return self.timed(started, first.await);
         }
         self.events.add("hedged");
-        // The second request reports no progress, as its bytes would be added to those of the first.
+        // The second request reports no progress, because its bytes would be added to those of the first.
         let mut second = pin!(second(UpstreamCall { progress: None, ..upstream_call.clone() }));
         tokio::select! {
             biased;

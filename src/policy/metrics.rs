@@ -156,9 +156,9 @@ pub struct UpstreamView {
 }
 
 impl UpstreamView {
-    /// Whether a call may reach the upstream. Untried endpoints count as reachable, and so do those to be
-    /// probed by the next call: otherwise nothing would ever probe them. The same holds for a program that
-    /// the next call starts.
+    /// Whether a call may reach the upstream. Untried endpoints, and endpoints that the next call probes,
+    /// count as reachable: otherwise nothing would ever probe them. For the same reason, a program that the
+    /// next call starts counts as reachable.
     pub fn is_reachable(&self) -> bool {
         let is_restarting = matches!(self.program, Some(ProgramState::Restarting { .. }));
         let is_open = matches!(self.breaker, CircuitBreakerView::Open { remaining } if !remaining.is_zero());

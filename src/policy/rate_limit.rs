@@ -92,8 +92,8 @@ impl Setting for CallsPer {
 /// Rate limit and its current usage.
 ///
 /// The algorithm is GCRA (generic cell rate algorithm). Each call moves a point in time ahead by the gap
-/// between two calls; a call that would move it too far ahead is rejected. The point is the only state, one
-/// in total or one per client. A point in the past is the same as none.
+/// between two calls; a call that would move the point too far ahead is rejected. The point is the only
+/// state, one in total or one per client. A point in the past is the same as none.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     scope: RateLimitScope,
@@ -116,7 +116,7 @@ impl RateLimit {
     /// Maximum number of clients that are tracked separately. Further clients share one allowance, until idle
     /// ones are evicted. So a client that keeps changing its address gains nothing.
     pub(super) const CLIENTS_LIMIT: usize = 65_536;
-    /// Shortest interval between two searches for clients to evict.
+    /// Minimum interval between two searches for idle clients to evict.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
     /// Creates an unused limit of the upstream or tool `of`; `None` if the setting is missing or `off`.
@@ -141,7 +141,7 @@ impl RateLimit {
         Some(Self { scope, settings, used, events: events.clone(), counted })
     }
 
-    /// Admits a call, or returns the time until the next one is admitted.
+    /// Admits a call by the counter of this replica, or returns the time until the next call is admitted.
     fn take(&self, client: &ClientIdentity) -> Result<(), Duration> {
         let (gap, slack) = self.settings.gap_and_slack();
         self.with_point(client, |point, now| {
@@ -183,8 +183,8 @@ impl RateLimit {
     ///
     /// # Errors
     ///
-    /// [`Failure::RateLimited`] if the call is over the limit and does not wait. It is counted.
-    /// [`Failure::RateLimitUnavailable`] if the shared counter is unreachable.
+    /// [`Failure::RateLimited`] if the call is over the limit and `over` rejects it. The rejection is
+    /// counted. [`Failure::RateLimitUnavailable`] if the shared counter is unreachable.
     pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), Failure> {
         while let Err(failure) = self.try_admit(client).await {
             if over == OverLimit::Rejected {

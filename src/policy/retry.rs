@@ -20,9 +20,10 @@ use crate::upstream::{Failure, FailureStage, OnDrop, ProgressEvent, UpstreamCall
 /// Retries a request after a transient failure, with exponential backoff and full jitter, so that calls that
 /// failed together are not retried together.
 ///
-/// A request that never reached the upstream may always be retried; another one only if it is idempotent
-/// (`UpstreamCall::idempotent`). `Retry-After` of the upstream takes precedence over the backoff. If the wait
-/// would pass the call's deadline, the last result is returned. Clones share the budget and the counter.
+/// A request that never reached the upstream may always be retried; any other request only if it is
+/// idempotent (`UpstreamCall::idempotent`). `Retry-After` of the upstream takes precedence over the backoff.
+/// If the wait would pass the call's deadline, the last result is returned. Clones share the budget and the
+/// counter.
 #[derive(Debug, Clone)]
 pub(super) struct Retry {
     pub(super) upstream: UpstreamName,
@@ -189,8 +190,9 @@ impl Default for RetryBudget {
     }
 }
 
-/// `headers[name] − Date`. Both come from the upstream's clock, so clock skew cancels. `None` if one of them
-/// is missing or invalid; zero if the date has passed.
+/// Time from the response's `Date` to the date in the header `name`. Both dates come from the upstream's
+/// clock, so clock skew has no effect. `None` if one of the headers is missing or invalid; zero if `name` is
+/// earlier.
 pub(super) fn date_ahead(headers: &HeaderMap, name: HeaderName) -> Option<Duration> {
     let written = date(headers, header::DATE)?;
     Some(date(headers, name)?.duration_since(written).unwrap_or_default())

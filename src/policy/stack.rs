@@ -2,7 +2,8 @@
 //!
 //! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::poll_stack`] is the stack of
 //! requests that follow from a call (polling an asynchronous operation) or that no client sent (polling a
-//! resource). Each line is a policy, and its comment gives the reason for its position.
+//! resource). In both functions, each statement is a policy, and its comment gives the reason for its
+//! position.
 //!
 //! Dropping the future of a call cancels its request and releases its slots.
 
@@ -42,7 +43,7 @@ use crate::upstream::{
 pub struct ReplicaSharing {
     /// Store that the replicas share.
     pub store: SharedStore,
-    /// Fingerprint of the upstream's settings: cached responses of other settings are not used.
+    /// Fingerprint of the upstream's settings, so that responses cached under other settings are not used.
     pub identity: Arc<str>,
 }
 
@@ -57,7 +58,7 @@ pub struct Policies {
     pub store: CacheStore,
 }
 
-/// Upstream with the policies that apply to everything sent to it.
+/// Upstream with the policies that apply to all requests to it.
 #[derive(Debug)]
 pub struct UpstreamPolicies {
     pub(crate) upstream: Upstream,
@@ -131,8 +132,8 @@ impl RoutePolicies {
             for rate in upstream.rate_per_client.iter().chain(&self.rate_per_client) {
                 rate.admit(&upstream_call.client, OverLimit::Rejected).await?;
             }
-            // Response cache and coalescing. After the limits per client; before everything that protects the
-            // upstream, which a cached response does not reach.
+            // Response cache and coalescing. After the limits per client; before the policies that protect
+            // the upstream, because a cached response causes no request.
             match &self.responses {
                 Some(responses) => {
                     let route = self.clone();
@@ -149,7 +150,7 @@ impl RoutePolicies {
 
     /// Applies the route's rate limit, retries and hedging to a request.
     async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
-        // Rate limit of all clients. After the cache, as it counts upstream requests.
+        // Rate limit of all clients. After the cache, because the limit counts upstream requests.
         if let Some(rate) = &self.rate {
             rate.admit(&upstream_call.client, OverLimit::Rejected).await?;
         }
@@ -157,7 +158,7 @@ impl RoutePolicies {
         // breaker result, queue and timeout, and no slot is held during backoff.
         let first = self.retry.run(upstream_call, || self.attempt_for_route(upstream_call));
         match &self.hedge {
-            // Hedging. Around the retries, so that the second request has none.
+            // Hedging. Around the retries, so that the second request is not retried.
             Some(hedge) => {
                 let second = async |upstream_call: UpstreamCall| self.attempt_for_route(&upstream_call).await;
                 Box::pin(hedge.race(upstream_call, first, second)).await
@@ -192,8 +193,8 @@ impl UpstreamPolicies {
         // Circuit breaker of the upstream. Before the queue and the rate limit, so that a rejected call uses
         // neither.
         let attempt = pin!(async {
-            // Rate limit. Inside of the retries, as each attempt is a request; before the queue, so that no
-            // slot is held.
+            // Rate limit. Inside of the retries, because each attempt is a request; before the queue, so that
+            // a waiting request holds no slot.
             if let Some(rate) = &self.rate {
                 rate.admit(&upstream_call.client, over).await?;
             }
@@ -216,7 +217,7 @@ impl UpstreamPolicies {
             .filter(|deadline| deadline.at < upstream_call.deadline.at)
             .map(|deadline| Box::new(UpstreamCall { deadline, ..upstream_call.clone() }));
         let upstream_call = sooner.as_deref().unwrap_or(upstream_call);
-        // Metrics and span. Innermost, as they count requests that are really sent.
+        // Metrics and span. Innermost, because they count requests that are really sent.
         let request = pin!(self.send(upstream_call));
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
@@ -225,8 +226,9 @@ impl UpstreamPolicies {
         })
     }
 
-    /// Sends one upstream request, with metrics and a span. With tracing, the request has the new trace
-    /// context. If the future is dropped (timeout, client gone), the request counts as `dropped`.
+    /// Sends one upstream request, with metrics and a span. With tracing, the request carries the trace
+    /// context of this span. If the future is dropped (timeout, client gone), the request counts as
+    /// `dropped`.
     async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let context = &upstream_call.context;
         let before = context.attempt_started();

@@ -114,7 +114,7 @@ impl CachedResponse {
         lifetime.saturating_sub(age) + stale_lifetime.max(revalidation_ttl)
     }
 
-    /// Response updated by the headers of a 304.
+    /// The cached response, updated by the headers of a 304 response.
     pub(super) fn renewed(&self, headers: &HeaderMap) -> Self {
         let mut response = self.response.clone();
         // `Age` of the old response does not apply to the new one.
@@ -133,7 +133,7 @@ impl CachedResponse {
         Self::new(response)
     }
 
-    /// Response as clients receive it, with its `Age`.
+    /// The response as clients receive it, with the header `Age`.
     pub(super) fn to_client_response(&self) -> UpstreamResponse {
         let mut response = self.response.clone();
         response.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
@@ -250,7 +250,7 @@ impl RemoteCache {
     }
 
     /// Stores a response for as long as it may be used, in the background. Responses of programs are not
-    /// stored, as the encoding has no exit status.
+    /// stored, because the encoding has no exit status.
     pub(super) fn store(&self, request: &[u8], entry: &CachedResponse, settings: CacheSettings) {
         let lifetime = entry.usable_for(settings);
         let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();

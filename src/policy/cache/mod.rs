@@ -45,7 +45,7 @@ pub struct CacheSettings {
     pub ignore_cache_control: bool,
 }
 
-/// The longest time for which a response is cached, in milliseconds.
+/// Maximum time for which a response is cached, in milliseconds.
 const MAX_TTL: u64 = 30 * 24 * 3_600_000;
 
 /// Freshness lifetime of cached responses.
@@ -100,8 +100,9 @@ pub(super) type CacheKey = Arc<[u8]>;
 /// other replicas have other ids.
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 
-/// One upstream request shared by equal calls: request coalescing (singleflight). It starts with the first
-/// call, continues while any of them waits, and is cancelled with the last. Each call has its own deadline.
+/// One upstream request shared by equal calls: request coalescing (singleflight). The request starts with the
+/// first call, continues while any call waits for it, and is cancelled when the last call is. Each call has
+/// its own deadline.
 #[derive(Debug)]
 pub(super) struct CoalescedRequest {
     key: CacheKey,
@@ -214,7 +215,7 @@ impl ResponseCache {
         [&self.upstream_id.to_be_bytes()[..], &limit, &request.to_bytes()].concat().into()
     }
 
-    /// Returns a response that is still fresh.
+    /// Returns the response of a cache entry, if it is still fresh.
     fn fresh(
         self: &Arc<Self>,
         settings: CacheSettings,
@@ -236,8 +237,8 @@ impl ResponseCache {
         }
     }
 
-    /// Returns the response that another replica has cached if it is newer than the local one, and stores it
-    /// locally.
+    /// Looks for a response that another replica has cached. If it is newer than `own`, the local one, stores
+    /// it locally. Returns the newer of the two.
     async fn newer(
         &self,
         settings: CacheSettings,
@@ -263,7 +264,7 @@ impl ResponseCache {
         Some(entry)
     }
 
-    /// Fetches a response, or revalidates the stale one, and stores it.
+    /// Fetches a response, or revalidates the stale response `stored`, and stores the result.
     async fn fetch_and_store<F>(
         self: Arc<Self>,
         settings: CacheSettings,
@@ -325,8 +326,8 @@ impl ResponseCache {
 }
 
 impl CoalescedRequest {
-    /// Returns the response to this request. The first call starts `fetch` in a separate task, so that others
-    /// can join it.
+    /// Returns the response to this request. The first call starts `fetch` in a separate task, so that other
+    /// calls can join the request.
     async fn fetch<F>(
         &self,
         upstream_call: &UpstreamCall,
@@ -374,8 +375,8 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Removes the response from the cache, unless it was replaced since. For a response whose translation
-    /// turns out to be an error.
+    /// Removes the response from the cache, unless it was replaced since. It is for responses whose
+    /// translation is an error.
     pub fn remove(&self) {
         self.cache.remove(&self.key, &self.entry);
     }
