@@ -26,14 +26,14 @@ pub type PromptTable = BTreeMap<ToolName, Arc<Prompt>>;
 /// A prompt.
 #[derive(Debug)]
 pub struct Prompt {
-    /// The name, with the syntax of tool names. The specification has none, and clients that turn it into a
+    /// The name, with the syntax of tool names. MCP defines no syntax, and clients that turn the name into a
     /// command need letters, digits and few other characters.
     pub name: ToolName,
     /// A display name.
     pub title: Option<String>,
     /// The purpose of the prompt.
     pub description: Option<String>,
-    /// The scopes that a client needs, if clients have identities.
+    /// The scopes that a client needs to get the prompt.
     pub scopes: Scopes,
     /// The arguments that a person enters.
     pub arguments: Vec<PromptArgument>,

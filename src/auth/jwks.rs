@@ -1,8 +1,8 @@
 //! JWKS of an issuer: the keys that verify its tokens, from a file or a server.
 //!
 //! The JWKS of a server is refreshed at intervals, and when a token names an unknown key. One refresh serves
-//! all waiting requests, and there is at most one every few seconds, no matter which tokens arrive. While the
-//! server is unreachable, the last good JWKS is used for a day.
+//! all waiting requests, and there is at most one refresh every 10 s, no matter which tokens arrive. While
+//! the server is unreachable, the last good JWKS is used for a day.
 
 use std::{sync::Arc, time::Duration};
 

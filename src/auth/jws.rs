@@ -1,4 +1,4 @@
-//! Signed tokens (JWS, RFC 7515, section 7.1): their header and signature, and the key sets that verify it
+//! Signed tokens (JWS, RFC 7515, section 7.1): parses a token, and verifies its signature with a key set
 //! (JWKS, RFC 7517).
 //!
 //! The crate `jsonwebtoken` is not used. It has no provider for `ring`, it ignores `crit`, and it does not
@@ -15,8 +15,8 @@ use super::AuthError;
 use crate::settings::suggest::quoted_list;
 use crate::settings::{Code, FromText, Invalid, ValueKind};
 
-/// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with
-/// a public key are rejected.
+/// Signature algorithms of tokens (RFC 7518, section 3.1): only asymmetric algorithms, so that `none` and
+/// HMAC with a public key are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum Algorithm {

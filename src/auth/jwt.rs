@@ -155,7 +155,7 @@ impl Issuer {
         Ok(client)
     }
 
-    /// The client that the claims describe, and the time until which they are valid.
+    /// Checks the claims. Returns the client that they describe, and the time until which they are valid.
     fn client_of(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
         let settings = &self.settings;
         let is_for_us = match claims.get("aud") {

@@ -1,4 +1,4 @@
-//! Authentication of clients, and the scopes of each.
+//! Authentication of clients, and the scopes of each client.
 //!
 //! - [`AccessSettings`]: the configured clients and issuers.
 //! - [`Access`]: identifies a client by its credential ([`PresentedCredential`]), or rejects it
@@ -80,7 +80,7 @@ impl ClientSettings {
 pub enum PresentedCredential {
     /// No credential.
     Nothing,
-    /// An API key or a token. A certificate in addition to it is ignored.
+    /// An API key or a token. If there is a client certificate, too, it is ignored.
     #[debug("Secret(…)")]
     Secret(Box<str>),
     /// The client certificate of the connection.

@@ -15,7 +15,7 @@ use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, s
 use crate::telemetry::Untrusted;
 use crate::translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables};
 
-/// Timeout of the filter of a completion, which runs after the timeout of its call.
+/// Timeout of the filter of a completion, in addition to the timeout of the route that provides the values.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum length of all messages of one prompt together, in bytes.

@@ -2,7 +2,7 @@
 //!
 //! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::poll_stack`] is the stack of
 //! requests that follow from a call (polling an asynchronous operation) or that no client sent (polling a
-//! resource). In both functions, each statement is a policy, and its comment gives the reason for its
+//! resource). In these functions and those that they call, each policy has a comment with the reason for its
 //! position.
 //!
 //! Dropping the future of a call cancels its request and releases its slots.

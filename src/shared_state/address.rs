@@ -7,7 +7,7 @@ use settings_derive::Section;
 use crate::settings::{Checked, Code, CodedSpan, Cursor, FromText, Invalid, OpenSection, text_of};
 use crate::tls::ClientTls;
 
-/// The address of a Redis or Valkey.
+/// The address of a Redis or Valkey store.
 ///
 /// - One server: `redis://HOST:PORT/DATABASE` or `unix:/path`.
 /// - The primary that Sentinels name: `redis+sentinel://HOST:PORT,…/NAME/DATABASE`.

@@ -27,7 +27,7 @@ const FREE_BYTES: usize = 16 << 10;
 /// Maximum time that a call queues for memory.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reservation sizes for a body of unknown length, in order. After the last one, the rest of the route's
+/// Reservation sizes for a body of unknown length, in order. After the last step, the rest of the route's
 /// limit is reserved at once. With more steps, partly read bodies that all wait for more could deadlock.
 const STEPS_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 
@@ -55,7 +55,7 @@ struct State {
     rejected: u64,
 }
 
-/// Queue of calls that hold a part of their body. They are served first, as they free memory soonest.
+/// Queue of calls that hold a part of their body. They are served first, because they free memory soonest.
 const GROWING: usize = 0;
 /// Queue of calls that hold no memory yet.
 const BEGINNING: usize = 1;
@@ -180,8 +180,8 @@ impl Reservation {
     /// Reserves more bytes if they are free and it is the turn of this call.
     fn try_grow(&mut self, bytes: usize, is_first_in_queue: bool) -> bool {
         let mut state = self.charge.buffer.0.state.lock();
-        // No other call could free memory for the one that exceeds the limit. For the others, a request for
-        // more than the limit would never be granted.
+        // The call that exceeds the limit gets all bytes, because no other call could free memory for it. Any
+        // other request is reduced to the limit, because a larger one would never be granted.
         let bytes = if self.is_overdraft { bytes } else { bytes.min(state.limit_bytes) };
         let is_growing = self.bytes > 0;
         let is_turn = match state.queued {
@@ -278,8 +278,8 @@ impl BodyAccount {
     ///
     /// # Errors
     ///
-    /// [`Failure::BufferFull`] for a response that is charged at more than the bytes reserved so far: one
-    /// that is compressed, or that was read for another call.
+    /// [`Failure::BufferFull`] if a response needs more memory than is reserved and free. Only a compressed
+    /// response, or one that was read for another call, can need more than is reserved.
     pub(super) async fn finish_response(mut self, response: UpstreamResponse) -> UpstreamResult {
         let length = charged_length(&response, self.limit_bytes);
         self.cover(length).await?;

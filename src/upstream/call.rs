@@ -38,14 +38,14 @@ pub struct UpstreamCall {
     pub context: CallContext,
     /// Memory charge for the response body. `None`: not charged.
     pub charge: Option<BodyCharge>,
-    /// Whether the trace context is propagated if no setting decides.
+    /// Whether the trace context is propagated to the upstream.
     pub traced: bool,
     /// Endpoints that attempts of the call were sent to.
     pub tried: AttemptedEndpoints,
 }
 
 impl UpstreamCall {
-    /// Creates a request of this process itself, without client and progress.
+    /// Creates a call for a request of glossator itself, without client and progress.
     pub fn new(
         request: UpstreamRequest,
         response_limit_bytes: usize,
@@ -66,7 +66,7 @@ impl UpstreamCall {
         }
     }
 
-    /// Charges a response that was read for another call to this one.
+    /// Charges this call for the memory of a response that was read for another call.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Deadline {
         }
     }
 
-    /// Deadline after this share of the remaining time.
+    /// Deadline after this fraction of the remaining time.
     #[must_use]
     pub fn share(self, share: f64) -> Self {
         let now = Instant::now();
@@ -189,7 +189,7 @@ impl AttemptedEndpoints {
 pub enum ClientIdentity {
     /// An anonymous client at this address.
     Address(IpAddr),
-    /// The only client: over standard input, or the process that started this one.
+    /// The only client of this process: it is connected over stdio, or has started this process.
     Only,
     /// An authenticated client.
     Client(Arc<Client>),
@@ -215,7 +215,7 @@ impl Client {
     }
 }
 
-/// Clients are equal by id, even when their scopes change.
+/// Clients with the same id are equal, even if their scopes differ.
 impl PartialEq for Client {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -255,7 +255,7 @@ impl ClientIdentity {
         })
     }
 
-    /// Whether the client has these scopes. An anonymous client has none; the only client has all.
+    /// Whether the client has these scopes. An anonymous client has no scopes; [`Only`](Self::Only) has all.
     pub fn may(&self, needed: &Scopes) -> bool {
         match self {
             Self::Only => true,

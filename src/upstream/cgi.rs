@@ -1,4 +1,4 @@
-//! CGI programs (RFC 3875): a program that is started for each request, as a web server would.
+//! CGI programs (RFC 3875): a program that is started for each request, as by a web server.
 //!
 //! First comes the conversion of a request to environment variables, then the parser of the program's output.
 
@@ -83,7 +83,8 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
 /// Name and version of this program.
 const SOFTWARE: &str = concat!("glossator/", env!("CARGO_PKG_VERSION"));
 
-/// `PATH_INFO`. Empty for `/` alone, so that a request for `/` runs the program without a path.
+/// Decodes a path for `PATH_INFO`. The result is empty for `/` alone, so that a request for `/` runs the
+/// program without a path.
 fn decoded(path: &str) -> Result<String, &'static str> {
     if path == "/" {
         return Ok(String::new());

@@ -6,7 +6,7 @@
 //! - [`ProgressSender`] reports progress before the response; [`ClientIdentity`] is the client of the call.
 //! - [`http`] is for HTTP servers, [`program`] runs a command for each call, and `cgi` a CGI program.
 //! - [`mcp`] is for MCP servers, whose tools are called.
-//! - [`UpstreamBuffer`] limits the memory of all their responses.
+//! - [`UpstreamBuffer`] limits the memory of the responses of all upstreams.
 
 mod buffer;
 mod call;
@@ -64,7 +64,7 @@ pub enum UpstreamSettings {
 }
 
 impl Upstream {
-    /// Creates the client. It connects or starts nothing yet.
+    /// Creates the client, without connecting or starting a program.
     pub fn new(settings: UpstreamSettings) -> Self {
         match settings {
             UpstreamSettings::Http(settings) => Self::Http(HttpUpstream::new(*settings)),
@@ -95,8 +95,8 @@ impl Upstream {
         Some(upstream)
     }
 
-    /// Sends a request and returns the whole response. The request goes to another endpoint than earlier
-    /// attempts of the same call. Dropping the future cancels the request.
+    /// Sends a request and returns the whole response. If possible, the request goes to an endpoint that no
+    /// earlier attempt of the same call has used. Dropping the future cancels the request.
     ///
     /// # Errors
     ///

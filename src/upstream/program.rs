@@ -51,7 +51,7 @@ pub struct Program {
 impl Program {
     /// Default of [`folder`](Self::folder): a directory that always exists and contains nothing of value.
     pub const FOLDER_DEFAULT: &'static str = "/";
-    /// Default locale: messages that rules can rely on, in UTF-8.
+    /// Default locale: untranslated messages, which rules can rely on, in UTF-8.
     pub const LOCALE_DEFAULT: &'static str = "C.UTF-8";
 
     /// Regex that matches the secrets, which must not occur in errors or in the log.
@@ -78,7 +78,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// Running program with its process group: all processes that it started, unless they left the group.
 ///
-/// If it is dropped before the program has ended, the program is terminated, and killed after
+/// If this struct is dropped before the program has ended, the program is terminated, and killed after
 /// [`GRACE_PERIOD`]. No process and no zombie is left.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
@@ -89,7 +89,8 @@ pub(super) struct ProcessGroup {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    /// Process group id. 0 once the group is empty: no more signals are sent, as the id may be reused.
+    /// Process group id. 0 once the group is empty: no more signals are sent, because the system may reuse
+    /// the id.
     id: u32,
 }
 
@@ -161,7 +162,7 @@ impl Running {
             let _ = self.child.start_kill();
             let _ = self.child.wait().await;
         }
-        // Its child processes may have ignored SIGTERM.
+        // Child processes of the program may have ignored SIGTERM.
         self.signal(Signal::KILL);
         self.id = 0;
     }
@@ -177,7 +178,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs a command for a call. Dropping the future kills it and all processes that it started.
+/// Runs a command for a call. Dropping the future kills the program and all processes that it started.
 pub(super) async fn run_command(program: &Program, upstream_call: &UpstreamCall) -> UpstreamResult {
     let UpstreamRequest::Command(request) = &upstream_call.request else {
         return Err(Failure::wrong_kind());
@@ -195,7 +196,7 @@ const STDERR_LIMIT_BYTES: usize = 16 << 10;
 /// Maximum time that orphaned processes of a program may hold its pipes open after the program has exited.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Size of one read.
+/// Maximum size of one read from standard output.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Runs a program for a call to its end and returns its output, at most `limit_bytes`. Arguments and

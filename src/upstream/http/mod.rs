@@ -57,7 +57,7 @@ pub struct HttpSettings {
     pub tls: Option<ClientTls>,
     /// Timeout of DNS lookups, and of a connection to one address including the TLS handshake.
     pub connect_timeout: Duration,
-    /// Headers of every request of routes. They override the route's own. Secret values are marked
+    /// Headers of every request of routes. They override the headers of the route. Secret values are marked
     /// (`HeaderValue::set_sensitive`). They are not added to passthrough requests.
     pub headers: HeaderMap,
     /// Parameters that are appended to the query of every request of routes. They are not added to
@@ -70,7 +70,7 @@ pub struct HttpSettings {
     pub max_redirects: u8,
     /// Maximum number of idle connections to each endpoint.
     pub idle_connections: usize,
-    /// When a failing endpoint is ejected, if there are several.
+    /// When a failing endpoint is ejected, if there are several endpoints.
     pub outlier_detection: OutlierDetectionSettings,
     /// Health checks of the endpoints, if enabled.
     pub health_check: Option<HealthCheckSettings>,

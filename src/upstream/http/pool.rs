@@ -53,7 +53,7 @@ pub(super) struct ConnectionPool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Idle connections, each with the time since when it is idle. The connection that is idle for longest
+    /// Idle connections, each with the time at which it became idle. The connection that is idle for longest
     /// comes first.
     idle: VecDeque<(Http1, Instant)>,
     shared: Option<Http2>,
@@ -201,7 +201,7 @@ impl ConnectionPool {
         let mut state = self.state.lock();
         let old = state.idle.iter().take_while(|(_, since)| is_old(*since)).count();
         state.idle.drain(..old);
-        // Dropping the sender still lets requests in flight complete.
+        // Requests in flight complete even after the sender is dropped.
         state.shared.take_if(|shared| is_old(shared.since) || shared.sender.is_closed());
         let next = state.idle.front().map(|(_, since)| *since);
         let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.since)).min();

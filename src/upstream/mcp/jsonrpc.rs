@@ -72,7 +72,8 @@ impl JsonRpcError {
     pub(super) const UNSUPPORTED_REVISION: i64 = -32022;
 
     /// Whether the error means that the server has no tool of the called name, so that its list has changed.
-    /// MCP requires the code for invalid parameters, which has other reasons, too, so the message decides.
+    /// MCP requires the code for invalid parameters, which servers also use for other errors, so the text of
+    /// the message decides.
     pub(super) fn is_of_unknown_tool(&self) -> bool {
         let says = |words: &str| self.message.to_ascii_lowercase().contains(words);
         self.code == Self::METHOD_NOT_FOUND
@@ -174,7 +175,7 @@ pub(super) fn handle<'c>(
     lists_changed: &watch::Sender<()>,
     client_of: impl FnOnce(u64) -> Option<&'c ProgressSender>,
 ) -> Option<Bytes> {
-    // A response to a call that was abandoned has no method.
+    // A message without a method is the response to an abandoned call, and is ignored.
     let method = message.method.as_deref()?;
     if let Some(id) = message.id {
         if method != "ping" {
@@ -202,7 +203,7 @@ pub(super) fn handle<'c>(
 /// Finds the id in a message that is too long to parse: the id may precede or follow the result.
 pub(super) fn id_of_long_message(beginning: &[u8], end: &[u8]) -> Option<u64> {
     const BEFORE: &str = r#"^\s*\{\s*("jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(?<id>[0-9]+)"?\s*,"#;
-    // After two closing braces, the id would belong to a nested object.
+    // If two closing braces followed the id, it would belong to a nested object.
     const BEHIND: &str = r#""id"\s*:\s*"?(?<id>[0-9]+)"?\s*(,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$"#;
     static REGEXES: LazyLock<[Regex; 2]> = LazyLock::new(|| {
         [BEFORE, BEHIND].map(|pattern| Regex::new(pattern).expect("the pattern is fixed and tested"))

@@ -1,4 +1,5 @@
-//! MCP upstreams, all revisions since 2024-11-05: over Streamable HTTP, or a child process over stdio.
+//! MCP upstreams of all published revisions, and of 2024-10-07: over Streamable HTTP, or a child process over
+//! stdio.
 //!
 //! - [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`.
 //! - `lifecycle` has the differences between revisions, `jsonrpc` the messages.
@@ -108,7 +109,7 @@ impl<'a> McpRequest<'a> {
     }
 }
 
-/// Reason why a message of a server is no response.
+/// Error text for a response body without a JSON-RPC response.
 const NO_RESPONSE: &str = "its response body has no JSON-RPC response to the request";
 
 /// List of a server, each entry as JSON.
@@ -156,7 +157,7 @@ impl McpUpstream {
     /// Timeout of initialization. A child process may have to be downloaded first, as by `npx`.
     const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-    /// Creates the client. It connects or starts nothing yet.
+    /// Creates the client, without connecting or starting a program.
     pub fn new(transport: McpTransport) -> Self {
         let changed = watch::Sender::new(());
         let link = match transport {
@@ -174,7 +175,7 @@ impl McpUpstream {
         }
     }
 
-    /// Notifications that the lists may have changed since they were read.
+    /// Receiver that is notified when the lists may have changed since they were read.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -393,7 +394,7 @@ fn message_response(text: Bytes) -> UpstreamResponse {
 
 /// JSON-RPC error in a response.
 fn error_of(response: &UpstreamResponse) -> Option<JsonRpcError> {
-    /// Longer responses are results.
+    /// Maximum length of a response that is searched for an error. Longer responses count as results.
     const SEARCHED_BYTES: usize = 16 << 10;
     let text = std::str::from_utf8(&response.body).ok().filter(|text| text.len() <= SEARCHED_BYTES)?;
     jsonrpc::error_in(text)

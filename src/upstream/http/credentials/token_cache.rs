@@ -24,10 +24,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// Maximum backoff after failed token requests to a server.
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Maximum time before its expiry at which a token is no longer sent, because the clocks of two servers
-/// differ.
+/// A token is not sent in the last tenth of its lifetime, at most this long before its expiry, because the
+/// clocks of two servers differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(30);
-/// Maximum time before its expiry at which a token is renewed.
+/// A token is renewed in the last quarter of its lifetime, at most this long before its expiry.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 /// Minimum age at which a rejected token is replaced even though the upstream never accepted it: a new token
 /// may be accepted by then. A younger token is not replaced, because an upstream that rejects every token

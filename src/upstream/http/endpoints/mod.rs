@@ -1,7 +1,7 @@
-//! Endpoints of one upstream (the IP addresses of its configured addresses) and load balancing between them.
+//! Endpoints of one upstream (its UNIX sockets and IP addresses) and load balancing between them.
 //!
-//! - [`Endpoint`]: one IP address with its own connections. `outlier_detection`: ejects an endpoint that
-//!   fails.
+//! - [`Endpoint`]: one IP address or UNIX socket with its own connections. `outlier_detection`: ejects an
+//!   endpoint that fails.
 //! - `resolve`: periodic DNS lookups.
 //! - [`Endpoints`]: selects an endpoint for each request.
 //! - `health`: health checks in the background.
@@ -128,7 +128,7 @@ pub struct AddressView {
 }
 
 /// Rank of an endpoint for a request; the lowest rank is the best. The first field that differs decides. If
-/// all endpoints are ejected, nothing is lost by trying one of them.
+/// all endpoints are ejected, one of them is tried nevertheless.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_ejected: bool,

@@ -10,8 +10,8 @@ use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
 use crate::telemetry::ErrorChain;
 use crate::upstream::Failure;
 
-/// Time for which a failed DNS lookup is cached while no address is known. Until then, requests fail with the
-/// same error.
+/// Time for which a failed DNS lookup is cached while no address is known. During this time, requests fail
+/// with the same error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
 const NO_ADDRESS: &str = "the name has no address";
