@@ -273,9 +273,9 @@ impl Drop for AccessLog<'_> {
 /// arrived.
 const CALL: &str = "tools/call";
 
-/// Starts the span of a call (OpenTelemetry's conventions for MCP). An MCP message has its own span in the
-/// trace of its `_meta`, because one HTTP request may contain several messages. For other APIs, the span of
-/// the HTTP request is used.
+/// Starts the span of a call (OpenTelemetry's conventions for MCP). An MCP message has its own span, in the
+/// trace that its `_meta` carries, because one HTTP request may contain several messages. For other APIs, the
+/// span of the HTTP request is used.
 fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
     if !tracing.is_on() {
         return Span::default();

@@ -276,7 +276,7 @@ impl CallRun<'_> {
         response.map(|response| (request, response.response)).map_err(|error| {
             use ErrorType::{RateLimited, Timeout, Unavailable};
             let error_type = match error_type_of(&error) {
-                // A client can't correct a status request, so a wrong one is no argument error.
+                // The client can't correct a follow-up request, so an invalid one is no argument error.
                 ErrorType::Arguments => ErrorType::Unreachable,
                 error_type => error_type,
             };

@@ -129,8 +129,8 @@ impl InFlightRequest {
         Self { endpoint, context, tried, deadline, is_only, is_recorded: false }
     }
 
-    /// Records the result of the request, which is known when the response headers arrive or the request
-    /// fails.
+    /// Records the result of the request: after the whole response, or after the headers of a streamed
+    /// response.
     pub(in crate::upstream::http) fn record(&mut self, result: Result<StatusCode, &Failure>) {
         self.is_recorded = true;
         self.endpoint.record(RequestEvidence::new(result).endpoint, self.is_only, &self.context);
