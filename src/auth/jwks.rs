@@ -25,9 +25,9 @@ use crate::upstream::{Deadline, SharedTask, UpstreamCall};
 const LIST_LIMIT_BYTES: usize = 256 << 10;
 /// Timeout of a refresh.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Age of a JWKS after which it is refreshed.
+/// Age at which a JWKS is refreshed.
 const REFRESHED_AFTER: Duration = Duration::from_secs(300);
-/// Age up to which the last good JWKS is used, if refreshes fail.
+/// Maximum age of a JWKS that is still used while refreshes fail.
 const MAX_STALE_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Minimum time between two attempts to refresh.
 const REFRESH_BACKOFF: Duration = Duration::from_secs(10);

@@ -36,7 +36,7 @@ pub enum Algorithm {
     Es256,
     /// ECDSA on P-384 with SHA-384.
     Es384,
-    /// Ed25519, the one curve of `EdDSA` that is supported here (RFC 9864, section 2.2).
+    /// Ed25519, the only supported curve of `EdDSA` (RFC 9864, section 2.2).
     #[strum(to_string = "EdDSA", serialize = "Ed25519")]
     EdDsa,
 }

@@ -266,7 +266,7 @@ fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }
 
-/// Duration for people: `200 ms`, `1.5 s`.
+/// Formats a duration for messages: `200 ms`, `1.5 s`.
 fn time(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         format!("{} ms", duration.as_millis())
@@ -275,7 +275,7 @@ fn time(duration: Duration) -> String {
     }
 }
 
-/// Size for people: `512 bytes`, `10 MiB`.
+/// Formats a size for messages: `512 bytes`, `10 MiB`.
 fn size(bytes: usize) -> String {
     let whole = |unit: usize| bytes >= unit && bytes.is_multiple_of(unit);
     if whole(1 << 20) {

@@ -15,8 +15,8 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
     /// Minimum level of the log messages that the client has requested. `None`: no messages.
     fn level(&self) -> Option<McpLogLevel>;
 
-    /// Sends a progress notification. `done` increases with each notification; `message` is a status for
-    /// people.
+    /// Sends a progress notification. `done` increases with each notification; `message` is a status text for
+    /// the user.
     fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>);
 
     /// Sends a log message.

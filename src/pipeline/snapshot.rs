@@ -165,7 +165,8 @@ impl Snapshot {
         !self.lists.prompts.is_empty() || self.may_have_more()[0]
     }
 
-    /// Changes of lists between the snapshot `before` and this one, of which clients are notified.
+    /// Compares the lists of the snapshot `before` with this one. Returns the changes that clients are
+    /// notified of.
     pub(super) fn differences(&self, before: &Self) -> Vec<ChangeEvent> {
         let (now, before) = (&self.lists, &before.lists);
         let resources =

@@ -130,10 +130,10 @@ async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
 const LARGE_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Size from which an error response, or a response that rules or a schema apply to, is translated in the
-/// pool. It is smaller, because the steps of rules are only partly counted.
+/// pool. It is smaller than [`LARGE_RESPONSE_BYTES`], because the steps of rules are only partly counted.
 pub(super) const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
-/// Size of a call's arguments from which its response is translated in the pool.
+/// If the arguments of a call have at least this size, its response is translated in the pool.
 const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
 
 /// Step limit of rules on a thread that also serves other calls: pattern matches, filter iterations, cost of

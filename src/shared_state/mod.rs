@@ -121,7 +121,7 @@ impl SharedStore {
         let _ = timeout(self.client.settings.timeout, state.wait_for(|state| state.is_up)).await;
     }
 
-    /// Whether the store can be reached, and since when that is so.
+    /// State of the connection to the store, and the time of its last change.
     pub fn state(&self) -> StoreState {
         *self.client.state.borrow()
     }

@@ -21,7 +21,7 @@ use tokio::{
 use super::{Failure, OnDrop, UpstreamResult};
 use crate::model::UpstreamResponse;
 
-/// Length up to which a body is not charged. Most bodies are shorter.
+/// Maximum length of a body that is not charged, in bytes. Most bodies are shorter.
 const FREE_BYTES: usize = 16 << 10;
 
 /// Maximum time that a call queues for memory.

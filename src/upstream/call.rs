@@ -184,7 +184,7 @@ impl AttemptedEndpoints {
     }
 }
 
-/// Identity of a client, by which limits per client distinguish clients.
+/// Identity of a client. Limits per client use it to distinguish clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientIdentity {
     /// An anonymous client at this address.

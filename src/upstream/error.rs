@@ -222,7 +222,7 @@ pub(crate) struct RequestEvidence {
 }
 
 impl RequestEvidence {
-    /// Evidence of a response status or of a failure, as one table.
+    /// Derives the evidence from the status of the response, or from the failure.
     pub(crate) fn new(result: Result<StatusCode, &Failure>) -> Self {
         use Evidence::{Failure as Bad, None as No, Success as Good};
         let (upstream, route, endpoint) = match result.map_err(|failure| failure.properties().stage) {

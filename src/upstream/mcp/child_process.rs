@@ -39,7 +39,7 @@ const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
 /// Maximum length of a message that is not the response to a call, in bytes: a notification, a request, or
 /// the handshake.
 pub(super) const CONTROL_MESSAGE_LIMIT_BYTES: usize = 1 << 20;
-/// Length up to which the memory of a line is not charged, in bytes.
+/// Maximum length of a line whose memory is not charged, in bytes.
 const UNCHARGED_BYTES: usize = 16 << 10;
 /// Reason why a line with an id is not a valid response.
 const NOT_UTF8: &str = "its response is not UTF-8";

@@ -32,7 +32,7 @@ pub(super) struct ServerCapabilities {
     pub(super) resources: bool,
     /// Completions for arguments of prompts and resource templates.
     pub(super) completions: bool,
-    /// Lists about whose changes the server sends notifications, in the format of `subscriptions/listen`.
+    /// Change notifications that the server declares for its lists, in the format of `subscriptions/listen`.
     pub(super) changes: Map<String, Value>,
 }
 

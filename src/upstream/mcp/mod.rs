@@ -385,7 +385,8 @@ impl McpUpstream {
     }
 }
 
-/// Upstream response whose body is a JSON-RPC response. Its status is 200, whatever the HTTP status was.
+/// Upstream response whose body is a JSON-RPC response. Its status is always 200, even if the HTTP status was
+/// another.
 fn message_response(text: Bytes) -> UpstreamResponse {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));

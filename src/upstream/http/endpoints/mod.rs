@@ -127,8 +127,8 @@ pub struct AddressView {
     pub in_flight: usize,
 }
 
-/// Rank of an endpoint for a request; the lowest rank is the best. The first field that differs decides. If
-/// all endpoints are ejected, one of them is tried nevertheless.
+/// Rank of an endpoint for a request; the lowest rank is the best. The first field that differs decides. Even
+/// if all endpoints are ejected, one of them is tried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_ejected: bool,
