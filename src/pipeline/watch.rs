@@ -196,7 +196,7 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
     let mut known: Option<PolledResource> = None;
     let mut failing = false;
     loop {
-        // The snapshot is not kept while the task sleeps.
+        // The task holds no snapshot while it sleeps, so that an old snapshot is freed after a reload.
         let (polled, interval) = gateway.snapshot().poll_resource(&uri, known.as_ref(), &mut failing).await;
         if let Some(now) = polled {
             let fingerprint = now.fingerprint;

@@ -61,7 +61,7 @@ impl WorkerPool {
         deadline: Instant,
         work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        // The route's own permit first, so that queued calls of one route do not block other routes.
+        // Acquire the permit of the route first, so that queued calls of one route do not block other routes.
         let permits = async {
             let of_route = acquire(self.routes.semaphore(route)).await;
             [of_route, acquire(Arc::clone(&self.permits)).await]

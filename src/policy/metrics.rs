@@ -43,7 +43,7 @@ pub(super) fn route_events() -> LabelCounter {
         "client_rate_limited",
         // Calls with a fresh cached response, even if another replica cached it.
         "cache_hit",
-        // The cache hits on a response that another replica cached.
+        // Cache hits whose response was cached by another replica.
         "cache_hit_from_replica",
         // Calls without a fresh cached response; there may be a stale one.
         "cache_miss",

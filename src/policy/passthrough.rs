@@ -146,7 +146,7 @@ fn watched(
     is_late: Arc<AtomicBool>,
 ) -> RequestBody {
     let (mut received_bytes, mut waited) = (0, Duration::ZERO);
-    // Start of the current wait, and its timer.
+    // Start of the current wait for the client, and the timer that ends it.
     let mut waiting: Option<(Instant, Pin<Box<Sleep>>)> = None;
     UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<_>, context: &mut Context<'_>| {
         let Poll::Ready(frame) = polled else {

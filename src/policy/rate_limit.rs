@@ -170,7 +170,8 @@ impl RateLimit {
         match store.take(&store.name("rate", &[of.as_bytes(), &client_key]), gap, slack).await {
             Ok(Duration::ZERO) => Ok(()),
             Ok(wait) => {
-                // The other replicas have used up the limit.
+                // The other replicas have used up the limit, so the counter of this replica is moved ahead as
+                // well.
                 self.with_point(client, |point, now| *point = now + slack + wait);
                 Err(self.limited(wait))
             }

@@ -164,8 +164,8 @@ impl ResponseCache {
             return Ok(response);
         }
         let stored = self.newer(settings, &key, stored).await;
-        // From here on the request is in flight until its response is cached. A call that misses the cache
-        // finds the request; a call that is too late for the request finds the cached response.
+        // The request is in flight from now on until its response is cached. A call that misses the cache
+        // finds the request in flight; a call that comes after the request finds the cached response.
         let flight = self.flight(&key);
         if let Some(response) =
             self.fresh(settings, &key, self.store.0.get(&key).or_else(|| stored.clone()).as_ref())

@@ -26,8 +26,8 @@ use crate::upstream::error::QuotedSource;
 use crate::upstream::program::{ProcessGroup, Program};
 use crate::upstream::{Failure, UpstreamResult};
 
-/// Backoff before a child that exited early is restarted: initial and maximum. The first restart is
-/// immediate.
+/// Backoff before a child that exited early is restarted: initial and maximum. A child that has run for
+/// longer than [`STABLE_AFTER`] is restarted at once.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// Time after which a running child counts as started successfully.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
@@ -149,7 +149,8 @@ impl ChildLink {
 
     /// Current state of the program.
     pub(super) fn program_state(&self) -> ProgramState {
-        // Only the start of a child holds the lock for longer than an instant.
+        // Only the start of a child holds the lock for long, so a locked state means that the child is
+        // starting.
         let Ok(state) = self.state.try_lock() else { return ProgramState::Starting };
         if state.running().is_some() {
             return ProgramState::Running;

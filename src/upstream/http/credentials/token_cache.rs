@@ -207,7 +207,7 @@ const FILE_LIMIT_BYTES: usize = 16 << 10;
 pub(super) fn token_file(path: PathBuf, upstream: &UpstreamName) -> Arc<TokenCache> {
     TokenCache::new(upstream, FILE_LIFETIME, move || {
         let path = path.clone();
-        // The file may be on a network file system.
+        // Reading may block for long, because the file may be on a network file system.
         let read = tokio::task::spawn_blocking(move || read_token(&path));
         Box::pin(async move { read.await.unwrap_or(Err(CredentialError::Lost)) })
     })
