@@ -35,7 +35,7 @@ pub struct ProxiedEntry {
     pub completes: bool,
 }
 
-/// Kind of an entry, with a list of its own.
+/// Kind of an entry. Each kind has a list of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProxiedKind {
     /// Prompt.

@@ -78,7 +78,7 @@ pub struct HttpSettings {
     pub dns_refresh_interval: Duration,
 }
 
-/// Parameter in the query of every request. `Debug` does not show its value.
+/// Query parameter that is added to every request. `Debug` does not show its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryParameter {
     pub(crate) name: String,

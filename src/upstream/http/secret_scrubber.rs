@@ -179,7 +179,8 @@ fn is_credential(name: &str) -> bool {
         || CREDENTIAL_ENDS.split(' ').any(|end| name.ends_with(end))
 }
 
-/// Encodings in which a server may echo a string: unchanged, in JSON, in a URL, in HTML, in Base64.
+/// Returns a secret in the encodings that a server may use to echo it: unchanged, in JSON, in a URL, in HTML,
+/// in Base64.
 fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = written_forms(secret);
     for encoded in base64_forms(secret) {

@@ -26,8 +26,8 @@ pub struct OutlierDetectionSettings {
 }
 
 impl OutlierDetectionSettings {
-    /// Checks that `max_ejection_time` is not shorter than `base_ejection_time`. Raises a default maximum to
-    /// the base.
+    /// Checks that `max_ejection_time` is not shorter than `base_ejection_time`. If the maximum is not
+    /// configured, raises it to the base.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         section.check_valid(&["base_ejection_time", "max_ejection_time"])?;
         if self.max_ejection_time < self.base_ejection_time {
