@@ -1,8 +1,8 @@
-//! Credentials that are recognized by their form, whatever the name before them: tokens, private keys, and
-//! the passwords in URLs and connection strings.
+//! Credentials that are recognized by their form, regardless of the name before them: tokens, private keys,
+//! and the passwords in URLs and connection strings.
 //!
-//! [`PRIVATE_KEYS`] and [`FORMS`] are the only list of forms. Error texts of upstreams are masked by it as
-//! well.
+//! [`PRIVATE_KEYS`] and [`FORMS`] are the only list of forms; error texts of upstreams are masked with it
+//! too.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -14,22 +14,22 @@ use super::{
     secret::{is_only_references, is_secret_name},
 };
 
-/// Pattern of private keys, also of truncated ones.
+/// Pattern of PEM private keys, complete or truncated.
 pub(crate) const PRIVATE_KEYS: &str =
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)";
 
-/// Pattern of credentials after an authentication scheme, and of tokens of common services.
+/// Pattern of credentials after an authentication scheme, and of the tokens of common services.
 ///
 /// Two groups mark matches that may be prose: `scheme_value` is the text after a scheme, such as "usage" in
-/// "Bearer usage"; `slug` may be words with hyphens, such as `sk-learn-contrib-boosting`. Case matters where
-/// a common word begins with the same letters, such as `Asia`.
+/// "Bearer usage"; `slug` may be words with hyphens, such as `sk-learn-contrib-boosting`. Upper and lower
+/// case is significant where a common word begins with the same letters, such as `Asia`.
 pub(crate) const FORMS: &str = concat!(
     r"(?-u:\b)(?i:(?<scheme>bearer|basic))\s+(?<scheme_value>[0-9A-Za-z_.~+/=\-]{6,})",
-    // A JWT, also a truncated one; AWS.
+    // A JWT, complete or truncated; an AWS access key.
     r"|(?-u:\b)(?:(?-i:eyJ)[0-9A-Za-z_\-]{8,}(?:\.[0-9A-Za-z_\-]*){0,2}|(?-i:A[KS]IA[0-9A-Z]{12,})",
-    // OpenAI, Anthropic, npm; Google.
+    // Keys of OpenAI, Anthropic and npm; of Google.
     r"|(?<slug>(?:sk-|npm_)[0-9A-Za-z_\-]{16,})|AIza[0-9A-Za-z_\-]{16,}",
-    // GitHub; GitLab, Slack; Stripe.
+    // Tokens of GitHub; of GitLab and Slack; of Stripe.
     r"|(?:gh[a-z]|github_pat)_[0-9A-Za-z_]{16,}|(?:glpat|xox[a-z])-[0-9A-Za-z_\-]{8,}",
     r"|[rs]k_(?:live|test)_[0-9A-Za-z_]{8,})",
 );
@@ -46,7 +46,7 @@ pub(crate) fn credentials_in(text: &str) -> Vec<Range<usize>> {
     merged(ranges)
 }
 
-/// Joins overlapping ranges, in order.
+/// Joins overlapping ranges and sorts them.
 pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| (range.start, range.end));
     let mut all: Vec<Range<usize>> = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     all
 }
 
-/// Replaces these ranges of a text, which are in order and do not overlap.
+/// Replaces ranges of a text with `mask`. The ranges are in order and do not overlap.
 pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> String {
     let (mut out, mut done) = (String::new(), 0);
     for range in ranges {
@@ -71,15 +71,16 @@ pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> Strin
     out
 }
 
-/// Byte ranges of the private keys, and of the credentials that [`FORMS`] describes, in order. Words that
-/// only look similar are not among them: a configuration contains more prose than an error.
+/// Byte ranges of private keys and of the credentials that [`FORMS`] describes, in order. Words that only
+/// resemble a token are excluded, because a configuration contains more prose than an error text does.
 pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
     FORMS_REGEX.captures_iter(text).filter_map(|found| token_range(&found)).collect()
 }
 
 /// Whether a text contains a private key.
 pub(crate) fn has_private_key(text: &str) -> bool {
-    /// Base64 or headers after the marker. A message about the marker or a pattern for keys has neither.
+    /// The marker and base64 or headers after it. A message or a pattern that only mentions the marker has
+    /// neither.
     const BEGINNING: &str = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[0-9A-Za-z+/=:,\-\s\\]{16,}";
     static KEY: LazyLock<Regex> = LazyLock::new(|| fixed_regex(BEGINNING));
     text.contains("PRIVATE KEY-----") && KEY.is_match(text)
@@ -101,16 +102,17 @@ fn token_range(found: &Captures<'_>) -> Option<Range<usize>> {
     is_credential.then(|| whole.range())
 }
 
-/// Whether a text is `user:password` in Base64 (RFC 7617).
+/// Whether a text is `user:password` in base64 (RFC 7617).
 fn is_user_and_password(value: &str) -> bool {
-    // Padding may be missing, and the full stop of a sentence may follow.
+    // Padding may be missing, and a full stop that ends the sentence may follow.
     let bare = value.trim_end_matches(['=', '.']);
     let padding = "=".repeat(bare.len().wrapping_neg() % 4);
     let decoded = BASE64_STANDARD.decode(format!("{bare}{padding}"));
     decoded.is_ok_and(|bytes| bytes.contains(&b':') && std::str::from_utf8(&bytes).is_ok())
 }
 
-/// Whether a word was generated: letters and digits mixed, capitals inside, or very long.
+/// Whether a word looks randomly generated: it mixes letters and digits, has capitals inside, or is very
+/// long.
 fn looks_generated(word: &str) -> bool {
     let word = word.trim_end_matches(['.', '=']);
     let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
@@ -120,7 +122,7 @@ fn looks_generated(word: &str) -> bool {
     word.len() >= 8 && (is_mixed || capitals >= 2 || word.len() >= 24)
 }
 
-/// Whether a text is lower-case words, joined by hyphens or underscores.
+/// Whether a text consists of lower-case words joined by hyphens or underscores.
 fn is_words(text: &str) -> bool {
     const MAX_WORD_LENGTH: usize = 15;
     text.split(['-', '_']).all(|word| {
@@ -128,18 +130,19 @@ fn is_words(text: &str) -> bool {
     })
 }
 
-/// User and password in URLs.
+/// User names and passwords in URLs.
 fn in_urls(text: &str) -> Vec<Range<usize>> {
     const LOGIN: &str = concat!(
         r#"://(?<login>[^\s"'/?#]*"#,
-        // A password with an unencoded `/`, if the text after the colon can't be a port.
+        // A password may contain an unencoded `/` if the text after the colon cannot be a port.
         r#"|(?:[^\s"'/?#{},:\[][^\s"'/?#{},:]*)?:[0-9]*[^\s"'/?#{},0-9][^\s"'/?#{},]*[/?#]"#,
-        // The password ends before `[^`: such a text is a regular expression, and another URL may follow.
+        // The password ends before `[^`: a text with `[^` is a regular expression, and another URL may follow
+        // it.
         r#"(?:[^\s"'\[]|\[+[^\s"'\[^])*\[*)@"#,
     );
     static LOGINS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(LOGIN));
     let logins = LOGINS.captures_iter(text).filter_map(|found| found.name("login"));
-    // A pattern for URLs: `https://[^@]+@`.
+    // Skips patterns that match URLs, such as `https://[^@]+@`.
     logins.filter(|login| !login.as_str().contains("[^")).map(|login| login.range()).collect()
 }
 
@@ -150,7 +153,7 @@ pub(crate) fn in_queries(text: &str) -> Vec<Range<usize>> {
     for found in PARAMETER.captures_iter(text) {
         let start = found.get_match().end();
         let is_found = ranges.last().is_some_and(|last| start < last.end);
-        // A brace begins an argument or a template.
+        // A brace after `=` begins an argument or a template, not a literal value.
         if is_found || !is_secret_name(&found[1]) || text[start..].starts_with('{') {
             continue;
         }
@@ -162,12 +165,12 @@ pub(crate) fn in_queries(text: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// The first bytes of a text: a search for each of many matches up to the end would take quadratic time.
+/// Beginning of a text. Searching the whole rest of the text after each match would take quadratic time.
 fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(1024)]
 }
 
-/// Value at the beginning of a text: with the quote before it, or like [`unquoted`].
+/// Value at the beginning of a text: a quoted string, or the text that [`unquoted`] returns.
 fn literal(text: &str, ends: impl Fn(char) -> bool) -> &str {
     for quote in ["\\\"", "\"", "'"] {
         if let Some(quoted) = text.strip_prefix(quote) {
@@ -178,8 +181,8 @@ fn literal(text: &str, ends: impl Fn(char) -> bool) -> &str {
     unquoted(text, ends)
 }
 
-/// Value at the beginning of a text: up to white space, a quote or a character of `ends`. The brackets and
-/// commas of YAML after it are not part of it, but references to variables are.
+/// Value at the beginning of a text, up to white space, a quote or a character of `ends`. Excludes YAML
+/// brackets and commas at its end, but includes references to variables.
 fn unquoted(text: &str, ends: impl Fn(char) -> bool) -> &str {
     let mut reference_end = 0;
     while text[reference_end..].starts_with("${")
@@ -197,15 +200,15 @@ fn unquoted(text: &str, ends: impl Fn(char) -> bool) -> &str {
 /// Values of pairs `name=value` with secret names: in connection strings (`Server=db;Password=…;`), settings
 /// of database clients (`host=db password=…`) and forms.
 fn in_pairs(text: &str) -> Vec<Range<usize>> {
-    /// In a connection string, spaces may be around `=`.
+    /// A pair, in a connection string also with spaces around `=`.
     const PAIR: &str = concat!(
         r#"(?:^|[\s,"'(])-{0,2}(?<name>[A-Za-z][0-9A-Za-z_.\-]{0,63})="#,
         r"|(?<semicolon>;)\s*(?:[A-Za-z]+ )*(?<after>[A-Za-z][0-9A-Za-z_.\-]{0,63})\s*=\s*",
     );
-    /// Beginnings of values that are a template, a pattern or an expression.
+    /// First characters of a value that is a template, a pattern or an expression, not a literal.
     const NO_LITERAL: [char; 13] = ['{', '(', '[', '<', '\\', '.', '*', '^', '|', '=', '~', '$', '…'];
     static PAIRS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PAIR));
-    // All ends at once: a search after each of many pairs would take quadratic time.
+    // The ends are searched once: searching after each pair would take quadratic time.
     let positions =
         |is_end: fn(char) -> bool| -> Vec<usize> { text.match_indices(is_end).map(|(at, _)| at).collect() };
     let word_ends = positions(|c| c.is_whitespace() || matches!(c, ';' | '"' | '\''));
@@ -216,7 +219,7 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for found in PAIRS.captures_iter(text) {
         let Some(name) = found.name("name").or_else(|| found.name("after")) else { continue };
-        // `key=value` is the usual example of any pair, so the name `key` alone is no sign of a secret.
+        // The name `key` alone indicates no secret: `key=value` is the usual example of a pair.
         let is_example = found.name("name").is_some() && name.as_str().eq_ignore_ascii_case("key");
         let start = found.get_match().end();
         let is_found = ranges.last().is_some_and(|last| start < last.end);
@@ -226,7 +229,7 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
         let rest = &text[start..];
         let is_connection_string = found.name("semicolon").is_some()
             || text[next(&word_ends, start)..].starts_with(';')
-            // The default in a reference may contain spaces.
+            // The default value in a reference may contain spaces.
             || literal(beginning(rest), |_| false).contains(';');
         let is_quoted = rest.starts_with(['"', '\'']) || rest.starts_with("\\\"");
         let is_literal = match is_connection_string {
@@ -249,14 +252,15 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// User and password before a host without a scheme: `root:word@tcp(127.0.0.1:3306)`, `me:word@db.test`.
+/// User names and passwords before a host without a scheme: `root:word@tcp(127.0.0.1:3306)`,
+/// `me:word@db.test`.
 fn in_addresses(text: &str) -> Vec<Range<usize>> {
     const ADDRESS: &str = concat!(
         r#"(?:^|[\s"'=(,])(?<login>(?<user>[A-Za-z_][0-9A-Za-z_.+%\-]*):[^\s"'@/{}<>][^\s"'@{}<>]*)@"#,
         r"(?:(?:tcp|udp|unix)\(|(?:localhost|[0-9]{1,3}(?:\.[0-9]{1,3}){3})(?-u:\b)",
         r"|[0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*(?::[0-9]{2,5}(?-u:\b)|\.[A-Za-z]{2,}(?-u:\b)))",
     );
-    /// Schemes and labels of mail addresses: `mailto:me@a.test`.
+    /// Schemes and labels before email addresses, as in `mailto:me@a.test`, which are not user names.
     const NO_USERS: [&str; 14] = [
         "acct", "author", "bcc", "cc", "contact", "email", "from", "mail", "mailto", "owner", "sip", "sips",
         "to", "xmpp",

@@ -1,4 +1,5 @@
-//! Expansion of `${VARIABLE}` and `file:/path` in values, and the environment variables for it.
+//! Expansion of `${VARIABLE}` and `file:/path` in values, and the environment variables that can be
+//! referenced.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -14,20 +15,20 @@ use super::{
     source_text::{self, SourceSpan},
 };
 
-/// Snapshot of the environment variables that a configuration can refer to. `Debug` shows the names only, as
-/// values may be secrets.
+/// Snapshot of the environment variables that a configuration can refer to. `Debug` prints only the names,
+/// because values may be secrets.
 #[derive(derive_more::Debug, Clone, Default)]
 #[debug("{:?}", _0.keys())]
 pub struct Environment(pub BTreeMap<String, String>);
 
 impl Environment {
-    /// Takes the variables of this process, without those that are not UTF-8.
+    /// Returns the variables of this process, except those that are not UTF-8.
     pub fn from_process() -> Self {
         Self::from_variables(process_variables())
     }
 
-    /// Takes these variables, without those that are not UTF-8. A setting that is not UTF-8 is kept with
-    /// U+FFFD for the invalid bytes, so that it is reported.
+    /// Collects variables, except those that are not UTF-8. A setting (a variable with the prefix of
+    /// glossator) is kept with U+FFFD in place of invalid bytes, so that it is reported as an error.
     pub fn from_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let utf8 = |(name, value): (OsString, OsString)| {
             let name = name.into_string().ok()?;
@@ -51,14 +52,15 @@ impl FromIterator<(String, String)> for Environment {
     }
 }
 
-/// The variables of this process as the operating system has them, including those that are not UTF-8.
+/// Returns the variables of this process as the operating system provides them, including those that are not
+/// UTF-8.
 pub fn process_variables() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
 }
 
 /// A string after the expansion of variables and files.
 pub(crate) struct Expanded {
-    /// The expanded string; must not be shown if `external` is set.
+    /// The expanded string; it must not be shown if `external` is set.
     pub(crate) text: String,
     /// Whether a part of the string comes from a variable or another file.
     pub(crate) external: bool,
@@ -67,11 +69,11 @@ pub(crate) struct Expanded {
 /// Maximum size of a file with a secret, in bytes.
 pub(crate) const SECRET_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` is the escape for `${`.
+/// Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`. `$${` is an escaped `${`.
 ///
 /// # Errors
 ///
-/// If a reference is malformed, unset or unreadable, after reporting that at `span`.
+/// If a reference is malformed, unset or unreadable. The problem has been reported at `span`.
 pub(crate) fn expand(context: ReadContext<'_>, span: SourceSpan, text: &str) -> Checked<Expanded> {
     let (mut out, mut rest, mut external) = (String::new(), text, false);
     let (mut failed, mut missing) = (None, HashSet::new());
@@ -88,7 +90,7 @@ pub(crate) fn expand(context: ReadContext<'_>, span: SourceSpan, text: &str) -> 
             let at = Code::InvalidReference.at_span(span);
             return Err(context.reject_at(at, "`${` has no closing `}`", help));
         };
-        // Every missing variable is reported before an error is returned, and each of them once.
+        // All missing variables are reported before an error is returned, each of them once.
         let reference = &rest[at + 2..at + end];
         if !missing.contains(reference) && missing.len() < Problems::MAX_REPORTED {
             match value_of(context, span, reference) {
@@ -113,8 +115,8 @@ pub(crate) fn expand_secret(context: ReadContext<'_>, span: SourceSpan, text: &s
     Ok(Expanded { text: secret_file(context, span, &path.text)?, external: true })
 }
 
-/// Path and contents of the file in a value `file:` with this path, for owners that reload the file
-/// themselves. The file is not recorded: a change of it does not reload the configuration.
+/// Reads the file of a value `file:path`; returns its path and contents. For owners that reload the file
+/// themselves: unlike a secret file, the file is not watched, so a change does not reload the configuration.
 pub(crate) fn own_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<(PathBuf, String)> {
     let path = expand(context, span, path)?;
     let path = path.text.trim();
@@ -146,7 +148,7 @@ pub(crate) fn is_variable_name(name: &str) -> bool {
         && name.starts_with(|first: char| !first.is_ascii_digit())
 }
 
-/// Reads a file with a secret, and records it: a change of it reloads the configuration.
+/// Reads a file with a secret and records its path, so that a change of the file reloads the configuration.
 fn secret_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
     let path = path.trim();
     if Path::new(path).is_absolute() {
@@ -155,7 +157,7 @@ fn secret_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checke
     read_file(context, span, path)
 }
 
-/// Reads a file without the line break at its end, which editors add.
+/// Reads a file; a line break at its end, which editors add, is removed.
 fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
     let at = Code::UnreadableFile.at_span(span);
     if !Path::new(path).is_absolute() {

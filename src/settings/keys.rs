@@ -1,11 +1,10 @@
-//! Tables of keys, one for each section, from which the parser, the JSON Schema and the reference pages are
-//! generated.
+//! Key tables of the sections. The parser, the JSON Schema and the reference pages are generated from them.
 
 use std::{fmt, ops::RangeInclusive};
 
 use super::units::{format_duration, format_size};
 
-/// The keys of one section of the file.
+/// Keys of one section of the configuration file.
 #[derive(Debug)]
 pub(crate) struct KeyTable {
     /// Name of the section in messages: "`server`", "a route".
@@ -15,7 +14,7 @@ pub(crate) struct KeyTable {
     pub(crate) short_form: ShortForm,
     /// Whether `${VARIABLE}` is expanded in the values of the section.
     pub(crate) expands_variables: bool,
-    /// Whether values of unknown keys are masked: one may be a misspelled secret.
+    /// Whether values of unknown keys are masked, because an unknown key may be a misspelled secret.
     pub(crate) masks_unknown_keys: bool,
     pub(crate) rows: &'static [Row],
 }
@@ -24,13 +23,13 @@ pub(crate) struct KeyTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShortForm {
     None,
-    /// The key alone: every setting has a default.
+    /// The key without a value: every setting of the section has a default.
     Null,
-    /// A string: the value of this key.
+    /// A string, which is the value of this key.
     Text(&'static str),
 }
 
-/// Row of a table.
+/// Row of a [`KeyTable`].
 #[derive(Debug)]
 pub(crate) enum Row {
     Key(KeySpec),
@@ -43,34 +42,34 @@ pub(crate) enum Row {
 pub(crate) struct KeySpec {
     pub(crate) name: &'static str,
     pub(crate) kind: ValueKind,
-    /// Description in Markdown, for the schema and the reference; without the default value if `default` is
-    /// set.
+    /// Description in Markdown, for the schema and the reference. The default value is appended if `default`
+    /// is set.
     pub(crate) description: &'static str,
     /// Formats the default value for the reference.
     pub(crate) default: Option<fn(ValueKind) -> Option<String>>,
-    /// When a change of the value takes effect; `None` in sections without process settings.
+    /// When a change of the value takes effect; `None` if the section has no process settings.
     pub(crate) takes_effect: Option<TakesEffect>,
     /// Whether the value is a credential.
     pub(crate) secret: bool,
     pub(crate) masking: Masking,
-    /// Whether `file:/path` is accepted; the contents of that file are then the value.
+    /// Whether `file:/path` is accepted as a reference to a file that contains the value.
     pub(crate) file: bool,
-    /// Example for the error about the missing key.
+    /// Example value, shown in the error if the key is missing.
     pub(crate) example: &'static str,
-    /// Keys that the key cannot be combined with: `a, b`.
+    /// Names of keys that conflict with the key, separated by commas: `a, b`.
     pub(crate) conflicts: &'static str,
-    /// Key that the key requires, and the help of the error if that is missing.
+    /// Name of a key that must be set as well, and the help of the error if it is missing.
     pub(crate) requires: Option<(&'static str, &'static str)>,
 }
 
-/// Which parts of a value are masked in messages and in the shown configuration.
+/// Parts of a value that are masked in messages and in the printed configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Masking {
     /// The whole value.
     Always,
-    /// Values with user-defined names that sound like a credential, such as those of headers.
+    /// Values whose user-defined name looks like that of a credential, for example headers.
     ByName,
-    /// Nothing. User-defined names in the value are not those of credentials, for example names of fields.
+    /// Nothing: user-defined names in the value, for example names of fields, are not names of credentials.
     Never,
 }
 
@@ -85,7 +84,7 @@ pub(crate) enum TakesEffect {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ValueKind {
     Text,
-    /// One of these words.
+    /// One of the listed words.
     Word(&'static [&'static str]),
     Boolean,
     /// Type of a field, with the optional suffixes `[]` and `?`.
@@ -110,12 +109,12 @@ pub(crate) enum ValueKind {
     /// A JSON Schema.
     JsonSchema,
     Anything,
-    /// The key alone.
+    /// The key without a value.
     Null,
 }
 
 impl KeyTable {
-    /// All keys in order, with those of [`Row::Part`] inlined.
+    /// Returns all keys in order, including the keys of each [`Row::Part`].
     pub(crate) fn keys(&self) -> Box<dyn Iterator<Item = &'static KeySpec> + '_> {
         Box::new(self.rows.iter().flat_map(|row| match row {
             Row::Key(key) => Box::new(std::iter::once(key)),
@@ -123,12 +122,12 @@ impl KeyTable {
         }))
     }
 
-    /// Kind of the scalar that is accepted in place of the section's map.
+    /// Kind of the scalar that is accepted as the short form of the section.
     pub(crate) fn short_kind(&self) -> Option<ValueKind> {
         let ShortForm::Text(key) = self.short_form else { return None };
         match self.get(key)?.kind {
             ValueKind::OneOrMore(item) => Some(*item),
-            // A list is accepted under the key only.
+            // A list has no short form: it needs the key.
             ValueKind::Either([ValueKind::Text, ValueKind::List(_)]) => Some(ValueKind::Text),
             kind => Some(kind),
         }
@@ -149,12 +148,12 @@ impl KeySpec {
     pub(crate) fn full_description(&self) -> String {
         let default = self.default.and_then(|default| default(self.kind));
         let Some(default) = default else { return self.description.to_owned() };
-        // A default that is neither in backticks nor a number is prose, which follows a colon.
+        // A default in words is appended after a colon. A number or a default in backticks is not.
         let is_prose = !default.starts_with(|first: char| first == '`' || first.is_ascii_digit());
         format!("{} Default{} {default}.", self.description, if is_prose { ":" } else { "" })
     }
 
-    /// The description as the `help:` of a problem.
+    /// Formats the description as the help of a problem.
     pub(crate) fn help(&self) -> String {
         let description = self.full_description();
         let description = description.trim_end_matches('.');
@@ -169,7 +168,7 @@ impl KeySpec {
 }
 
 impl ValueKind {
-    /// Restricts the value to a range: milliseconds of a duration, or a count.
+    /// Restricts a duration (in milliseconds) or a count to a range.
     pub(crate) const fn within(self, range: RangeInclusive<u64>) -> Self {
         let (least, most) = (*range.start(), *range.end());
         match self {

@@ -1,8 +1,8 @@
 //! Layers of process settings: environment variables override the file, and flags override both.
 //!
-//! The crate `config` decides for each path of a setting which layer has its value. The values themselves
-//! remain nodes with spans. So one parser handles all layers, and each problem names the file and line, the
-//! variable or the flag.
+//! The crate `config` decides which layer a setting comes from. The values themselves remain nodes with
+//! spans, so one parser handles all layers, and each problem names the file and line, the variable, or the
+//! flag.
 
 use std::collections::HashMap;
 
@@ -25,17 +25,17 @@ pub(super) const PREFIX: &str = "GLOSSATOR__";
 /// Setting from a command-line flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
-    /// Name of the flag: `--listen`.
+    /// Name of the flag, such as `--listen`.
     pub name: String,
-    /// Path of the setting: `server.listen`.
+    /// Path of the setting, such as `server.listen`.
     pub setting: String,
-    /// Value; items of a list are separated by commas.
+    /// Value; commas separate the items of a list.
     pub value: String,
 }
 
 /// Environment variables and flags, registered among the files so that problems can name them.
 ///
-/// A variable has its own name here, and a flag that of its setting.
+/// Each entry has the name of the variable, or the setting's path of the flag, and the span of its value.
 pub(crate) struct ExternalSettings(Vec<(String, SourceSpan)>);
 
 impl ExternalSettings {
@@ -58,13 +58,13 @@ pub(crate) fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.to_ascii_uppercase().replace('.', "__"))
 }
 
-/// Lists all process settings of a section by their paths, nested sections included.
+/// Lists all process settings of a section, including those of nested sections, with their paths.
 fn settings_of(table: &'static KeyTable, path: &str) -> Vec<(String, &'static KeySpec)> {
     let settings = table.keys().filter(|key| key.takes_effect.is_some()).flat_map(|key| {
         let path = format!("{path}.{}", key.name);
         match key.kind {
             ValueKind::Section(table) => settings_of(table(), &path),
-            // A variable or flag is one string, which cannot be a map.
+            // A map cannot be set by a variable or a flag, which is one string.
             ValueKind::Map(_) | ValueKind::OneOrMore(ValueKind::Section(_)) => Vec::new(),
             _ => vec![(path, key)],
         }
@@ -72,8 +72,8 @@ fn settings_of(table: &'static KeyTable, path: &str) -> Vec<(String, &'static Ke
     settings.collect()
 }
 
-/// Merges variables and flags over the sections of the file. `renamed` returns the message and help for the
-/// old name of a variable.
+/// Merges variables and flags over the sections of the file. `renamed` returns the message and the help for a
+/// variable that has been renamed.
 pub(crate) fn merge(
     report: &Report<'_>,
     environment: &Environment,
@@ -98,7 +98,8 @@ pub(crate) fn merge(
     let mut external_entries = HashMap::new();
     for (name, span) in &external.0 {
         let text = report.files().text(*span);
-        // An empty variable has no effect, but an empty secret must not turn off what it protects.
+        // An empty variable is ignored, except for a secret: ignoring it could disable what the secret
+        // protects.
         let counts = |key: &KeySpec| !text.is_empty() || key.secret;
         let setting = settings.iter().find(|(path, _)| path == name || variable(path) == *name);
         if let Some((path, key)) = setting.filter(|(_, key)| counts(key)) {
@@ -109,7 +110,7 @@ pub(crate) fn merge(
             }
             let node = node_of(text, key.kind, *span);
             let key = path.rsplit('.').next().unwrap_or_default();
-            // A flag overrides the variable of the same setting.
+            // A flag overrides a variable for the same setting.
             external_entries.insert(path.clone(), Entry::new(key, node, *span));
         }
     }
@@ -118,7 +119,7 @@ pub(crate) fn merge(
     let sections: Vec<Entry> = entries.extract_if(.., is_mergeable).collect();
     let config = merged(&sections, &external_entries).expect("each path consists of names of keys");
     let mut merged = entries_of(&config.cache, &sections, &external_entries, root.span);
-    // A section that is not a map in the file remains, so that its parser reports it.
+    // A section that is not a map in the file remains, so that its parser reports the wrong type.
     merged.retain(|entry| !entries.iter().any(|known| known.key.text == entry.key.text));
     entries.extend(merged);
     root
@@ -155,8 +156,8 @@ fn report_unknown_variables(
     }
 }
 
-/// Merges the sections of the file with the entries from outside, by path. A value from outside has its path
-/// as its origin.
+/// Merges the sections of the file with the entries from variables and flags, by path. The origin of a value
+/// from a variable or flag is its path.
 fn merged(sections: &[Entry], external: &HashMap<String, Entry>) -> Result<Config, ConfigError> {
     let mut layers = Config::builder();
     for section in sections {
@@ -168,16 +169,16 @@ fn merged(sections: &[Entry], external: &HashMap<String, Entry>) -> Result<Confi
     layers.build()
 }
 
-/// Converts a value of the file for `config`: a map becomes a table that is merged key by key, any other
-/// value is replaced as a whole.
+/// Converts a value of the file for the crate `config`: maps are merged key by key, any other value is
+/// replaced as a whole.
 fn layer_of(node: &Node) -> Value {
     let member = |entry: &Entry| (entry.key.text.clone(), layer_of(&entry.value));
     let table = node.as_map().map(|entries| Merged::Table(entries.iter().map(member).collect()));
     Value::new(None, table.unwrap_or(Merged::Nil))
 }
 
-/// Converts a merged table to entries in the order of the file; entries from other layers come last.
-/// `file` is the same map in the file, and `span` the place of a map that the file does not have.
+/// Converts a merged table to entries in the order of the file; entries from variables and flags come last.
+/// `file` is the corresponding map in the file, and `span` the span for maps that are not in the file.
 fn entries_of(
     table: &Value,
     file: &[Entry],
@@ -203,8 +204,8 @@ fn entries_of(
     entries
 }
 
-/// Converts a string from a variable, a flag or an expansion to the kind of value that its key accepts. The
-/// parser of the key rejects invalid strings.
+/// Converts a string from a variable, a flag or an expansion to the kind of value that its key accepts.
+/// Invalid strings remain strings, which the parser of the key rejects.
 pub(super) fn node_of(text: &str, kind: ValueKind, span: SourceSpan) -> Node {
     let whole = text;
     let text = text.trim();

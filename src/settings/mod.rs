@@ -5,8 +5,8 @@
 //! - `source_text`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
 //! - `code`, `problem`, `report`: codes of problems, one diagnostic, and the collector of one run.
 //! - `units`: durations and sizes; `suggest`: "did you mean".
-//! - `expansion`: of `${VARIABLE}` and `file:/path` in values; `secret`: secrets that are detected by the names
-//!   of their keys; `credential_forms`: credentials that are recognized by their form.
+//! - `expansion`: expansion of `${VARIABLE}` and `file:/path` in values; `secret`: secrets that are detected
+//!   by the names of their keys; `credential_forms`: credentials that are recognized by their form.
 //!
 //! Declarations:
 //!
@@ -14,8 +14,8 @@
 //!   enums with `#[derive(Word)]`.
 //! - `keys`: tables of the declared keys; `layers`: environment variables and flags that override the file.
 //!
-//! This module contains no section of the file. Sections are in `config` and in the modules that own a
-//! setting.
+//! Sections of the configuration file are declared in `config` and in the modules that own a setting, not in
+//! this module.
 
 pub(crate) mod code;
 pub(crate) mod credential_forms;
@@ -45,7 +45,7 @@ pub(crate) use tree::{Budget, Cost, Entry, Key, Kind, Node};
 pub(crate) use value::{FromText, Named, OneOrMore, OrOff, Scalar, Word};
 pub(crate) use value::{parsed_settings, read_one_of, text_of};
 
-/// Compiles a pattern that is part of the program.
+/// Compiles a pattern that is a constant of the program.
 pub(crate) fn fixed_regex(pattern: &str) -> regex::Regex {
     regex::Regex::new(pattern).expect("the pattern is fixed and tested")
 }

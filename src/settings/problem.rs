@@ -1,4 +1,4 @@
-//! Diagnostics of the configuration, with a location, a message and a suggested fix.
+//! Diagnostics of the configuration: location, message and suggested fix.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use super::{
 
 /// Diagnostic with a location, an excerpt of the line and a suggested fix.
 ///
-/// `Display` formats it for people, `Serialize` for programs. It contains no secrets: in the excerpt, values
-/// of keys such as `authorization` and `password` are masked.
+/// `Display` formats it for people, `Serialize` for programs. It contains no secrets: values of keys such as
+/// `authorization` and `password` are masked in the excerpt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Error, warning or note; only an error prevents the configuration from loading.
@@ -23,7 +23,7 @@ pub struct Problem {
     pub code: Code,
     /// Name of the file, environment variable or flag.
     pub file: String,
-    /// Line, from 1; `None` for a whole file, a variable or a flag.
+    /// Line number, from 1; `None` for a whole file, a variable or a flag.
     pub line: Option<usize>,
     /// Column in characters, from 1.
     pub column: Option<usize>,
@@ -47,14 +47,14 @@ pub enum Severity {
     Note,
 }
 
-/// Replacement of a secret.
+/// Text shown in place of a secret.
 const MASK: &str = "*****";
 
-/// All problems of a configuration, in the order of the files. Never empty.
+/// All problems of a configuration, in the order of the files. The list is never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problems(Vec<Problem>);
 
-/// Line of a problem with terminal control characters escaped, and the position of the carets.
+/// Line of a problem, with terminal control characters escaped, and the position of the carets below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Excerpt {
     text: String,
@@ -63,7 +63,7 @@ struct Excerpt {
 }
 
 impl Problem {
-    /// Creates a problem about a whole file, variable or flag.
+    /// Creates a problem of a whole file, a variable or a flag.
     pub(crate) fn without_span(
         code: Code,
         file: impl Into<String>,
@@ -82,7 +82,7 @@ impl Problem {
         }
     }
 
-    /// Creates a problem about a span of a file.
+    /// Creates a problem at a span of a file.
     pub(crate) fn with_span(
         files: &Files,
         at: CodedSpan,
@@ -103,7 +103,7 @@ impl Problem {
         }
     }
 
-    /// Whether it prevents the configuration from loading.
+    /// Whether the problem prevents the configuration from loading.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
@@ -151,13 +151,13 @@ const BLUE: &str = "1;34";
 const CYAN: &str = "36";
 
 impl Problems {
-    /// Maximum number of reported problems; beyond it, most follow from the same mistake.
+    /// Maximum number of reported problems; most problems beyond it follow from the same mistake.
     pub const MAX_REPORTED: usize = 500;
 
-    /// Creates the list from all problems, warnings included, in sorted order.
+    /// Creates the list from all problems, including warnings, which must be sorted.
     pub(crate) fn from_list(mut list: Vec<Problem>) -> Self {
         if list.is_empty() {
-            // A parser that rejects a value reports a problem. If one fails to, the error must still have a
+            // A parser that rejects a value reports a problem. Should one not do so, the error still needs a
             // message.
             let message = "the configuration was rejected without a message, which is a bug in glossator";
             list.push(Problem::without_span(Code::UnreadableFile, "configuration", message, None));
@@ -184,20 +184,21 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 impl Excerpt {
-    /// Longer lines are truncated around the caret.
+    /// Maximum width of an excerpt in cells; longer lines are truncated around the caret.
     const MAX_CELLS: usize = 160;
-    /// Cells that are kept before the caret of a truncated line.
+    /// Number of cells before the caret in a truncated line.
     const CELLS_BEFORE: usize = 60;
 
     fn new(files: &Files, span: SourceSpan) -> Self {
         let line = files.line(span);
         let (text, masked) = (files.text(span), files.masked(span, line.clone()));
         let [start, end] = [span.start, span.end].map(|offset| offset.clamp(line.start, line.end));
-        // Characters as displayed, with their widths in terminal cells; cells before the span, and in it.
+        // Characters as displayed, with their widths in terminal cells; number of cells before the span and
+        // within it.
         let (mut characters, mut caret, mut width) = (Vec::new(), 0, 0);
         for (at, character) in text[line.clone()].char_indices().map(|(at, c)| (at + line.start, c)) {
             let (shown, cells) = match masked.iter().find(|range| range.contains(&at)) {
-                // One mask for the whole secret, so that its length is not visible.
+                // The whole secret has one mask, so that its length is not visible.
                 Some(range) if at > range.start.max(line.start) => continue,
                 Some(_) => (MASK.to_owned(), MASK.len()),
                 None => escape_with_width(character),
@@ -234,7 +235,7 @@ fn escape_with_width(character: char) -> (String, usize) {
     (shown, cells)
 }
 
-/// Escapes a character that moves the cursor or changes the writing direction of the text after it.
+/// Escapes a control character, or a character that changes the direction of the text after it.
 fn escaped(character: char) -> String {
     let is_escaped = character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
@@ -242,8 +243,8 @@ fn escaped(character: char) -> String {
     if is_escaped { character.escape_unicode().to_string() } else { character.to_string() }
 }
 
-/// Masks the tokens in a message, which may quote a value of the file, and escapes terminal control
-/// characters; line breaks and tabs become spaces.
+/// Formats a message for a terminal: masks tokens, because the message may quote a value of the file, escapes
+/// control characters, and replaces line breaks and tabs with spaces.
 fn shown_text(message: &str) -> String {
     let masked = replaced(message, &tokens_in(message), MASK);
     masked.replace(['\n', '\r', '\t'], " ").chars().map(escaped).collect()

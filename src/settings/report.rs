@@ -19,21 +19,21 @@ use super::{
 /// Collector of problems, with data shared by the parsers of one run.
 pub(crate) struct Report<'f> {
     files: &'f Files,
-    /// Returns whether parsing is cancelled.
+    /// Whether parsing has been cancelled.
     is_cancelled: Option<&'f dyn Fn() -> bool>,
     found: Found,
 }
 
-/// Everything that the parsers of one run report.
+/// Problems and other data that the parsers of one run record.
 #[derive(Default)]
 struct Found {
     problems: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
     context: RefCell<Option<ProblemContext>>,
-    /// Problems already reported in some [`ProblemContext`], by file, offset and message, so that a
-    /// mistake in shared rules is reported once and not for every route.
+    /// Problems already reported in a [`ProblemContext`], by file, offset and message, so that a mistake in
+    /// shared rules is reported once and not for every route.
     reported: RefCell<HashSet<(usize, usize, String)>>,
-    /// Caches of compiled values, one for each type.
+    /// Caches of compiled values, one for each type of cache.
     caches: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     /// Files that the configuration refers to.
     named_files: RefCell<BTreeSet<PathBuf>>,
@@ -41,12 +41,12 @@ struct Found {
     certificates: RefCell<Vec<(SourceSpan, SystemTime)>>,
 }
 
-/// Context of problems in shared parts, such as named rules that a route uses.
+/// Context of problems in shared parts, for example the named rules that a route uses.
 #[derive(Debug, Clone)]
 pub(crate) struct ProblemContext {
     /// Text appended to messages: "in the rules `report`, used by the route `get_report`".
     pub(crate) text: String,
-    /// Span in the operator's file, for problems in built-in presets.
+    /// Span in the operator's file; problems in built-in presets are reported there.
     pub(crate) at: SourceSpan,
 }
 
@@ -65,7 +65,7 @@ impl<'f> Report<'f> {
         Self { is_cancelled: Some(is_cancelled), ..self }
     }
 
-    /// Whether parsing was cancelled. Reports that as an error if there is no other.
+    /// Whether parsing was cancelled. Reports the cancellation as an error if there is no other error.
     pub(crate) fn is_cancelled(&self) -> bool {
         let is_cancelled = self.is_cancelled.is_some_and(|is_cancelled| is_cancelled());
         if is_cancelled && self.errors() == 0 {
@@ -75,8 +75,8 @@ impl<'f> Report<'f> {
         is_cancelled
     }
 
-    /// Span of a character of a string. If the file spells the string differently (escapes, folding), the
-    /// span of its line or of the whole string.
+    /// Span of the character at `index` of a string. If the file spells the string differently (escapes,
+    /// folding): the span of the character's line or of the whole string.
     pub(crate) fn character_in(&self, node: &Node, text: &str, index: usize) -> SourceSpan {
         let offset = text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
         let span = node.span;
@@ -90,18 +90,18 @@ impl<'f> Report<'f> {
         }
     }
 
-    /// Span of a line, from 1, of a literal block string; for other strings, the span of the whole string.
+    /// Span of a line (from 1) of a literal block string. Other strings: the span of the whole string.
     pub(crate) fn line_in(&self, node: &Node, line: usize) -> SourceSpan {
         let span = node.span;
         if !node.is_literal {
             return span;
         }
-        // The span of a block may begin at its `|`, one line above its first line.
+        // The span of a block may begin at its `|`, which is one line above its first line.
         let before = usize::from(self.files.text(span)[span.start..].starts_with('|'));
         self.files.line_below(span, line - 1 + before).unwrap_or(span)
     }
 
-    /// Cache for values of one type in this run, such as compiled patterns.
+    /// Returns the cache of type `T` of this run, for example of compiled patterns.
     pub(crate) fn cache<T: Default + 'static>(&self) -> Rc<T> {
         let mut caches = self.found.caches.borrow_mut();
         let cache = caches.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
@@ -118,8 +118,8 @@ impl<'f> Report<'f> {
         self.found.named_files.borrow().iter().cloned().collect()
     }
 
-    /// Records the expiry of the certificate at `span`, or in the file that is named there. Ignores repeated
-    /// calls for one span.
+    /// Records the expiry of the certificate at `span`, or in the file that the setting at `span` names.
+    /// Ignores further calls for the same span.
     pub(crate) fn add_certificate(&self, span: SourceSpan, expiry: SystemTime) {
         let mut certificates = self.found.certificates.borrow_mut();
         if certificates.iter().all(|(known, _)| *known != span) {
@@ -127,7 +127,7 @@ impl<'f> Report<'f> {
         }
     }
 
-    /// Expiry of each parsed certificate, by the span of its setting.
+    /// Expiry of each parsed certificate, with the span of its setting.
     pub(crate) fn certificates(&self) -> Vec<(SourceSpan, SystemTime)> {
         self.found.certificates.borrow().clone()
     }
@@ -136,7 +136,7 @@ impl<'f> Report<'f> {
         self.files
     }
 
-    /// Parses with a context that problems mention.
+    /// Runs a parser; messages of problems mention `context`.
     pub(crate) fn in_context<T>(&self, context: Option<ProblemContext>, read: impl FnOnce() -> T) -> T {
         let before = self.found.context.replace(context);
         let found = read();
@@ -144,13 +144,13 @@ impl<'f> Report<'f> {
         found
     }
 
-    /// Span and message of a problem in the current context; `None` if the same problem has been reported in
-    /// another context.
+    /// Adds the current context to a problem: returns the span and the message to report, or `None` if the
+    /// same problem has been reported in another context.
     fn message_in_context(&self, span: SourceSpan, message: String) -> Option<(SourceSpan, String)> {
         let context = self.found.context.borrow();
         let Some(context) = context.as_ref() else { return Some((span, message)) };
         // A built-in preset has no mistakes: the cause is in the arguments that the operator's file passes to
-        // it.
+        // the preset.
         let is_built_in = self.files.origin(span) == Origin::BuiltIn;
         let span = if is_built_in { context.at } else { span };
         let in_context = format!("{message} ({})", context.text);
@@ -167,7 +167,7 @@ impl<'f> Report<'f> {
         self.add_at(Severity::Error, at, message.into(), help.into());
     }
 
-    /// Reports an error of a value that can't be used, and returns `None` in its place.
+    /// Reports an error of an unusable value; returns `None` in place of the value.
     pub(crate) fn reject<T>(
         &self,
         at: CodedSpan,
@@ -191,7 +191,7 @@ impl<'f> Report<'f> {
 
     fn add_at(&self, severity: Severity, CodedSpan { code, span }: CodedSpan, message: String, help: Help) {
         let Some((span, message)) = self.message_in_context(span, message) else { return };
-        // Limits the output, and the work, for a file with thousands of problems.
+        // For a file with thousands of problems, this limits the output and the work.
         if self.found.problems.borrow().len() < Problems::MAX_REPORTED {
             let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.0);
             problem.severity = severity;
@@ -215,7 +215,8 @@ impl<'f> Report<'f> {
         format!("{}:{}", self.files.name(span), self.files.line_and_column(span).line)
     }
 
-    /// All problems, sorted by file and position; if the list was truncated, the last one says so.
+    /// Returns all problems, sorted by file and position. If the list is truncated, the last problem mentions
+    /// it.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.found.problems.into_inner();
         // Problems without a position come first.

@@ -1,4 +1,4 @@
-//! Detection of secrets that no message may contain, by the names of their keys.
+//! Detection of secrets by the names of their keys, so that no message contains a secret.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -7,12 +7,12 @@ use strsim::damerau_levenshtein;
 
 use super::{code::Code, expansion::Expanded, fixed_regex, report::Report, source_text::SourceSpan};
 
-/// Value that `Debug` does not show, such as a secret or a function.
+/// Value that `Debug` does not print, such as a secret or a function.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq)]
 #[debug("…")]
 pub(crate) struct Hidden<T>(pub(crate) T);
 
-/// Warns of a literal credential in the file, which everyone who can read the file can use.
+/// Warns of a credential that is in the file literally: everyone who can read the file can use it.
 pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, expanded: &Expanded) {
     if !expanded.external && !expanded.text.is_empty() {
         let help = "refer to an environment variable (`${NAME}`) or a file (`file:/path`)";
@@ -20,19 +20,19 @@ pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, 
     }
 }
 
-/// Like [`warn_of_inline`], where a variable or file can't be referred to.
+/// Like [`warn_of_inline`], for a place that cannot refer to a variable or file.
 pub(crate) fn warn_of_literal(report: &Report<'_>, span: SourceSpan, name: &str, help: &str) {
     let message = format!("`{name}` is in plain text in the file, readable by everyone who can read it");
     report.warning(Code::SecretInFile.at_span(span), message, help);
 }
 
-/// Words that name a credential, alone or as part of a name.
+/// Words that indicate a credential, as a whole name or a part of it.
 const NAMES_OF_CREDENTIALS: &str =
     "authorization password secret token apikey cookie credential credentials passphrase";
 
 /// Whether the value of a key with this name is probably a credential. The name may be misspelled.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    /// Words that are credentials as the last word of a name, and parts of harmless ones, such as `bypass`.
+    /// Words that indicate a credential only at the end of a name: elsewhere they are common, as in `bypass`.
     const LAST_WORDS: [&str; 3] = ["pass", "pwd", "sig"];
     const PARTS: [&str; 4] = ["bearer", "passwd", "privatekey", "signature"];
     let last_word = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or(name);
@@ -50,22 +50,22 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
         || has_misspelled_secret(name)
 }
 
-/// Whether a word of a name, or two words in a row, is close to one that names a credential.
+/// Whether a word of a name, or two adjacent words, is a likely misspelling of a word for a credential.
 fn has_misspelled_secret(name: &str) -> bool {
     let words = words_of(name);
     let pairs = words.windows(2).map(|pair| pair.concat());
     words.iter().cloned().chain(pairs).any(|word| {
         let is_close = |secret: &str| {
             let most = if secret.len() >= 12 { 2 } else { 1 };
-            // The first letter is rarely wrong: "rookie" is not a misspelled "cookie".
+            // The first letter is rarely misspelled: "rookie" is not meant as "cookie".
             word.bytes().next() == secret.bytes().next() && damerau_levenshtein(&word, secret) <= most
         };
-        // "taken" is as close to "token", and spelled correctly.
+        // "taken" is within the edit distance of "token", but is a word of its own.
         word != "taken" && NAMES_OF_CREDENTIALS.split(' ').any(is_close)
     })
 }
 
-/// The words of a name in lower case: `refreshTokn` and `refresh-tokn` have two.
+/// Splits a name into lower-case words: `refreshTokn` and `refresh-tokn` have two.
 fn words_of(name: &str) -> Vec<String> {
     static NEXT_WORD: LazyLock<Regex> = LazyLock::new(|| fixed_regex("([a-z])([A-Z])"));
     let separated = NEXT_WORD.replace_all(name, "$1 $2").to_ascii_lowercase();
@@ -73,8 +73,8 @@ fn words_of(name: &str) -> Vec<String> {
     words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether a value contains no secret: only references to variables and files, templates that insert an
-/// argument, and an authentication scheme before them.
+/// Whether a value contains no secret: it consists of references to variables and files and of templates that
+/// insert an argument, with or without an authentication scheme before them.
 pub(crate) fn is_only_references(value: &str) -> bool {
     static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
         fixed_regex(
@@ -89,8 +89,8 @@ pub(crate) fn is_only_references(value: &str) -> bool {
     !has_default && matches!(literal.as_str(), "" | "bearer" | "basic" | "token" | "apikey")
 }
 
-/// Byte ranges of values after keys with secret names, found by text search, for a file that could not be
-/// parsed. `offset` is the start of the line.
+/// Byte ranges of values after keys with secret names. They are found by text search, for a file that could
+/// not be parsed. `offset` is the position of `line` in the file.
 pub(crate) fn probable_secrets(line: &str, offset: usize) -> Vec<Range<usize>> {
     static KEY: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"([^ ,{\["':]*)["' ]*:\s*"#));
     let mut ranges: Vec<Range<usize>> = Vec::new();

@@ -1,7 +1,7 @@
 //! Parsing of declared settings: [`Setting`] for one value, [`Section`] for a struct whose fields are keys.
 //!
-//! A parser reports every problem and continues. It returns [`Checked`]: the value, or the proof that a
-//! problem has been reported. A struct is created only if all of its fields are valid.
+//! A parser reports every problem and continues. It returns [`Checked`]: the value, or [`Reported`] as proof
+//! that a problem has been reported. A struct is created only if all of its fields are valid.
 
 use std::{any::Any, cell::RefCell};
 
@@ -29,14 +29,14 @@ pub(crate) type Checked<T> = Result<T, Reported>;
 pub(crate) struct ReadContext<'a> {
     pub(crate) report: &'a Report<'a>,
     pub(crate) environment: &'a Environment,
-    /// Reports an unknown key of a section; the help may name other sections.
+    /// Reports an unknown key of a section. The help may name another section that has this key.
     pub(crate) report_unknown_key: fn(&Report<'_>, &Key, &KeyTable),
-    /// Reports the old name of a word of a key, for the section with this id; returns `false` if it is not
-    /// one.
+    /// Reports a word of a key that has been renamed; the strings are the id of the section and the name of
+    /// the key. Returns `false` if the word is not an old name.
     pub(crate) report_renamed_word: fn(&Report<'_>, &Node, &str, &str) -> bool,
-    /// Renamed variables of expressions: old name, new name.
+    /// Renamed variables of expressions, as pairs of old and new name.
     pub(crate) renamed_variables: &'static [(&'static str, &'static str)],
-    /// Names that expressions may use, for the module that compiles them.
+    /// Names that expressions may use; only the module that compiles expressions knows the type.
     pub(crate) scope: Option<&'a dyn Any>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Invalid {
     pub(crate) code: Code,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    /// Whether the message contains the value. Values from variables must not be shown.
+    /// Whether the message contains the value. Values of environment variables must not be shown.
     pub(crate) shows_value: bool,
 }
 
@@ -81,26 +81,27 @@ impl Invalid {
 
 /// Type of a value that a key accepts.
 pub(crate) trait Setting: Sized {
-    /// Kind of the values: strings, unless declared otherwise.
+    /// Kind of the accepted values; the default is a string.
     const KIND: ValueKind = ValueKind::Text;
-    /// Creates the value of an absent key; `None` if the key is required.
+    /// Returns the value for an absent key; `None` if the key is required.
     const ABSENT: Option<fn() -> Self> = None;
 
-    /// Parses the value. A type has this function, or [`Self::read_over`] if it inherits parts of a base.
+    /// Parses the value. A type implements either this function or, if it can inherit from a base,
+    /// [`Self::read_over`].
     ///
     /// # Errors
     ///
-    /// If the value is invalid, after reporting that.
+    /// If the value is invalid; the problem has been reported.
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_over(value, None)
     }
 
-    /// Parses the value with `base` as the default of absent keys.
+    /// Parses the value; a key that is absent has its value in `base`.
     fn read_over(value: &Cursor<'_>, _base: Option<Self>) -> Checked<Self> {
         Self::read(value)
     }
 
-    /// The value in the form in which the reference shows a default.
+    /// Formats the value as a default for the reference.
     fn shown(&self, _kind: ValueKind) -> Option<String> {
         None
     }
@@ -110,21 +111,22 @@ pub(crate) trait Setting: Sized {
 pub(crate) trait Section: Sized {
     fn keys() -> &'static KeyTable;
 
-    /// Parses every field; an absent one has its value in `base`, or its default. An invalid one has its
-    /// default, so that checks of the whole section find problems of the other fields in the same run:
-    /// [`OpenSection::check_valid`] tells whether there is one.
+    /// Parses every field. An absent field has its value in `base`, or its default.
+    ///
+    /// An invalid field has its default, so that checks of the whole section find problems of other fields in
+    /// the same run. [`OpenSection::check_valid`] returns an error if a field is invalid.
     fn read_fields(section: &OpenSection<'_>, base: Option<Self>) -> Checked<Self>;
 
-    /// Adds the names of the differing keys that take effect only after a restart.
+    /// Appends the names of keys whose values differ and whose changes take effect only after a restart.
     fn restart_differences(&self, other: &Self, found: &mut Vec<&'static str>);
 
-    /// Checks the combination of keys, independent of their values.
+    /// Checks which keys are combined, before their values are parsed.
     fn check_keys(_section: &OpenSection<'_>) -> Checked<()> {
         Ok(())
     }
 }
 
-/// Cursor at a value: its node, its name in messages, and the expected kind.
+/// Cursor at a value: the node, its name in messages, and the expected kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     pub(crate) context: ReadContext<'a>,
@@ -135,9 +137,10 @@ pub(crate) struct Cursor<'a> {
     pub(crate) name: &'a str,
     pub(crate) kind: ValueKind,
     pub(crate) key: Option<&'static KeySpec>,
-    /// Section that has the key of the value.
+    /// Section that contains the key of the value.
     section: Option<&'a OpenSection<'a>>,
-    /// Whether a part of the value comes from `${VARIABLE}`, so that messages do not contain the value.
+    /// Whether part of the value comes from `${VARIABLE}` or a file, so that messages must not contain the
+    /// value.
     expanded: bool,
 }
 
@@ -153,27 +156,27 @@ impl<'a> Cursor<'a> {
         Self { context, node, place, name, kind, key: None, section: None, expanded: false }
     }
 
-    /// Cursor at a part of the value, with its own name.
+    /// Returns a cursor at a part of the value, with another name and kind.
     pub(crate) fn part(&self, node: &'a Node, name: &'a str, kind: ValueKind) -> Self {
         Self { node, name, kind, ..*self }
     }
 
-    /// The same cursor with a scope for expressions.
+    /// Returns the cursor with a scope for expressions.
     pub(crate) fn in_scope(self, scope: &'a dyn Any) -> Self {
         Self { context: ReadContext { scope: Some(scope), ..self.context }, ..self }
     }
 
-    /// The same cursor with another key span.
+    /// Returns the cursor with another span of the key.
     pub(crate) fn with_span(self, place: SourceSpan) -> Self {
         Self { place, ..self }
     }
 
-    /// Cursor at the value of one of its keys, with its own name.
+    /// Returns a cursor at the value of an entry of this map, with another name and kind.
     pub(crate) fn member(&self, entry: &'a Entry, name: &'a str, kind: ValueKind) -> Self {
         Self { place: entry.key.span, ..self.part(&entry.value, name, kind) }
     }
 
-    /// Value of another key in the same section, for keys whose meaning depends on it.
+    /// Value of another key in the same section, for a key whose meaning depends on it.
     pub(crate) fn sibling(&self, name: &str) -> Option<&'a Node> {
         self.sibling_entry(name).map(|entry| &entry.value)
     }
@@ -183,7 +186,7 @@ impl<'a> Cursor<'a> {
         self.section?.entries.iter().find(|entry| entry.key.text == name)
     }
 
-    /// The string, if it has references to variables or a file that are expanded in it.
+    /// The string, if it contains references to variables or a file that have to be expanded.
     fn reference(&self) -> Option<&'a str> {
         let is_file = self.context.report.files().origin(self.node.span) == Origin::File;
         let expands = self.section.is_some_and(|section| section.table.expands_variables);
@@ -195,7 +198,7 @@ impl<'a> Cursor<'a> {
         self.key.is_some_and(|key| key.file) && text.starts_with("file:")
     }
 
-    /// Parses the value after the expansion of its references.
+    /// Parses the value after expanding the references in it.
     pub(super) fn read_expanded<T>(&self, read: impl FnOnce(&Cursor<'_>) -> Checked<T>) -> Checked<T> {
         let Some(text) = self.reference() else { return read(self) };
         let expand = if self.names_file(text) { expansion::expand_secret } else { expansion::expand };
@@ -204,12 +207,12 @@ impl<'a> Cursor<'a> {
         read(&Cursor { node: &node, expanded: external, ..*self })
     }
 
-    /// Reports an error of the value. The message omits the value if it comes from outside the file.
+    /// Reports an error of the value. The message omits a value from a variable or a referenced file.
     pub(crate) fn reject<T>(&self, invalid: Invalid) -> Checked<T> {
         self.reject_at(self.node.span, invalid)
     }
 
-    /// Like [`Self::reject`], at another span.
+    /// Like [`Self::reject`], but at another span.
     pub(crate) fn reject_at<T>(&self, span: SourceSpan, invalid: Invalid) -> Checked<T> {
         let Invalid { code, message, help, shows_value } = invalid;
         let is_variable = self.context.report.files().origin(span) == Origin::Variable;
@@ -229,7 +232,7 @@ impl<'a> Cursor<'a> {
         Err(self.context.reject_at(code.at_span(span), message, help))
     }
 
-    /// Like [`Self::reject_at`], with a code.
+    /// Like [`Self::reject_at`], but with a code.
     pub(crate) fn reject_coded<T>(
         &self,
         at: CodedSpan,
@@ -239,7 +242,7 @@ impl<'a> Cursor<'a> {
         self.reject_at(at.span, Invalid::new(message, help).with_code(at.code))
     }
 
-    /// Reports the value if it is the old name of a word.
+    /// Reports the value if it is a word that has been renamed.
     pub(crate) fn reject_renamed_word(&self) -> Checked<()> {
         let ReadContext { report, report_renamed_word, .. } = self.context;
         let (Some(section), Some(key)) = (self.section, self.key) else { return Ok(()) };
@@ -259,13 +262,13 @@ impl<'a> Cursor<'a> {
         self.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
     }
 
-    /// Converts the result of a parser that reports its problems and returns `None`.
+    /// Converts the result of a parser that reports its problems and then returns `None`.
     pub(crate) fn checked<T>(&self, read: Option<T>) -> Checked<T> {
         debug_assert!(read.is_some() || self.context.report.errors() > 0, "nothing has been reported");
         read.ok_or(Reported(()))
     }
 
-    /// Returns an error in a cancelled run; called before slow operations.
+    /// Returns an error if the run was cancelled. Called before slow operations.
     pub(crate) fn check_cancelled(&self) -> Checked<()> {
         if self.context.report.is_cancelled() { Err(Reported(())) } else { Ok(()) }
     }
@@ -276,27 +279,27 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A section during parsing: a map with a table of known keys.
+/// A section that is being parsed: a map and the table of its known keys.
 pub(crate) struct OpenSection<'a> {
     pub(crate) value: Cursor<'a>,
     table: &'static KeyTable,
     entries: &'a [Entry],
     /// Whether the map has unknown keys; one of them may be a misspelled required key.
     pub(crate) has_unknown_keys: bool,
-    /// Keys whose value is invalid.
+    /// Keys with an invalid value.
     invalid: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> OpenSection<'a> {
-    /// Parses a section, or its short form.
+    /// Parses a section or its short form.
     pub(crate) fn read<T: Section>(value: &Cursor<'_>, base: Option<T>) -> Checked<T> {
         let read = Self::read_known(value, base)?;
         let entries = value.node.as_map().unwrap_or_default();
         if has_unknown(T::keys(), entries) { Err(Reported(())) } else { Ok(read) }
     }
 
-    /// Like [`Self::read`], but returns a value in spite of unknown keys, which have been reported. For later
-    /// checks of the known keys.
+    /// Like [`Self::read`], but unknown keys, which are reported, are not an error. For checks that need the
+    /// known keys.
     pub(crate) fn read_known<T: Section>(value: &Cursor<'_>, base: Option<T>) -> Checked<T> {
         let single;
         let section = match (&value.node.kind, T::keys().short_form) {
@@ -335,7 +338,7 @@ impl<'a> OpenSection<'a> {
                 let short = if let ShortForm::Text(key) = table.short_form { table.get(key) } else { None };
                 let first = match (key_for(table, node), short.and_then(|key| key.example.split_once(": "))) {
                     (Some(key), _) => format!("write it under `{}`; ", key.name),
-                    // An example with its own backticks is a sentence.
+                    // An example that contains backticks is already a sentence.
                     (None, Some((_, value))) if !value.contains('`') => format!("write `{value}`; "),
                     (None, _) => String::new(),
                 };
@@ -365,8 +368,8 @@ impl<'a> OpenSection<'a> {
         self.entry(name).map(|entry| &entry.value)
     }
 
-    /// Parses one key; if it is absent, returns its value in `base`, or its default. Returns the default of an
-    /// invalid one as well. Not inlined: inlining it into every field adds 0.5 MB of code.
+    /// Parses one key. Returns its value in `base`, or its default, if the key is absent, and its default if
+    /// it is invalid. Not inlined: inlining it into every field adds 0.5 MB of code.
     #[inline(never)]
     pub(crate) fn field<T>(
         &self,
@@ -407,14 +410,14 @@ impl<'a> OpenSection<'a> {
         })
     }
 
-    /// Returns an error if one of these keys has an invalid value, or any key if `names` is empty. The error
-    /// has been reported.
+    /// Returns an error if one of the keys `names` has an invalid value; with empty `names`, if any key has.
+    /// The problem has already been reported.
     pub(crate) fn check_valid(&self, names: &[&str]) -> Checked<()> {
         let is_meant = |name: &&'static str| names.is_empty() || names.contains(name);
         if self.invalid.borrow().iter().any(is_meant) { Err(Reported(())) } else { Ok(()) }
     }
 
-    /// Reports a missing key, unless there is an unknown key, which is probably the same key misspelled.
+    /// Reports a missing key, unless there is an unknown key: that is probably the missing one, misspelled.
     pub(crate) fn missing(&self, message: String, help: &str) -> Reported {
         if !self.has_unknown_keys {
             self.reject_at(Code::MissingKey.at_span(self.value.place), &message, help);
@@ -422,12 +425,12 @@ impl<'a> OpenSection<'a> {
         Reported(())
     }
 
-    /// Reports keys that conflict with others, or require absent ones.
+    /// Reports keys that conflict with another key, or that require an absent key.
     fn check_related_keys(&self) -> Checked<()> {
         let mut checked = Ok(());
         for entry in self.entries {
             let Some(key) = self.table.get(&entry.key.text) else { continue };
-            // Unlike `split`, this has no items if there are no conflicts.
+            // `split` would return one empty item if there are no conflicts.
             let mut conflicts = key.conflicts.split_terminator(", ");
             let conflict = conflicts.find(|other| self.entry(other).is_some());
             if let Some(other) = conflict {
@@ -445,7 +448,7 @@ impl<'a> OpenSection<'a> {
         checked
     }
 
-    /// Reports a key that conflicts with another.
+    /// Reports a key that conflicts with `other`.
     pub(crate) fn conflict(&self, name: &str, other: &str) -> Reported {
         if let Some(entry) = self.entry(name) {
             let message = format!("`{name}` has no effect beside `{other}`");
@@ -454,13 +457,14 @@ impl<'a> OpenSection<'a> {
         Reported(())
     }
 
-    /// Reports a problem at a span in the section.
+    /// Reports a problem at a span within the section.
     pub(crate) fn reject_at(&self, at: CodedSpan, message: &str, help: &str) -> Reported {
         self.value.context.reject_at(at, message, help)
     }
 }
 
-/// Parses every part of a value before it returns an error, so that all problems are reported in one run.
+/// Collects the parsed parts of a value. Parses every part before it returns an error, so that all problems
+/// are reported in one run.
 pub(crate) fn read_each<T, C: FromIterator<T>>(read: impl Iterator<Item = Checked<T>>) -> Checked<C> {
     let read: Vec<_> = read.collect();
     read.into_iter().collect()
@@ -470,7 +474,7 @@ fn has_unknown(table: &KeyTable, entries: &[Entry]) -> bool {
     entries.iter().any(|entry| table.get(&entry.key.text).is_none())
 }
 
-/// The only key of a section that accepts this value: `level`, for `log: debug`.
+/// The only key of a section that accepts this value, for a hint: `level` for `log: debug`.
 fn key_for(table: &'static KeyTable, node: &Node) -> Option<&'static KeySpec> {
     let text = node.scalar()?;
     let accepts = |key: &&'static KeySpec| match key.kind {
@@ -483,7 +487,7 @@ fn key_for(table: &'static KeyTable, node: &Node) -> Option<&'static KeySpec> {
     found.next().is_none().then_some(first)
 }
 
-/// Parses a section of the file; if it is absent, every key has its default.
+/// Parses a section of the file; if the section is absent, every key has its default.
 pub(crate) fn read_section<T: Section>(
     context: ReadContext<'_>,
     entry: Option<&Entry>,

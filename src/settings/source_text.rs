@@ -1,4 +1,4 @@
-//! Text of the configuration files, and spans in them.
+//! Texts of the configuration files, and spans in them.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ pub(crate) struct SourceSpan {
     pub(crate) end: usize,
 }
 
-/// Line and column.
+/// Line and column of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LineAndColumn {
     /// Line, from 1.
@@ -29,7 +29,7 @@ pub(crate) struct LineAndColumn {
     pub(crate) column: usize,
 }
 
-/// Files of one configuration, with variables and flags as additional texts.
+/// Files of one configuration; variables and flags are additional texts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Files(Vec<SourceFile>);
 
@@ -39,9 +39,9 @@ struct SourceFile {
     name: String,
     /// Folder of the file; `None` for a text that is not a file.
     folder: Option<PathBuf>,
-    /// May contain secrets.
+    /// The text may contain secrets.
     text: Hidden<String>,
-    /// Byte ranges of secrets; unset until the file is parsed. Until then, secrets are found by text search.
+    /// Byte ranges of secrets, set when the file is parsed. Before, secrets are found by text search.
     masked: OnceLock<Vec<Range<usize>>>,
     origin: Origin,
 }
@@ -50,9 +50,9 @@ struct SourceFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     File,
-    /// Part of the program, which operators cannot change.
+    /// Part of the program; operators cannot change it.
     BuiltIn,
-    /// Environment variable. Its value may be a secret and is never shown.
+    /// Environment variable. Its value may be a secret and is never printed.
     Variable,
     /// Command-line flag.
     Flag,
@@ -66,14 +66,14 @@ impl Files {
         self.0.len() - 1
     }
 
-    /// Creates one file, whose index is 0.
+    /// Creates a collection with one file, whose index is 0.
     pub(crate) fn from_text(name: &str, text: &str) -> Self {
         let mut files = Self::default();
         files.add(name, text, Origin::File);
         files
     }
 
-    /// Sets the path of a file, against which relative paths in it are resolved.
+    /// Sets the path of a file; relative paths in the file are resolved against its folder.
     pub(crate) fn set_path(&mut self, file: usize, path: &Path) {
         self.0[file].folder = Some(path.parent().unwrap_or_else(|| Path::new("")).to_owned());
     }
@@ -83,7 +83,7 @@ impl Files {
         self.0[span.file].folder.as_deref()
     }
 
-    /// Index of the file that is part of the program.
+    /// Index of the text that is part of the program.
     pub(crate) fn built_in(&self) -> Option<usize> {
         self.0.iter().position(|file| file.origin == Origin::BuiltIn)
     }
@@ -103,7 +103,7 @@ impl Files {
         &self.0[span.file].text.0
     }
 
-    /// Span of the whole file.
+    /// Span of a whole file.
     pub(crate) fn whole(&self, file: usize) -> SourceSpan {
         SourceSpan { file, start: 0, end: self.0[file].text.0.len() }
     }
@@ -113,8 +113,8 @@ impl Files {
         SourceSpan { file, start: 0, end: 0 }
     }
 
-    /// Part of the file that contains `span`, with `mask` in place of secrets. `None` if the range is invalid
-    /// or cuts through a secret.
+    /// Returns a part of the file that contains `span`, with `mask` in place of each secret; `None` if the
+    /// range is invalid or cuts through a secret.
     pub(crate) fn shown(&self, span: SourceSpan, part: Range<usize>, mask: &str) -> Option<String> {
         let text = self.text(span).get(part.clone())?;
         let masked = self.masked(span, part.clone()).into_iter().map(|range| {
@@ -139,7 +139,8 @@ impl Files {
         start..start + line.trim_end_matches('\r').len()
     }
 
-    /// Trimmed line that is `down` lines below the beginning of `span`, if the file has it.
+    /// Span of the trimmed line that is `down` lines below the beginning of `span`; `None` if the file is
+    /// shorter.
     pub(crate) fn line_below(&self, span: SourceSpan, down: usize) -> Option<SourceSpan> {
         let text = self.text(span);
         let mut start = line_start(self.before(span));
@@ -160,17 +161,17 @@ impl Files {
     /// Sets the byte ranges of the secrets in a file.
     pub(crate) fn mask(&self, file: usize, ranges: Vec<Range<usize>>) {
         let text = &self.0[file].text.0;
-        // The range of a block of lines ends at the next key, whose line is not part of the secret.
+        // The range of a block string ends at the next key, whose line is not part of the secret.
         let trimmed = ranges.into_iter().map(|range| {
             let length = text.get(range.clone()).map_or_else(|| range.len(), |text| text.trim_end().len());
             range.start..range.start + length
         });
-        // Parsing the same file again finds the same ranges.
+        // Setting fails if the file has been parsed before, which found the same ranges.
         let _ = self.0[file].masked.set(trimmed.collect());
     }
 
-    /// Byte ranges of the secrets in `line`, a byte range of the file of `span`: in order and without
-    /// overlap.
+    /// Byte ranges of the secrets in the byte range `line` of the file that contains `span`, in order and
+    /// without overlap.
     pub(crate) fn masked(&self, span: SourceSpan, line: Range<usize>) -> Vec<Range<usize>> {
         let file = &self.0[span.file];
         let is_inside = |range: &&Range<usize>| range.start < line.end && line.start < range.end;
@@ -184,12 +185,12 @@ impl Files {
     }
 }
 
-/// Offset of the last line of a text.
+/// Offset at which the last line of a text begins.
 pub(crate) fn line_start(text: &str) -> usize {
     text.rfind('\n').map_or(0, |at| at + 1)
 }
 
-/// Describes an I/O error of a file in plain words.
+/// Describes an I/O error of a file without technical terms, as the end of a sentence.
 pub(crate) fn describe_io_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "does not exist".to_owned(),
@@ -203,7 +204,7 @@ pub(crate) fn describe_io_error(error: &io::Error) -> String {
 ///
 /// # Errors
 ///
-/// The end of a sentence about the file: "does not exist".
+/// The error is the end of a sentence about the file, such as "does not exist".
 pub(crate) fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes)) {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use strsim::damerau_levenshtein;
 
-/// Synonyms from other proxies and from the MCP specification, by the name of glossator.
+/// Synonyms from other proxies and from the MCP specification, by glossator's name for the same thing.
 static SYNONYMS: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
     let lines = include_str!("synonyms.txt").lines().filter_map(|line| line.split_once(": "));
     lines.map(|(meant, synonyms)| (meant, synonyms.split(' ').collect())).collect()
@@ -19,7 +19,8 @@ fn is_same(one: &str, other: &str) -> bool {
     one.len() == other.len() && normalized(one) == normalized(other)
 }
 
-/// Candidate that differs from `found` in case or separators only, or is a synonym of it.
+/// Returns a candidate that differs from `found` only in case or separators, or that has `found` as a
+/// synonym.
 pub(crate) fn same_or_synonym<'a>(
     found: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -31,7 +32,7 @@ pub(crate) fn same_or_synonym<'a>(
     candidates.into_iter().find(is_meant)
 }
 
-/// Candidate that is closest to `found`: a synonym, or a word within a small edit distance.
+/// Returns the candidate closest to `found`: a synonym, or the candidate with the smallest edit distance.
 pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let candidates: Vec<&str> = candidates.into_iter().collect();
     if let Some(same) = same_or_synonym(found, candidates.iter().copied()) {
@@ -42,8 +43,8 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
     let found_word = normalized(found);
     candidates
         .into_iter()
-        // Every key of a configuration is compared with several words; a difference in length rules most of
-        // them out.
+        // The length is compared first, because it rules out most words cheaply: every key of a configuration
+        // is compared with several words.
         .filter(|candidate| length(candidate).abs_diff(length(found)) <= most)
         .map(|candidate| (damerau_levenshtein(&found_word, &normalized(candidate)), candidate))
         .filter(|(distance, candidate)| *distance <= most && *distance < length(candidate))
@@ -51,8 +52,8 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
         .map(|(_, candidate)| candidate)
 }
 
-/// Help for a word that is not one of `candidates`: the nearest one, or a list of all. `what` introduces the
-/// list.
+/// Help for a word that is not one of `candidates`: the nearest candidate, or a list of all, introduced by
+/// `what`.
 pub(crate) fn help<'a>(
     found: &str,
     what: &str,
@@ -65,8 +66,8 @@ pub(crate) fn help<'a>(
     (!listed.is_empty()).then(|| format!("{what}: {listed}"))
 }
 
-/// Help for a name of another program, in the section with this identifier. A row for any name is only for
-/// names that are not like one of `known`.
+/// Help for a key name of another program, in the section with the id `section`. A row for any name applies
+/// only if `name` does not resemble one of `known`.
 pub(crate) fn foreign(
     section: &str,
     name: &str,
@@ -83,12 +84,12 @@ pub(crate) fn foreign(
     })
 }
 
-/// A value in a message: in backticks, or in words if nothing would be between them.
+/// Quotes a value for a message: in backticks, or the words "an empty string".
 pub(crate) fn quoted(text: &str) -> String {
     if text.is_empty() { "an empty string".to_owned() } else { format!("`{text}`") }
 }
 
-/// Joins names in backticks, at most 20 of them.
+/// Lists names in backticks, at most 20 of them.
 pub(crate) fn quoted_list(names: impl IntoIterator<Item: AsRef<str>>) -> String {
     const MAX_LISTED: usize = 20;
     let mut names = names.into_iter();

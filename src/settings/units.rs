@@ -7,10 +7,10 @@ use serde::Serializer;
 
 use super::{code::Code, fixed_regex, section::Invalid, suggest::quoted};
 
-/// Units in ascending order; a value is formatted with the largest unit that divides it.
+/// Units in ascending order; a duration is formatted with the largest unit that divides it.
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-/// Units in words, each with its symbol.
+/// Names of units in full, each with its symbol.
 const UNIT_WORDS: &str = "millisecond ms, msec ms, second s, sec s, minute m, min m, hour h, day d, byte B";
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
@@ -37,7 +37,7 @@ pub(crate) fn format_duration(millis: u64) -> String {
     format_amount(millis, &DURATION_UNITS)
 }
 
-/// Whole milliseconds of a duration.
+/// Converts a duration to whole milliseconds.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -98,7 +98,7 @@ fn measure(
         let message = format!("unknown unit `{unit}` of a {what}");
         return Err(Invalid::new(message, help).with_code(Code::InvalidUnit));
     };
-    // Up to 2^53, each number of bytes or milliseconds is exact.
+    // A whole number of bytes or milliseconds up to 2^53 is exact in `f64`.
     let amount = number.parse::<f64>().map_or(f64::INFINITY, |number| (number * *factor as f64).round());
     if amount > (1_u64 << 53) as f64 {
         let message = format!("the {what} `{text}` is too large");
@@ -108,14 +108,14 @@ fn measure(
     Ok(amount as u64)
 }
 
-/// Parses a duration from `least` to `most` milliseconds.
+/// Parses a duration of `least` to `most` milliseconds.
 pub(crate) fn duration_within(text: &str, least: u64, most: u64) -> Result<Duration, Invalid> {
     let duration = duration(text)?;
     check_range(duration.as_millis(), [least, most], text, format_duration)?;
     Ok(duration)
 }
 
-/// Parses a size from `least` to `most` bytes.
+/// Parses a size of `least` to `most` bytes.
 pub(crate) fn size_within(text: &str, least: u64, most: u64) -> Result<u64, Invalid> {
     let size = size(text)?;
     check_range(size.into(), [least, most], text, format_size)?;

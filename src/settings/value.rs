@@ -14,7 +14,7 @@ use super::{
 
 /// Type that is parsed from a string.
 pub(crate) trait FromText: Sized {
-    /// `Scalar` if numbers and booleans are accepted as well.
+    /// Kind of the accepted scalars: `Scalar` if numbers and booleans are accepted as well as strings.
     const FORM: ValueKind = ValueKind::Text;
 
     /// Parses the string.
@@ -37,7 +37,7 @@ impl<T: FromText> Setting for T {
     }
 }
 
-/// Implements [`FromText`] for types that implement `FromStr`, each with the help for an invalid string.
+/// Implements [`FromText`] for types that implement `FromStr`. The literal is the help for an invalid string.
 macro_rules! parsed_settings {
     ($($type:ty = $kind:ident, $help:literal;)*) => {$(
         impl $crate::settings::FromText for $type {
@@ -68,7 +68,7 @@ impl Setting for String {
 ///
 /// # Errors
 ///
-/// If it is of another kind; the help says when to put a value in quotes.
+/// If the value is not a string; the help suggests quotes where they are missing.
 pub(crate) fn text_of<'n>(value: &Cursor<'n>) -> Checked<&'n str> {
     if let Some(text) = value.node.as_text() {
         return Ok(text);
@@ -123,8 +123,8 @@ impl Setting for Duration {
     }
 }
 
-/// Parses a duration, or the one word that a key accepts instead (returned as `None`); `other` is the help
-/// for that word.
+/// Parses a duration, or the single word that the key accepts in place of a duration (returned as `None`).
+/// `other` is the help text about that word.
 pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Option<Duration>> {
     let ValueKind::Either([ValueKind::Duration(least, most), ValueKind::Word([word])]) = value.kind else {
         return value.reject_kind("a duration", None);
@@ -134,7 +134,7 @@ pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Optio
         return Ok(None);
     }
     units::duration_within(&text, *least, *most).map(Some).or_else(|invalid| {
-        // After "did you mean", the alternative does not help.
+        // A "did you mean" help is complete; the alternative would distract from it.
         let also = |help: String| if help.ends_with('?') { help } else { format!("{help}, or {other}") };
         let help = invalid.help.map(also);
         value.reject(Invalid { help, ..invalid })
@@ -160,7 +160,7 @@ impl Setting for f64 {
     }
 }
 
-/// String, number or boolean, kept as the string in the file.
+/// String, number or boolean, stored as it is written in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scalar(pub(crate) String);
 
@@ -194,7 +194,7 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, usize);
 
-/// Parses a count, or a size in bytes, within the range of its key.
+/// Parses a count or a size in bytes, and checks it against the range of its key.
 fn number(value: &Cursor<'_>) -> Checked<u64> {
     let (least, most) = match value.kind {
         ValueKind::Size(least, most) => {
@@ -214,8 +214,8 @@ fn number(value: &Cursor<'_>) -> Checked<u64> {
     value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
 }
 
-/// The string of a duration or size. A number without a unit is included, so that the error can suggest a
-/// unit.
+/// Returns the text of a duration or size. A number without a unit is returned too: the error about it
+/// suggests a unit.
 fn measure_text(node: &Node) -> String {
     node.scalar().unwrap_or_else(|| node.found())
 }
@@ -224,18 +224,18 @@ fn measure_text(node: &Node) -> String {
 pub(crate) trait Word: Copy + PartialEq + 'static {
     const WORDS: &'static [(&'static str, Self)];
 
-    /// The variant with this word; `None` if no variant has it.
+    /// Returns the variant for a word.
     fn from_word(word: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, variant)| *variant)
     }
 
-    /// The word of the variant.
+    /// Returns the word for the variant.
     fn word(&self) -> &'static str {
         Self::WORDS.iter().find(|(_, known)| known == self).map_or("", |(word, _)| word)
     }
 }
 
-/// Parses one of `words`, each with what it stands for.
+/// Parses one of `words`; each word is paired with the value that it represents.
 pub(crate) fn read_one_of<T>(
     value: &Cursor<'_>,
     mut words: impl Iterator<Item = (&'static str, T)> + Clone,
@@ -267,7 +267,7 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// A setting with its span, for later checks.
+/// A setting together with its span, for checks after parsing.
 impl<T: Setting> Setting for (T, SourceSpan) {
     const KIND: ValueKind = T::KIND;
 
@@ -308,7 +308,7 @@ impl<T: Setting> Setting for Named<T> {
     }
 }
 
-/// Help for a list of maps in place of a map by name.
+/// Help for a list of maps where a map with user-defined names is expected.
 fn help_for_list(node: &Node) -> Option<String> {
     let first = node.as_list()?.first()?.as_map()?;
     let name = first.iter().find(|entry| entry.key.text == "name").and_then(|entry| entry.value.as_text());
@@ -318,7 +318,7 @@ fn help_for_list(node: &Node) -> Option<String> {
     })
 }
 
-/// Help for a string in place of a list.
+/// Help for a string where a list is expected.
 fn help_for_words(text: &str) -> String {
     let items = text.split_whitespace().collect::<Vec<_>>().join(", ");
     let is_words = text.chars().all(|c| c.is_alphanumeric() || " _-".contains(c));
@@ -365,7 +365,7 @@ impl Setting for serde_json::Value {
     }
 }
 
-/// One value, or a list of them.
+/// One value or a list of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OneOrMore<T>(pub Vec<T>);
 
@@ -384,7 +384,7 @@ impl<T: Setting> Setting for OneOrMore<T> {
     }
 }
 
-/// A setting that `off` disables.
+/// A setting that the word `off` disables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrOff<T> {
     /// Disabled.
@@ -416,7 +416,7 @@ impl<T: Setting> Setting for OrOff<T> {
                 value.reject(Invalid::new(message, "write `off`, or a map").with_code(Code::UnknownWord))
             }
             _ => {
-                // A key may declare a narrower range.
+                // The key may declare a narrower range than the type.
                 let kind = if let ValueKind::Either([_, kind]) = value.kind { *kind } else { T::KIND };
                 let value = value.part(value.node, value.name, kind);
                 T::read_over(&value, base.and_then(Self::on)).map(Self::On)

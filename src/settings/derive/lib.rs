@@ -1,4 +1,4 @@
-//! Derive macros `Section` and `Word`, which declare a setting once, at its struct field.
+//! Derive macros `Section` and `Word`: a setting is declared once, at its struct field.
 //!
 //! The macros generate the table of keys, the default values, one call of the parser per field, and one
 //! comparison per field that takes effect after a restart. The parsers are in `glossator::settings`.
@@ -14,30 +14,32 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 /// Options of the struct, `#[section(…)]`:
 ///
 /// - `name = "a route"`: name in messages; `id = "route"`: identifier in the schema.
-/// - `text = "KEY"`: a string in place of the map is the value of this key; `bare`: the key may have no
-///   value.
+/// - `text = "KEY"`: a string in place of the map is the value of this key; `bare`: the section's key may
+///   have no value.
 /// - `variables`: `${NAME}` is expanded in values; `default`: implements `Default`.
 /// - `masked`: values of unknown keys are masked as well, because one may be a misspelled secret.
-/// - `process`: process settings. Each declares `live` or `restart`.
-/// - `check = FN`: checks and may complete all fields, `fn(Self, &OpenSection) -> Checked<Self>`. An invalid
-///   field has its default there; before a message that this could cause, call `OpenSection::check_valid`.
+/// - `process`: the section has process settings, each with `live` or `restart`.
+/// - `check = FN`: function that checks all fields and may complete them, `fn(Self, &OpenSection) ->
+///   Checked<Self>`. An invalid field has its default; call `OpenSection::check_valid` before a message that
+///   such a default could cause.
 /// - `check_keys = FN`: checks the combination of keys, `fn(&OpenSection) -> Checked<()>`.
 ///
 /// The doc comment of a field is the description of the key. Options of a field, `#[key(…)]`:
-///
-/// - `name = "KEY"`, `kind = KIND`; `range = A..=B`: milliseconds of a duration, or a count; `size = A..=B`:
-///   bytes.
-/// - `with = FN`: parser in place of that of the type, `fn(&Cursor) -> Checked<T>`.
-/// - `default = EXPRESSION`, by default `false` for a `bool`; `shown = "…"`: the default in words;
+/// - `name = "KEY"`, `kind = KIND`; `range = A..=B`: range of a duration in milliseconds, or of a count;
+///   `size = A..=B`: range of a size in bytes.
+/// - `with = FN`: parser that replaces the parser of the type, `fn(&Cursor) -> Checked<T>`.
+/// - `default = EXPRESSION`, by default `false` for a `bool`; `shown = "…"`: the default in words; `inherits
+///   = EXPRESSION`: the documented default of an optional key that overrides another key.
 ///   `inherits = EXPRESSION`: the documented default of an optional key that overrides another.
-/// - `live` or `restart`: a change takes effect on reload, or after a restart.
-/// - `secret`: a credential, which is masked in messages and in the shown configuration; `masked`: masked,
-///   but not reported if it is in plain text; `public`: nothing in it is masked because of its name.
-/// - `file`: accepts `file:/path`, whose contents are the value, as every `secret` does.
-/// - `example = "…"`: help of the error about the missing key; with its own backticks if words follow them.
+/// - `secret`: the value is a credential, which is masked in messages and in the printed configuration;
+///   `masked`: the value is masked, but not reported if it is in plain text; `public`: user-defined names in
+///   the value never cause masking.
+/// - `file`: accepts `file:/path`, a file that contains the value. `secret` implies `file`.
+/// - `example = "…"`: example in the error about the missing key; with backticks of its own if it is a
+///   sentence.
 /// - `conflicts = "KEY, KEY"`, and `requires = "KEY"` with `help = "…"`.
-/// - `part`: a struct with keys of the same section; `skip` or `skip = EXPRESSION`: no key, always that
-///   value.
+/// - `part`: the field is a struct with keys of the same section; `skip` or `skip = EXPRESSION`: the field
+///   has no key and always this value.
 #[proc_macro_derive(Section, attributes(section, key))]
 pub fn section(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -52,7 +54,7 @@ pub fn word(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_word(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Expansion of `#[derive(Word)]`.
+/// Expands `#[derive(Word)]`.
 fn derive_word(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Enum(data) = &input.data else {
         return Err(Error::new_spanned(&input.ident, "words are the variants of an enum"));

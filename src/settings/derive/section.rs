@@ -1,4 +1,4 @@
-//! Expansion of `#[derive(Section)]`.
+//! Expansion of `#[derive(Section)]`: the key table, the parser and the comparison of a section.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -11,7 +11,7 @@ const SECTION_OPTIONS: &str = "name, id, text, bare, check, check_keys, variable
 const KEY_OPTIONS: &str = "name, default, range, size, kind, live, restart, secret, masked, public, file, \
                            example, conflicts, requires, help, part, skip, with, shown, inherits";
 
-/// Field with its options.
+/// Struct field with its options.
 struct DeclaredField<'a> {
     field: &'a Field,
     options: Options,
@@ -108,14 +108,14 @@ impl DeclaredField<'_> {
         self.options.text("name").unwrap_or_else(|| ident.trim_start_matches("r#").to_owned())
     }
 
-    /// Checks that a process setting declares when a change takes effect.
+    /// Checks that a process setting declares whether a change takes effect on reload or after a restart.
     fn demand_effect(&self) -> Result<()> {
         let says = ["live", "restart", "part", "skip"].iter().any(|option| self.options.has(option));
         let message = "a setting of the process needs `live` or `restart`: when a change of it takes effect";
         if says { Ok(()) } else { Err(Error::new_spanned(self.ident(), message)) }
     }
 
-    /// Row of the table.
+    /// Row of the key table for the field.
     fn row(&self) -> TokenStream {
         let (ty, key) = (&self.field.ty, self.key());
         if self.options.has("part") {
@@ -168,26 +168,27 @@ impl DeclaredField<'_> {
         self.options.value("default").map(Expr::to_token_stream).or_else(|| is_bool.then(|| quote!(false)))
     }
 
-    /// Function that creates the value of the absent key: the declared default, or that of its type.
+    /// Function that creates the value of an absent key: the declared default, or the default of its type.
     fn absent(&self) -> TokenStream {
         let (ty, options) = (&self.field.ty, &self.options);
         let declared = options.value("skip").map(Expr::to_token_stream).or_else(|| self.default());
         match declared {
             Some(value) => quote!(Some(|| { let value: #ty = #value; value })),
             None if options.has("part") || options.has("skip") => quote!(Some(Default::default)),
-            // With a parser of the key, the type needs no `Setting`.
+            // A key with its own parser does not need a type that implements `Setting`.
             None if options.has("with") && is_option(ty) => quote!(Some(|| None)),
             None => quote!(<#ty as Setting>::ABSENT),
         }
     }
 
-    /// Statement that sets a field without a key.
+    /// Statement that sets a field that has no key.
     fn skip(&self) -> TokenStream {
         let (ident, ty, absent) = (self.ident(), &self.field.ty, self.absent());
         quote!(let #ident: Checked<#ty> = Ok(#ident.unwrap_or_else(|| default_of(#absent)));)
     }
 
-    /// Statement that parses the field into a variable of the same name; `row` is the index of its row.
+    /// Statement that parses the field into a variable of the same name; `row` is the index of the field's
+    /// row.
     fn read(&self, row: usize) -> TokenStream {
         let (ident, ty, absent) = (self.ident(), &self.field.ty, self.absent());
         if self.options.has("part") {
@@ -212,15 +213,15 @@ impl DeclaredField<'_> {
     }
 }
 
-/// Options in the attributes of one name: `#[name(flag, option = value)]`.
+/// Options in all attributes with the same name: `#[name(flag, option = value)]`.
 struct Options(Vec<Meta>);
 
 impl Options {
-    /// Parses the attributes.
+    /// Parses the attributes with this name.
     ///
     /// # Errors
     ///
-    /// If an option is not in `known`, which lists them with commas between.
+    /// If an option is not in `known`, a comma-separated list.
     fn read(attributes: &[Attribute], name: &str, known: &str) -> Result<Self> {
         let mut all = Vec::new();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(name)) {
@@ -256,7 +257,7 @@ fn string(value: &Expr) -> Option<String> {
     Some(text.value())
 }
 
-/// First paragraph of a doc comment, joined to one line.
+/// First paragraph of a doc comment, joined into one line.
 fn description(attributes: &[Attribute]) -> String {
     let line = |attribute: &Attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => Some(string(&pair.value)?.trim().to_owned()),

@@ -16,14 +16,14 @@ use super::{
     units::format_size,
 };
 
-/// Value of the file, with its span.
+/// Value in a file, with its span.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) span: SourceSpan,
     pub(crate) kind: Kind,
-    /// Whether the value is masked: its key is declared as a secret, or probably is one.
+    /// Whether the value is masked, because its key is declared or detected as a secret.
     pub(crate) secret: bool,
-    /// Whether the value is a string in a literal block (`|`), whose lines are the same as in the file.
+    /// Whether the value is a literal block string (`|`), whose lines are the lines of the file.
     pub(crate) is_literal: bool,
 }
 
@@ -33,21 +33,21 @@ pub(crate) enum Kind {
     /// Absent value, `null` or `~`.
     Null,
     Boolean(bool),
-    /// Number in JSON notation, so that no digit is lost.
+    /// Number in JSON notation; a string preserves all digits.
     Number(String),
     Text(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
-/// Key and its value.
+/// Key with its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: Key,
     pub(crate) value: Node,
 }
 
-/// Key and its span.
+/// Key with its span.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     pub(crate) text: String,
@@ -72,7 +72,7 @@ impl Node {
         Self::new(Kind::Text(text.to_owned()), span)
     }
 
-    /// Converts JSON to a tree whose nodes all have the same span.
+    /// Converts JSON to a tree; all nodes have the same span.
     pub(crate) fn from_json(value: &Value, span: SourceSpan) -> Self {
         let kind = match value {
             Value::Null => Kind::Null,
@@ -89,52 +89,52 @@ impl Node {
         Self::new(kind, span)
     }
 
-    /// The value, if it is a string.
+    /// Returns the string, if the value is one.
     pub(crate) fn as_text(&self) -> Option<&str> {
         let Kind::Text(text) = &self.kind else { return None };
         Some(text)
     }
 
-    /// The digits, if it is a number.
+    /// Returns the digits, if the value is a number.
     pub(crate) fn as_number(&self) -> Option<&str> {
         let Kind::Number(text) = &self.kind else { return None };
         Some(text)
     }
 
-    /// The items, if it is a list.
+    /// Returns the items, if the value is a list.
     pub(crate) fn as_list(&self) -> Option<&[Self]> {
         let Kind::List(items) = &self.kind else { return None };
         Some(items)
     }
 
-    /// The items of a list, or the value itself as the only item.
+    /// Returns the items of a list, or the value itself as the only item.
     pub(crate) fn one_or_more(&self) -> &[Self] {
         self.as_list().unwrap_or_else(|| std::slice::from_ref(self))
     }
 
-    /// The entries, if it is a map.
+    /// Returns the entries, if the value is a map.
     pub(crate) fn as_map(&self) -> Option<&[Entry]> {
         let Kind::Map(entries) = &self.kind else { return None };
         Some(entries)
     }
 
-    /// The items of a list, or the values of a map.
+    /// Iterates over the items of a list or the values of a map.
     pub(crate) fn children(&self) -> impl Iterator<Item = &Self> {
         let (items, entries) = (self.as_list().unwrap_or_default(), self.as_map().unwrap_or_default());
         items.iter().chain(entries.iter().map(|entry| &entry.value))
     }
 
-    /// The entry of a key, if it is a map with that key.
+    /// Returns the entry of a key, if the value is a map with that key.
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         self.as_map()?.iter().find(|entry| entry.key.text == key)
     }
 
-    /// The value of a key, if it is a map with that key.
+    /// Returns the value of a key, if the value is a map with that key.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// The string form of a scalar: of `5` and `"5"` the same.
+    /// Returns a scalar as a string; `5` and `"5"` give the same string.
     pub(crate) fn scalar(&self) -> Option<String> {
         match &self.kind {
             Kind::Boolean(flag) => Some(flag.to_string()),
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Description of the value for messages; never contains a secret.
+    /// Describes the value for messages, without secrets.
     pub(crate) fn found(&self) -> String {
         const MAX_SHOWN: usize = 60;
         match &self.kind {
@@ -163,7 +163,7 @@ impl Node {
         }
     }
 
-    /// Converts to JSON; numbers keep their digits.
+    /// Converts the value to JSON; numbers keep all digits.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -180,7 +180,7 @@ impl Node {
         entries.iter().map(|entry| (entry.key.text.clone(), entry.value.to_json())).collect()
     }
 
-    /// Resolves a JSON Pointer (RFC 6901) as far as the tree has its segments, and returns the last value
+    /// Resolves a JSON Pointer (RFC 6901) as far as the tree contains its segments; returns the last value
     /// reached.
     pub(crate) fn at_pointer(&self, pointer: &str) -> &Self {
         let mut node = self;
@@ -251,12 +251,12 @@ impl Cost {
     }
 }
 
-/// Counter of values and bytes of text, with a limit for each: by aliases and named rules, a short file can
-/// expand to a large configuration.
+/// Counter of values and bytes of text, with a limit for each: aliases and named rules can expand a short
+/// file to a large configuration.
 pub(crate) struct Budget {
     node_limit: usize,
     text_limit_bytes: usize,
-    /// Nodes and bytes of text so far.
+    /// Values and bytes of text counted so far.
     spent: Cell<(usize, usize)>,
 }
 
@@ -269,14 +269,14 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// The exceeded limit, in words.
+    /// The limit that is exceeded, in words.
     pub(crate) fn spend(&self, nodes: usize, text_bytes: usize) -> Result<(), String> {
         let (all_nodes, all_bytes) = self.spent.get();
         self.spent.set((all_nodes.saturating_add(nodes), all_bytes.saturating_add(text_bytes)));
         self.exceeded().map_or(Ok(()), Err)
     }
 
-    /// The exceeded limit, in words.
+    /// The limit that is exceeded, in words.
     pub(crate) fn exceeded(&self) -> Option<String> {
         let (nodes, text_bytes) = self.spent.get();
         if nodes > self.node_limit {

@@ -1,4 +1,4 @@
-//! Error messages for invalid YAML, in words that need no knowledge of its specification.
+//! Error messages for invalid YAML, written for readers who do not know its specification.
 
 use granit_parser::{ErrorKind::*, ScanError};
 
@@ -21,7 +21,7 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
             opening_quote(text, at).unwrap_or(at)
         }
         TabInBlockIndentation | TabNotAllowed | TabInIndentation if text[..at].ends_with('\t') => at - 1,
-        // The parser reports the beginning of the value, which is in a line above.
+        // The parser reports the beginning of the value, which is on an earlier line.
         TabInPlainScalar => tab_in_indentation(text, at).unwrap_or(at),
         _ => at,
     };
@@ -37,7 +37,8 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
             }
         }
         InvalidQuotedScalarIndent if closes(text, start) => {
-            // The place is the quote, not that line, whose text may be part of a secret.
+            // The problem is reported at the quote, because the text of the line below may be part of a
+            // secret.
             let below = line_of(at);
             message = format!("this string continues in line {below}, which is not indented enough");
             help = Some(format!("indent line {below} more than the key of the string, or join the lines"));
@@ -51,7 +52,7 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
         }
         _ => {}
     }
-    // Parsing stops at a syntax error, so the rest of the file has not been checked.
+    // Parsing stops at a syntax error, so the rest of the file is not checked.
     let rest = "the rest of this file is checked once this is fixed";
     let help = help.map_or_else(|| rest.to_owned(), |help| format!("{help} ({rest})"));
     let is_too_deep = matches!(error.kind(), RecursionLimitExceeded);
@@ -60,7 +61,7 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
     report.error(code.at_span(SourceSpan { file, start, end }), message, help);
 }
 
-/// Position of the unclosed quote before `at`; the parser reports the position at which it gave up.
+/// Position of the unclosed quote before `at`, where the parser stopped.
 fn opening_quote(text: &str, at: usize) -> Option<usize> {
     if text[at..].starts_with(['"', '\'']) {
         return Some(at);
@@ -74,31 +75,31 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
     })
 }
 
-/// Whether the quoted string that begins at `start` has a closing quote, with nothing but the end of a value
-/// after it. Otherwise the next quote of the file probably opens another string.
+/// Whether the quoted string that begins at `start` has a closing quote with only the end of a value after
+/// it. If not, the closing quote probably opens another string.
 fn closes(text: &str, start: usize) -> bool {
-    // `''` is an apostrophe in single quotes.
+    // In single quotes, `''` is an apostrophe.
     let string = r#"^(?s:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[^\S\n]*(?:\n|\z|[#,}\]])"#;
     fixed_regex(string).is_match(&text[start..])
 }
 
-/// Position of the first tab after `at` that is in the indentation of a line. A line of white space only may
-/// have tabs.
+/// Position of the first tab after `at` that is in the indentation of a line. Lines that are blank may
+/// contain tabs.
 fn tab_in_indentation(text: &str, at: usize) -> Option<usize> {
     let start = at + text[at..].find('\n')? + 1;
     let tab = fixed_regex(r"(?m)^[^\S\n\t]*(\t)[^\S\n]*\S").captures(&text[start..])?.get(1)?;
     Some(start + tab.start())
 }
 
-/// Key of the line above that has a plain value although the line at `at` is indented below it, and the
-/// number of that line. To the parser, the lower line continues the value.
+/// Finds the line above `at` that has a key and a plain value, although the line at `at` is indented below
+/// it; returns the key and the line number. The parser reads the lower line as a continuation of the value.
 fn key_with_value_above(text: &str, at: usize) -> Option<(&str, usize)> {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let start = text[..at].rfind('\n')? + 1;
     let own = indent(text[start..].lines().next()?);
     let is_content = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let (above, line) = text[..start].lines().zip(1..).filter(|(line, _)| is_content(line)).last()?;
-    // The key of an item begins after its `- `.
+    // The key of a list item follows `- `.
     let entry = above.trim_start_matches([' ', '-']);
     let (key, value) = entry.split_once(": ")?;
     let value = value.trim();
@@ -107,8 +108,8 @@ fn key_with_value_above(text: &str, at: usize) -> Option<(&str, usize)> {
     (is_plain && is_key && above.len() - entry.len() < own).then_some((key, line))
 }
 
-/// Position of the unclosed bracket before `at`. Counts brackets in quotes as well: it is used for a hint
-/// only.
+/// Position of the unclosed bracket before `at`. Brackets in quotes are counted too, because the result is
+/// only used for a hint.
 fn open_bracket(text: &str, at: usize) -> Option<usize> {
     const FAR: usize = 10_000;
     let mut closed = 0_usize;
@@ -123,7 +124,7 @@ fn open_bracket(text: &str, at: usize) -> Option<usize> {
     None
 }
 
-/// Message and help for an error of the parser.
+/// Message and help for an error of the YAML parser.
 fn words(error: &ScanError) -> (String, Option<&'static str>) {
     let quoted = "put the string in quotes: \"…\"";
     let (message, help) = match error.kind() {

@@ -1,7 +1,8 @@
-//! Parser from YAML text to a tree in which every key and value has its span.
+//! Parser of YAML text. It builds a tree in which every key and value has its span.
 //!
-//! It handles the parser's events itself instead of using `serde`, which loses the digits of numbers and the
-//! spans of keys. It checks that each key of a map occurs once, and applies merge keys (`<<`).
+//! The module processes the events of the YAML parser instead of using `serde`, which loses the digits of
+//! numbers and the spans of keys. It checks that each key of a map occurs once, and applies merge keys
+//! (`<<`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,14 +16,14 @@ use crate::settings::{code::Code, report::Report, source_text::SourceSpan};
 
 /// Maximum number of values in a file after alias expansion.
 const NODE_LIMIT: usize = 200_000;
-/// Maximum total length of their text, in bytes.
+/// Maximum total length of all values of a file after alias expansion, in bytes.
 const TEXT_LIMIT_BYTES: usize = 16 << 20;
-/// Maximum nesting depth of blocks, and of brackets.
+/// Maximum nesting depth of block collections, and of flow collections (brackets).
 const DEPTH_LIMIT: usize = 64;
-/// Maximum length of a key, in characters, before its `:`.
+/// Maximum length of a key before its `:`, in characters.
 const KEY_LIMIT: usize = 1024;
 
-/// Parses one file. Returns `None` after reporting that it is invalid or empty.
+/// Parses one file. Returns `None`, after reporting a problem, if it is invalid or empty.
 pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     let beginning = report.files().beginning(file);
     let root = read_documents(report, file, 1)?.pop().filter(|root| !matches!(root.kind, Kind::Null));
@@ -33,7 +34,8 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     root
 }
 
-/// Parses all documents of a file, at most `most`. Returns `None` after reporting the problems.
+/// Parses the documents of a file, at most `most`. Returns `None`, after reporting the problems, if the file
+/// is invalid.
 pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> Option<Vec<Node>> {
     let files = report.files();
     let text = files.text(files.beginning(file));
@@ -61,12 +63,13 @@ pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> O
     }
 }
 
-/// Reader of the parser's events. Its functions return `None` after reporting an error that stops parsing.
+/// Reader of the events of the YAML parser. Its functions return `None` after reporting an error that stops
+/// parsing.
 struct TreeReader<'r, 'f> {
     report: &'r Report<'f>,
     file: usize,
     parser: Parser<'f, StrInput<'f>>,
-    /// Values with an anchor, and the size that each alias of one adds.
+    /// Anchored values, each with the size that an alias of it adds.
     anchors: HashMap<usize, (Node, Cost)>,
     budget: Budget,
     /// Number of lists and maps around the current value.
@@ -88,7 +91,7 @@ impl<'f> TreeReader<'_, 'f> {
         }
     }
 
-    /// Reads the value that begins with an event.
+    /// Reads the value that begins with `event`.
     fn value(&mut self, event: Event<'_>, span: SourceSpan) -> Option<Node> {
         let (anchor, tag, text_bytes) = match &event {
             Event::Scalar(text, _, anchor, tag) => (*anchor, tag.as_deref(), text.len()),
@@ -96,7 +99,8 @@ impl<'f> TreeReader<'_, 'f> {
                 (*anchor, tag.as_deref(), 0)
             }
             Event::Alias(id) => return self.alias(*id, span),
-            // No other event is between the beginning and the end of a document.
+            // Only a value begins here: no other event occurs between the beginning and the end of a
+            // document.
             _ => return None,
         };
         self.check_tag(tag, span)?;
@@ -111,14 +115,14 @@ impl<'f> TreeReader<'_, 'f> {
         let node = Node { is_literal, ..Node::new(kind, span) };
         if anchor > 0 {
             let cost = Cost::from_node(&node);
-            // The copy that is kept for aliases uses memory as well.
+            // The copy for aliases uses memory as well.
             self.spend(cost.nodes, cost.text_bytes, node.span)?;
             self.anchors.insert(anchor, (node.clone(), cost));
         }
         Some(node)
     }
 
-    /// Reads the rest of a list. Returns it, and the offset of its end.
+    /// Reads the rest of a list; returns the list and the offset of its end.
     fn items(&mut self) -> Option<(Kind, usize)> {
         let mut items = Vec::new();
         self.depth += 1;
@@ -133,7 +137,7 @@ impl<'f> TreeReader<'_, 'f> {
         }
     }
 
-    /// Reads the rest of a map. Returns it, and the offset of its end.
+    /// Reads the rest of a map; returns the map and the offset of its end.
     fn entries(&mut self) -> Option<(Kind, usize)> {
         let (mut entries, mut seen, mut merge) = (Vec::<Entry>::new(), HashMap::new(), None::<Entry>);
         self.depth += 1;
@@ -153,7 +157,7 @@ impl<'f> TreeReader<'_, 'f> {
             let (event, span) = self.next()?;
             let mut value = self.value(event, span)?;
             if matches!(value.kind, Kind::Null) {
-                // An absent value has no place of its own.
+                // An absent value has no span of its own, so it has the span of its key.
                 value.span = key.span;
             }
             let entry = Entry { key, value };
@@ -182,7 +186,7 @@ impl<'f> TreeReader<'_, 'f> {
         let written = || self.report.files().text(span).get(span.start..span.end).unwrap_or_default();
         let text = match &node.kind {
             Kind::Null => written().to_owned(),
-            // Keys keep their spelling: `1.0` and `True` are names here.
+            // Keys keep their spelling: `1.0` and `True` are names if they are keys.
             Kind::Boolean(_) | Kind::Number(_) => written().trim().to_owned(),
             Kind::Text(text) => text.clone(),
             Kind::List(_) | Kind::Map(_) => {
@@ -195,7 +199,8 @@ impl<'f> TreeReader<'_, 'f> {
         Key { text, span }
     }
 
-    /// Entries of the map, or of the maps in the list, that a `<<` refers to; the first map takes precedence.
+    /// Returns the entries of the map, or of the list of maps, that `<<` refers to; the first map takes
+    /// precedence.
     fn merged_entries(&self, Entry { key, value }: &Entry) -> Vec<Entry> {
         let maps: Option<Vec<_>> = value.one_or_more().iter().map(Node::as_map).collect();
         let Some(maps) = maps else {
@@ -214,7 +219,7 @@ impl<'f> TreeReader<'_, 'f> {
             let help = "write out the value here";
             return self.report.reject(Code::RecursiveAlias.at_span(span), message, help);
         };
-        // The parser's own depth limit does not count values that aliases insert.
+        // The depth limit of the YAML parser does not count values that aliases insert.
         if self.depth + cost.depth > 2 * DEPTH_LIMIT {
             return self.report.reject(Code::NestedTooDeep.at_span(span), TOO_DEEP.0, TOO_DEEP.1);
         }
