@@ -1,4 +1,4 @@
-//! Scopes of a client (OAuth, RFC 6749, section 3.3), and the trace context of a call (W3C Trace Context).
+//! OAuth scopes of a client (RFC 6749, section 3.3), and the trace context of a call (W3C Trace Context).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,18 +6,18 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::settings::{Checked, Cursor, FromText, Invalid, Setting, ValueKind};
 
-/// Set of scopes, such as `weather.read`. Clones share it.
+/// Set of scopes, such as `weather.read`. Clones share the set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
 #[display("{}", self.iter().collect::<Vec<_>>().join(" "))]
 pub struct Scopes(Arc<BTreeSet<Box<str>>>);
 
 impl Scopes {
-    /// Longest scope, in bytes.
+    /// Maximum length of a scope, in bytes.
     pub const LENGTH_LIMIT: usize = 128;
-    /// Maximum number of scopes of a client. Further ones are ignored.
+    /// Maximum number of scopes of a client; further scopes are ignored.
     pub const COUNT_LIMIT: usize = 200;
 
-    /// Set of scopes of a client. Invalid ones are ignored.
+    /// Creates the set of scopes of a client. Invalid scopes are ignored.
     pub fn from_client<'s>(names: impl IntoIterator<Item = &'s str>) -> Self {
         let names = names.into_iter().filter(|name| is_scope(name)).take(Self::COUNT_LIMIT);
         Self(Arc::new(names.map(Box::from).collect()))
@@ -90,7 +90,7 @@ fn is_scope(name: &str) -> bool {
 const PARENT: HeaderName = HeaderName::from_static("traceparent");
 const STATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Longest `tracestate` in bytes. A longer one is dropped (W3C Trace Context, section 3.3.1.5).
+/// Maximum length of `tracestate`, in bytes. A longer value is dropped (W3C Trace Context, section 3.3.1.5).
 const STATE_LIMIT_BYTES: usize = 512;
 
 /// Trace context of a call.
@@ -101,14 +101,15 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Parses the values of a client. Returns `None` for an invalid parent, and drops an invalid state.
+    /// Parses `traceparent` and `tracestate` from a client. Returns `None` if `parent` is invalid, and drops
+    /// an invalid `state`.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         is_parent(parent).then_some(())?;
         let state = state.filter(|state| is_state(state)).and_then(|state| HeaderValue::from_str(state).ok());
         Some(Self { parent: HeaderValue::from_str(parent).ok()?, state })
     }
 
-    /// Parses the headers of a request.
+    /// Parses the trace context in the headers of a request.
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut parents = headers.get_all(PARENT).iter();
         let parent = parents.next()?.to_str().ok()?;
@@ -129,7 +130,7 @@ impl TraceContext {
         self.state.as_ref().and_then(|state| state.to_str().ok())
     }
 
-    /// Whether a header carries trace context.
+    /// Whether a header belongs to the trace context.
     pub fn is_header(name: &HeaderName) -> bool {
         *name == PARENT || *name == STATE
     }
@@ -140,7 +141,7 @@ impl TraceContext {
         headers.remove(STATE);
     }
 
-    /// Writes the trace context to the headers of another request, unless they have one already.
+    /// Adds the trace context to the headers of another request, unless they contain one.
     pub fn write(&self, headers: &mut HeaderMap) {
         if headers.contains_key(PARENT) {
             return;

@@ -1,8 +1,8 @@
 //! Input schema of a route: checks arguments, and converts strings and integers to the types of the schema.
 //!
-//! In JSON Schema `3.0` and `1e2` are integers (2020-12 Validation, section 6.1.1), and clients with only one
-//! number type send them. An old server that receives `/rooms/3.0` finds no such room, so integers are
-//! written without point and exponent.
+//! `3.0` and `1e2` are integers in JSON Schema (2020-12 Validation, section 6.1.1), and clients with only one
+//! number type send them. A legacy server does not find a room at `/rooms/3.0`, so integers are written
+//! without a decimal point and exponent.
 
 use std::sync::Arc;
 
@@ -19,12 +19,13 @@ use crate::translate::without_exponent;
 #[derive(Debug)]
 pub struct InputSchema {
     document: SchemaDocument,
-    /// The schema of the document. It also admits `null` where that has OpenAPI 3.0's `nullable: true`.
+    /// The schema in `document`; where a subschema has `nullable: true` of OpenAPI 3.0, it also admits
+    /// `null`.
     schema: Schema,
     defaults: Vec<(String, Value)>,
 }
 
-/// Error for arguments whose check takes more than [`CHECK_STEP_LIMIT`].
+/// Error for arguments whose validation takes more than [`CHECK_STEP_LIMIT`] steps.
 const TOO_COSTLY: &str = "the arguments take more than 50,000,000 steps to validate, which is the limit; \
      send fewer or shorter ones";
 
@@ -39,7 +40,7 @@ impl InputSchema {
     /// [`SchemaError`] if the schema is invalid.
     pub fn new(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         let mut nullable = document.clone();
-        // Arguments are an object, even if the root declares null.
+        // Arguments are always an object, even if the root is declared nullable.
         nullable.remove("nullable");
         let has_nulls = nullable.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
         let schema = Schema::compile(if has_nulls { &nullable } else { document })?;
@@ -52,19 +53,19 @@ impl InputSchema {
         Ok(Self { defaults, schema, document })
     }
 
-    /// Schema as clients see it.
+    /// The schema as clients receive it.
     pub fn document(&self) -> &SchemaDocument {
         &self.document
     }
 
-    /// Number of values in the arguments from which a check may exceed the step limit; `None` if that is more
-    /// than a call can have.
+    /// Number of values in the arguments from which on a check may exceed the step limit; `None` if a call
+    /// cannot have that many.
     pub fn values_too_costly(&self) -> Option<u64> {
         self.schema.value_count_limit()
     }
 
-    /// Converts one or several strings to the type of this property. A string that can't be converted stays
-    /// one, so that [`check`](Self::check) reports it.
+    /// Converts one or more strings to the type of the property `name`. A string that cannot be converted
+    /// remains a string, so that [`check`](Self::check) reports it.
     pub fn coerce_texts(&self, name: &str, mut texts: Vec<String>) -> Value {
         let property = Wanted::from_property(self.document(), name);
         match texts.pop() {
@@ -78,8 +79,8 @@ impl InputSchema {
         }
     }
 
-    /// Values that the schema lists for an argument, or for the items of an array, as strings: of `enum`,
-    /// `const`, or a boolean.
+    /// Values that the schema lists for an argument or for the items of an array: the values of `enum` and
+    /// `const`, or `true` and `false` for a boolean. Returned as strings.
     pub fn listed(&self, name: &str) -> Vec<String> {
         let property = Wanted::from_property(self.document(), name);
         let items = Wanted::from_schema(self.document(), property.items);
@@ -90,28 +91,27 @@ impl InputSchema {
         [of(&property), of(&items)].concat()
     }
 
-    /// Arguments that every call must have: required ones without a default.
+    /// Arguments that every call needs: the required ones that have no default.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         let required = self.document().get("required").and_then(Value::as_array);
         let names = required.into_iter().flatten().filter_map(Value::as_str);
         names.filter(|name| !self.defaults.iter().any(|(known, _)| known == name))
     }
 
-    /// Checks arguments and adds the schema's defaults for missing ones. Integers are written as such: `3`
-    /// for `3.0`.
+    /// Validates arguments and adds the defaults of missing ones. Normalizes integers: `3.0` becomes `3`.
     ///
     /// # Errors
     ///
-    /// A sentence for the model with each invalid argument, the expected value and the found one.
+    /// A sentence for the model that lists each invalid argument with the expected and the found value.
     pub fn check(&self, arguments: Arguments) -> Result<Arguments, String> {
         self.check_within(arguments, CHECK_STEP_LIMIT).unwrap_or_else(|_| Err(TOO_COSTLY.to_owned()))
     }
 
-    /// Checks arguments within a step limit.
+    /// Like [`check`](Self::check), with a limit of steps.
     ///
     /// # Errors
     ///
-    /// The arguments, if the check takes more steps.
+    /// The unchanged arguments, if the check takes more steps.
     pub fn check_within(
         &self,
         mut arguments: Arguments,
@@ -144,7 +144,7 @@ impl InputSchema {
         Ok(Err(messages.collect::<Vec<_>>().join(". ")))
     }
 
-    /// Writes the integers in arguments without point and exponent.
+    /// Removes the decimal point and exponent of integers in the arguments.
     fn normalize_integers(&self, arguments: &mut Map<String, Value>) {
         let properties = self.document().get("properties").and_then(Value::as_object);
         let mut steps_left = STEP_LIMIT;
@@ -156,13 +156,13 @@ impl InputSchema {
     }
 }
 
-/// Names of arguments, for an error text.
+/// Lists the names of arguments for an error text.
 pub fn quoted_names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names = names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     if names.is_empty() { "none".to_owned() } else { names }
 }
 
-/// Admits `null` wherever a schema has `nullable: true`. Returns whether it does anywhere.
+/// Adds `null` to every subschema with `nullable: true`. Returns whether there was one.
 fn admit_nulls(schema: &mut Value) -> bool {
     match schema {
         Value::Object(members) => {
@@ -185,7 +185,7 @@ fn admit_nulls(schema: &mut Value) -> bool {
     }
 }
 
-/// Types and values that a schema admits, as far as it declares them directly.
+/// Types and values that a schema admits, as far as the schema itself declares them.
 #[derive(Debug, Default)]
 struct Wanted<'s> {
     types: Vec<&'s str>,
@@ -213,7 +213,7 @@ impl<'s> Wanted<'s> {
         self.types.contains(&kind)
     }
 
-    /// Whether the schema admits booleans, and lists no values.
+    /// Whether the schema admits booleans and has no list of values.
     fn is_boolean(&self) -> bool {
         self.listed.is_empty() && self.accepts("boolean")
     }
@@ -222,7 +222,7 @@ impl<'s> Wanted<'s> {
         if self.accepts("string") || self.listed.iter().any(|fixed| **fixed == *text) {
             return Value::String(text);
         }
-        // The number keeps its text: `1.0` stays `1.0`.
+        // The number keeps its spelling: `1.0` stays `1.0`.
         let parsed = serde_json::from_str(&text).ok().filter(|value| match value {
             Value::Null | Value::Bool(_) | Value::Number(_) if self.listed.contains(&value) => true,
             Value::Null => text == "null" && self.accepts("null"),
@@ -237,10 +237,10 @@ impl<'s> Wanted<'s> {
     }
 }
 
-/// Maximum number of value and schema pairs visited per call. Further integers stay as they were written.
+/// Maximum number of value and schema pairs that are visited per call. Further integers keep their spelling.
 const STEP_LIMIT: u32 = 10_000;
 
-/// Writes the integers in a value without point and exponent, as long as there are steps left.
+/// Removes the decimal point and exponent of integers in a value, until no steps are left.
 fn normalize_integers(root: &Map<String, Value>, schema: &Value, value: &mut Value, steps_left: &mut u32) {
     let Some(schema) = schema.as_object().filter(|_| *steps_left > 0) else { return };
     for schema in combined(root, schema) {
@@ -272,7 +272,7 @@ fn normalize_integers(root: &Map<String, Value>, schema: &Value, value: &mut Val
     }
 }
 
-/// Number without point and exponent. `None` if it has neither, or is not whole.
+/// Returns a number without decimal point and exponent; `None` if it has neither, or is not an integer.
 fn plain(number: &Number) -> Option<Number> {
     let text = number.to_string();
     if !text.contains(['.', 'e', 'E']) {

@@ -1,19 +1,20 @@
-//! Routes: from a tool call to an upstream request.
+//! Routes: convert a tool call to an upstream request.
 //!
 //! - [`Route`] binds a tool to an endpoint of an upstream and to the rules for its response. [`RouteTable`]
 //!   finds the route of a call; [`InputSchema`] checks its arguments. [`Scopes`] are the permissions that a
 //!   client needs.
 //! - [`InputRequests`] are the input requests to a person or the client's model before the upstream request.
-//! - [`RequestTemplate`] builds the upstream request from the arguments. No argument can escape its context
-//!   in it.
+//! - [`RequestTemplate`] builds the upstream request from the arguments. It encodes each argument for its
+//!   context, so that an argument cannot change other parts of the request.
 //! - [`AsyncOperationRule`] interprets the responses of an asynchronous operation and builds its status
-//!   requests. [`resolve_location`] resolves a `Location`. [`LogLine`] is a notification to the client
-//!   meanwhile.
-//! - [`TraceContext`] is the trace that a call is part of. [`RouteCall`] is a call that a prompt or a
-//!   [`Completion`] makes.
-//! - [`ResourceDefinition`] is a resource that a route provides, and [`UriTemplate`] its URIs.
+//!   requests. [`resolve_location`] resolves a `Location`. [`LogLine`] is a log notification to the client
+//!   during a call.
+//! - [`TraceContext`] is the trace context of a call. [`RouteCall`] is a call of a route by a prompt or a
+//!   [`Completion`].
+//! - [`ResourceDefinition`] is a resource that a route provides, and [`UriTemplate`] the template of its
+//!   URIs.
 //!
-//! Pure: no `async`, clock, environment or log.
+//! The module is pure: no `async`, clock, environment or log.
 
 mod input_requests;
 mod client_context;
@@ -61,42 +62,43 @@ use crate::translate::{Jq, Template, Translator, WorkBudget};
 pub struct Route {
     /// Tool definition that clients see.
     pub definition: ToolDefinition,
-    /// Whether clients can call the route as a tool. Another route is only a resource, or only used by other
-    /// parts of the configuration.
+    /// Whether clients can call the route as a tool. If not, the route is only a resource, or only called by
+    /// other parts of the configuration.
     pub is_tool: bool,
-    /// Resource that it provides. Boxed, because it is large and rare.
+    /// Resource that the route provides. Boxed, because it is large and rare.
     pub resource: Option<Box<ResourceDefinition>>,
-    /// Scopes that a client needs, if clients are distinguished.
+    /// Scopes that a client needs, if clients are authenticated.
     pub scopes: Scopes,
     /// Input schema.
     pub input: InputSchema,
-    /// Completions of its arguments, in addition to the values that the schema lists.
+    /// Completions of the arguments, in addition to the values that the schema lists.
     pub completions: Vec<(String, Completion)>,
     /// Input requests that precede the upstream request.
     pub input_requests: InputRequests,
-    /// REST endpoint besides a tool's `POST /tools/NAME`. `None` if that is the only one.
+    /// REST endpoint in addition to `POST /tools/NAME` of a tool; `None` if there is no other endpoint.
     pub rest: Option<RestEndpoint>,
-    /// Upstream of the request.
+    /// Upstream that receives the request.
     pub upstream: UpstreamName,
     /// Template of the request.
     pub request: RequestTemplate,
-    /// Polling of an asynchronous operation. Without it, the first response is the result. Boxed, because it
-    /// is large and rare.
+    /// Rules for polling an asynchronous operation. Without them, the first response is the result. Boxed,
+    /// because they are large and rare.
     pub async_operation: Option<Box<AsyncOperationRule>>,
-    /// Rules for the response.
+    /// Rules that translate the response.
     pub translator: Translator,
-    /// Format of argument errors, if it is not plain text. Boxed, because it is large and rare.
+    /// Translator that formats argument errors; without it, they are plain text. Boxed, because it is large
+    /// and rare.
     pub argument_error: Option<Box<Translator>>,
-    /// Timeout of a call, with queueing and retries.
+    /// Timeout of a call, including queueing and retries.
     pub timeout: Duration,
-    /// Whether the request may be sent twice: as configured, or else if its method is idempotent (RFC 9110,
-    /// section 9.2.2) or its tool declares `idempotentHint`.
+    /// Whether the request may be sent twice. Default: whether its method is idempotent (RFC 9110, section
+    /// 9.2.2), or its tool declares `readOnlyHint` or `idempotentHint`.
     pub idempotent: bool,
-    /// Log notifications to clients that want them during a call.
+    /// Log notifications that are sent during a call to clients that request them.
     pub log: Vec<LogLine>,
     /// Whether the trace context (W3C Trace Context) is propagated to the upstream.
     pub propagates_trace_context: bool,
-    /// Longest response body that is read.
+    /// Maximum length of a response body, in bytes.
     pub response_limit_bytes: usize,
     /// Format of REST responses.
     pub envelope: Envelope,
@@ -135,14 +137,14 @@ pub enum ErrorStatus {
 }
 
 impl Route {
-    /// REST endpoints of the route: its own, and `POST /tools/NAME` of a tool.
+    /// REST endpoints of the route: the configured endpoint, and `POST /tools/NAME` if the route is a tool.
     pub fn endpoints(&self) -> impl Iterator<Item = RestEndpoint> + '_ {
         let default = RestEndpoint { method: Method::POST, path: format!("/tools/{}", self.definition.name) };
         let same = self.rest.as_ref() == Some(&default);
         self.rest.clone().into_iter().chain((self.is_tool && !same).then_some(default))
     }
 
-    /// Whether a call may change something: its request does more than read, and the tool has no
+    /// Whether a call may have side effects: the request can do more than read, and the tool does not declare
     /// `readOnlyHint`.
     pub fn may_have_effect(&self) -> bool {
         let only_reads = |annotations| ToolEffect::from_annotations(annotations).is_none;
@@ -160,14 +162,14 @@ impl UpstreamName {
         &self.0
     }
 
-    /// Shared text.
+    /// Name as a shared string.
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
 }
 
 impl FromStr for UpstreamName {
-    /// A sentence.
+    /// A sentence for the operator.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -187,13 +189,14 @@ impl FromStr for UpstreamName {
 pub struct RouteCall {
     /// Name of the route.
     pub route: ToolName,
-    /// Templates of its arguments.
+    /// Names of arguments, each with the template of its value.
     pub arguments: Vec<(String, JsonTemplate)>,
 }
 
 impl RouteCall {
-    /// Builds the arguments for the route from those of a prompt or a completion. A string is converted to
-    /// the type in the route's schema; an empty one leaves the argument out. `stop` cancels it.
+    /// Builds the arguments of the call from the arguments of a prompt or a completion. A string is converted
+    /// to the type in the route's schema; an argument whose string is empty is omitted. `stop` aborts
+    /// rendering.
     pub fn fill(
         &self,
         arguments: &Arguments,
@@ -249,11 +252,11 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// Variables of the template. A notification that uses `status` is sent after the response; any other
+    /// Variables of the template. A notification with `status` is sent after the upstream response, any other
     /// before the upstream request.
     pub const NAMES: [&'static str; 2] = ["args", "status"];
 
-    /// Whether the notification can only be sent after the response.
+    /// Whether the notification can only be sent after the upstream response.
     pub fn depends_on_response(&self) -> bool {
         self.text.used.names.iter().any(|name| name == "status")
     }
@@ -262,27 +265,27 @@ impl LogLine {
 /// Source of completion values for an argument.
 #[derive(Debug)]
 pub enum Completion {
-    /// Fixed list.
+    /// A fixed list of values.
     Listed(Vec<String>),
-    /// Another route returns them.
+    /// Another route that returns the values.
     Route(RouteCompletion),
 }
 
 /// Route that returns completion values.
 #[derive(Debug)]
 pub struct RouteCompletion {
-    /// Route, and its arguments.
+    /// Call of the route, with the templates of its arguments.
     pub call: RouteCall,
-    /// jq filter from its result to the list of values. `None`: the result is the list.
+    /// jq filter that returns the list of values from the result. `None`: the result is the list.
     pub values: Option<Arc<Jq>>,
-    /// Whether the route receives the typed text and has filtered the values by it.
+    /// Whether the route gets the typed text as an argument, so that it has already filtered the values.
     pub chosen: bool,
 }
 
-/// Completion values for a person to choose from.
+/// Completion values that a person can choose from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Suggestions {
-    /// Best matches first, at most [`Suggestions::MAX_COUNT`].
+    /// Values, best matches first; at most [`Suggestions::MAX_COUNT`].
     pub values: Vec<String>,
     /// Total number of matches.
     pub total: usize,
@@ -292,8 +295,8 @@ impl Suggestions {
     /// Maximum number of values in one response (MCP 2026-07-28, Completion, "Completion Results").
     pub const MAX_COUNT: usize = 100;
 
-    /// Selects the values that begin with the typed text, then those that contain it, ignoring case. If the
-    /// route has filtered them already (`chosen`), the others follow.
+    /// Selects the values that begin with the typed text, then the values that contain it, ignoring case. If
+    /// the route has already filtered the values (`chosen`), the remaining values follow.
     pub fn matching(values: Vec<String>, typed: &str, chosen: bool) -> Self {
         let typed = typed.to_lowercase();
         let rank = |value: &str| match value.to_lowercase().find(&typed) {
@@ -312,7 +315,7 @@ impl Suggestions {
         Self { values, total }
     }
 
-    /// Whether more values match than the returned ones.
+    /// Whether there are more matches than `values` contains.
     pub fn has_more(&self) -> bool {
         self.total > self.values.len()
     }

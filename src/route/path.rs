@@ -1,8 +1,7 @@
-//! Path templates whose arguments can't escape their segment, whichever way the upstream decodes the path:
-//! neither path traversal nor another server (SSRF) can be requested. Query templates, whose fixed text is
-//! sent byte for byte.
+//! Path and query templates, and resolution of a `Location`.
 //!
-//! Also resolves a `Location` against the request's URI.
+//! An argument cannot escape its path segment, however the upstream decodes the path, so it cannot cause path
+//! traversal or a request to another server (SSRF). The fixed text of a query is sent byte for byte.
 
 use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
@@ -13,7 +12,7 @@ use super::request::items_of;
 use crate::model::{Arguments, kind_of};
 use crate::settings::suggest::quoted;
 
-/// All characters except the unreserved ones of RFC 3986, section 2.3.
+/// All characters except the unreserved characters of RFC 3986, section 2.3.
 pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Appends `name=value` to a query or a form.
@@ -28,14 +27,14 @@ pub fn push_parameter(encoded: &mut String, name: &str, value: &str) {
 
 /// Path template such as `/v1/forecast/{location}`.
 ///
-/// An argument is percent-encoded as a whole, so it stays within its segment: `/`, `?`, `#` and `%` lose
-/// their meaning. Rejected are a segment that is `.` or `..`, and arguments that leave the segment when
-/// decoded.
+/// An argument is percent-encoded as a whole, so it stays within its segment: `/`, `?`, `#` and `%` have no
+/// special meaning. Arguments that would leave the segment when decoded are rejected, and so are the segments
+/// `.` and `..`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathTemplate {
     parts: Vec<PathPart>,
-    /// Whether the upstream gets the path decoded, as a CGI program does. An argument with `/` would then be
-    /// several segments.
+    /// Whether the upstream receives the path decoded, as a CGI program does. An argument with `/` would then
+    /// become several segments.
     pub is_sent_decoded: bool,
 }
 
@@ -45,12 +44,12 @@ pub(super) enum PathPart {
     Argument(String),
 }
 
-/// Reason why a string is not a template of a path, a query or a resource URI.
+/// Reason why a string is not a valid template of a path, a query or a resource URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PathTemplateError {
     message: String,
-    /// Text in braces that it is about.
+    /// Text in braces that the error is about.
     pub argument: Option<String>,
 }
 
@@ -100,7 +99,7 @@ impl PathTemplate {
         arguments_in(&self.parts)
     }
 
-    /// Fills in the arguments.
+    /// Builds the path from the arguments.
     ///
     /// # Errors
     ///
@@ -122,7 +121,7 @@ impl PathTemplate {
                 }
             }
         }
-        // Only now are segments complete: `{a}{b}` with `.` and `.` makes `..`.
+        // Segments are only complete after rendering: `{a}{b}` with two arguments `.` is `..`.
         if path.split('/').any(|segment| matches!(segment, "." | "..")) || leads_out(&path) {
             let names: Vec<_> = self.arguments().map(|name| format!("`{name}`")).collect();
             let names = names.join(" or ");
@@ -172,7 +171,7 @@ pub(super) fn is_percent_encoded(text: &str) -> bool {
     text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2))
 }
 
-/// Text of a scalar argument.
+/// Converts a scalar argument to a string; an error names the argument.
 pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String> {
     let value = value.ok_or_else(|| format!("argument `{name}` is required; found nothing"))?;
     scalar_text(value).ok_or_else(|| {
@@ -180,7 +179,7 @@ pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String
     })
 }
 
-/// Text of a string, a number or a boolean.
+/// Converts a string, a number or a boolean to a string; `None` for other values.
 pub fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -190,30 +189,30 @@ pub fn scalar_text(value: &Value) -> Option<String> {
     }
 }
 
-/// All characters that a query can't have unencoded. Permitted are unreserved characters, sub-delimiters,
-/// `:`, `@`, `/` and `?` (RFC 3986, section 3.4), and the `%` of existing encodings.
+/// Characters that must be encoded in a query. Allowed are unreserved characters, sub-delimiters, `:`, `@`,
+/// `/` and `?` (RFC 3986, section 3.4), and the `%` of existing percent-encodings.
 const UNWRITTEN: &AsciiSet = &BRACKETS.add(b' ').add(b'"').add(b'#').add(b'\\').add(b'^').add(b'`').add(b'|');
 const BRACKETS: &AsciiSet = &CONTROLS.add(b'<').add(b'>').add(b'[').add(b']').add(b'{').add(b'}');
 
-/// [`UNWRITTEN`] and `%`, for text whose `%` are not part of an encoding.
+/// [`UNWRITTEN`] and `%`, for text in which a `%` is not part of a percent-encoding.
 const UNWRITTEN_OR_PERCENT: &AsciiSet = &UNWRITTEN.add(b'%');
 
 /// Query template such as `p={repository};a=summary`.
 ///
-/// Fixed text is sent byte for byte: servers distinguish `;` from `%3B`, and text in a charset other than
-/// UTF-8 can only be written percent-encoded. Characters that a query can't have are encoded. An argument is
-/// encoded as a whole, so it stays in its parameter.
+/// Fixed text is sent byte for byte, because servers distinguish `;` from `%3B`, and text in a charset other
+/// than UTF-8 can only be written percent-encoded. Only characters that a query must not contain are encoded.
+/// An argument is encoded as a whole, so it stays within its parameter.
 #[derive(Debug, Default)]
 pub struct QueryTemplate {
     parameters: Vec<Parameter>,
 }
 
-/// Part between two `&` or `;`.
+/// Parameter of a query: the text between two separators (`&` or `;`).
 #[derive(Debug)]
 struct Parameter {
-    /// Separator before it, if it is not the first.
+    /// Separator before the parameter; unused for the first parameter.
     separator: char,
-    /// Text before its value, `=` included.
+    /// Text before the value, including `=`.
     name: String,
     value: Vec<PathPart>,
 }
@@ -223,7 +222,7 @@ impl QueryTemplate {
     ///
     /// # Errors
     ///
-    /// [`PathTemplateError`] for an unmatched brace, or an invalid name of an argument.
+    /// [`PathTemplateError`] for an unmatched brace or an invalid argument name.
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
         let mut parameters = Vec::new();
         let mut separator = '&';
@@ -253,8 +252,8 @@ impl QueryTemplate {
         self.parameters.iter().flat_map(|parameter| arguments_in(&parameter.value))
     }
 
-    /// Fills in the arguments. A parameter whose value is exactly one argument is left out if the argument is
-    /// missing, and repeated for each item of an array.
+    /// Builds the query from the arguments. A parameter whose value is exactly one argument is omitted if the
+    /// argument is missing, and repeated for each item of an array.
     ///
     /// # Errors
     ///
@@ -291,16 +290,16 @@ fn encode_argument(name: &str, value: Option<&Value>) -> Result<String, String> 
     Ok(utf8_percent_encode(&scalar(name, value)?, ESCAPED).to_string())
 }
 
-/// Encodes only the characters that a query can't have.
+/// Encodes only the characters that a query must not contain.
 fn encode_literal(text: &str) -> String {
     let unwritten = if is_percent_encoded(text) { UNWRITTEN } else { UNWRITTEN_OR_PERCENT };
     utf8_percent_encode(text, unwritten).to_string()
 }
 
-/// How often a path may be percent-decoded before it is used: by the server, and again by programs behind it.
+/// Number of times that a path may be percent-decoded: by the server, and again by programs behind it.
 const DECODINGS: usize = 3;
 
-/// Overlong UTF-8 of `.`, `/` and `\`, which very old servers accept (RFC 3629, section 10).
+/// Overlong UTF-8 encodings of `.`, `/` and `\`, which very old servers accept (RFC 3629, section 10).
 const OVERLONG: [(&[u8], u8); 6] = [
     (&[0xc0, 0xae], b'.'),
     (&[0xc0, 0xaf], b'/'),
@@ -310,11 +309,12 @@ const OVERLONG: [(&[u8], u8); 6] = [
     (&[0xe0, 0x81, 0x9c], b'\\'),
 ];
 
-/// Whether any server would traverse upwards by this path, or end it early.
+/// Whether a server may resolve this path to a parent of the base path, or truncate it.
 ///
 /// `..%2Fx` is one segment by RFC 3986, section 2.2, but nginx and others decode it before they check for
-/// `..`. So the path is checked in every way that servers read it: decoded repeatedly, split at `\` as well
-/// as `/`, without the part after a `;`, a `?` or a `#`, and up to a NUL byte, where C strings end.
+/// `..`. The path is therefore checked in every way in which servers read it: decoded repeatedly, split at
+/// `\` as well as `/`, without the part after a `;`, a `?` or a `#`, and up to a NUL byte, where C strings
+/// end.
 pub fn leads_out(path: &str) -> bool {
     let mut bytes = path.as_bytes().to_vec();
     for _ in 0..DECODINGS {
@@ -352,7 +352,7 @@ fn shortened(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Resolves the `Location` of a response against the URI of the request, as browsers do (WHATWG URL). `None`
-/// if it has another origin (scheme, host and port), or a user or password.
+/// if the target has another origin (scheme, host and port), or contains a user or password.
 pub fn resolve_location(request_uri: &str, location: &str) -> Option<PathAndQuery> {
     let request_uri = Url::parse(request_uri).ok()?;
     let target = request_uri.join(location).ok()?;

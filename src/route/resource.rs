@@ -54,7 +54,7 @@ impl ResourceDefinition {
         Err(section.reject_at(Code::ConflictingKeys.at_span(entry.key.span), message, "remove it"))
     }
 
-    /// Entry in `resources/list` or `resources/templates/list`.
+    /// Returns the entry for `resources/list` or `resources/templates/list`.
     pub fn to_json(&self) -> Map<String, Value> {
         let annotations = self.annotations.as_ref().filter(|own| **own != Annotations::default());
         object_without_nones([
@@ -71,8 +71,8 @@ impl ResourceDefinition {
 
 /// URI of a resource, or a template of URIs: `report://daily/{date}`.
 ///
-/// Templates are those of RFC 6570, level 1: `{name}` matches one or more characters, percent-encoded unless
-/// they are letters, digits, `-`, `.`, `_` or `~`. So an argument never contains a literal `/`, `?` or `#`.
+/// Templates follow RFC 6570, level 1: `{name}` matches one or more characters, percent-encoded unless they
+/// are letters, digits, `-`, `.`, `_` or `~`. So an argument never contains a literal `/`, `?` or `#`.
 /// Encoded ones are handled where the argument is used ([`PathTemplate`](super::PathTemplate)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
@@ -81,7 +81,7 @@ pub struct UriTemplate {
 }
 
 impl UriTemplate {
-    /// Longest URI or template, in bytes.
+    /// Maximum length of a URI or template, in bytes.
     pub const MAX_BYTES: usize = 2048;
 
     /// Parses a URI or a template.
@@ -133,17 +133,18 @@ impl UriTemplate {
         self.arguments().next().is_some()
     }
 
-    /// Names of its arguments, in order.
+    /// Names of the arguments in the template, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         arguments_in(&self.parts)
     }
 
-    /// Length of its fixed text, in bytes. Of two matching templates, the one with more fixed text wins.
+    /// Length of the fixed text, in bytes. If several templates match, the one with the most fixed text
+    /// applies.
     pub(super) fn fixed_bytes(&self) -> usize {
         self.parts.iter().map(|part| if let PathPart::Fixed(text) = part { text.len() } else { 0 }).sum()
     }
 
-    /// Template without the names of its arguments: two templates of one shape match the same URIs.
+    /// Template without the names of its arguments. Two templates with the same shape match the same URIs.
     pub fn shape(&self) -> String {
         let part = |part: &PathPart| match part {
             PathPart::Fixed(text) => text.clone(),
@@ -161,7 +162,8 @@ impl UriTemplate {
             match (part, open.take()) {
                 (PathPart::Argument(name), _) => open = Some(name.as_str()),
                 (PathPart::Fixed(text), None) => rest = rest.strip_prefix(text.as_str())?,
-                // The last fixed text must be at the end. Earlier occurrences belong to the argument.
+                // The last fixed text must be at the end of the URI. Earlier occurrences belong to the
+                // argument.
                 (PathPart::Fixed(text), Some(name)) if index + 1 == self.parts.len() => {
                     found.push((name, decoded(rest.strip_suffix(text.as_str())?)?));
                     rest = "";
@@ -182,7 +184,7 @@ impl UriTemplate {
     }
 }
 
-/// Decodes an argument in a URI. Unencoded characters are accepted, as some clients do not encode them.
+/// Decodes an argument in a URI. Unencoded characters are accepted, because some clients do not encode them.
 fn decoded(value: &str) -> Option<String> {
     let good = !value.is_empty() && !value.contains(['/', '?', '#']) && !value.contains(char::is_control);
     if !good || !is_percent_encoded(value) {
@@ -191,7 +193,7 @@ fn decoded(value: &str) -> Option<String> {
     percent_decode_str(value).decode_utf8().ok().map(Into::into)
 }
 
-/// Whether a string is a scheme (RFC 3986, section 3.1).
+/// Whether a string is a URI scheme (RFC 3986, section 3.1).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))

@@ -10,14 +10,14 @@ use super::{RestEndpoint, Route, UriTemplate};
 use crate::model::ToolName;
 
 /// All routes, indexed by name, by REST endpoint and by resource URI. The cost of a lookup does not grow with
-/// their number, except for URI templates. `R` is a route, or a route with its runtime state.
+/// the number of routes, except for URI templates. `R` is a route, or a route with its runtime state.
 #[derive(Debug)]
 pub struct RouteTable<R = Route> {
     in_order: Vec<Arc<R>>,
     by_name: HashMap<ToolName, usize>,
-    /// Resources with a single URI.
+    /// Resources with a fixed URI.
     uris: HashMap<String, usize>,
-    /// Resource templates, most fixed text first: if a URI matches two, the first wins.
+    /// Resource templates, sorted by the length of their fixed text, longest first: the first match applies.
     uri_templates: Vec<(UriTemplate, usize)>,
     endpoints: matchit::Router<Vec<(Method, usize)>>,
 }
@@ -26,9 +26,9 @@ pub struct RouteTable<R = Route> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of route `{route}` conflicts with that of route `{with}`")]
 pub struct Conflict {
-    /// Route with the later name.
+    /// Route whose name is later in the sort order.
     pub route: ToolName,
-    /// Route with the earlier name.
+    /// Route whose name is earlier in the sort order.
     pub with: ToolName,
     /// Subject of the conflict: the name, a REST endpoint, or the URI of a resource.
     pub what: String,
@@ -46,12 +46,12 @@ pub enum EndpointMatch<'a, R = Route> {
         /// Name and value of each placeholder.
         arguments: Vec<(String, String)>,
     },
-    /// Only routes for other methods.
+    /// Routes have this path, but none has the method.
     WrongMethod {
-        /// Methods of these routes.
+        /// Methods that routes with this path accept.
         allowed: Vec<Method>,
     },
-    /// No route.
+    /// No route has this path.
     NotFound,
 }
 
@@ -97,7 +97,7 @@ impl RouteTable {
         Conflict { route: name(index), with: name(other), what, is_resource: false }
     }
 
-    /// Adds the URI of a route, or returns the route that has it already.
+    /// Adds the URI of a route; returns the index of the route that has the URI already, if there is one.
     fn add_uri(&mut self, uri: &UriTemplate, index: usize) -> Option<usize> {
         if !uri.is_template() {
             return self.uris.insert(uri.as_str().to_owned(), index);
@@ -111,9 +111,10 @@ impl RouteTable {
         None
     }
 
-    /// Adds an endpoint of a route, or returns the route that has it already.
+    /// Adds an endpoint of a route; returns the index of a route that has the endpoint already, if there is
+    /// one.
     fn add_endpoint(&mut self, index: usize, method: Method, path: &str) -> Option<usize> {
-        // An identical path may have another method; any other path must be insertable.
+        // An identical path may be added with another method; any other path must not conflict in the router.
         let has_path = |index: usize| self.in_order[index].endpoints().any(|endpoint| endpoint.path == path);
         if let Ok(found) = self.endpoints.at_mut(path)
             && found.value.first().is_some_and(|(_, first)| has_path(*first))
@@ -125,7 +126,7 @@ impl RouteTable {
             return taken;
         }
         let error = self.endpoints.insert(path, vec![(method, index)]).err()?;
-        // The path of the other route matches itself, as a path without arguments.
+        // The path pattern of the other route, looked up as a literal path, finds that route.
         let other = match error {
             matchit::InsertError::Conflict { with } => {
                 self.endpoints.at(&with).ok().and_then(|found| Some(found.value.first()?.1))
@@ -145,17 +146,18 @@ impl RouteTable {
 }
 
 impl<R: Borrow<Route>> RouteTable<R> {
-    /// Route of a tool.
+    /// Finds the route of a tool.
     pub fn by_tool(&self, name: &str) -> Option<&Arc<R>> {
         self.by_name(name).filter(|route| (***route).borrow().is_tool)
     }
 
-    /// Route by name, whether it is a tool or not.
+    /// Finds a route by name, whether it is a tool or not.
     pub fn by_name(&self, name: &str) -> Option<&Arc<R>> {
         self.by_name.get(name).map(|index| &self.in_order[*index])
     }
 
-    /// Route of the resource with this URI, and the arguments in the URI, not checked yet.
+    /// Finds the resource with this URI. Returns its route and the arguments in the URI, which are not
+    /// validated yet.
     pub fn by_uri(&self, uri: &str) -> Option<(&Arc<R>, Map<String, Value>)> {
         let single = self.uris.get(uri).map(|index| (*index, Vec::new()));
         let by_template = || {
@@ -169,7 +171,7 @@ impl<R: Borrow<Route>> RouteTable<R> {
         Some((route, arguments.into_iter().map(typed).collect()))
     }
 
-    /// Route of a REST request.
+    /// Finds the route of a REST request.
     pub fn by_endpoint(&self, method: &Method, path: &str) -> EndpointMatch<'_, R> {
         let Ok(found) = self.endpoints.at(path) else { return EndpointMatch::NotFound };
         let Some((_, index)) = found.value.iter().find(|(candidate, _)| candidate == method) else {
@@ -182,12 +184,12 @@ impl<R: Borrow<Route>> RouteTable<R> {
         EndpointMatch::Found { route: &self.in_order[*index], arguments }
     }
 
-    /// Whether a route has exactly this path, with any method.
+    /// Whether a route has exactly this path, without placeholders, for any method.
     pub fn has_path(&self, path: &str) -> bool {
         self.endpoints.at(path).is_ok_and(|found| found.params.is_empty())
     }
 
-    /// Whether a route has exactly this path and method.
+    /// Whether a route has exactly this path, without placeholders, and this method.
     pub fn has_endpoint(&self, method: &Method, path: &str) -> bool {
         self.has_path(path) && matches!(self.by_endpoint(method, path), EndpointMatch::Found { .. })
     }

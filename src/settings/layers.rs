@@ -35,7 +35,7 @@ pub struct Flag {
 
 /// Environment variables and flags, registered among the files so that problems can name them.
 ///
-/// Each entry has the name of the variable, or the setting's path of the flag, and the span of its value.
+/// An entry has the name of a variable, or the setting path of a flag, and the span of its value.
 pub(crate) struct ExternalSettings(Vec<(String, SourceSpan)>);
 
 impl ExternalSettings {

@@ -120,7 +120,7 @@ pub(crate) trait Section: Sized {
     /// Appends the names of keys whose values differ and whose changes take effect only after a restart.
     fn restart_differences(&self, other: &Self, found: &mut Vec<&'static str>);
 
-    /// Checks which keys are combined, before their values are parsed.
+    /// Checks the combination of keys, regardless of their values.
     fn check_keys(_section: &OpenSection<'_>) -> Checked<()> {
         Ok(())
     }

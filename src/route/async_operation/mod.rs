@@ -1,16 +1,16 @@
-//! Asynchronous operations of an upstream: interprets each response, and builds the next request.
+//! Asynchronous operations of an upstream: interprets each response and builds the next request.
 //!
 //! Two forms are supported:
 //!
-//! - The response is a `202 Accepted` with a `Location`, which returns 202 until the operation is done (RFC
-//!   9110, section 15.3.3).
-//! - The response has the id of the operation, and a separate request polls its status.
+//! - The first response is a `202 Accepted` with a `Location`, a status URL that returns 202 until the
+//!   operation is done (RFC 9110, section 15.3.3).
+//! - The first response has the id of the operation, and a separate request polls the status.
 //!
 //! This module sends no requests and does not wait: the pipeline does.
 //!
 //! - [`AsyncOperationRule`] describes the requests and the meaning of their responses.
 //! - [`OperationLocation`] is the status URL or the id of one operation.
-//! - [`InitialResponse`], [`StatusResponse`] and [`OperationStatus`] are the meanings of responses.
+//! - [`InitialResponse`], [`StatusResponse`] and [`OperationStatus`] are the possible meanings of a response.
 
 #[cfg(test)]
 mod tests;
@@ -27,14 +27,14 @@ use crate::settings::{Checked, Code, Entry, OpenSection};
 use crate::translate::extract::Extract;
 use crate::translate::{CallInput, Inspection, Jq, Matcher, Redaction, Translator, WorkBudget, inspect};
 
-/// Polling rules of a route's asynchronous operations.
+/// Rules for polling the asynchronous operations of a route.
 #[derive(Debug)]
 pub struct AsyncOperationRule {
-    /// Source of the status URL or id.
+    /// Source of the status URL or the operation id.
     pub location: OperationLocationRule,
     /// Extractor of a value from the first response and from status responses.
     pub extract: Option<Extract>,
-    /// Condition for success. Without it: the status is no longer 202.
+    /// Condition for success. Without a condition, an operation succeeds once the status is not 202.
     pub done: Option<Matcher>,
     /// Condition for failure.
     pub failed: Option<Matcher>,
@@ -46,15 +46,15 @@ pub struct AsyncOperationRule {
     pub cancel: Option<CancelRule>,
     /// Poll interval, if the upstream sends no `Retry-After`.
     pub poll_interval: Duration,
-    /// Filter for the progress.
+    /// jq filter that returns the progress.
     pub progress: Option<Jq>,
-    /// Filter for the total of the progress.
+    /// jq filter that returns the total of the progress.
     pub total: Option<Jq>,
-    /// Filter for the progress message.
+    /// jq filter that returns the progress message.
     pub message: Option<Jq>,
-    /// MCP tasks in place of slow results.
+    /// Settings of the MCP tasks that replace slow results.
     pub task: TaskRule,
-    /// Base of a `Location`: the upstream's URL with a trailing `/`.
+    /// Base for resolving a `Location`: the upstream's URL with a trailing `/`.
     pub base: Uri,
 }
 
@@ -103,55 +103,55 @@ impl TaskRule {
     }
 }
 
-/// Source of the status URL or id.
+/// Source of the status URL or the operation id.
 #[derive(Debug)]
 pub enum OperationLocationRule {
-    /// The `Location` of the first response.
+    /// The status URL is the `Location` of the first response.
     Location,
-    /// A request with the argument `job`: the id that the filter finds in the first response.
+    /// The id is in the first response. The status request gets it as the argument `job`.
     Named {
-        /// Filter that returns a string or a number.
+        /// Filter that returns the id, a string or a number.
         id: Jq,
-        /// Status request.
+        /// Template of the status request.
         status: Box<HttpTemplate>,
     },
 }
 
-/// Cancellation request.
+/// Request that cancels an operation.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one for each route with an asynchronous operation")]
 pub enum CancelRule {
     /// Method, such as `DELETE`, on the status URL.
     Method(Method),
-    /// Request with the argument `job`, the id.
+    /// A request with the id as the argument `job`.
     Request(HttpTemplate),
 }
 
-/// Request about an operation.
+/// Purpose of a request about an operation.
 #[derive(Debug, Clone, Copy)]
 pub enum OperationRequest {
-    /// Polls its status.
+    /// Polls the status of the operation.
     Status,
-    /// Fetches its result.
+    /// Fetches the result of the operation.
     Result,
-    /// Cancels it.
+    /// Cancels the operation.
     Cancellation,
 }
 
 impl AsyncOperationRule {
-    /// Argument with the id of the operation in its requests.
+    /// Argument of the request templates that contains the id of the operation.
     pub const ARGUMENT: &'static str = "job";
     /// Default of [`poll_interval`](Self::poll_interval).
     pub const POLL_DEFAULT: Duration = Duration::from_secs(1);
     /// Maximum number of polls of one operation, regardless of the timeout of the call.
     pub const MAX_POLLS: u32 = 10_000;
-    /// Longest id, in bytes.
+    /// Maximum length of an operation id, in bytes.
     const MAX_NAME_LENGTH: usize = 1024;
-    /// Longest progress message, in bytes.
+    /// Maximum length of a progress message, in bytes.
     const MAX_MESSAGE_LENGTH: usize = 300;
 
-    /// Interprets the first response to a call. `request` is the request that was sent, `translator` that of
-    /// the route.
+    /// Interprets the first response to a call. `request` is the request that was sent, `translator` the
+    /// translator of the route.
     pub fn interpret_initial(
         &self,
         request: &HttpRequest,
@@ -166,7 +166,7 @@ impl AsyncOperationRule {
         };
         match &self.location {
             OperationLocationRule::Location => {
-                // With a condition for success, 200 and 201 may start an operation as well.
+                // With a condition for success, a 200 or 201 can start an operation too.
                 let begins = response.status == StatusCode::ACCEPTED
                     || (self.done.is_some() && response.status.is_success());
                 if !begins || !response.headers.contains_key(header::LOCATION) {
@@ -189,12 +189,12 @@ impl AsyncOperationRule {
         }
     }
 
-    /// Builds a request about an operation: the status request, unless there is another one of this kind.
-    /// `stop` cancels it.
+    /// Builds a request of this kind; the status request if the rule has no other request for the kind.
+    /// `stop` aborts rendering.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if the id, or an argument of the call, can't be written where the template has it.
+    /// [`RequestError`] if the template cannot contain the id or an argument of the call.
     pub fn request(
         &self,
         kind: OperationRequest,
@@ -228,7 +228,7 @@ impl AsyncOperationRule {
         }
     }
 
-    /// Interprets the response to a status request, which is `request`.
+    /// Interprets the response to the status request `request`.
     pub fn interpret_status(
         &self,
         location: &OperationLocation,
@@ -261,7 +261,7 @@ impl AsyncOperationRule {
             }
             let is_busy =
                 matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-            // An upstream that sends `Retry-After` has not lost the operation.
+            // If an upstream sends `Retry-After` with a 429 or 503, it still knows the operation.
             if !is_success && (!is_busy || wait.is_none()) {
                 return StatusResponse::Result;
             }
@@ -292,7 +292,7 @@ impl AsyncOperationRule {
         OperationStatus { progress: number(&self.progress), total: number(&self.total), message }
     }
 
-    /// Resolves the `Location` of a response to a request. `None` if it points to another server.
+    /// Resolves the `Location` of the response to `request`; `None` if it points to another server.
     fn resolve(&self, request: &HttpRequest, response: &UpstreamResponse) -> Option<OperationLocation> {
         let base = match request.under {
             PathBase::UpstreamUrl => self.base.path().trim_end_matches('/'),
@@ -309,7 +309,7 @@ fn text_of(value: &Value) -> Option<String> {
     scalar_text(value).filter(|_| !value.is_boolean())
 }
 
-/// Time in `Retry-After`, if it is in seconds; zero means the route's `poll_interval`.
+/// Value of `Retry-After` if it is in seconds. `None` for zero, so that the route's `poll_interval` applies.
 fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
     let seconds = response.retry_after_seconds().filter(|seconds| *seconds > 0)?;
     Some(Duration::from_secs(seconds.into()))
@@ -329,21 +329,22 @@ pub enum InitialResponse {
 /// Meaning of a status response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatusResponse {
-    /// Still running.
+    /// The operation is still running.
     Running(RunningOperation),
-    /// Done. The result is this response, or the one to [`AsyncOperationRule::result`].
+    /// The operation is done. The result is this response, or the response to [`AsyncOperationRule::result`].
     Done,
-    /// Done. The result is at another URL of the same server.
+    /// The operation is done. The result is at another URL of the same server.
     Moved(OperationLocation),
-    /// Failed.
+    /// The operation failed.
     Failed(OperationStatus),
-    /// Cancelled.
+    /// The operation was cancelled.
     Cancelled,
-    /// Not a status: the upstream failed, or redirects to another server. The response is the result.
+    /// The response has no status: the upstream failed, or redirects to another server. The response is the
+    /// result.
     Result,
 }
 
-/// State of an operation until the next poll.
+/// State of a running operation until the next poll.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunningOperation {
     /// Progress.
@@ -366,7 +367,7 @@ pub struct OperationStatus {
 }
 
 impl OperationStatus {
-    /// Progress as text for people.
+    /// Describes the progress for people.
     pub fn describe(&self) -> Option<String> {
         let total = self.total.map(|total| format!(" of {total}")).unwrap_or_default();
         let far = self.progress.map(|progress| format!("{progress}{total}"));
@@ -387,15 +388,15 @@ pub enum OperationLocation {
 }
 
 impl OperationLocation {
-    /// Longest encoded text that is sent to clients, in bytes.
+    /// Maximum length of the encoded location that is sent to clients, in bytes.
     const SHORT_BYTES: usize = 2048;
 
-    /// Whether the encoded text of the location is short enough for clients.
+    /// Whether the encoded location is short enough to be sent to clients.
     pub fn is_short(&self) -> bool {
         self.to_text().len() <= Self::SHORT_BYTES
     }
 
-    /// Arguments of a call, with the id if there is one.
+    /// Returns the arguments of a call, with the operation id added if the location has one.
     fn add_to(&self, arguments: &Arguments) -> Arguments {
         let mut arguments = arguments.clone();
         if let Self::Named(name) = self {
@@ -412,7 +413,7 @@ impl OperationLocation {
         }
     }
 
-    /// Decodes a location; `None` if the text is not one.
+    /// Decodes an encoded location; `None` if the text is invalid.
     pub fn from_text(text: &str) -> Option<Self> {
         match text.strip_prefix('=') {
             Some(name) => Some(Self::Named(name.to_owned())),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::model::{Schema, SchemaError, Violation, object_without_nones, pointer_segment};
 
-/// Form for a person. Clones share the fields.
+/// Form for elicitation. Clones share the fields.
 #[derive(Debug, Clone, Default)]
 pub struct InputForm {
     fields: Vec<Arc<Field>>,
@@ -20,7 +20,7 @@ struct Field {
     schema: Schema,
 }
 
-/// JSON Schema of the schemas that clients can display as a form.
+/// Meta-schema of the JSON Schemas that clients can display as a form.
 static FORM_SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     let document = serde_json::from_str(include_str!("form.schema.json")).expect("the file is JSON");
     Schema::compile(&document).expect("the file is a JSON Schema")
@@ -31,7 +31,7 @@ impl InputForm {
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] if clients can't display it as a form.
+    /// [`SchemaError`] if clients cannot display the schema as a form.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         let form = Value::Object(document.clone());
         if let Some(Violation { path, message, pointer, .. }) = FORM_SCHEMA.violations(&form, 1).pop() {
@@ -52,12 +52,12 @@ impl InputForm {
         Ok(Self { fields: properties.map(field).collect::<Result<_, SchemaError>>()? })
     }
 
-    /// Whether the form has no fields: the person only confirms.
+    /// Whether the form has no fields, so that the person only confirms.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether the form has multiple choice, which clients before 2025-11-25 do not support.
+    /// Whether the form has multiple choice, which clients of revisions before 2025-11-25 do not support.
     pub fn has_lists(&self) -> bool {
         let mut types = self.fields.iter().map(|field| field.schema.document().get("type"));
         types.any(|kind| kind.is_some_and(|kind| kind == "array"))
@@ -68,12 +68,12 @@ impl InputForm {
         self.fields.iter().map(|field| field.name.as_str())
     }
 
-    /// Form with only some of the fields.
+    /// Returns a form with the fields whose names satisfy `wanted`.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         Self { fields: self.fields.iter().filter(|field| wanted(&field.name)).cloned().collect() }
     }
 
-    /// Form as JSON Schema.
+    /// Returns the form as a JSON Schema.
     pub fn document(&self) -> Map<String, Value> {
         let property =
             |field: &Arc<Field>| (field.name.clone(), Value::Object(Map::clone(field.schema.document())));
@@ -87,11 +87,11 @@ impl InputForm {
         ])
     }
 
-    /// Checks a submitted form. Values that are not fields are removed.
+    /// Checks a submitted form. Removes values that are not fields of the form.
     ///
     /// # Errors
     ///
-    /// A sentence with each invalid field, the expected value and the found one.
+    /// A sentence that lists each invalid field with the expected and the found value.
     pub fn check(&self, mut content: Map<String, Value>) -> Result<Map<String, Value>, String> {
         const MAX_VIOLATIONS: usize = 3;
         let (mut checked, mut wrong) = (Map::new(), Vec::new());

@@ -1,13 +1,13 @@
-//! Input requests (elicitation, sampling, roots) to a person or the client's model before the upstream
-//! request.
+//! Input requests (elicitation, sampling, roots), which are sent to a person or the client's model before the
+//! upstream request.
 //!
-//! - [`InputRequests`]: the rounds of [input requests](InputRequestTemplate) of a route or a prompt. It
-//!   computes the next step.
-//! - [`InputRequest`]: an input request that is ready to be sent. It checks its response ([`InputResponse`]).
-//! - [`InputForm`]: a form for a person.
+//! - [`InputRequests`]: the rounds of [input requests](InputRequestTemplate) of a route or a prompt. Computes
+//!   the next step of a call.
+//! - [`InputRequest`]: an input request that is ready to be sent. Checks the response ([`InputResponse`]).
+//! - [`InputForm`]: a form for elicitation.
 //!
-//! Responses are by name. A null response means that there is none: the condition of its input request was
-//! false, or it was declined and optional, or the client does not support it.
+//! Responses are stored by the name of the input request. A null means that there is no response: the
+//! request's condition was false, it was optional and declined, or the client does not support it.
 
 mod form;
 #[cfg(test)]
@@ -25,12 +25,12 @@ use crate::translate::{Jq, SAMPLE, SamplingRequest, Template, TemplateError, Wor
 /// All input requests of a route or prompt.
 #[derive(Debug)]
 pub struct InputRequests {
-    /// Rounds of input requests that are sent together, in order. Later rounds may depend on responses to
-    /// earlier ones.
+    /// Rounds in the order in which they are sent; the input requests of one round are sent together. Later
+    /// rounds may depend on responses to earlier rounds.
     pub rounds: Vec<Vec<InputRequestTemplate>>,
-    /// Whether a rule sends a sampling request after the upstream's response.
+    /// Whether a rule sends a sampling request after the upstream response.
     pub sampled: Option<SamplingNeed>,
-    /// Timeout of a response.
+    /// Maximum time to wait for a response.
     pub input_timeout: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Default for InputRequests {
     }
 }
 
-/// Whether a rule requires the client's model.
+/// Whether a sampling request of a rule is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SamplingNeed {
     /// Required.
@@ -52,11 +52,11 @@ pub enum SamplingNeed {
 /// Next step of a call.
 #[derive(Debug)]
 pub enum NextStep {
-    /// Send these input requests.
+    /// Send these input requests to the client.
     InputRequests(Vec<InputRequest>),
-    /// End the call: the client lacks these capabilities for required input requests.
+    /// End the call: the client lacks these capabilities, which required input requests need.
     Unable(Vec<ClientCapability>),
-    /// Continue: all responses are there. The arguments include them.
+    /// Continue with these arguments, which include all responses.
     Done(Arguments),
 }
 
@@ -65,7 +65,7 @@ pub enum NextStep {
 pub enum ClientCapability {
     /// Form elicitation, without multiple choice (before 2025-11-25).
     Form,
-    /// Form elicitation with multiple choice. Clients that support it have [`Form`](Self::Form), too.
+    /// Form elicitation with multiple choice. Clients with this capability also have [`Form`](Self::Form).
     FormWithLists,
     /// URL elicitation.
     Link,
@@ -78,10 +78,10 @@ pub enum ClientCapability {
 impl InputRequests {
     /// Maximum number of input requests of one route.
     pub const INPUT_REQUEST_LIMIT: usize = 32;
-    /// Limit of all input responses of one call together, as JSON in bytes.
+    /// Maximum total length of the input responses of one call, as JSON in bytes.
     pub const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
 
-    /// Default timeout of a response: people need time to think.
+    /// Default of `input_timeout`; long, because a person needs time to respond.
     pub const DEFAULT_INPUT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
     /// Whether there are no input requests.
@@ -89,21 +89,21 @@ impl InputRequests {
         self.rounds.is_empty() && self.sampled.is_none()
     }
 
-    /// All input requests, round by round.
+    /// All input requests, in the order of their rounds.
     pub fn input_requests(&self) -> impl Iterator<Item = &InputRequestTemplate> {
         self.rounds.iter().flatten()
     }
 
-    /// Whether the response to this input request provides arguments.
+    /// Whether the response to the input request `name` provides arguments.
     pub fn gives_arguments(&self, name: &str) -> bool {
         self.input_requests().any(|input_request| input_request.name == name && input_request.gives_arguments)
     }
 
-    /// Computes the next step after these responses.
+    /// Computes the next step after the responses so far (`answers`).
     ///
     /// # Errors
     ///
-    /// A sentence for the model if an input request can't be rendered from the arguments.
+    /// A sentence for the model, if an input request can't be rendered with the arguments.
     pub fn next(
         &self,
         arguments: &Arguments,
@@ -125,8 +125,7 @@ impl InputRequests {
                 && input_request.is_due(&arguments)
                 && when.is_none_or(|when| when.is_true_before_request(&args, &seen))
         };
-        // A required input request that the client does not support ends the call before the first one is
-        // sent.
+        // If the client does not support a required input request, the call ends before any request is sent.
         let required = self.input_requests().filter(|input_request| !input_request.optional);
         let mut missing: Vec<ClientCapability> =
             required.filter(is_pending).map(|input_request| input_request.kind.needs()).collect();
@@ -152,13 +151,13 @@ impl InputRequests {
             }
         }
         if self.sampled.is_some() && can_sample && !answers.contains_key(SAMPLE) {
-            // The missing response is requested after the upstream has responded.
+            // A missing sampling response is requested after the upstream response.
             arguments.input_responses.remove(SAMPLE);
         }
         Ok(NextStep::Done(arguments))
     }
 
-    /// Responses, with null for every input request that has none.
+    /// Returns the responses, with null for each input request without a response.
     pub fn complete(&self, answers: &Map<String, Value>) -> Map<String, Value> {
         let sampled = self.sampled.map(|_| SAMPLE);
         let names = self.input_requests().map(|input_request| input_request.name.as_str()).chain(sampled);
@@ -169,15 +168,16 @@ impl InputRequests {
 /// Configured input request.
 #[derive(Debug)]
 pub struct InputRequestTemplate {
-    /// Name of its response.
+    /// Name of the input request and of its response.
     pub name: String,
-    /// Condition on the arguments and the responses so far. If it is false, the request is not sent.
+    /// Condition on the arguments and on the responses so far. If it is false, the request is not sent.
     pub when: Option<Jq>,
     /// Whether a call continues without a response.
     pub optional: bool,
-    /// Whether a person enters the arguments that the client left out: the fields of its form.
+    /// Whether the form asks a person for the arguments that the client omitted; they are the fields of the
+    /// form.
     pub gives_arguments: bool,
-    /// Kind and content.
+    /// Kind and content of the request.
     pub kind: InputRequestKindTemplate,
 }
 
@@ -187,32 +187,32 @@ pub type InputRequestKindTemplate = InputRequestKind<Template>;
 /// Input request that is ready to be sent.
 #[derive(Debug, Clone)]
 pub struct InputRequest {
-    /// Name of its response.
+    /// Name of the input request and of its response.
     pub name: String,
     /// Whether a call continues without a response.
     pub optional: bool,
-    /// Kind and content.
+    /// Kind and content of the request.
     pub kind: InputRequestKind,
 }
 
-/// Kind of an input request; ready to be sent if `T` is a string.
+/// Kind of an input request. If `T` is a string, the request is ready to be sent.
 #[derive(Debug, Clone)]
 pub enum InputRequestKind<T = String> {
-    /// A person fills in a form, or confirms if it has no fields.
+    /// A person fills in a form, or confirms if the form has no fields.
     Form {
-        /// Message to the person: reason and purpose.
+        /// Message to the person, with the reason for the request.
         message: T,
         /// Fields.
         form: InputForm,
     },
     /// A person opens a URL, for data that must not pass through the client.
     Link {
-        /// Message to the person: reason and purpose.
+        /// Message to the person, with the reason for the request.
         message: T,
         /// URL.
         url: T,
     },
-    /// The client's model responds (sampling).
+    /// The client's model responds to a prompt (sampling).
     Sample(SamplingRequest<T>),
     /// The client lists its roots.
     Roots,
@@ -221,7 +221,8 @@ pub enum InputRequestKind<T = String> {
 /// Response to an input request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputResponse {
-    /// The submitted form, an object. Of the client's model: `{text, model, stop_reason}`. The list of roots.
+    /// The response: a submitted form (an object), the output of the client's model (`{text, model,
+    /// stop_reason}`), or the list of roots.
     Accepted(Value),
     /// The person declined.
     Declined,
@@ -229,10 +230,10 @@ pub enum InputResponse {
     Cancelled,
 }
 
-/// Reason why a response can't be used.
+/// Reason why a response is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidInput {
-    /// The response does not fit the request. The text is for the developer of the client.
+    /// The response does not match the request. The text is for the developer of the client.
     #[error("{0}")]
     Wrong(String),
     /// The person declined the request. The text is for the model.
@@ -241,7 +242,7 @@ pub enum InvalidInput {
 }
 
 impl InputRequestKindTemplate {
-    /// Capability that it needs.
+    /// Capability that the request needs.
     pub(super) fn needs(&self) -> ClientCapability {
         match self {
             Self::Form { form, .. } if form.has_lists() => ClientCapability::FormWithLists,
@@ -254,7 +255,7 @@ impl InputRequestKindTemplate {
 }
 
 impl InputRequestTemplate {
-    /// Whether the request must be sent. A request for arguments is only sent if one of them is missing.
+    /// Whether the request must be sent. A request for arguments is only sent if an argument is missing.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
         let InputRequestKind::Form { form, .. } = &self.kind else { return true };
         !self.gives_arguments || form.names().any(|name| arguments.get(name).is_none())
@@ -286,7 +287,7 @@ impl InputRequestTemplate {
     }
 }
 
-/// URL that a person can open: `http` or `https`, with a host.
+/// Checks that a rendered text is a URL that a person can open: `http` or `https`, with a host.
 fn address(text: String) -> Result<String, String> {
     let web = text.starts_with("https://") || text.starts_with("http://");
     match text.parse::<http::Uri>() {
@@ -296,23 +297,23 @@ fn address(text: String) -> Result<String, String> {
 }
 
 impl InputRequest {
-    /// Sampling request of a rule.
+    /// Creates the sampling request of a rule.
     pub fn from_rule(sample: SamplingRequest) -> Self {
         let optional = sample.options.optional;
         Self { name: SAMPLE.to_owned(), optional, kind: InputRequestKind::Sample(sample) }
     }
 
-    /// Response as templates and filters see it:
+    /// Converts a response to the value that templates and filters get:
     ///
     /// - an object with the fields of a form
     /// - `true` for a form without fields, and for a URL
-    /// - `{text, model, stop_reason}` of a model
+    /// - `{text, model, stop_reason}` from the client's model
     /// - a list of roots
     /// - null if an optional request was declined
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] if it was declined or has the wrong kind.
+    /// [`InvalidInput`] if the request was declined, or if the response has the wrong kind.
     pub fn take(&self, answer: InputResponse) -> Result<Value, InvalidInput> {
         let wrong =
             |why: &str| InvalidInput::Wrong(format!("the response to input request `{}`{why}", self.name));

@@ -1,8 +1,8 @@
-//! Requests to programs: from the arguments of a call to the words of a command line.
+//! Requests to programs: converts the arguments of a call to the words of a command line.
 //!
-//! There is no shell: each word reaches the program unchanged. An argument of the client could still look
-//! like an option. So a word that begins with a client's `-` is rejected, unless `--` precedes it or the
-//! route allows it for the argument by name.
+//! No shell is involved, so each word reaches the program unchanged. A client's argument could still look
+//! like an option. A word whose leading `-` comes from the client is therefore rejected, unless `--` precedes
+//! it or the route allows a leading `-` for the argument.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -13,25 +13,26 @@ use crate::model::Arguments;
 use crate::route::path::scalar;
 use crate::translate::{Template, WorkBudget};
 
-/// Template of a command's words and standard input.
+/// Template of the words of a command line, and of its standard input.
 #[derive(Debug, Default)]
 pub struct CommandTemplate {
     /// Words, in order.
     pub words: Vec<WordTemplate>,
-    /// Arguments that may be options: their text may begin with `-`.
+    /// Names of arguments that may begin with `-`, so that clients can pass options.
     pub leading_dash_arguments: Vec<String>,
-    /// Whether the command's own words have a `--`, so that no later word is an option.
+    /// Whether the words of the configured command contain `--`, so that no later word is an option.
     pub is_past_options: bool,
     /// Standard input.
     pub stdin: Option<RequestBodyTemplate>,
 }
 
-/// Template of one word, or of several for an array.
+/// Template of one word; an array argument yields several words.
 #[derive(Debug)]
 pub enum WordTemplate {
     /// Fixed word.
     Fixed(String),
-    /// Argument with fixed text around it. An array yields a word for each item, and a missing argument none.
+    /// Argument with fixed text before and after it. An array yields one word per item, a missing argument
+    /// none.
     Argument {
         /// Text before the argument.
         before: String,
@@ -40,39 +41,39 @@ pub enum WordTemplate {
         /// Text after the argument.
         after: String,
     },
-    /// Rendered template. An empty text yields no word.
+    /// Rendered template. An empty result yields no word.
     Text {
         /// Template.
         template: Template,
-        /// Arguments without which there is no word.
+        /// Arguments that the word needs: if one is missing, there is no word.
         needs: Vec<String>,
     },
 }
 
-/// Request to a command.
+/// Request to a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRequest {
-    /// Words after the command's own.
+    /// Words that follow the configured command.
     pub words: Vec<String>,
-    /// Standard input. Empty for none.
+    /// Standard input; empty if there is none.
     pub stdin: Bytes,
 }
 
 impl CommandTemplate {
-    /// Maximum number of words of a call.
+    /// Maximum number of words of one call.
     pub const WORD_COUNT_LIMIT: usize = 1024;
-    /// Longest word, in bytes. Linux accepts no longer one.
+    /// Maximum length of a word, in bytes: the limit of Linux.
     pub const WORD_LIMIT_BYTES: usize = (128 << 10) - 1;
-    /// Longest total of all words of a call, in bytes.
+    /// Maximum total length of the words of one call, in bytes.
     pub const COMMAND_LINE_LIMIT_BYTES: usize = 512 << 10;
-    /// Longest standard input, in bytes.
+    /// Maximum length of standard input, in bytes.
     pub const STDIN_LIMIT_BYTES: usize = 16 << 20;
 
-    /// Builds the request of a call. `stop` cancels it.
+    /// Builds the request of a call. `stop` aborts rendering.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if an argument can't be written where the template has it.
+    /// [`RequestError`] if the template cannot contain an argument.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -142,9 +143,9 @@ impl CommandTemplate {
         }
     }
 
-    /// Whether a leading `-` of a rendered text comes from the template and not from an argument.
+    /// Whether the leading `-` of a rendered text comes from the template and not from an argument.
     ///
-    /// It comes from the template if that begins with `-`, or if rendering with every `-` of the
+    /// The `-` comes from the template if the template begins with `-`, or if rendering with every `-` of the
     /// arguments masked gives the same text, again with a leading `-`.
     fn is_own(
         &self,
@@ -161,7 +162,8 @@ impl CommandTemplate {
         Ok(same && other.starts_with('-'))
     }
 
-    /// Arguments and input responses with `-` masked, except for those that may be options.
+    /// Returns the arguments and input responses with each `-` masked, except arguments that may begin with
+    /// `-`.
     fn masked(&self, arguments: &Arguments) -> Arguments {
         let mask = |(name, value): (&String, &Value)| match self.leading_dash_arguments.contains(name) {
             true => (name.clone(), value.clone()),
@@ -173,13 +175,14 @@ impl CommandTemplate {
     }
 }
 
-/// Mask of a `-` in arguments: a private use character of Unicode, which does not occur in practice.
+/// Character that masks a `-` in arguments: a private use character of Unicode, which does not occur in
+/// practice.
 const MASK: char = '\u{F8FE}';
 
 fn masked(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace('-', &MASK.to_string())),
-        // The sign of a number can't be masked. Its absolute value renders to another text, which is
+        // The sign of a number can't be masked. The absolute value is rendered to a different text, which is
         // rejected.
         Value::Number(number) => {
             let text = number.to_string();
@@ -195,7 +198,7 @@ fn masked(value: &Value) -> Value {
     }
 }
 
-/// Words so far, within their limits.
+/// Words that have been rendered so far; checks the limits.
 struct CommandWords {
     list: Vec<String>,
     bytes: usize,

@@ -1,8 +1,8 @@
-//! HTTP requests: from the arguments of a call to method, path, query, headers and body.
+//! HTTP requests: converts the arguments of a call to method, path, query, headers and body.
 //!
-//! Every part is rendered from a template and then made safe for its context: path segments and query values
-//! are percent-encoded, header values may not have line breaks, JSON and form bodies are written by an
-//! encoder. So no argument can escape its context.
+//! Each part is rendered from a template and then encoded or checked for its context: path segments and query
+//! values are percent-encoded, line breaks in header values are rejected, JSON and form bodies are written by
+//! a serializer. So an argument cannot change other parts of the request.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
@@ -20,11 +20,11 @@ pub struct HttpTemplate {
     pub method: Method,
     /// Path below the upstream's URL.
     pub path: PathTemplate,
-    /// Query written as part of the path.
+    /// Query that is written as part of the path.
     pub path_query: QueryTemplate,
     /// Further query parameters, in order.
     pub query: Vec<(String, ValueTemplate)>,
-    /// Headers. One without a value is left out.
+    /// Headers; a header without a value is omitted.
     pub headers: Vec<(HeaderName, ValueTemplate)>,
     /// Headers of the client that are forwarded if the client sent them.
     pub forwarded: Vec<HeaderName>,
@@ -35,9 +35,9 @@ pub struct HttpTemplate {
 /// Template of a value in a query, a form or headers.
 #[derive(Debug)]
 pub enum ValueTemplate {
-    /// Argument of this name, if the client sent it. An array yields several values.
+    /// Argument with this name, omitted if the client did not send it. An array yields several values.
     Argument(String),
-    /// Rendered template. An empty text yields no value.
+    /// Rendered template. An empty result yields no value.
     Text(Template),
 }
 
@@ -48,26 +48,26 @@ pub enum RequestBodyTemplate {
     Json(JsonTemplate),
     /// `application/x-www-form-urlencoded`.
     Form(Vec<(String, ValueTemplate)>),
-    /// XML, as `application/xml` unless a header sets another type. The template escapes its arguments.
+    /// XML, sent as `application/xml` unless a header sets another type. The template escapes its arguments.
     Xml(Template),
-    /// Text, as `text/plain` unless a header sets another type.
+    /// Text, sent as `text/plain` unless a header sets another type.
     Text(Template),
 }
 
-/// JSON document with templates in place of some strings.
+/// JSON document in which some strings are templates.
 #[derive(Debug, Default)]
 pub enum JsonTemplate {
     /// Fixed value.
     Fixed(Value),
-    /// Argument of this name with its type. Left out of its object if the client did not send it.
+    /// Argument with this name; keeps its type. Omitted from its object if the client did not send it.
     Argument(String),
-    /// As [`Argument`](Self::Argument), but also left out if it is null.
+    /// Like [`Argument`](Self::Argument), but also omitted if it is null.
     NotNull(String),
-    /// Input response of this name, or a field of it, with its type. Left out if there is none.
+    /// Input response with this name, or a field of it; keeps its type. Omitted if there is no response.
     InputResponse {
         /// Name of the input request.
         name: String,
-        /// Field of the form.
+        /// Name of a field of the form; `None` for the whole response.
         field: Option<String>,
     },
     /// All arguments as one object.
@@ -86,13 +86,13 @@ pub enum JsonTemplate {
 pub struct HttpRequest {
     /// Method.
     pub method: Method,
-    /// Base of the path.
+    /// Base that the path is relative to.
     pub under: PathBase,
     /// Path and query.
     pub path_and_query: PathAndQuery,
-    /// Headers, without those of the message itself (`Host`, `Content-Length`).
+    /// Headers, except the framing headers (`Host`, `Content-Length`).
     pub headers: HeaderMap,
-    /// Body. Empty for none.
+    /// Body; empty if there is none.
     pub body: Bytes,
 }
 
@@ -101,9 +101,9 @@ pub struct HttpRequest {
 pub enum PathBase {
     /// The upstream's URL, which may have a base path.
     UpstreamUrl,
-    /// The root of the upstream's host: the upstream itself sent the path.
+    /// The root of the upstream's host, for a path that the upstream sent, such as a `Location`.
     Origin,
-    /// No base: the request goes to the upstream's URL as it is.
+    /// No base: the request is sent to the upstream's URL unchanged.
     UrlItself,
 }
 
@@ -115,14 +115,15 @@ impl HttpRequest {
 }
 
 impl HttpTemplate {
-    /// Longest path and query together, in bytes. Many servers reject more.
+    /// Maximum length of path and query together, in bytes. Many servers reject longer ones.
     const TARGET_LIMIT_BYTES: usize = 8 * 1024;
 
-    /// Builds the request of a call. `client` are the headers that the client sent. `stop` cancels it.
+    /// Builds the request of a call. `client` contains the headers of the client's request. `stop` aborts
+    /// rendering.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if an argument is missing or can't be written where the template has it.
+    /// [`RequestError`] if an argument is missing, or if the template cannot contain it.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -136,7 +137,7 @@ impl HttpTemplate {
                 filling.values(value).map_err(|error| error.needed_by(format_args!("header `{name}`")))?;
             for (nth, text) in values.iter().filter(|text| !text.is_empty()).enumerate() {
                 if nth == 0 {
-                    // Replaces the client's header.
+                    // A header of the template replaces the client's header of the same name.
                     headers.remove(name);
                 }
                 headers.append(name.clone(), header_value(name, text)?);
@@ -155,7 +156,7 @@ impl HttpTemplate {
         Ok(HttpRequest { method, under, path_and_query, headers, body })
     }
 
-    /// Whether the request has a header of this name, set by the template or forwarded from the client.
+    /// Whether the request can have the header, set by the template or forwarded from the client.
     pub fn carries(&self, header: &HeaderName) -> bool {
         self.forwarded.contains(header) || self.headers.iter().any(|(name, _)| name == header)
     }
@@ -179,7 +180,7 @@ impl HttpTemplate {
 }
 
 impl RequestBodyTemplate {
-    /// Media type and content.
+    /// Builds the body; returns its media type and content.
     pub(super) fn build(
         &self,
         filling: &mut RequestRenderer<'_>,
@@ -204,12 +205,12 @@ impl RequestBodyTemplate {
     }
 }
 
-/// Whether XML 1.0 permits a character, escaped or not (section 2.2).
+/// Whether XML 1.0 permits a character, directly or as a character reference (section 2.2).
 fn is_of_xml(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'..)
 }
 
-/// Error that names the argument with a character which XML does not permit.
+/// Error that names the argument containing a character that XML does not permit.
 fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
     fn has(value: &Value, found: char) -> bool {
         match value {
@@ -230,11 +231,12 @@ fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
 }
 
 impl JsonTemplate {
-    /// Builds the value for these arguments. `None` if it is a missing argument. `stop` cancels it.
+    /// Builds the value from the arguments; `None` if the template is a missing argument. `stop` aborts
+    /// rendering.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if a template can't be rendered.
+    /// [`RequestError`] if a template cannot be rendered.
     pub fn fill(
         &self,
         arguments: &Arguments,
@@ -243,7 +245,7 @@ impl JsonTemplate {
         self.build(&mut RequestRenderer::new(arguments, stop))
     }
 
-    /// Builds the value. `None` if it is a missing argument.
+    /// Builds the value; `None` if the template is a missing argument.
     fn build(&self, filling: &mut RequestRenderer<'_>) -> Result<Option<Value>, RequestError> {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),

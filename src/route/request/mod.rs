@@ -1,4 +1,4 @@
-//! Request templates: from a call's arguments to the upstream request.
+//! Request templates: build the upstream request from the arguments of a call.
 //!
 //! - `http`: requests to HTTP servers and CGI programs.
 //! - `command`: command lines of programs.
@@ -29,7 +29,7 @@ use crate::translate::{Template, TemplateBudget, TemplateError, WorkBudget, requ
 /// Template of the upstream request.
 #[derive(Debug)]
 pub enum RequestTemplate {
-    /// HTTP request, also for CGI programs.
+    /// HTTP request to a server or a CGI program.
     Http(HttpTemplate),
     /// Command line.
     Command(CommandTemplate),
@@ -37,10 +37,10 @@ pub enum RequestTemplate {
     Tool(ToolTemplate),
 }
 
-/// Request to an upstream. Two requests are equal if exactly the same is sent.
+/// Request to an upstream. Two requests are equal if glossator would send exactly the same.
 #[derive(Debug, Clone, PartialEq, Eq, derive_more::From)]
 pub enum UpstreamRequest {
-    /// HTTP request, also for CGI programs.
+    /// HTTP request to a server or a CGI program.
     #[from]
     Http(HttpRequest),
     /// Command line.
@@ -55,7 +55,7 @@ pub enum UpstreamRequest {
 pub struct RequestError {
     sentence: String,
     detail: Option<String>,
-    /// Whether an argument is missing and the sentence does not yet name the part of the request that needs
+    /// Whether an argument is missing and the sentence does not yet mention which part of the request needs
     /// it.
     lacks_place: bool,
 }
@@ -65,7 +65,7 @@ impl RequestError {
         Self { sentence: sentence.into(), detail: None, lacks_place: false }
     }
 
-    /// Adds the place of the template that needs the missing argument, such as `` header `x-tenant` ``.
+    /// Adds the part of the request that needs the missing argument, such as `` header `x-tenant` ``.
     pub(super) fn needed_by(mut self, place: fmt::Arguments<'_>) -> Self {
         if std::mem::take(&mut self.lacks_place) {
             self.sentence.push_str(&format!(", which the {place} needs"));
@@ -73,19 +73,19 @@ impl RequestError {
         self
     }
 
-    /// Detail for the log, which may quote the operator's template.
+    /// Detail for the log only, because it may quote the operator's template.
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
     }
 }
 
 impl RequestTemplate {
-    /// Builds the request of a call. `client` are the headers that the client sent. `stop` cancels when the
-    /// client has left or the step limit is reached; the result is then not used.
+    /// Builds the request of a call. `client` contains the headers of the client's request. `stop` aborts
+    /// rendering if the client has disconnected or the step limit is reached; the result is then not used.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if an argument is missing or can't be written where the template has it.
+    /// [`RequestError`] if an argument is missing, or if the template cannot contain it.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -99,7 +99,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Effect of the request.
+    /// Side effects of the request.
     pub fn effect(&self) -> ToolEffect {
         match self {
             Self::Http(template) => ToolEffect::from_method(&template.method),
@@ -108,7 +108,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Description for messages, such as `` `POST` request``.
+    /// Describes the request for messages: `` `POST` request``.
     pub fn describe(&self) -> String {
         match self {
             Self::Http(template) => format!("`{}` request", template.method),
@@ -117,7 +117,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Tool call template, if it is one.
+    /// Template of the tool call, if the request is one.
     pub fn tool(&self) -> Option<&ToolTemplate> {
         match self {
             Self::Tool(template) => Some(template),
@@ -137,8 +137,8 @@ impl RequestTemplate {
 }
 
 impl UpstreamRequest {
-    /// Canonical bytes of all that is sent: two requests have the same bytes only if they are equal. The
-    /// trace context is left out, because it differs for each call and responses do not depend on it.
+    /// Serializes everything that is sent, in canonical form: only equal requests have equal bytes. The trace
+    /// context is omitted, because it differs for each call and responses do not depend on it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let sorted_arguments;
         let mut parts: Vec<&[u8]> = match self {
@@ -156,14 +156,14 @@ impl UpstreamRequest {
                 [b"command".as_slice(), stdin].into_iter().chain(words).collect()
             }
             Self::Tool(ToolRequest { method, tool, arguments, headers: _ }) => {
-                // The order of members has no meaning.
+                // The order of members has no meaning, so they are sorted.
                 let mut arguments = Value::Object(arguments.clone());
                 arguments.sort_all_objects();
                 sorted_arguments = arguments.to_string();
                 ["tool", method.into(), tool, &sorted_arguments].map(str::as_bytes).to_vec()
             }
         };
-        // The order of headers has no meaning, except among those of one name.
+        // The order of headers has no meaning, except among headers with the same name.
         let headers = self.headers().into_iter().flatten();
         let mut headers: Vec<_> = headers.filter(|(name, _)| !TraceContext::is_header(name)).collect();
         headers.sort_by_key(|(name, _)| name.as_str());
@@ -172,14 +172,14 @@ impl UpstreamRequest {
         }
         let mut out = Vec::new();
         for part in parts {
-            // The length, so that different lists of parts are never the same bytes.
+            // The length comes first, so that different lists of parts never have the same bytes.
             out.extend_from_slice(&(part.len() as u64).to_be_bytes());
             out.extend_from_slice(part);
         }
         out
     }
 
-    /// Headers, if the kind of request has any.
+    /// Headers, if this kind of request has headers.
     pub fn headers(&self) -> Option<&HeaderMap> {
         match self {
             Self::Http(HttpRequest { headers, .. }) | Self::Tool(ToolRequest { headers, .. }) => {
@@ -189,7 +189,7 @@ impl UpstreamRequest {
         }
     }
 
-    /// Mutable headers, if the kind of request has any.
+    /// Mutable headers, if this kind of request has headers.
     pub fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
         match self {
             Self::Http(HttpRequest { headers, .. }) | Self::Tool(ToolRequest { headers, .. }) => {
@@ -200,7 +200,7 @@ impl UpstreamRequest {
     }
 }
 
-/// Headers of the client that are forwarded.
+/// Copies the headers that are forwarded from the client's headers.
 fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for name in names {
@@ -211,8 +211,8 @@ fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Renders the templates of one request, within one step budget. The template variables are created on first
-/// use.
+/// Renderer for the templates of one request, which share one step budget. The template variables are created
+/// on first use.
 pub(super) struct RequestRenderer<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) stop: Option<&'a WorkBudget>,
@@ -228,7 +228,7 @@ impl<'a> RequestRenderer<'a> {
     pub(super) fn render(&mut self, template: &Template) -> Result<String, RequestError> {
         let names = self.names.get_or_insert_with(|| {
             if let Some(stop) = self.stop {
-                // Creating them copies the arguments.
+                // Creating the variables copies the arguments.
                 let bytes: usize = self.arguments.given.values().map(bytes_of).sum();
                 stop.spend(WorkBudget::steps_of_search(bytes));
             }
@@ -238,7 +238,7 @@ impl<'a> RequestRenderer<'a> {
         rendered.map_err(|error| unfilled(template, self.arguments, &error))
     }
 
-    /// Renders a template for a part of the request.
+    /// Renders a template for the part of the request that `place` names.
     pub(super) fn render_for(&mut self, template: &Template, place: &str) -> Result<String, RequestError> {
         self.render(template).map_err(|error| error.needed_by(format_args!("{place}")))
     }
@@ -254,7 +254,7 @@ impl<'a> RequestRenderer<'a> {
         Ok(encoded)
     }
 
-    /// Values of a parameter or header. Empty if it is left out.
+    /// Values of a parameter or header; empty if the parameter or header is omitted.
     pub(super) fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
         match value {
             ValueTemplate::Argument(name) => {
@@ -269,7 +269,7 @@ impl<'a> RequestRenderer<'a> {
     }
 }
 
-/// Values of an argument: the items of an array, none if it is missing.
+/// Items of an array argument; the value itself if it is a scalar; nothing if it is missing or null.
 pub(super) fn items_of(value: Option<&Value>) -> &[Value] {
     match value {
         None | Some(Value::Null) => &[],
@@ -278,7 +278,7 @@ pub(super) fn items_of(value: Option<&Value>) -> &[Value] {
     }
 }
 
-/// Error for a model, which sees the arguments but not the template.
+/// Error for a template that failed. It names arguments only, because the model does not know the template.
 fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -> RequestError {
     let names = template.used.paths.iter().filter_map(|path| path.strip_prefix("args.")?.split('.').next());
     let mut names: Vec<&str> = names.collect();

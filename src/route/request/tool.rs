@@ -1,4 +1,4 @@
-//! MCP tool calls: from the arguments of a call to those of an MCP server's tool.
+//! MCP tool calls: convert the arguments of a call to the arguments of a tool of an MCP server.
 
 use http::{HeaderMap, HeaderName, Method};
 use serde_json::{Map, Value};
@@ -10,22 +10,22 @@ use crate::translate::WorkBudget;
 /// Template of a tool call to an MCP server.
 #[derive(Debug, Default)]
 pub struct ToolTemplate {
-    /// Name of the tool at the server.
+    /// Name of the tool on the server.
     pub tool: Box<str>,
-    /// Arguments of the tool: an object.
+    /// Arguments of the tool, an object.
     pub arguments: JsonTemplate,
-    /// Effect of a call.
+    /// Side effects of a call.
     pub effect: ToolEffect,
-    /// Headers of the client that are forwarded to a server over HTTP if the client sent them.
+    /// Headers that are forwarded from the client to a server over HTTP.
     pub forwarded: Vec<HeaderName>,
 }
 
-/// Effect of a request. That of a tool call is declared by the tool's annotations.
+/// Side effects of a request. The tool's annotations declare those of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ToolEffect {
-    /// Whether the request has no effect.
+    /// Whether the request has no side effects.
     pub is_none: bool,
-    /// Whether a second request has no further effect.
+    /// Whether a repeated request has no additional effect.
     pub is_idempotent: bool,
 }
 
@@ -51,15 +51,15 @@ pub enum McpMethod {
 pub struct ToolRequest {
     /// Method.
     pub method: McpMethod,
-    /// Name of the tool or prompt at the server, or the URI to read.
+    /// Name of the tool or prompt on the server, or the URI of the resource to read.
     pub tool: Box<str>,
-    /// Arguments of the tool or prompt. For a completion, all of its parameters.
+    /// Arguments of the tool or prompt. For a completion, all parameters of the request.
     pub arguments: Map<String, Value>,
-    /// Headers for a server over HTTP.
+    /// Headers of the request to a server over HTTP.
     pub headers: HeaderMap,
 }
 
-/// Estimate of the memory of a value, in bytes.
+/// Estimates the memory that a value uses, in bytes.
 pub(super) fn bytes_of(value: &Value) -> usize {
     let inside = match value {
         Value::Null | Value::Bool(_) => 0,
@@ -72,7 +72,7 @@ pub(super) fn bytes_of(value: &Value) -> usize {
 }
 
 impl ToolTemplate {
-    /// Creates a call that passes all arguments unchanged.
+    /// Creates the template of a call that passes all arguments unchanged.
     pub fn new(tool: impl Into<Box<str>>) -> Self {
         Self { tool: tool.into(), ..Self::default() }
     }
@@ -82,11 +82,12 @@ impl ToolTemplate {
         matches!(self.arguments, JsonTemplate::AllArguments)
     }
 
-    /// Builds the request of a call. `client` are the headers that the client sent. `stop` cancels it.
+    /// Builds the request of a call. `client` contains the headers of the client's request. `stop` aborts
+    /// rendering.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if a template can't be rendered.
+    /// [`RequestError`] if a template cannot be rendered.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -105,14 +106,14 @@ impl ToolTemplate {
 }
 
 impl ToolEffect {
-    /// Effect declared by annotations (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
+    /// Side effects that annotations declare (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
     pub fn from_annotations(annotations: &Map<String, Value>) -> Self {
         let says = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
         let is_none = says("readOnlyHint");
         Self { is_none, is_idempotent: is_none || says("idempotentHint") }
     }
 
-    /// Effect of an HTTP method (RFC 9110, sections 9.2.1 and 9.2.2).
+    /// Side effects that the definition of an HTTP method implies (RFC 9110, sections 9.2.1 and 9.2.2).
     pub(super) fn from_method(method: &Method) -> Self {
         Self { is_none: method.is_safe(), is_idempotent: method.is_idempotent() }
     }
