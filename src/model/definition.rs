@@ -6,31 +6,31 @@ use serde_json::{Map, Value};
 
 use super::{SchemaDocument, StructuredContentSupport};
 
-/// Definition of a tool, as in `tools/list`, `GET /tools` and the command line.
+/// Definition of a tool, shown by `tools/list`, `GET /tools` and the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDefinition {
-    /// Name in tool calls.
+    /// Name that clients use in tool calls.
     pub name: ToolName,
-    /// Display name, for people.
+    /// Display name for people.
     pub title: Option<String>,
-    /// Description, by which models decide whether to call it.
+    /// Description; models decide by it whether to call the tool.
     pub description: Option<String>,
     /// Hints such as `readOnlyHint` (MCP 2026-07-28, schema, `ToolAnnotations`).
     pub annotations: Option<Map<String, Value>>,
     /// JSON Schema of the arguments; its root is always `"type": "object"`.
     pub input_schema: SchemaDocument,
-    /// JSON Schema of `structuredContent` for clients that accept objects only. Its root is always
-    /// `"type": "object"`, because a legacy client would otherwise drop the whole list.
+    /// JSON Schema of `structuredContent` for clients that accept only objects. Its root is always `"type":
+    /// "object"`, because a legacy client would otherwise drop the whole tool list.
     pub output_schema: Option<SchemaDocument>,
-    /// JSON Schema of `structuredContent` for clients that accept any JSON value (2026-07-28 and later), if
-    /// the route opted out of the wrapping.
+    /// JSON Schema of `structuredContent` for clients that accept any JSON value (2026-07-28 and later);
+    /// `None` unless the route opts out of wrapping.
     pub bare_output_schema: Option<SchemaDocument>,
-    /// Metadata of the server behind it (`_meta`), for clients that know its keys.
+    /// Metadata (`_meta`) of the tool of an MCP server, for clients that know its keys.
     pub meta: Option<Map<String, Value>>,
 }
 
 impl ToolDefinition {
-    /// The definition in MCP's JSON, with the output schema for these `shapes`.
+    /// Converts the definition to MCP's JSON, with the output schema for clients that accept `shapes`.
     pub fn to_json(&self, shapes: StructuredContentSupport) -> Map<String, Value> {
         let schema = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
         let bare = self.bare_output_schema.as_ref().filter(|_| shapes == StructuredContentSupport::Any);
@@ -46,13 +46,13 @@ impl ToolDefinition {
     }
 }
 
-/// An object of the members that are present, in order.
+/// Builds an object from the members that have a value, in order.
 pub fn object_without_nones<const N: usize>(members: [(&str, Option<Value>); N]) -> Map<String, Value> {
     let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     members.collect()
 }
 
-/// Name of a tool in calls.
+/// Name of a tool, used in calls.
 ///
 /// 1 to 128 bytes of ASCII letters, digits, `_`, `-` and `.`; case-sensitive (MCP 2026-07-28, Tools, "Tool
 /// Names"). `FromStr` is the only constructor, so a name needs no further check.
@@ -60,22 +60,22 @@ pub fn object_without_nones<const N: usize>(members: [(&str, Option<Value>); N])
 pub struct ToolName(Arc<str>);
 
 impl ToolName {
-    /// Limit of a name, in bytes.
+    /// Maximum length of a name, in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// The name as a string slice.
+    /// Returns the name as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name as a shared string.
+    /// Returns the name as a shared string.
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
 }
 
 impl FromStr for ToolName {
-    /// Reason why a text is not a valid name, in a sentence.
+    /// Reason why a string is not a valid name, in one sentence.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -95,33 +95,33 @@ impl FromStr for ToolName {
     }
 }
 
-/// Allows lookups by string in a map keyed by names.
+/// Allows lookups by `&str` in maps whose keys are names.
 impl std::borrow::Borrow<str> for ToolName {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-/// Limit of the values in the arguments of one call, lists, objects and their contents included: a tree of
-/// many tiny values takes fifty times the memory of its text.
+/// Maximum number of values in the arguments of one call, including lists and objects and everything in them.
+/// A tree of many tiny values uses fifty times the memory of its text.
 pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
 
-/// Arguments of one call, by name, in the client's order, and the input responses of its route.
+/// Arguments of one call, in the client's order, and responses to the input requests of the route.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
     /// Arguments of the tool, by name.
     pub given: Map<String, Value>,
-    /// Responses to the input requests of the route, by name of the request.
+    /// Responses to the input requests of the route, by the name of the input request.
     pub input_responses: Map<String, Value>,
 }
 
 impl Arguments {
-    /// The value of one argument.
+    /// Returns the value of one argument.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.given.get(name)
     }
 
-    /// Arguments and input responses, each as a JSON value.
+    /// Converts the arguments and the input responses to a JSON object each.
     pub fn into_values(self) -> (Value, Value) {
         (Value::Object(self.given), Value::Object(self.input_responses))
     }

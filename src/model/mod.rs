@@ -1,16 +1,17 @@
-//! Data types of all other modules: MCP tools (name, definition, arguments, schema, result), and responses of
-//! upstreams.
+//! Data types that all other modules use: MCP tools (name, definition, arguments, schema, result), and
+//! responses of upstreams.
 //!
 //! In reading order:
 //!
 //! - [`ToolName`] and [`ToolDefinition`] describe a tool, and [`Arguments`] are the input of a call.
-//! - [`Schema`] validates input and output. `param_headers` has the arguments that headers repeat.
-//! - [`ToolResult`] is the result, and [`JsonText`] its structured content, which is not rebuilt.
-//! - [`write_result`] writes the JSON that every API sends. [`ResourceContext`] converts a result to the
-//!   contents of a resource.
-//! - [`UpstreamResponse`] is the response of an upstream; `recording` parses responses saved in files.
+//! - [`Schema`] validates input and output. `param_headers` handles arguments that clients repeat in headers.
+//! - [`ToolResult`] is the result of a call, and [`JsonText`] its structured content, which is not rebuilt.
+//! - [`write_result`] writes the JSON of a result, which is the same for every API. [`ResourceContext`]
+//!   converts a result to the contents of a resource.
+//! - [`UpstreamResponse`] is the response of an upstream; `recording` parses responses that were saved in
+//!   files.
 //!
-//! Independent of transports: no HTTP connections, no JSON-RPC, no clock.
+//! The module is independent of transports: no HTTP connections, no JSON-RPC, no clock.
 
 mod definition;
 mod json;

@@ -1,8 +1,8 @@
-//! Arguments that clients repeat in headers `Mcp-Param-…`, and the encoding of texts in headers (MCP
+//! Arguments that clients repeat in `Mcp-Param-…` headers, and the encoding of text in headers (MCP
 //! 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters" and "Value Encoding").
 //!
-//! An input schema names them with `x-mcp-header`. A client sends the headers, and drops a tool with an
-//! invalid `x-mcp-header`. A server compares the headers with the arguments.
+//! The keyword `x-mcp-header` in an input schema marks such an argument. A client sends the headers, and
+//! drops a tool with an invalid `x-mcp-header`. A server compares the headers with the arguments.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -13,25 +13,26 @@ use serde_json::{Map, Number, Value};
 use super::schema::{LocatedSchema, subschemas};
 use super::violation::shown;
 
-/// Keyword of a property that names the header of an argument.
+/// Keyword of a property in an input schema that names the header of the argument.
 pub const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
 
-/// The largest integer that every reader of a header represents exactly: 2^53 - 1.
+/// Maximum integer that every reader of a header represents exactly: 2^53 - 1.
 pub const PARAM_HEADER_MAX_INTEGER: u64 = 9_007_199_254_740_991;
 
-/// An `x-mcp-header` for which clients drop the tool.
+/// An invalid `x-mcp-header`, because of which clients drop the tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at `{pointer}`: {message}")]
 pub struct InvalidParamHeader {
-    /// JSON Pointer of the schema that has it.
+    /// JSON Pointer of the schema that contains the keyword.
     pub pointer: String,
-    /// Reason, in a sentence.
+    /// Reason, in one sentence.
     pub message: String,
     /// Suggested fix.
     pub help: &'static str,
 }
 
-/// Each `x-mcp-header` that `properties` alone lead to, with its argument if there is one.
+/// Lists each `x-mcp-header` that is reached through `properties` alone, with the argument's value if it is
+/// present.
 pub fn param_headers<'s>(
     schema: &'s Map<String, Value>,
     arguments: Option<&'s Map<String, Value>>,
@@ -47,8 +48,8 @@ pub fn param_headers<'s>(
     found
 }
 
-/// Text of an argument in its header. `None` for `null`, which has no header, and for arrays and objects,
-/// which an input schema rejects there.
+/// Text of an argument in its header. `None` for `null`, which has no header, and for arrays and objects, for
+/// which `x-mcp-header` is invalid.
 pub fn param_header_text(argument: &Value) -> Option<Cow<'_, str>> {
     match argument {
         Value::String(text) => Some(text.as_str().into()),
@@ -58,18 +59,18 @@ pub fn param_header_text(argument: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether every reader of a header gets exactly this number.
+/// Whether every reader of a header represents this number exactly.
 pub fn is_exact_in_header(number: &Number) -> bool {
     number.as_f64().is_some_and(|value| value.abs() <= PARAM_HEADER_MAX_INTEGER as f64)
 }
 
-/// An integer without point and exponent: `42` for `42.0`.
+/// Formats an integer without decimal point and exponent: `42` for `42.0`.
 fn integer_text(number: &Number) -> Option<String> {
     let value = number.as_f64().filter(|value| value.fract() == 0.0 && is_exact_in_header(number))?;
     Some((value as i64).to_string())
 }
 
-/// Encodes a text as a header value: unchanged, or in Base64 between `=?base64?` and `?=`.
+/// Encodes text as a header value: unchanged, or in base64 between `=?base64?` and `?=`.
 pub fn encode_header_text(text: &str) -> HeaderValue {
     let is_plain = !text.is_empty()
         && text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
@@ -79,7 +80,7 @@ pub fn encode_header_text(text: &str) -> HeaderValue {
     HeaderValue::from_str(encoded.as_deref().unwrap_or(text)).expect("printable ASCII only")
 }
 
-/// Decodes a header value. `None` if it is not UTF-8 in Base64 between the marks.
+/// Decodes a header value; `None` if the text between `=?base64?` and `?=` is not base64 of UTF-8.
 pub fn decode_header_text(value: &str) -> Option<Cow<'_, str>> {
     let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(value.into());
@@ -91,7 +92,7 @@ pub fn decode_header_text(value: &str) -> Option<Cow<'_, str>> {
 /// Finds every invalid `x-mcp-header` of an input schema.
 pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHeader> {
     let mut invalid = Vec::new();
-    // Pointers of the schemas, by the header in lower case.
+    // JSON Pointers of schemas, by the header name in lower case.
     let mut known = HashMap::new();
     for LocatedSchema { schema, pointer, is_property } in subschemas(schema) {
         let Some(header) = schema.get(PARAM_HEADER_KEYWORD) else { continue };
@@ -128,7 +129,7 @@ pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHea
     invalid
 }
 
-/// Whether a byte is a character of a token (RFC 9110, section 5.6.2).
+/// Whether a byte is a token character, `tchar` (RFC 9110, section 5.6.2).
 pub(super) fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

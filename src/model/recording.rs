@@ -1,4 +1,4 @@
-//! Parser of responses saved in files: by `curl -i`, or by a browser as an HTTP Archive 1.2 (HAR).
+//! Parser of responses that were saved in files by `curl -i`, or by a browser as an HTTP Archive 1.2 (HAR).
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -8,15 +8,15 @@ use serde::Deserialize;
 
 use super::UpstreamResponse;
 
-/// Prefix of a status line.
+/// First bytes of a status line.
 const STATUS_LINE_PREFIX: &[u8] = b"HTTP/";
 
-/// Contents of a file of saved responses.
+/// Contents of a file with saved responses.
 #[derive(Debug)]
 pub enum Recording {
-    /// One response, as `curl -i` prints it.
+    /// One response as `curl -i` prints it.
     One(UpstreamResponse),
-    /// A body without headers; its status is assumed to be 200.
+    /// A body without headers; the status is assumed to be 200.
     Body(UpstreamResponse),
     /// Exchanges saved by a browser; at least one, in order.
     Har(Vec<HarExchange>),
@@ -29,20 +29,20 @@ pub struct HarExchange {
     pub method: String,
     /// Complete URL of the request.
     pub url: String,
-    /// The response, if the file contains it.
+    /// The response, or an error message if the file does not contain one.
     pub response: Result<UpstreamResponse, String>,
 }
 
-/// Selection of a response in a HAR file; without one, it is the last.
+/// Selection of a response in a HAR file. By default, the last response is selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryChoice {
-    /// One by number, from 1.
+    /// Response with this number, from 1.
     Number(usize),
-    /// The last one whose URL contains this text.
+    /// Last response whose request URL contains this text.
     Url(String),
 }
 
-/// Error for a choice of an entry where there is a single response.
+/// Error if an entry is selected in a file with a single response.
 pub const NO_ENTRIES: &str =
     "`entry` selects a response of a HAR file; expected such a file, found a single response";
 
@@ -51,7 +51,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// A sentence, if it is malformed.
+    /// A sentence, if the file is malformed.
     pub fn read(recording: &Bytes) -> Result<Self, String> {
         if is_har(recording) {
             return read_har(recording).map(Self::Har);
@@ -60,11 +60,11 @@ impl Recording {
         UpstreamResponse::from_recording(recording).map(form)
     }
 
-    /// The selected response; the last one by default.
+    /// Returns the selected response; the last one by default.
     ///
     /// # Errors
     ///
-    /// A sentence, if there is no such response.
+    /// A sentence, if no response matches the selection.
     pub fn choose(self, choice: Option<&EntryChoice>) -> Result<UpstreamResponse, String> {
         let mut exchanges = match (self, choice) {
             (Self::One(response) | Self::Body(response), None) => return Ok(response),
@@ -94,14 +94,15 @@ impl From<&str> for EntryChoice {
 }
 
 impl UpstreamResponse {
-    /// Parses a saved response, as `curl -i` prints it: status line, headers, an empty line, the body.
+    /// Parses a response as `curl -i` prints it: status line, headers, an empty line, body.
     ///
-    /// Header lines may end in LF or CR LF. If several header sections follow each other, the last one
-    /// applies: `100 Continue`, redirects followed with `-L`, a proxy's `200 Connection established`, an
-    /// answered authentication challenge. Bytes that do not begin with `HTTP/` are a body with status 200.
+    /// Header lines may end with LF or CR LF. If there are several header sections, the last one applies:
+    /// curl prints one each for `100 Continue`, a redirect followed with `-L`, a proxy's `200 Connection
+    /// established`, and an authentication challenge. Bytes that do not begin with `HTTP/` are a body with
+    /// status 200.
     ///
-    /// Removes transfer headers that no longer apply to the saved body: curl decodes chunks, and decompresses
-    /// with `--compressed`.
+    /// Removes transfer headers that do not apply to the saved body, because curl decodes chunks and, with
+    /// `--compressed`, decompresses the body.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl UpstreamResponse {
         Ok(response)
     }
 
-    /// Removes the headers of transfer and encoding that do not apply to the saved bytes.
+    /// Removes headers of transfer and content encoding that do not apply to the saved bytes.
     fn remove_transfer_headers(&mut self) {
         if self.headers.remove(header::TRANSFER_ENCODING).is_some()
             && let Some(body) = unchunked(&self.body)
@@ -142,20 +143,21 @@ impl UpstreamResponse {
     }
 }
 
-/// About one in nine bytes of compressed data is a control character, so this many bytes without one are
-/// text.
+/// Number of bytes without a control character that are certainly text: in compressed data, about one byte in
+/// nine is a control character.
 const MIN_EVIDENCE_BYTES: usize = 128;
-/// Limit of the inspected bytes: compressed data has a control character among so many. A long text may have
-/// one later.
+/// Maximum number of bytes that are inspected. Compressed data has a control character among them; a long
+/// text may have one later.
 const MAX_INSPECTED_BYTES: usize = 4096;
 
-/// Whether a body can't be in this content encoding. The outermost encoding, the last of the list, decides.
+/// Whether a body is certainly not in this content encoding. If several are listed, the last (outermost) one
+/// decides.
 fn is_certainly_not_encoded_as(encoding: &str, body: &[u8]) -> bool {
     let encoding = encoding.rsplit(',').next().unwrap_or_default().trim().to_ascii_lowercase();
     match encoding.as_str() {
         "gzip" | "x-gzip" => !body.starts_with(&[0x1f, 0x8b]),
         "zstd" => !body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
-        // These have no magic number, but compressed data is not text in any charset.
+        // These encodings have no magic number, but compressed data is not text in any charset.
         "br" | "deflate" => {
             let is_strange = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
             let bytes = &body[..body.len().min(MAX_INSPECTED_BYTES)];
@@ -166,8 +168,8 @@ fn is_certainly_not_encoded_as(encoding: &str, body: &[u8]) -> bool {
     }
 }
 
-/// Decodes a body saved with its chunks (`curl --raw`, `nc`); `None` if any part is not a chunk (RFC 9112,
-/// section 7.1).
+/// Decodes a body that was saved with chunked encoding (`curl --raw`, `nc`); `None` if any part is not a
+/// chunk (RFC 9112, section 7.1).
 fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
     let mut body = Vec::with_capacity(rest.len());
     loop {
@@ -187,8 +189,8 @@ fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Reads a status line and headers. Also returns whether curl prints another such section after this one, not
-/// a body.
+/// Reads a status line and headers. Also returns whether curl prints another header section, and not a body,
+/// after this one.
 fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, HeaderMap, bool), String> {
     let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
     let status_line = String::from_utf8_lossy(&status_line);
@@ -229,14 +231,14 @@ fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, Heade
     }
 }
 
-/// Parses a header line; `None` if it is not one.
+/// Parses a header line; `None` if the line is not a header.
 pub fn parse_header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let name = HeaderName::from_bytes(&line[..colon]).ok()?;
     Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))
 }
 
-/// The next line without its line end; `None` if no complete line is left.
+/// Returns the next line without its line break; `None` if no complete line is left.
 fn take_line(rest: &mut Bytes, line: &mut usize) -> Option<Bytes> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     *line += 1;
@@ -300,12 +302,12 @@ fn is_har(bytes: &[u8]) -> bool {
     let begin = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
     let contains = |part: &str| memmem::find(bytes, part.as_bytes()).is_some();
     begin.take(7).eq(*b"{\"log\":")
-        // A JSON response may have a member `log` with `entries`, too.
+        // A JSON response that is not a HAR file may have a member `log` with `entries` too.
         && contains("\"entries\"")
         && (contains("\"response\"") || has_no_entries(bytes))
 }
 
-/// The bytes without a byte order mark.
+/// Removes a byte order mark.
 fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
@@ -316,7 +318,7 @@ fn has_no_entries(bytes: &[u8]) -> bool {
     value.is_some_and(|value| value["log"]["entries"].as_array().is_some_and(Vec::is_empty))
 }
 
-/// The exchanges of a HAR file; at least one.
+/// Parses the exchanges of a HAR file; there is at least one.
 fn read_har(bytes: &[u8]) -> Result<Vec<HarExchange>, String> {
     let file: HarFile = serde_json::from_slice(without_mark(bytes)).map_err(|error| {
         let expected = "expected a HAR file (`log.entries`, each with `request` and `response`)";
@@ -333,7 +335,7 @@ fn read_har(bytes: &[u8]) -> Result<Vec<HarExchange>, String> {
     Ok(file.log.entries.into_iter().enumerate().map(exchange).collect())
 }
 
-/// The response of an entry, or the rest of a sentence that begins with the entry.
+/// Converts the response of an entry. The error is the end of a sentence that begins with the entry.
 fn response_from_entry(response: HarResponse) -> Result<UpstreamResponse, String> {
     // The browser writes 0 if the request was blocked, interrupted, or served from a cache.
     let status = u16::try_from(response.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
@@ -362,7 +364,7 @@ fn response_from_entry(response: HarResponse) -> Result<UpstreamResponse, String
             }
         }
     }
-    // The browser has removed chunked encoding and compression.
+    // The browser has decoded chunked encoding and compression.
     for name in
         [header::TRANSFER_ENCODING, header::CONTENT_ENCODING, header::CONTENT_LENGTH, header::CONNECTION]
     {
@@ -370,7 +372,8 @@ fn response_from_entry(response: HarResponse) -> Result<UpstreamResponse, String
     }
     let declared = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
     if let Some(mut media_type) = declared.or_else(|| content.mime_type.filter(|kept| kept.contains('/'))) {
-        // It has also decoded the text, so the charset of the header no longer applies to the bytes.
+        // The browser has also decoded the text, so the charset in the header does not apply to the saved
+        // bytes.
         if encoding.is_empty() && !body.is_empty() {
             let essence = media_type.split(';').next().unwrap_or_default().trim();
             media_type = format!("{essence}; charset=utf-8");

@@ -1,5 +1,5 @@
-//! Complete response of an upstream: status, headers, and body up to its limit. For a program, also its exit
-//! ([`ProgramExit`]).
+//! Complete response of an upstream: status, headers, and body up to its limit. The response of a program
+//! also has its exit status or signal ([`ProgramExit`]).
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -10,51 +10,53 @@ use super::param_headers::is_tchar;
 
 /// Complete response of an upstream.
 ///
-/// The body has the bytes as transferred, without transfer framing; [`translate`](crate::translate) decodes
-/// its content encoding and charset.
+/// The body contains the bytes as transferred, without chunked encoding; [`translate`](crate::translate)
+/// decodes its content encoding and charset.
 #[derive(Debug, Clone)]
 pub struct UpstreamResponse {
     /// HTTP status code.
     pub status: StatusCode,
-    /// All end-to-end headers; a client gets none of them unless a rule includes them.
+    /// All end-to-end headers; clients get only the headers that a rule includes.
     pub headers: HeaderMap,
     /// Bytes of the body.
     pub body: Bytes,
-    /// The exit of the program that wrote this output; `None` for the response of a server.
+    /// Exit of the program that wrote the output; `None` for the response of a server.
     pub exit: Option<Box<ProgramExit>>,
-    /// The exit of the CGI program that responded, and its standard error. For the log only.
+    /// Exit and standard error of the CGI program that sent the response, for the log only.
     pub cgi_exit: Option<Box<ProgramExit>>,
-    /// Whether an MCP server rejected the session with this response, so that it never received the request.
+    /// Whether the response of an MCP server rejects the session, so that the server has not processed the
+    /// request.
     pub rejects_session: bool,
-    /// Whether it had an HTTP status. The message of an MCP server over stdio has none.
+    /// Whether the response had an HTTP status. A message of an MCP server over stdio has none.
     pub has_status: bool,
 }
 
 impl UpstreamResponse {
-    /// The response of a server.
+    /// Creates the response of a server.
     pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
         Self { status, headers, body, exit: None, cgi_exit: None, rejects_session: false, has_status: true }
     }
 
-    /// The output of a program and its exit. The HTTP status is 200 for exit status 0, else 500.
+    /// Creates a response from the output and exit of a program. The HTTP status is 200 for exit status 0,
+    /// else 500.
     pub fn from_program(output: Bytes, exit: ProgramExit) -> Self {
         let is_success = exit.end.is_success();
         let status = if is_success { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         Self { exit: Some(Box::new(exit)), ..Self::new(status, HeaderMap::new(), output) }
     }
 
-    /// The media type without parameters, in lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None`
-    /// if the header is missing or invalid (RFC 9110, section 8.3.1).
+    /// Returns the media type without parameters, in lower case: `text/plain` for `Text/Plain;
+    /// charset=utf-8`. `None` if `Content-Type` is missing or invalid (RFC 9110, section 8.3.1).
     pub fn media_type(&self) -> Option<Cow<'_, str>> {
         self.headers.get(header::CONTENT_TYPE).and_then(media_type)
     }
 
-    /// `Retry-After` in seconds; `None` if it is a date or missing.
+    /// Returns `Retry-After` in seconds; `None` if it is a date or missing.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         self.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
     }
 
-    /// The `charset` parameter of `Content-Type`, without quotes.
+    /// Returns the `charset` parameter of `Content-Type`, without quotes.
     pub fn charset(&self) -> Option<&str> {
         let value = self.headers.get(header::CONTENT_TYPE)?;
         value.to_str().ok()?.split(';').skip(1).find_map(|parameter| {
@@ -64,9 +66,9 @@ impl UpstreamResponse {
     }
 }
 
-/// The media type of a `Content-Type`, as [`UpstreamResponse::media_type`] returns it.
+/// Returns the media type in a `Content-Type`, like [`UpstreamResponse::media_type`].
 pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
-    /// Longer than any registered media type (RFC 6838, section 4.2).
+    /// Maximum length of a media type; registered media types are shorter (RFC 6838, section 4.2).
     const MAX_BYTES: usize = 255;
     let is_token = |part: &[u8]| !part.is_empty() && part.iter().copied().all(is_tchar);
     let essence = content_type.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
@@ -81,35 +83,35 @@ pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Exit of a program, and its standard error.
+/// Exit of a program: status or signal, and standard error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramExit {
-    /// Exit status, or the signal that terminated it.
+    /// Exit status, or the signal that terminated the program.
     pub end: ProgramEnd,
-    /// End of its standard error, up to a limit.
+    /// Last part of standard error, up to a limit.
     pub stderr: Bytes,
 }
 
-/// End of a program: exit status or signal.
+/// How a program ended: exit status or signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramEnd {
     /// The program exited with this status.
     Code(i32),
-    /// The program was terminated by the signal of this number.
+    /// The program was terminated by the signal with this number.
     Signal(i32),
 }
 
-/// Error for a text that is not a valid [`ProgramEnd`].
+/// Error for a string that is not a valid [`ProgramEnd`].
 const EXPECTED_END: &str = "expected an exit status from 0 to 255, or the name of a signal such as `SIGKILL`";
 
-/// Signals with the same number on every Unix, by their number; empty for the other numbers.
+/// Names of the signals that have the same number on every Unix, by number; empty for other numbers.
 const SIGNALS: [&str; 16] = [
     "", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "", "FPE", "KILL", "", "SEGV", "", "PIPE", "ALRM",
     "TERM",
 ];
 
 impl ProgramExit {
-    /// Standard error as text, with `�` for invalid UTF-8.
+    /// Returns standard error as text, with `�` in place of invalid UTF-8.
     pub fn stderr_text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stderr)
     }
@@ -121,7 +123,7 @@ impl ProgramEnd {
         self == Self::Code(0)
     }
 
-    /// The exit status as a number, or the name of the signal.
+    /// Returns the exit status as a number, or the name of the signal.
     pub fn to_json(self) -> serde_json::Value {
         match self {
             Self::Code(code) => code.into(),
@@ -129,7 +131,7 @@ impl ProgramEnd {
         }
     }
 
-    /// Phrase for a sentence: `exit status 2`, `signal SIGKILL`.
+    /// Describes the end as a phrase for a sentence: `exit status 2`, `signal SIGKILL`.
     pub fn describe(self) -> String {
         match self {
             Self::Code(_) => format!("exit status {self}"),
@@ -138,7 +140,7 @@ impl ProgramEnd {
     }
 }
 
-/// `2` or `SIGKILL`; `SIG34` for a signal whose name depends on the system.
+/// Formats `2` or `SIGKILL`; `SIG34` for a signal whose name depends on the system.
 impl fmt::Display for ProgramEnd {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

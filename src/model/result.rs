@@ -16,13 +16,13 @@ pub struct ToolResult {
     pub outcome: ToolOutcome,
     /// Content blocks, for people and models; never empty.
     pub content: Vec<Content>,
-    /// Structured content, for programs; satisfies the tool's output schema if the outcome is a success.
+    /// Structured content, for programs; it satisfies the tool's output schema unless the result is an error.
     pub structured: Option<Structured>,
     /// Metadata for programs (`_meta`), such as the upstream's status and error code.
     pub meta: Map<String, Value>,
 }
 
-/// Success, or an error for the model to act on.
+/// Success, or an error that the model can react to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolOutcome {
     /// `isError: false`.
@@ -44,11 +44,11 @@ pub enum ErrorFormat {
 /// Value of `structuredContent`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Structured {
-    /// The value before any wrapping.
+    /// The value without the wrapping in `{"result": …}`.
     pub json: JsonText,
-    /// Whether clients receive it as `{"result": …}`.
+    /// Whether the value is wrapped as `{"result": …}` for clients.
     pub wrapped: bool,
-    /// Whether clients of revision 2026-07-28 and later receive it without `{"result": …}` around it.
+    /// Whether clients of revision 2026-07-28 and later get the value without wrapping.
     pub bare_allowed: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Content {
 }
 
 /// Type and data of a block: one variant for each content type of MCP, and one for blocks that are forwarded
-/// unchanged. `Deserialize` reads the JSON of a block, except for text.
+/// unchanged. `Deserialize` parses the JSON of all types except text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ContentBlock {
@@ -71,14 +71,14 @@ pub enum ContentBlock {
     Text(BlockText),
     /// An image.
     Image {
-        /// Data in Base64.
+        /// Image data in base64.
         data: String,
         /// Media type, such as `image/png`.
         mime_type: String,
     },
     /// Audio.
     Audio {
-        /// Data in Base64.
+        /// Audio data in base64.
         data: String,
         /// Media type, such as `audio/wav`.
         mime_type: String,
@@ -87,11 +87,11 @@ pub enum ContentBlock {
     ResourceLink {
         /// URI of the resource.
         uri: String,
-        /// A short name.
+        /// Short name of the resource.
         name: String,
-        /// Description, for a model.
+        /// Description for the model.
         description: Option<String>,
-        /// Media type, such as `text/csv`.
+        /// Media type of the resource, such as `text/csv`.
         mime_type: Option<String>,
     },
     /// An embedded resource.
@@ -99,36 +99,37 @@ pub enum ContentBlock {
         /// The resource.
         resource: ResourceContents,
     },
-    /// A block written by an MCP server, with all its members.
+    /// A block from an MCP server, with all its members.
     #[serde(skip)]
     Foreign(ForeignBlock),
 }
 
-/// Content block as an MCP server wrote it.
+/// Content block of an MCP server, unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForeignBlock {
-    /// The block, annotations and unknown members included.
+    /// The JSON of the block, including annotations and unknown members.
     pub json: JsonText,
-    /// The text of a text block.
+    /// The text, if it is a text block.
     pub text: Option<String>,
-    /// Name and URI of a link, for clients without support for links.
+    /// Name and URI, if it is a resource link, for clients that do not support links.
     pub link: Option<String>,
 }
 
 /// The text of a text block.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BlockText {
-    /// A text created for this result.
+    /// Text that was created for this result.
     Plain(String),
-    /// Text of an upstream, shared and not copied.
+    /// Text from an upstream, shared instead of copied.
     Shared(ByteString),
-    /// An error message, shown as the JSON text `{"error": "…"}`.
+    /// Error message, sent as the JSON text `{"error": "…"}`.
     Error(String),
-    /// The structured content as JSON text; escaped directly into the response, without an intermediate copy.
+    /// The structured content as JSON text. It is escaped directly into the response, without an intermediate
+    /// copy.
     StructuredContent,
 }
 
-/// An embedded resource, or one of the contents of a resource (MCP 2026-07-28, Resources, "Resource
+/// Embedded resource, or one part of a resource that was read (MCP 2026-07-28, Resources, "Resource
 /// Contents").
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 pub struct ResourceContents {
@@ -137,7 +138,7 @@ pub struct ResourceContents {
     /// Media type of the body, such as `text/csv`.
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// A string, or bytes.
+    /// Text or binary data.
     #[serde(flatten)]
     pub body: ResourceBody,
 }
@@ -146,13 +147,13 @@ pub struct ResourceContents {
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", from = "BodyMembers")]
 pub enum ResourceBody {
-    /// A string.
+    /// Text.
     Text(String),
-    /// Bytes in Base64.
+    /// Binary data in base64.
     Blob(String),
 }
 
-/// Members of a resource for its body. Some servers send both, one of them `null`.
+/// Members of the JSON of a resource that contain its body. Some servers send both, one of them `null`.
 #[derive(Deserialize)]
 struct BodyMembers {
     text: Option<String>,
@@ -169,36 +170,36 @@ impl From<BodyMembers> for ResourceBody {
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Annotations {
-    /// `user` or `assistant`.
+    /// Intended audience: `user`, `assistant` or both.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audience: Vec<String>,
-    /// From 0 (optional) to 1 (required).
+    /// Importance from 0 (optional) to 1 (required).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<f64>,
-    /// RFC 3339 timestamp.
+    /// Time of the last modification, as an RFC 3339 timestamp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
 }
 
 impl ToolResult {
-    /// The texts of all blocks, one per line: the message of a tool error.
+    /// Joins the texts of all blocks with line breaks; for a tool error, this is its message.
     pub fn message(&self) -> String {
         let structured = self.structured.as_ref();
         let texts = self.content.iter().filter_map(|content| content.block.text(structured));
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// A success with one text block and no structured content.
+    /// Creates a success with one text block and no structured content.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(ToolOutcome::Success, vec![Content::text(text)])
     }
 
-    /// A tool error with one text block, whose text should say what to change.
+    /// Creates a tool error with one text block. The text should tell the model what to change.
     pub fn error(error_type: ErrorType, text: impl Into<String>) -> Self {
         Self::new(ToolOutcome::Error(error_type), vec![Content::text(text)])
     }
 
-    /// A result without structured content.
+    /// Creates a result without structured content.
     pub fn new(outcome: ToolOutcome, content: Vec<Content>) -> Self {
         Self { outcome, content, structured: None, meta: Map::new() }
     }
@@ -210,12 +211,13 @@ impl ToolResult {
         self
     }
 
-    /// Whether this is a tool error.
+    /// Whether the result is a tool error.
     pub fn is_error(&self) -> bool {
         matches!(self.outcome, ToolOutcome::Error(_))
     }
 
-    /// Converts the text of an error to this format. All its text becomes one block, before the others.
+    /// Converts the text of an error to `format`. All texts are joined to one block, which precedes the other
+    /// blocks.
     #[must_use]
     pub fn with_errors_as(mut self, format: ErrorFormat) -> Self {
         if !self.is_error() || format == ErrorFormat::Text {
@@ -229,7 +231,7 @@ impl ToolResult {
 }
 
 impl ContentBlock {
-    /// The text of a text block, as a person reads it; `None` for other blocks.
+    /// Returns the text of a text block, as a person reads it; `None` for other blocks.
     pub fn text(&self, structured: Option<&Structured>) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(BlockText::Plain(text) | BlockText::Error(text)) => Some(text.into()),
@@ -246,24 +248,24 @@ impl ContentBlock {
 }
 
 impl Structured {
-    /// Structured content for every client: an object unchanged, any other value as `{"result": …}`.
+    /// Creates structured content for every client: an object unchanged, any other value as `{"result": …}`.
     pub fn new(json: JsonText) -> Self {
         let wrapped = !json.is_object();
         Self { json, wrapped, bare_allowed: false }
     }
 
-    /// The same wrapping with another value.
+    /// Returns another value with the same wrapping.
     #[must_use]
     pub fn with_json(&self, json: JsonText) -> Self {
         Self { json, ..self.clone() }
     }
 
-    /// Whether clients that accept these `shapes` receive the value wrapped in `{"result": …}`.
+    /// Whether clients that accept `shapes` get the value wrapped in `{"result": …}`.
     pub fn is_wrapped(&self, shapes: super::StructuredContentSupport) -> bool {
         self.wrapped && !(self.bare_allowed && shapes == super::StructuredContentSupport::Any)
     }
 
-    /// The value for clients that accept these `shapes`.
+    /// Returns the value for clients that accept `shapes`.
     pub fn value(&self, shapes: super::StructuredContentSupport) -> Value {
         let value = self.json.parse();
         if self.is_wrapped(shapes) { serde_json::json!({ "result": value }) } else { value }
@@ -271,7 +273,7 @@ impl Structured {
 }
 
 impl Content {
-    /// A text block without annotations.
+    /// Creates a text block without annotations.
     pub fn text(text: impl Into<String>) -> Self {
         ContentBlock::Text(BlockText::Plain(text.into())).into()
     }
@@ -283,46 +285,46 @@ impl From<ContentBlock> for Content {
     }
 }
 
-/// Type of a tool error, so that each API can map it (to an HTTP status, for example) without parsing the
-/// message. The names are values of `error_type` in metrics and log.
+/// Type of a tool error, so that each API can map the error (to an HTTP status, for example) without parsing
+/// its message. The names are the values of `error_type` in metrics and log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ErrorType {
-    /// The arguments violate the input schema, or can't be put into a request.
+    /// The arguments violate the input schema, or cannot be written to the request.
     #[strum(serialize = "invalid_arguments")]
     Arguments,
     /// The client is not authorized.
     Forbidden,
-    /// A required input request had no valid answer, or could not be sent.
+    /// A required input request has no valid response, or could not be sent.
     InputMissing,
-    /// The upstream responded with this HTTP status of 400 or above.
+    /// The upstream responded with an HTTP status of 400 or above.
     #[strum(serialize = "upstream_error")]
     Upstream {
         /// HTTP status.
         status: u16,
     },
-    /// The response reported an error, which a rule recognized.
+    /// A rule recognized an error in the response.
     ReportedError {
         /// HTTP status that the rule sets for REST clients.
         status: Option<u16>,
     },
-    /// The response is too long or not HTTP, the rule could not parse it, or the result violates the output
-    /// schema.
+    /// The response is too long or is not HTTP, the rule could not parse it, or the result violates the
+    /// output schema.
     UnparseableResponse,
-    /// No complete response arrived: connection refused, or closed too early.
+    /// No complete response arrived: the connection was refused, or closed too early.
     #[strum(serialize = "upstream_unreachable")]
     Unreachable,
     /// The timeout expired.
     Timeout,
-    /// The upstream is temporarily unavailable: its concurrency limit is reached, or its circuit breaker is
-    /// open, for example.
+    /// The upstream is temporarily unavailable, for example because its concurrency limit is reached or its
+    /// circuit breaker is open.
     Unavailable {
-        /// Time until a retry makes sense.
+        /// Time after which the client should retry.
         retry_after: Duration,
     },
-    /// A rate limit, or the client's concurrency limit, is exceeded.
+    /// A rate limit or the client's concurrency limit is exceeded.
     RateLimited {
-        /// Time until a retry makes sense.
+        /// Time after which the client should retry.
         retry_after: Duration,
     },
 }

@@ -1,8 +1,8 @@
-//! Truncation of texts, a writer with a limit, bounds of numbers, and segments of JSON Pointers.
+//! Truncation of text, a writer with a size limit, bounds of numbers, and JSON Pointer segments.
 
 use std::io;
 
-/// Truncates a text to `limit_bytes`, with a mark at its end.
+/// Truncates a text to at most `limit_bytes`; a truncated text ends with `[…]`.
 pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     const MARK: &str = " […]";
     if text.len() <= limit_bytes {
@@ -12,7 +12,7 @@ pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     format!("{}{MARK}", &text[..end])
 }
 
-/// Truncates a text to a number of characters, with `…` at its end.
+/// Truncates a text to `limit` characters; a truncated text ends with `…`.
 pub fn cut_characters(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -20,13 +20,13 @@ pub fn cut_characters(text: &str, limit: usize) -> String {
     }
 }
 
-/// A name as a segment of a JSON Pointer.
+/// Escapes a name as a segment of a JSON Pointer.
 pub fn pointer_segment(name: &str) -> String {
     // `~` before `/`, or the `~` of `~1` would be escaped again (RFC 6901, section 3).
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Writer with a limit. A write beyond it fails, after writing the part that fits.
+/// Writer with a size limit. A write that exceeds the limit writes the part that fits, and fails.
 #[derive(Debug)]
 pub struct LimitedWriter {
     /// The bytes written.
@@ -37,7 +37,7 @@ pub struct LimitedWriter {
 }
 
 impl LimitedWriter {
-    /// A writer of at most `limit_bytes`.
+    /// Creates a writer for at most `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Self {
         Self { written: Vec::new(), limit_bytes, is_over: false }
     }
@@ -62,14 +62,14 @@ impl io::Write for LimitedWriter {
 /// Maximum number of digits of a number, including those of its exponent.
 pub const NUMBER_DIGITS_LIMIT: usize = 400;
 
-/// Maximum exponent of a number, with either sign.
+/// Maximum absolute value of the exponent of a number.
 pub const NUMBER_EXPONENT_LIMIT: u32 = 400;
 
-/// Error for a number out of bounds.
+/// Error for a number that is out of bounds.
 ///
-/// JSON has numbers of any size, and `1e-9998` is a number of seven characters whose value has ten thousand
-/// digits. Computing with such a value (in a schema, a conversion, a filter) takes time quadratic in those
-/// digits. Text that is passed on without being parsed may have any number.
+/// JSON allows numbers of any size: `1e-9998` has seven characters, and its value ten thousand digits.
+/// Computing with such a value (in a schema, a conversion, a filter) takes time quadratic in the number of
+/// digits. Text that is forwarded without being parsed may contain any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a number may have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from -{NUMBER_EXPONENT_LIMIT} to \
@@ -77,19 +77,19 @@ pub const NUMBER_EXPONENT_LIMIT: u32 = 400;
 )]
 pub struct NumberOutOfBounds;
 
-/// Checks the bounds of a number, as JSON or a program writes it, before it is used in a computation. Text
-/// that is not a number passes; the parser rejects it.
+/// Checks the bounds of a number in JSON or in the output of a program, before it is used in a computation.
+/// Text that is not a number passes, because the parser will reject it.
 ///
 /// # Errors
 ///
-/// [`NumberOutOfBounds`] if it has more than [`NUMBER_DIGITS_LIMIT`] digits, or an exponent beyond
+/// [`NumberOutOfBounds`] if the number has more than [`NUMBER_DIGITS_LIMIT`] digits, or an exponent beyond
 /// [`NUMBER_EXPONENT_LIMIT`].
 pub fn check_number(text: &str) -> Result<(), NumberOutOfBounds> {
     let count = text.bytes().filter(u8::is_ascii_digit).count();
     let exponent = text.split_once(['e', 'E']).map_or("", |(_, exponent)| exponent);
     let digits = exponent.trim_start_matches(['+', '-']).trim_start_matches('0');
     let digits = digits.split(|character: char| !character.is_ascii_digit()).next().unwrap_or_default();
-    // An exponent that does not fit into 32 bits is out of bounds, too.
+    // An exponent that does not fit into 32 bits is out of bounds too.
     let is_small =
         digits.is_empty() || digits.parse::<u32>().is_ok_and(|exponent| exponent <= NUMBER_EXPONENT_LIMIT);
     if count <= NUMBER_DIGITS_LIMIT && is_small { Ok(()) } else { Err(NumberOutOfBounds) }

@@ -1,4 +1,4 @@
-//! Messages for schema violations: the path, the expected form, and the found value.
+//! Messages for schema violations: path, expected form, and found value.
 
 use std::collections::HashSet;
 
@@ -14,19 +14,18 @@ use super::text::{cut_characters, pointer_segment};
 /// Violation of a schema by a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Path in the value: `items[2].price`; empty for the whole value.
+    /// Path within the value, such as `items[2].price`; empty for the whole value.
     pub path: String,
-    /// JSON Pointer in the value. For a member that is missing or not allowed, that of the member.
+    /// JSON Pointer within the value. It points to the member if a member is missing or not allowed.
     pub pointer: String,
-    /// The expected form and the found value, as the second half of a sentence: "must be a number; found a
-    /// string".
+    /// Expected form and found value, as the second half of a sentence: "must be a number; found a string".
     pub message: String,
-    /// The whole sentence without quotes of the value, for the log, with the position in the schema.
+    /// Complete sentence for the log, which quotes nothing of the value, with the position in the schema.
     pub plain: String,
 }
 
 impl Violation {
-    /// A violation by the value at a JSON Pointer; `message` quotes nothing of it.
+    /// Creates a violation by the value at a JSON Pointer. `message` must not quote the value.
     pub(super) fn without_quotes(pointer: &str, message: &str) -> Self {
         let (path, pointer) = (readable_path(pointer), pointer.to_owned());
         Self { path, pointer, message: message.to_owned(), plain: format!("the value {message}") }
@@ -45,11 +44,11 @@ impl Violation {
     }
 }
 
-/// The message without quotes of the value: the schema's expectation, and the type and length of the value.
+/// Message that quotes nothing of the value: the expected form, and the type and length of the value.
 fn message_without_quotes(error: &ValidationError<'_>) -> String {
     let expected = match error.kind() {
         Kind::Required { property } => format!("`{}` is required", property.as_str().unwrap_or_default()),
-        // Their expectations name members of the value.
+        // The ordinary message for these errors names members of the value.
         Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => {
             "must have no other properties".to_owned()
         }
@@ -64,7 +63,7 @@ fn message_without_quotes(error: &ValidationError<'_>) -> String {
     format!("at `{}` of the schema: {expected}; found {found}", error.schema_path())
 }
 
-/// Pointer to the violation; for a missing member, to the place where it should be.
+/// JSON Pointer of the violation; for a missing member, of the place where it should be.
 fn pointer_of(error: &ValidationError<'_>) -> String {
     match error.kind() {
         Kind::Required { property } => member_of(error, property.as_str()),
@@ -83,7 +82,7 @@ fn path_of(error: &ValidationError<'_>) -> String {
 
 const ALTERNATIVES: &str = "must match one of the schema's alternatives";
 
-/// The expected form, without quotes of the value except for the names of members.
+/// Describes the expected form. Quotes nothing of the value except the names of members.
 fn expected(error: &ValidationError<'_>) -> String {
     match error.kind() {
         Kind::Required { .. } => "is required".to_owned(),
@@ -110,13 +109,14 @@ fn expected(error: &ValidationError<'_>) -> String {
         Kind::Not { schema } => format!("must not match `{}`", cut_characters(&schema.to_string(), 200)),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => one_of(context, error),
         Kind::OneOfMultipleValid { .. } => "must match exactly one schema of `oneOf`".to_owned(),
-        // The exact keywords have messages of their own.
+        // The keywords in `exact` have their own messages.
         Kind::Custom { message, .. } => message.clone(),
         other => format!("must match `{}` of the schema", other.keyword()),
     }
 }
 
-/// The found value, or the part of it that the keyword is about. `None` if the expectation names it.
+/// Describes the found value, or the part of it that the keyword is about. `None` if the expected form names
+/// it.
 fn found(error: &ValidationError<'_>) -> Option<String> {
     let value = error.instance();
     Some(match (error.kind(), value.as_ref()) {
@@ -133,17 +133,17 @@ fn found(error: &ValidationError<'_>) -> Option<String> {
     })
 }
 
-/// The first item that a list repeats.
+/// Describes the first item that occurs twice in a list.
 fn repeated(items: &[Value]) -> String {
     let mut known = HashSet::new();
     match items.iter().find(|item| !known.insert(item.to_string())) {
         Some(item) => format!("{} twice", shown(item)),
-        // For example `1` and `1.0`.
+        // Equal items with different texts, for example `1` and `1.0`.
         None => "two equal items".to_owned(),
     }
 }
 
-/// A number of things: `1 item`, `2 properties`.
+/// Formats a count with its noun: `1 item`, `2 properties`.
 fn counted(count: u64, noun: &str) -> String {
     match (count, noun) {
         (1, _) => format!("1 {noun}"),
@@ -152,12 +152,12 @@ fn counted(count: u64, noun: &str) -> String {
     }
 }
 
-/// The expectations of several forms, none of which the value satisfies.
+/// Describes the expectations of several alternatives, all of which the value violates.
 fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) -> String {
     const MAX_FORMS: usize = 5;
     let own = path_of(error);
     let mut alternatives: Vec<String> = Vec::new();
-    // The first violation of a form usually identifies it.
+    // The first violation of an alternative usually identifies it.
     for violation in forms.iter().filter_map(|form| form.first()) {
         let (inside, words) = (path_of(violation), expected(violation));
         let inside = inside.strip_prefix(&own).unwrap_or(&inside).trim_start_matches('.');
@@ -173,8 +173,8 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
     if alternatives.is_empty() { ALTERNATIVES.to_owned() } else { alternatives.join(", or ") }
 }
 
-/// A value in a message: short values in full, long ones by their type. A string that could be mistaken for
-/// another type is in quotes: `"20"` is a string, `20` a number.
+/// Formats a value for a message: short values in full, long values as their type. A string that could be
+/// mistaken for another type is in quotes: `"20"` is a string, `20` a number.
 pub(super) fn shown(value: &Value) -> String {
     const MAX_SHOWN: usize = 60;
     match value {
@@ -191,12 +191,12 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Whether a string, without quotes, looks like a number, a boolean, null, or nothing at all.
+/// Whether a string without quotes would look like a number, a boolean, null, or an empty text.
 fn could_be_other(text: &str) -> bool {
     text.trim().is_empty() || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Expected values, after the name of what has another one.
+/// Describes a list of expected values, as the end of a sentence.
 pub(super) fn one_of_values(options: &Value) -> String {
     let is_single = options.as_array().is_some_and(|options| options.len() == 1);
     format!("must be {}{}", if is_single { "" } else { "one of " }, listed(options))

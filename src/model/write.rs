@@ -1,7 +1,8 @@
-//! Output formats of a tool result: JSON, the same for every API, and the contents of a resource.
+//! Output formats of a tool result: the JSON, which is the same for every API, and the contents of a
+//! resource.
 //!
-//! The JSON is written by hand. Its two large parts are the structured content and the text that repeats it.
-//! They are spliced and escaped once from the upstream's own bytes, directly into the response.
+//! The JSON is written without `serde`, because its two large parts, the structured content and the text that
+//! repeats it, are copied and escaped once, directly from the upstream's bytes into the response.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -28,8 +29,8 @@ pub fn write_result(result: &ToolResult, shapes: StructuredContentSupport, out: 
     out.push(b'}');
 }
 
-/// Converts a result to a JSON value, for code that inspects its members. It may be nested a little deeper
-/// than any parsed document, because it contains one.
+/// Converts a result to a JSON value, for code that inspects its members. The value may be nested slightly
+/// deeper than a parsed document, because it contains one.
 pub fn result_to_json(result: &ToolResult, shapes: StructuredContentSupport) -> Value {
     let blocks = result.content.iter().map(|content| {
         let mut block = Vec::new();
@@ -45,8 +46,8 @@ pub fn result_to_json(result: &ToolResult, shapes: StructuredContentSupport) -> 
     ]))
 }
 
-/// Writes the members of a result without the braces, so that an API can add others. `more_meta` is appended
-/// to the result's `_meta`.
+/// Writes the members of a result without braces, so that an API can add other members. `more_meta` is
+/// appended to the result's `_meta`.
 pub fn write_result_fields(
     result: &ToolResult,
     shapes: StructuredContentSupport,
@@ -85,20 +86,20 @@ pub fn write_result_fields(
     }
 }
 
-/// Approximate length of a result: its structured content, the text that repeats it with escapes, and the
-/// members around them. A longer result costs a copy of the buffer.
+/// Estimates the length of a result: the structured content, the text that repeats it with escapes, and the
+/// members around them. If the result is longer, the buffer is reallocated and copied.
 fn size_estimate(result: &ToolResult) -> usize {
     const MEMBERS_BYTES: usize = 512;
     let structured_bytes = result.structured.as_ref().map_or(0, |structured| structured.json.bytes().len());
     structured_bytes * 5 / 2 + MEMBERS_BYTES
 }
 
-/// Writes a single content block, outside of a result.
+/// Writes a single content block that is not part of a result.
 pub fn write_block(content: &Content, out: &mut Vec<u8>) {
     write_content(content, None, StructuredContentSupport::Any, out);
 }
 
-/// Writes a string as JSON, quotes included.
+/// Writes a string as JSON, including the quotes.
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     escape(text, out);
@@ -112,7 +113,7 @@ fn write_content(
     out: &mut Vec<u8>,
 ) {
     match &content.block {
-        // Annotations are part of it already.
+        // The JSON of the block already includes its annotations.
         ContentBlock::Foreign(sent) => return out.extend_from_slice(sent.json.bytes()),
         ContentBlock::Text(text) => {
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
@@ -147,7 +148,7 @@ fn write_content(
     out.push(b'}');
 }
 
-/// Writes an object of strings, without the closing brace.
+/// Writes an object whose values are strings, without the closing brace.
 fn write_strings(members: &[(&str, &str)], out: &mut Vec<u8>) {
     for (index, (key, value)) in members.iter().enumerate() {
         out.push(if index == 0 { b'{' } else { b',' });
@@ -179,7 +180,7 @@ fn write_text(
     }
 }
 
-/// Writes an object of one member, whose value is JSON, as the text of a string.
+/// Writes an object with one member, whose value `json` is JSON, as a JSON string.
 fn write_object_text(key: &str, json: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     escape(&format!("{{\"{key}\":"), out);
@@ -193,22 +194,22 @@ fn write_member(key: &str, value: &impl Serialize, out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("all keys are strings");
 }
 
-/// Data about a resource that the result of reading it does not contain.
+/// Data about a resource that is not in the result of reading it.
 #[derive(Debug, Clone, Copy)]
 pub struct ResourceContext<'a> {
     /// Requested URI.
     pub uri: &'a str,
     /// Declared media type.
     pub declared: Option<&'a str>,
-    /// Media type of the response.
+    /// Media type of the upstream response.
     pub replied: Option<&'a str>,
 }
 
-/// Media type of link lists (RFC 2483, section 5).
+/// Media type of a list of URIs (RFC 2483, section 5).
 const LINKS: &str = "text/uri-list";
 
 impl ResourceContext<'_> {
-    /// The contents, one per block of the result, in order.
+    /// Converts a result to resource contents, one for each block, in order.
     pub fn result(&self, result: &ToolResult) -> Vec<ResourceContents> {
         let alone = result.content.len() == 1;
         let structured = result.structured.as_ref();
@@ -225,7 +226,7 @@ impl ResourceContext<'_> {
         structured: Option<&Structured>,
         alone: bool,
     ) -> ResourceContents {
-        // The declared type applies to a single block; each of several blocks has its own type.
+        // The declared type applies if there is one block; each of several blocks has its own type.
         let of_bytes = |own: &str| Some(self.declared.filter(|_| alone).unwrap_or(own).to_owned());
         match block {
             ContentBlock::Text(text) => {
@@ -248,7 +249,8 @@ impl ResourceContext<'_> {
                 let media_type = media_type.as_deref().and_then(of_bytes);
                 let contents =
                     self.contents(media_type.or_else(|| self.declared.map(str::to_owned)), body.clone());
-                // Bytes of the response itself have no URI of their own.
+                // A part of the response itself has a URI with the scheme `response`, which is replaced by
+                // the requested URI.
                 let is_own = !uri.starts_with("response://");
                 ResourceContents { uri: if is_own { uri.clone() } else { contents.uri }, ..contents }
             }
@@ -260,7 +262,8 @@ impl ResourceContext<'_> {
                 self.contents(Some(media_type), ResourceBody::Text(text.clone()))
             }
             ContentBlock::Foreign(sent) => match serde_json::from_str(sent.json.as_str()) {
-                // The server's own URI and type are more exact than the requested and the declared one.
+                // The server's own URI and type are more specific than the requested URI and the declared
+                // type.
                 Ok(ContentBlock::Resource { resource }) => {
                     let declared = || self.declared.map(str::to_owned);
                     ResourceContents { media_type: resource.media_type.or_else(declared), ..resource }

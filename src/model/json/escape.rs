@@ -1,8 +1,8 @@
-//! Escaper of text for JSON strings (RFC 8259, section 7).
+//! Escaping of text for JSON strings (RFC 8259, section 7).
 //!
-//! JSON text inside a JSON string, the most common content, has an escape every few bytes. 16 KB of it take
-//! 9.2 µs with `serde_json`, 4.3 with [`blocks`] and 1.3 with [`vectors`] (AVX-512), of 36 µs for a whole
-//! call; 1 MB takes 578, 275 and 79 µs of 920.
+//! The most common content is JSON text within a JSON string, which needs an escape every few bytes. Escaping
+//! 16 KB of it takes 9.2 µs with `serde_json`, 4.3 µs with [`blocks`] and 1.3 µs with [`vectors`] (AVX-512),
+//! of 36 µs for a whole call. For 1 MB, the times are 578, 275 and 79 µs, of 920 µs.
 
 #[cfg(target_arch = "x86_64")]
 use fearless_simd::Level;
@@ -26,30 +26,31 @@ pub(super) fn escaped_bytes(bytes: &[u8; 16]) -> u32 {
     marked.to_bitmask()
 }
 
-/// Escapes on any processor: finds the escapes of 64 bytes at once, without a branch, and copies the bytes
+/// Escaper for any processor. It finds the escapes of 64 bytes at once without a branch, and copies the bytes
 /// between them in steps of 16.
 mod blocks {
-    /// Longest escape of one byte: `\u001f`.
+    /// Maximum length of the escape of one byte, such as `\u001f`.
     const MAX_ESCAPE: usize = 6;
 
-    /// Number of bytes that are scanned at once: one bit of a word for each.
+    /// Number of bytes that are scanned at once; each byte has one bit of a `u64`.
     const BLOCK: usize = 64;
 
-    /// Number of bytes that are copied at once between two escapes: a constant length is copied without a
-    /// call.
+    /// Number of bytes that are copied at once between two escapes. Copying a constant length needs no
+    /// function call.
     const STRIDE: usize = 16;
 
-    /// Size of the buffer, for some blocks; a power of two, so that its indices need no bounds check.
+    /// Size of the buffer, which has space for several blocks. It is a power of two, so that indices need no
+    /// bounds check.
     const BUFFER_BYTES: usize = 1024;
 
-    /// Longest output of one block.
+    /// Maximum length of the output of one block.
     const MAX_BLOCK_OUTPUT: usize = MAX_ESCAPE * BLOCK;
 
     pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
         let mut written = OutputBuffer { bytes: [0; BUFFER_BYTES + STRIDE], length: 0 };
         let mut rest = text;
         while !rest.is_empty() {
-            // The last block is padded by a stride.
+            // The last block is padded to the full length, plus one stride for copying.
             let mut last = [b' '; BLOCK + STRIDE];
             let length = rest.len().min(BLOCK);
             let padded = rest.first_chunk().unwrap_or_else(|| {
@@ -66,7 +67,7 @@ mod blocks {
         written.flush(out);
     }
 
-    /// Output buffer for some blocks.
+    /// Output buffer with space for several blocks.
     struct OutputBuffer {
         bytes: [u8; BUFFER_BYTES + STRIDE],
         length: usize,
@@ -78,7 +79,7 @@ mod blocks {
             self.length = 0;
         }
 
-        /// Writes the first `length` bytes of a block, escaping those in `marks`.
+        /// Writes the first `length` bytes of a block; the bytes whose bits are set in `marks` are escaped.
         #[inline]
         fn write(&mut self, padded: &[u8; BLOCK + STRIDE], mut marks: u64, length: usize) {
             let mut plain = 0;
@@ -88,8 +89,8 @@ mod blocks {
                 self.copy(padded, plain, mark);
                 let byte = padded[mark % BLOCK];
                 if byte >= b' ' {
-                    // A quote or a backslash is written after a backslash: it is copied with the bytes that
-                    // follow.
+                    // A quote or backslash is escaped by a backslash before it, and then copied together with
+                    // the bytes after it.
                     self.put(b"\\", 1);
                     plain = mark;
                 } else {
@@ -101,8 +102,8 @@ mod blocks {
             self.copy(padded, plain, length);
         }
 
-        /// Copies the bytes between two positions of a block, in whole strides. Surplus bytes after them are
-        /// overwritten by the next write.
+        /// Copies the bytes between two positions of a block, in whole strides. The next write overwrites
+        /// surplus bytes.
         #[inline]
         fn copy(&mut self, padded: &[u8; BLOCK + STRIDE], mut from: usize, to: usize) {
             let mut length = self.length;
@@ -117,7 +118,7 @@ mod blocks {
             }
         }
 
-        /// Copies an escape, of which the first `length` bytes are used.
+        /// Appends the first `length` bytes of an escape.
         #[inline]
         fn put<const N: usize>(&mut self, escape: &[u8; N], length: usize) {
             self.bytes[self.length % BUFFER_BYTES..][..N].copy_from_slice(escape);
@@ -134,7 +135,7 @@ mod blocks {
         words.enumerate().fold(0, |bits, (index, word)| bits | word << (16 * index))
     }
 
-    /// Escape of a control character, and its length.
+    /// Returns the escape of a control character, and its length.
     fn control(byte: u8) -> ([u8; MAX_ESCAPE], usize) {
         let letter = |letter| ([b'\\', letter, 0, 0, 0, 0], 2);
         match byte {
@@ -152,21 +153,22 @@ mod blocks {
     }
 }
 
-/// Escaper for processors that can compress vectors (AVX-512 VBMI2: servers from about 2020 on).
+/// Escaper for processors that can compress vectors (AVX-512 VBMI2: servers since about 2020).
 #[cfg(target_arch = "x86_64")]
 mod vectors {
     use fearless_simd::{Avx512, Simd, mask8x64, prelude::*, u8x32};
 
-    /// Padding of the last chunk of a text, in spaces. A chunk has 32 bytes, because the output vector of 64
-    /// bytes has space for a backslash before each.
+    /// Padding of the last chunk of a text: spaces. A chunk has 32 bytes, because the output vector of 64
+    /// bytes then has space for a backslash before each byte.
     const HALF: [u8; 32] = [b' '; 32];
 
-    /// Mask of the second bit of each pair: that of a byte of text. The first bit is that of its backslash.
+    /// Mask of the second bit of each pair, which is the bit of a text byte. The first bit is the bit of its
+    /// backslash.
     const SECOND: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-    /// Puts a backslash before each of 32 bytes, and removes those that are not needed.
+    /// Inserts a backslash before each of 32 bytes, and removes the backslashes that are not needed.
     pub(super) fn escape(avx512: Avx512, text: &[u8], out: &mut Vec<u8>) {
-        // Functions that are not inlined here are compiled for every processor, and slow.
+        // Functions that are not inlined into this closure are compiled for every processor, and are slow.
         avx512.vectorize(
             #[inline(always)]
             || {
@@ -178,7 +180,7 @@ mod vectors {
                     let mut last = HALF;
                     last[..rest.len()].copy_from_slice(rest);
                     escape_half(avx512, &last, out);
-                    // The padding spaces were written unescaped.
+                    // The padding spaces were written without escapes.
                     out.truncate(out.len() - (HALF.len() - rest.len()));
                 }
             },
@@ -199,7 +201,7 @@ mod vectors {
         } else {
             let (line, carriage, tab) = (bytes.simd_eq(b'\n'), bytes.simd_eq(b'\r'), bytes.simd_eq(b'\t'));
             if (controls & !(line | carriage | tab)).any_true() {
-                // Rare control characters.
+                // Other control characters are rare and left to the general escaper.
                 return super::blocks::escape(half, out);
             }
             line.select(all(b'n'), carriage.select(all(b'r'), tab.select(all(b't'), bytes)))
@@ -210,7 +212,7 @@ mod vectors {
         out.truncate(out.len() - (HALF.len() - escaped.count_ones() as usize));
     }
 
-    /// Moves each of the lower 32 bits to the first of a pair.
+    /// Moves each of the lower 32 bits to the first bit of a pair.
     #[inline(always)]
     fn firsts(mut bits: u64) -> u64 {
         bits = (bits | bits << 16) & 0x0000_ffff_0000_ffff;

@@ -1,7 +1,7 @@
-//! Validated JSON text, passed on without being rebuilt.
+//! JSON text that is validated and forwarded without being rebuilt.
 //!
-//! - `validate` finds malformed JSON, in one pass without a tree, and counts its values.
-//! - `tree` parses valid text to a tree; `escape` writes text as a JSON string.
+//! - `validate` finds malformed JSON in one pass, without building a tree, and counts the values.
+//! - `tree` parses validated text to a tree; `escape` writes text as a JSON string.
 
 mod escape;
 mod tree;
@@ -17,21 +17,22 @@ use serde_json::{Value, value::RawValue};
 pub(super) use self::escape::escape;
 use self::validate::{ValidationError, ValueCounts, validate};
 
-/// Limit of nested arrays and objects, in responses and arguments.
+/// Maximum nesting depth of arrays and objects, in responses and arguments.
 ///
-/// The limit of `serde_json`'s tree parser, so that every valid document can later be parsed into a tree.
+/// The tree parser of `serde_json` has the same limit, so that every valid document can later be parsed to a
+/// tree.
 pub const JSON_DEPTH_LIMIT: usize = 127;
 
-/// Prefix of the keys by which `serde_json` marks numbers and raw values in its own trees. In a document they
-/// would be mistaken for such marks.
+/// Prefix of the keys that `serde_json` uses for numbers and raw values in its own trees. It would mistake
+/// the same keys in a document for its own.
 static PARSER_KEYS: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new("$serde_json::private::"));
 
 /// Valid JSON document as text: UTF-8, without surrounding white space, nested at most [`JSON_DEPTH_LIMIT`]
-/// deep.
+/// levels deep.
 ///
-/// An upstream's bytes are checked but not rebuilt, so keys stay in order and numbers keep their text (`1.0`,
-/// `12345678901234567890`). Clones share the bytes.
+/// The bytes of an upstream are validated but not rebuilt, so keys keep their order and numbers their
+/// spelling (`1.0`, `12345678901234567890`). Clones share the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText {
     text: ByteString,
@@ -42,23 +43,23 @@ pub struct JsonText {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid JSON: {message} at line {line}, column {column}")]
 pub struct JsonError {
-    /// The parser's message, in a few words.
+    /// Short message of the parser.
     pub message: String,
     /// Line, from 1.
     pub line: usize,
-    /// Column in bytes, from 1; 0 is the end of the previous line.
+    /// Column in bytes, from 1; 0 means the end of the previous line.
     pub column: usize,
 }
 
 impl JsonError {
-    /// Error with the parser's own message. If the parser accepts the document, the error has `message` at
-    /// `position`.
+    /// Creates an error with the message of `serde_json`. If `serde_json` accepts the document, the error has
+    /// `message` and `position`.
     fn new(bytes: &[u8], position: usize, message: String) -> Self {
         let Err(error) = serde_json::from_slice::<&RawValue>(bytes) else {
             let json = bytes.trim_ascii_start();
             return Self::with_position(json, position.saturating_sub(bytes.len() - json.len()), message);
         };
-        // serde_json writes "expected value at line 1 column 1"; this error formats the position itself.
+        // serde_json writes "expected value at line 1 column 1"; [`JsonError`] formats the position itself.
         let text = error.to_string();
         let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
         Self { message, line: error.line(), column: error.column() }
@@ -73,22 +74,22 @@ impl JsonError {
 }
 
 impl JsonText {
-    /// Checks that `bytes` are one JSON document, and shares them.
+    /// Checks that `bytes` are one JSON document; the result shares the bytes.
     ///
     /// # Errors
     ///
-    /// [`JsonError`] if they are not JSON or not UTF-8, or nest too deep.
+    /// [`JsonError`] if the bytes are not JSON or not UTF-8, or are nested too deep.
     pub fn check(bytes: &Bytes) -> Result<Self, JsonError> {
         let text = ByteString::try_from(bytes.clone());
         let text = text.map_err(|_| JsonError::new(bytes, 0, "bytes that are not UTF-8".to_owned()))?;
         Self::check_text(&text)
     }
 
-    /// Checks that a text is one JSON document, and shares it.
+    /// Checks that `text` is one JSON document; the result shares the text.
     ///
     /// # Errors
     ///
-    /// [`JsonError`] if it is not one JSON document, or nests too deep.
+    /// [`JsonError`] if the text is not one JSON document, or is nested too deep.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
         let counts = validate(bytes).map_err(|flaw| {
@@ -111,23 +112,23 @@ impl JsonText {
         Ok(Self { text: text.slice_ref(json), counts })
     }
 
-    /// Serializes a value.
+    /// Serializes a JSON value.
     pub fn from_value(value: &Value) -> Self {
         let text = serde_json::to_string(value).expect("a tree of JSON values has string keys only");
         Self { text: text.into(), counts: ValueCounts::from_tree(value) }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The bytes of the text, shared.
+    /// Returns the bytes of the text, without copying them.
     pub fn bytes(&self) -> &Bytes {
         self.text.as_bytes()
     }
 
-    /// The text, shared.
+    /// Returns the shared text.
     pub fn shared(&self) -> &ByteString {
         &self.text
     }
@@ -137,45 +138,44 @@ impl JsonText {
         self.text.starts_with('{')
     }
 
-    /// Whether `tree`, which was parsed from this text, contains everything in the text. It does not if an
-    /// object has a repeated name: parsers disagree which one applies (RFC 8259, section 4).
+    /// Whether `tree`, which was parsed from this text, contains everything in the text. A tree lacks values
+    /// if an object repeats a name: parsers disagree which value applies (RFC 8259, section 4).
     pub fn matches_tree(&self, tree: &Value) -> bool {
         self.counts.members == ValueCounts::from_tree(tree).members
     }
 
-    /// Parses the document into a tree.
+    /// Parses the document to a tree.
     pub fn parse(&self) -> Value {
         tree::parse(self.text.as_bytes()).unwrap_or_default()
     }
 
-    /// Checks that a tree of the document has at most `most` values, lists and objects included. Member names
-    /// do not count.
+    /// Checks that the document has at most `most` values, including lists and objects but not member names.
     ///
     /// # Errors
     ///
-    /// [`TooManyValues`] with the position of the first surplus value.
+    /// [`TooManyValues`] with the position of the first value beyond the limit.
     pub fn check_value_count(&self, most: usize) -> Result<(), TooManyValues> {
         if self.counts.values <= most { Ok(()) } else { values_within(self.text.as_bytes(), most) }
     }
 }
 
-/// Checks that a tree of a document has at most `most` values, lists and objects included. Does not validate
-/// the JSON: it counts separators only, so content that a parser skips does not end the count.
+/// Checks that a document has at most `most` values, including lists and objects. It counts separators
+/// without validating the JSON, so invalid content that a parser would skip does not end the count.
 ///
 /// # Errors
 ///
-/// [`TooManyValues`] with the position of the first surplus value.
+/// [`TooManyValues`] with the position of the first value beyond the limit.
 pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
     if json.len() <= most { Ok(()) } else { count_values(json, most).map(drop) }
 }
 
-/// Counts the values of a document, as [`values_within`] does, up to `most`.
+/// Counts the values of a document up to `most`, like [`values_within`].
 ///
 /// # Errors
 ///
-/// As [`values_within`].
+/// Like [`values_within`].
 pub fn count_values(json: &[u8], most: usize) -> Result<usize, TooManyValues> {
-    // Each value but the first follows a separator.
+    // Every value except the first follows a separator.
     let (mut values, mut is_string, mut is_escaped) = (1, false, false);
     for (position, byte) in json.iter().enumerate() {
         match byte {
@@ -198,20 +198,20 @@ pub fn count_values(json: &[u8], most: usize) -> Result<usize, TooManyValues> {
     Ok(values)
 }
 
-/// Counts the values of a tree, lists and objects included.
+/// Counts the values of a tree, including lists and objects.
 pub fn count_tree_values(tree: &Value) -> usize {
     ValueCounts::from_tree(tree).values
 }
 
-/// Error for a document with more values than may be parsed into a tree.
+/// Error for a document with more values than the limit for parsing it to a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected at most {most} values, found more at line {line}, column {column}")]
 pub struct TooManyValues {
-    /// The limit.
+    /// Maximum number of values.
     pub most: usize,
-    /// Line of the first surplus value, from 1.
+    /// Line of the first value beyond the limit, from 1.
     pub line: usize,
-    /// Column in bytes, from 1.
+    /// Column of that value in bytes, from 1.
     pub column: usize,
 }
 

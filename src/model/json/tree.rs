@@ -1,4 +1,4 @@
-//! Parser from JSON text to a tree of values that uses little memory.
+//! Parser of JSON text to a tree of values that uses little memory.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -8,11 +8,11 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
-/// Parses validated text. `None` if it is not JSON, or nests too deep.
+/// Parses validated text; `None` if it is not JSON, or is nested too deep.
 ///
 /// Works like `serde_json`, with two differences. Lists and small objects allocate only the memory that they
-/// need; otherwise a response of many small objects would take three times as much. And every key of a
-/// document stays a key, even if it equals the key by which `serde_json` marks a number internally.
+/// need; otherwise a response of many small objects would use three times as much. And each key of a document
+/// remains a key, even if it equals the key that `serde_json` uses internally for numbers.
 pub(super) fn parse(text: &[u8]) -> Option<Value> {
     let mut parser = serde_json::Deserializer::from_slice(text);
     let value = Reader { inside: &text.as_ptr_range() }.deserialize(&mut parser).ok()?;
@@ -20,18 +20,18 @@ pub(super) fn parse(text: &[u8]) -> Option<Value> {
     Some(value)
 }
 
-/// Limit of the members of an object that are collected before its map is allocated.
+/// Maximum number of members of an object that are collected before its map is allocated.
 const SMALL_MEMBERS: usize = 16;
 
-/// Key of an object; borrowed from the text, unless it has escapes.
+/// Key of an object; borrowed from the text unless it contains escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Key<'t>(#[serde(borrow)] Cow<'t, str>);
 
 /// Visitor for the deserializer of `serde_json`.
 ///
-/// `inside` is the range of memory addresses of the text. The key by which `serde_json` marks a number is
-/// borrowed, too, but not from the text, so its address is outside.
+/// `inside` is the range of memory addresses of the text. The internal key that `serde_json` uses for numbers
+/// is borrowed too, but not from the text, so its address is outside of the range.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
     inside: &'r Range<*const u8>,

@@ -1,8 +1,8 @@
-//! Validator of JSON text: one pass, without building a tree.
+//! Validation of JSON text in one pass, without building a tree.
 //!
-//! As strict as RFC 8259 and the parser of `serde_json`. Also checks two properties that `serde_json` does
-//! not check in a `RawValue`: nesting depth and lone surrogates. Reports the kind and position of an error;
-//! [`JsonText::check`] has the messages.
+//! The validator is as strict as RFC 8259 and the parser of `serde_json`. It also checks two properties that
+//! `serde_json` does not check in a `RawValue`: nesting depth and lone surrogates. It returns the kind and
+//! the position of an error; [`JsonText::check`] has the messages.
 //!
 //! [`JsonText::check`]: super::JsonText::check
 
@@ -14,12 +14,12 @@ use super::escape::escaped_bytes;
 /// Number of bytes of a string that are checked at once.
 const BLOCK: usize = 16;
 
-/// Number of values and members in a document.
+/// Number of values and of members in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ValueCounts {
-    /// Number of members of all objects, as written.
+    /// Number of members of all objects; repeated names count repeatedly.
     pub(super) members: usize,
-    /// Number of values, lists and objects included. Member names do not count.
+    /// Number of values, including lists and objects but not member names.
     pub(super) values: usize,
 }
 
@@ -47,16 +47,16 @@ impl ValueCounts {
 /// Reason why a document is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValidationError {
-    /// It is not JSON.
+    /// The document is not JSON.
     Grammar,
-    /// It nests deeper than [`JSON_DEPTH_LIMIT`], at this byte.
+    /// The document is nested deeper than [`JSON_DEPTH_LIMIT`] at this byte.
     Depth(usize),
-    /// A string has half of a surrogate pair, at this byte: it is not Unicode text, and strict clients reject
-    /// it (RFC 8259, section 8.2).
+    /// A string has a lone surrogate (half of a pair) at this byte. It is not Unicode text, and strict
+    /// clients reject it (RFC 8259, section 8.2).
     LoneSurrogate(usize),
 }
 
-/// Validates a document, with or without surrounding white space. Does not check strings for UTF-8.
+/// Validates a document with or without surrounding white space. Does not check that strings are UTF-8.
 pub(super) fn validate(json: &[u8]) -> Result<ValueCounts, ValidationError> {
     let mut validator = Validator { bytes: json, position: 0, depth: 0, counts: ValueCounts::default() };
     validator.value()?;
@@ -66,7 +66,8 @@ pub(super) fn validate(json: &[u8]) -> Result<ValueCounts, ValidationError> {
     }
 }
 
-/// Recursive-descent validator. All functions but the recursion are inlined; otherwise it takes a third longer.
+/// Recursive-descent validator. Everything except the recursion is inlined; otherwise validation takes a
+/// third longer.
 struct Validator<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -75,13 +76,13 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// The byte at the position.
+    /// Returns the byte at the current position.
     #[inline(always)]
     fn byte(&self) -> Option<u8> {
         self.bytes.get(self.position).copied()
     }
 
-    /// The next byte that is not white space.
+    /// Skips white space and returns the next byte.
     #[inline(always)]
     fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.byte() {
@@ -104,7 +105,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Scans an array, or an object with its names, up to the closing bracket.
+    /// Scans an array, or an object including its names, up to the closing bracket.
     #[inline(always)]
     fn items(&mut self, closing: u8) -> Result<(), ValidationError> {
         if self.depth == JSON_DEPTH_LIMIT {
@@ -163,9 +164,10 @@ impl Validator<'_> {
 
     /// Skips the bytes of a string before the next quote, backslash or control character.
     ///
-    /// Most strings are short, and the processor predicts where they end: byte by byte, JSON of short strings
-    /// takes two thirds of the time that it takes in blocks of 16, as after a block the processor waits for
-    /// the position at which to go on. A paragraph takes a quarter of the time in blocks.
+    /// The first bytes are checked one by one, because most strings are short and the processor predicts
+    /// where they end: JSON of short strings takes two thirds of the time that blocks of 16 take, where the
+    /// processor waits for the position of the end. Long texts are checked in blocks, which take a quarter of
+    /// the time.
     #[inline(always)]
     fn plain_bytes(&mut self) {
         let is_plain = |byte: u8| IS_PLAIN[usize::from(byte)];
@@ -188,7 +190,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Scans an escape; a surrogate pair as one.
+    /// Scans an escape; a surrogate pair is scanned as one escape.
     fn escape(&mut self) -> Result<(), ValidationError> {
         let start = self.position;
         match self.bytes.get(start + 1) {
@@ -207,7 +209,7 @@ impl Validator<'_> {
         Ok(())
     }
 
-    /// Scans the four digits of the `\u` at the position.
+    /// Scans the four digits of the `\u` escape at the current position.
     fn code_unit(&mut self) -> Result<u32, ValidationError> {
         let digits = self.bytes.get(self.position + 2..self.position + 6).ok_or(ValidationError::Grammar)?;
         self.position += 6;
@@ -230,7 +232,7 @@ impl Validator<'_> {
         if self.byte() == Some(b'-') {
             self.position += 1;
         }
-        // A leading zero is not followed by digits.
+        // No digits may follow a leading zero.
         if self.byte() == Some(b'0') {
             self.position += 1;
         } else {
@@ -261,8 +263,8 @@ impl Validator<'_> {
     }
 }
 
-/// Table of the bytes that need no escape in a string: all but quotes, backslashes and control characters. A
-/// table takes half the time of three comparisons.
+/// Table of the bytes that need no escape in a string: all except quotes, backslashes and control characters.
+/// Looking up a byte takes half the time of three comparisons.
 static IS_PLAIN: [bool; 256] = {
     let mut is_plain = [true; 256];
     let mut byte = 0;

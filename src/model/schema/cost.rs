@@ -1,5 +1,5 @@
-//! Cost of a schema check, computed in advance, because the validator can't be interrupted. One step is about
-//! ten nanoseconds. The computation takes at most a few times the allowed number of steps.
+//! Cost of validating a value, computed in advance, because the validator cannot be interrupted. One step
+//! takes about ten nanoseconds. Computing the cost takes at most a few times the allowed number of steps.
 
 use std::{collections::HashMap, ops::Add};
 
@@ -8,27 +8,27 @@ use serde_json::{Map, Number, Value};
 use super::plan::{ErrorUse, SchemaPlan, Subschema};
 use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number, pointer_segment};
 
-/// Limit of nested subschemas in one check: each recurses on the stack.
-// Stack frames of a debug build are several times as large.
+/// Maximum nesting depth of subschemas in one check: the validator recurses for each of them.
+// The stack frames of a debug build are several times larger.
 pub(super) const DEPTH_LIMIT: u32 = if cfg!(debug_assertions) { 250 } else { 700 };
 
-/// Cost of reporting one error, where detecting it costs one step.
+/// Cost of reporting one error, relative to one step for detecting it.
 const ERROR_STEPS: u64 = 25;
 
-/// Number of visits of a reference within a check from which on the validator caches its result.
+/// Number of visits of a reference in a check above which the validator caches the result.
 const STORED_VISITS: u64 = 16;
 
-/// Reason why a value can't be checked at a bounded cost.
+/// Reason why the cost of checking a value is not bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CostError {
     /// The cost exceeds the limit.
     OverLimit,
-    /// A keyword would compute with a number that is out of bounds, at this JSON Pointer in the value.
+    /// A keyword would compute with a number that is out of bounds; its JSON Pointer in the value.
     Number(String),
 }
 
 impl CostError {
-    /// The error with the pointer from the list or object that has the value under this index or name.
+    /// Prepends the index or name of the value in its list or object to the pointer.
     fn under(self, name: &str) -> Self {
         match self {
             Self::Number(pointer) => Self::Number(format!("/{}{pointer}", pointer_segment(name))),
@@ -37,19 +37,19 @@ impl CostError {
     }
 }
 
-/// Cost of a check, in steps.
+/// Cost of a check, in steps, by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CheckCost {
-    /// To decide whether the value is valid.
+    /// Deciding whether the value is valid.
     pub(super) valid: u64,
-    /// To collect all errors of an invalid value.
+    /// Collecting all errors of an invalid value.
     pub(super) errors: u64,
-    /// To collect the first error and its context.
+    /// Collecting the first error and its context.
     pub(super) first_error: u64,
-    /// To find the members and items that no part has evaluated, for `unevaluatedProperties` and
+    /// Finding the members and items that no subschema has evaluated, for `unevaluatedProperties` and
     /// `unevaluatedItems`.
     unevaluated: u64,
-    /// Visits of references whose result the validator may cache.
+    /// Number of visits of references whose result the validator may cache.
     visits: u64,
 }
 
@@ -60,7 +60,7 @@ impl Add for CheckCost {
         Self {
             valid: self.valid.saturating_add(other.valid),
             errors: self.errors.saturating_add(other.errors),
-            // The validator collects the first error of one part only.
+            // The validator collects the first error of only one part.
             first_error: self.first_error.max(other.first_error),
             unevaluated: self.unevaluated.saturating_add(other.unevaluated),
             visits: self.visits.saturating_add(other.visits),
@@ -68,7 +68,7 @@ impl Add for CheckCost {
     }
 }
 
-/// The cost of a check, if it is at most `limit`.
+/// Computes the cost of a check; an error if it exceeds `limit`.
 pub(super) fn cost(plan: &SchemaPlan, value: &Value, limit: u64) -> Result<CheckCost, CostError> {
     let mut counting = CostCounter { plan, remaining_steps: limit, counted: HashMap::new() };
     let cost = counting.visit(0, value, 0)?;
@@ -77,14 +77,14 @@ pub(super) fn cost(plan: &SchemaPlan, value: &Value, limit: u64) -> Result<Check
 
 struct CostCounter<'p> {
     plan: &'p SchemaPlan,
-    /// Steps that this computation may still take.
+    /// Number of steps that this computation may still take.
     remaining_steps: u64,
-    /// Costs by part and address of the value; `None` during the computation.
+    /// Costs by part of the schema and address of the value; `None` while the cost is being computed.
     counted: HashMap<(usize, usize), Option<CheckCost>>,
 }
 
 impl<'p> CostCounter<'p> {
-    /// Charges the work of this computation, which is never more than that of the check.
+    /// Counts the work of this computation, which never exceeds the work of the check.
     fn spend(&mut self, steps: u64) -> Result<(), CostError> {
         self.remaining_steps = self.remaining_steps.checked_sub(steps).ok_or(CostError::OverLimit)?;
         Ok(())
@@ -128,7 +128,7 @@ impl<'p> CostCounter<'p> {
         Ok(cost)
     }
 
-    /// The cost of a part's own keywords.
+    /// Cost of the keywords of a part itself, without its subschemas.
     fn own_keywords(&mut self, part: &Subschema, value: &Value) -> Result<u64, CostError> {
         let mut own = part.keywords;
         match value {
@@ -142,7 +142,7 @@ impl<'p> CostCounter<'p> {
         Ok(own)
     }
 
-    /// The cost of a referenced part, cached per value.
+    /// Cost of a referenced part; it is cached for each value.
     fn follow(&mut self, target: usize, value: &Value, depth: u32) -> Result<CheckCost, CostError> {
         const REFERENCE_STEPS: u64 = 4;
         self.spend(REFERENCE_STEPS)?;
@@ -152,8 +152,8 @@ impl<'p> CostCounter<'p> {
             CheckCost { valid: REFERENCE_STEPS, errors: REFERENCE_STEPS, visits, ..CheckCost::default() };
         let key = (target, std::ptr::from_ref(value) as usize);
         match self.counted.get(&key) {
-            // The reference leads back to itself for the same value, so the depth of the validator is
-            // unknown.
+            // The reference leads back to itself for the same value, so the recursion depth of the validator
+            // is unknown.
             Some(None) => Err(CostError::OverLimit),
             Some(Some(known)) => {
                 let is_kept = is_recursive
@@ -208,7 +208,7 @@ impl<'p> CostCounter<'p> {
         cost.valid = members.len() as u64;
         for (name, member) in members {
             let named = part.members.get(name);
-            // It is not known here which patterns match, so assume all.
+            // Which patterns match the name is not computed; all of them are assumed to match.
             for (pattern, _) in &part.patterned {
                 cost.valid = cost.valid.saturating_add(pattern.saturating_mul(name.len() as u64) / 16);
             }
@@ -219,7 +219,8 @@ impl<'p> CostCounter<'p> {
                 cost = cost + child(visited?);
             }
             if let Some(names) = part.names {
-                // Costs by address are those of the members.
+                // Costs are cached by address; the name is a temporary value, so the cached costs must not
+                // apply to it.
                 let counted = std::mem::take(&mut self.counted);
                 let of_name = self.visit(names, &Value::from(name.as_str()), depth);
                 self.counted = counted;
@@ -231,7 +232,7 @@ impl<'p> CostCounter<'p> {
     }
 }
 
-/// The cost of a number: one that is not a plain decimal is converted to a fraction.
+/// Cost of a number: a number that is not a plain decimal is converted to a fraction.
 fn number_cost(number: &Number) -> Result<u64, CostError> {
     const PLAIN_DIGITS: usize = 18;
     let text = number.as_str();
@@ -243,7 +244,7 @@ fn number_cost(number: &Number) -> Result<u64, CostError> {
     Ok(if exponent.is_none() && text.len() <= PLAIN_DIGITS { 2 } else { 8 + digits * digits / 8 })
 }
 
-/// The cost of serializing a value. The computation takes a step for each value in it.
+/// Cost of serializing a value. Computing the cost takes one step for each value in it.
 fn serialization_cost(value: &Value, remaining_steps: &mut u64) -> Result<u64, CostError> {
     *remaining_steps = remaining_steps.checked_sub(1).ok_or(CostError::OverLimit)?;
     Ok(match value {
@@ -264,7 +265,7 @@ fn serialization_cost(value: &Value, remaining_steps: &mut u64) -> Result<u64, C
     })
 }
 
-/// Position of the first number out of bounds in a document.
+/// JSON Pointer of the first number in a document that is out of bounds.
 pub(super) fn number_out_of_bounds(document: &Value) -> Option<String> {
     match serialization_cost(document, &mut { u64::MAX }) {
         Err(CostError::Number(pointer)) => Some(pointer),
@@ -272,14 +273,14 @@ pub(super) fn number_out_of_bounds(document: &Value) -> Option<String> {
     }
 }
 
-/// The cost of a part that applies to the same value.
+/// Cost of a part that applies to the same value.
 fn cost_of_applicator(way: ErrorUse, cost: CheckCost, reads_unevaluated: bool) -> CheckCost {
     let unevaluated =
         if reads_unevaluated { cost.valid.saturating_add(cost.unevaluated) } else { cost.unevaluated };
     let cost = CheckCost { unevaluated, ..cost };
     match way {
         ErrorUse::Reported | ErrorUse::Referenced => cost,
-        // The validator first decides whether one of them is valid, and then collects all errors of each.
+        // The validator first decides whether one alternative is valid, and then collects all errors of each.
         ErrorUse::Alternative => {
             CheckCost { errors: cost.errors.saturating_add(cost.valid), first_error: 0, ..cost }
         }
@@ -291,7 +292,7 @@ fn tested(cost: CheckCost) -> CheckCost {
     CheckCost { errors: cost.valid, first_error: 0, ..cost }
 }
 
-/// The cost of a part that applies to a nested value.
+/// Cost of a part that applies to a nested value.
 fn child(cost: CheckCost) -> CheckCost {
     CheckCost { unevaluated: 0, ..cost }
 }

@@ -1,7 +1,9 @@
-//! Exact versions of `uniqueItems`, `enum`, `const` and `multipleOf`, used in place of the validator's own.
-//! Those compute with fractions of any size, which takes 10,000 times as long as parsing the number. They
-//! also compare items of a list in pairs if their numbers round to the same double. Here a value has one
-//! canonical text, and equal values have equal texts.
+//! Exact implementations of `uniqueItems`, `enum`, `const` and `multipleOf`, which replace those of the
+//! validator.
+//!
+//! The validator computes with fractions of any size, which takes 10,000 times as long as parsing the number,
+//! and compares the items of a list in pairs if their numbers round to the same double. This module compares
+//! canonical texts instead: equal values have equal texts.
 
 use std::collections::HashSet;
 
@@ -11,7 +13,7 @@ use serde_json::{Number, Value};
 use super::SchemaDialect;
 use crate::model::violation::{one_of_values, shown};
 
-/// Options of a validator with these keywords replaced, as far as the dialect has them.
+/// Replaces these keywords in the options of a validator, as far as the dialect defines them.
 pub(super) fn with_exact_keywords(
     options: ValidationOptions<'static>,
     dialect: SchemaDialect,
@@ -45,7 +47,7 @@ pub(super) fn with_exact_keywords(
     })
 }
 
-/// Keyword with its check, and the message for a value that fails it.
+/// Custom keyword: the check, and the message for a value that fails it.
 struct ExactKeyword {
     message: String,
     accepts: Box<dyn Fn(&Value) -> bool + Send + Sync>,
@@ -67,8 +69,8 @@ impl<'i> Keyword<'i> for ExactKeyword {
     }
 }
 
-/// Decimal number in canonical form: `digits × 10^exponent`, without zeros at either end of the digits; zero
-/// has no digits.
+/// Decimal number in canonical form: `digits × 10^exponent`. The digits have no leading or trailing zeros;
+/// zero has no digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -98,7 +100,7 @@ impl Decimal {
     }
 }
 
-/// Canonical text of a value, the same for exactly those values that JSON Schema considers equal.
+/// Canonical text of a value. Two values have the same text exactly if JSON Schema considers them equal.
 fn canonical(value: &Value) -> String {
     fn normalize_numbers(value: &mut Value) {
         match value {
@@ -123,7 +125,8 @@ fn has_unique_items(value: &Value) -> bool {
     value.as_array().into_iter().flatten().all(|item| known.insert(canonical(item)))
 }
 
-/// Check for one of these values. Lists and objects are traversed only if one of the values is such.
+/// Returns a check whether a value is one of `values`. Lists and objects are only serialized if `values`
+/// contains any.
 fn is_one_of(values: &[Value]) -> impl Fn(&Value) -> bool + Send + Sync + use<> {
     let is_container = |value: &Value| value.is_array() || value.is_object();
     let has_containers = values.iter().any(is_container);
@@ -137,7 +140,7 @@ struct MultipleOf {
 }
 
 impl MultipleOf {
-    /// Longest divisor, in digits: ten times a remainder, plus a digit, then fits into 128 bits.
+    /// Maximum number of digits of a divisor, so that ten times a remainder plus a digit fits into 128 bits.
     const MAX_DIGITS: usize = 36;
 
     fn new(divisor: &Value) -> Option<Self> {
@@ -152,7 +155,7 @@ impl MultipleOf {
         let Value::Number(number) = value else { return true };
         let Decimal { digits, exponent, .. } = Decimal::parse(number.as_str());
         let Ok(zeros) = usize::try_from(exponent.saturating_sub(self.exponent)) else {
-            // The last digit of the value is below that of any multiple.
+            // The last digit of the value has a lower place than the last digit of any multiple.
             return digits.is_empty();
         };
         let digits = digits.bytes().map(|digit| u128::from(digit - b'0'));

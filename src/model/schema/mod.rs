@@ -1,5 +1,5 @@
-//! JSON Schema, compiled at load, with violations described for people and models; and queries on schemas
-//! without a validator: subschemas, types and listed values.
+//! JSON Schemas that are compiled at load, with violations described for people and models. Also queries on
+//! schemas that need no validator: subschemas, types and listed values.
 
 mod cost;
 mod exact;
@@ -17,29 +17,29 @@ use self::plan::SchemaPlan;
 use super::text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, pointer_segment};
 use super::violation::{Violation, shown};
 
-/// Limit of the steps of a check: about half a second, because the validator can't be interrupted. A value
-/// that exceeds it is not checked, and is rejected.
+/// Maximum number of steps of a check. They take about half a second; the validator cannot be interrupted. A
+/// value that would need more steps is not checked but rejected.
 pub const CHECK_STEP_LIMIT: u64 = 50_000_000;
 
-/// Limit of the steps to collect the errors of an invalid value.
+/// Maximum number of steps for collecting the errors of an invalid value.
 const ERROR_STEP_LIMIT: u64 = 1_000_000;
 
-/// Message for a value that exceeds [`CHECK_STEP_LIMIT`].
+/// Message for a value whose check would exceed [`CHECK_STEP_LIMIT`].
 const TOO_COSTLY: &str = "takes more than 50,000,000 steps to validate, which is the limit";
 
 /// Message for an invalid value whose errors would take too long to collect.
 const UNSPECIFIC_VIOLATION: &str = "must match the schema; found a value too large to locate the violation";
 
-/// JSON Schema as configured, an object; shared by its users.
+/// JSON Schema as configured, an object. Clones share it.
 pub type SchemaDocument = Arc<Map<String, Value>>;
 
-/// Compiled JSON Schema, 2020-12 unless its `$schema` says otherwise.
+/// Compiled JSON Schema, of dialect 2020-12 unless `$schema` declares another.
 ///
-/// It reads no files and no network: a `$ref` to another document does not compile. Patterns run on a
-/// linear-time engine, and the cost of a check is known in advance, so a hostile value can't make it slow.
+/// It never reads files or the network: a `$ref` to another document does not compile. Patterns run on a
+/// linear-time engine, and the cost of a check is computed before it, so a hostile value cannot slow it down.
 ///
-/// Compiling a schema with a few properties takes 10 µs; it then takes 4 KB. Equal schemas are compiled once,
-/// and shared: many routes have the same arguments, or none.
+/// Compiling a schema with a few properties takes 10 µs, and the result uses 4 KB. Equal schemas are compiled
+/// once and shared, because many routes have the same arguments, or none.
 #[derive(Debug, Clone)]
 pub struct Schema(Arc<CompiledSchema>);
 
@@ -50,22 +50,22 @@ struct CompiledSchema {
     validator: Validator,
 }
 
-/// Compiled schemas by JSON text and whether `format` is validated. They are dropped with
-/// their last user, and their entries when the map is full.
+/// Compiled schemas, by JSON text and by whether `format` is validated. A schema is dropped with its last
+/// user; its entry is removed when the map is full.
 type CompiledSchemas = HashMap<(String, bool), Weak<CompiledSchema>>;
 
 static COMPILED: LazyLock<Mutex<CompiledSchemas>> = LazyLock::new(Mutex::default);
 
-/// Result of a check, and its cost.
+/// Result of a check and its cost.
 #[derive(Debug)]
 pub struct CheckResult {
-    /// Violations; none if the value satisfies the schema.
+    /// Violations; empty if the value satisfies the schema.
     pub violations: Vec<Violation>,
-    /// Number of steps; one is about ten nanoseconds.
+    /// Number of steps; one step takes about ten nanoseconds.
     pub steps: u64,
 }
 
-/// Error for a check that exceeds its limit of steps.
+/// Error for a check that exceeds its step limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooCostly;
 
@@ -85,7 +85,7 @@ impl Schema {
     /// # Errors
     ///
     /// [`SchemaError`] if the document is not a valid JSON Schema, has an unsupported dialect, or refers to
-    /// another document. Also if a pattern can't run in linear time, or a number is out of bounds.
+    /// another document; also if a pattern cannot run in linear time, or a number is out of bounds.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         Self::compile_with(document, false)
     }
@@ -94,7 +94,7 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
+    /// Like [`compile`](Self::compile).
     pub fn compile_with_formats(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         Self::compile_with(document, true)
     }
@@ -125,7 +125,7 @@ impl Schema {
         Ok(Self(compiled))
     }
 
-    /// Violations of the dialect's own schema, all of them; none if the dialect is not supported.
+    /// Lists all violations of the dialect's meta-schema; empty if the dialect is not supported.
     pub fn dialect_violations(document: &Map<String, Value>) -> Vec<SchemaError> {
         let root = Value::Object(document.clone());
         let is_usable =
@@ -135,13 +135,13 @@ impl Schema {
         validator.iter_errors(&root).map(|error| schema_error(&error)).collect()
     }
 
-    /// The schema as configured.
+    /// Returns the schema as configured.
     pub fn document(&self) -> &SchemaDocument {
         &self.0.document
     }
 
-    /// Checks a value, and returns at most `most` violations. A check that exceeds its limit is one
-    /// violation.
+    /// Checks a value and returns at most `most` violations. If the check exceeds its step limit, that is
+    /// reported as one violation.
     pub fn violations(&self, value: &Value, most: usize) -> Vec<Violation> {
         match self.check(value, most, CHECK_STEP_LIMIT) {
             Ok(checked) => checked.violations,
@@ -149,11 +149,11 @@ impl Schema {
         }
     }
 
-    /// Checks a value in at most `step_limit` steps.
+    /// Checks a value in at most `step_limit` steps; the result has at most `most` violations.
     ///
     /// # Errors
     ///
-    /// [`TooCostly`] if it takes more.
+    /// [`TooCostly`] if the check would take more steps.
     pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<CheckResult, TooCostly> {
         let CompiledSchema { plan, validator, .. } = &*self.0;
         let cost = match cost::cost(plan, value, step_limit) {
@@ -192,22 +192,22 @@ impl Schema {
         self.violations(value, 1).is_empty()
     }
 
-    /// Number of values in the arguments from which a check may exceed [`CHECK_STEP_LIMIT`]; `None` if that
-    /// is more than a call can have.
+    /// Number of values in the arguments above which a check may exceed [`CHECK_STEP_LIMIT`]; `None` if a
+    /// call cannot have that many.
     pub fn value_count_limit(&self) -> Option<u64> {
-        /// The limit of values in arguments.
+        /// Maximum number of values in the arguments of a call.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
         let values = CHECK_STEP_LIMIT / self.0.plan.steps_per_value().max(1);
         (values < MANY).then_some(values.max(1))
     }
 }
 
-/// Dialect of a schema, one that the validator supports. `$schema` at the root of a schema names it; without
-/// it, the dialect is 2020-12 (MCP 2026-07-28, Overview, "Schema Dialect"), as for the validator.
+/// Dialect of a schema that the validator supports. `$schema` at the root of the schema declares it; the
+/// default is 2020-12 (MCP 2026-07-28, Overview, "Schema Dialect"), which is also the validator's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchemaDialect(Draft);
 
-/// The supported dialects, oldest first.
+/// Supported dialects, oldest first.
 const SUPPORTED: [Draft; 5] =
     [Draft::Draft4, Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
 
@@ -215,30 +215,31 @@ impl SchemaDialect {
     /// Names of the supported dialects, for messages.
     pub const NAMES: &'static str = "draft-04, draft-06, draft-07, 2019-09 and 2020-12";
 
-    /// Dialect that a URI names; `None` if it is not supported.
+    /// Returns the dialect with this URI; `None` if it is not supported.
     pub fn from_uri(uri: &str) -> Option<Self> {
         let draft = Draft::from_schema_uri(uri);
         SUPPORTED.contains(&draft).then_some(Self(draft))
     }
 
-    /// Dialect that a document declares; the default if it declares none that is supported.
+    /// Returns the dialect that a document declares, or the default if it declares no supported dialect.
     pub(super) fn declared_in(document: &Map<String, Value>) -> Self {
         let uri = document.get("$schema").and_then(Value::as_str);
         uri.and_then(Self::from_uri).unwrap_or_default()
     }
 
-    /// Dialect of a schema.
+    /// Returns the dialect of a schema.
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] if `$schema` names another dialect, or if a subschema has a dialect of its own.
+    /// [`SchemaError`] if `$schema` declares an unsupported dialect, or if a subschema declares a different
+    /// one.
     fn from_document(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         let dialect = match document.get("$schema") {
             Some(uri @ Value::String(text)) => Self::from_uri(text).ok_or_else(|| SchemaError {
                 message: format!("unsupported dialect {}; supported are {}", shown(uri), Self::NAMES),
                 pointer: "/$schema".to_owned(),
             })?,
-            // The validator reports a value of another type.
+            // The validator reports a `$schema` that is not a string.
             Some(_) | None => Self::default(),
         };
         let is_foreign = |part: &LocatedSchema<'_>| {
@@ -270,27 +271,27 @@ impl SchemaDialect {
         self.0.is_known_keyword(keyword)
     }
 
-    /// Whether a keyword has no effect here, but has one in another dialect.
+    /// Whether a keyword has no effect in this dialect, but has one in another supported dialect.
     pub fn ignores_keyword(self, keyword: &str) -> bool {
         !self.has_keyword(keyword) && SUPPORTED.iter().any(|other| other.is_known_keyword(keyword))
     }
 
-    /// Whether the keywords beside a `$ref` have no effect.
+    /// Whether keywords next to a `$ref` have no effect.
     pub(super) fn ignores_ref_siblings(self) -> bool {
         matches!(self.0, Draft::Draft4 | Draft::Draft6 | Draft::Draft7)
     }
 }
 
-/// Schema in a document: the root, or a subschema.
+/// A schema within a document: the root or a subschema.
 pub(super) struct LocatedSchema<'s> {
     pub(super) schema: &'s Map<String, Value>,
     /// Position of the schema in the document, as a JSON Pointer.
     pub(super) pointer: String,
-    /// Whether `properties` alone lead to it; so they do to the root.
+    /// Whether the path to the schema consists of `properties` only; also true for the root.
     pub(super) is_property: bool,
 }
 
-/// A schema and all of its subschemas, each before those in it.
+/// Returns a schema and all of its subschemas, each before its own subschemas.
 pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
     fn add<'s>(value: &'s Value, pointer: String, is_property: bool, found: &mut Vec<LocatedSchema<'s>>) {
         match value {
@@ -314,9 +315,9 @@ pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
         for (keyword, value) in schema {
             let pointer = below(&pointer, keyword);
             match keyword.as_str() {
-                // These keywords have values, not schemas.
+                // The values of these keywords are not schemas.
                 "const" | "enum" | "default" | "examples" => {}
-                // Maps with user-defined names, which may look like keywords.
+                // These keywords are maps of schemas; their keys are user-defined and may look like keywords.
                 "properties" | "patternProperties" | "$defs" | "definitions" | "dependencies"
                 | "dependentSchemas" => {
                     for (name, schema) in value.as_object().into_iter().flatten() {
@@ -332,13 +333,14 @@ pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
     found
 }
 
-/// Limit of nested `$ref` and combinations that are followed; a schema may refer to itself.
+/// Maximum number of nested `$ref`s and combinations that are followed, because a schema may refer to itself.
 const FOLLOWED_DEPTH_LIMIT: u8 = 8;
 
-/// Limit of all schemas that are followed: combinations may refer to combinations repeatedly.
+/// Maximum total number of schemas that are followed, because combinations may repeat each other.
 const FOLLOWED_LIMIT: usize = 256;
 
-/// A schema and its subschemas for the same value, depth first: `$ref`, `anyOf`, `oneOf`, `allOf`.
+/// Returns a schema and its subschemas for the same value, depth first, through `$ref`, `anyOf`, `oneOf` and
+/// `allOf`.
 pub fn combined<'s>(
     root: &'s Map<String, Value>,
     schema: &'s Map<String, Value>,
@@ -361,7 +363,7 @@ pub fn combined<'s>(
     found
 }
 
-/// The schema that a local `$ref` (`#/…`) points to.
+/// Returns the schema that a local `$ref` (`#/…`) refers to.
 pub fn referred<'s>(
     root: &'s Map<String, Value>,
     schema: &Map<String, Value>,
@@ -369,31 +371,31 @@ pub fn referred<'s>(
     value_at(root, schema.get("$ref")?.as_str()?.strip_prefix('#')?)?.as_object()
 }
 
-/// The value at a JSON Pointer that does not lead to the root.
+/// Returns the value at a JSON Pointer other than that of the root.
 fn value_at<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value> {
     let rest = pointer.strip_prefix('/')?;
     let (first, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
     root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
 }
 
-/// The types in the `type` keyword of a schema.
+/// Returns the types in the `type` keyword of a schema.
 pub fn own_types(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let kind = schema.get("type");
     let several = kind.and_then(Value::as_array).into_iter().flatten();
     kind.into_iter().chain(several).filter_map(Value::as_str)
 }
 
-/// The values that a schema lists: those of `enum`, and that of `const`.
+/// Returns the values that a schema lists: those of `enum`, and the value of `const`.
 pub fn listed_values(schema: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"))
 }
 
-/// The type of a value, with an article: "a string", "an object".
+/// Returns the type of a value with an article: "a string", "an object".
 pub fn kind_of(value: &Value) -> &'static str {
     with_article(type_of(value))
 }
 
-/// The name of a type in JSON Schema, with an article.
+/// Adds an article to the name of a JSON Schema type.
 pub(super) fn with_article(kind: &str) -> &str {
     match kind {
         "array" => "an array",
@@ -406,7 +408,7 @@ pub(super) fn with_article(kind: &str) -> &str {
     }
 }
 
-/// The type of a value in JSON Schema; `number` for every number.
+/// Returns the JSON Schema type of a value; `number` for every number.
 pub fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -418,7 +420,7 @@ pub fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Error of a schema that does not compile; the validator's own messages are about values, not schemas.
+/// Describes why a schema does not compile. The validator's own messages are about values, not schemas.
 fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     let message = match error.kind() {
         ValidationErrorKind::Referencing(error) => {

@@ -1,5 +1,5 @@
-//! Cost model of a schema: its subschemas (*parts*), the values that each applies to, and the cost of its
-//! keywords.
+//! Cost model of a schema: its subschemas (*parts*), the values that each part applies to, and the cost of
+//! its keywords.
 
 use std::collections::HashMap;
 
@@ -12,21 +12,23 @@ use super::{SchemaDialect, value_at};
 #[derive(Debug)]
 pub(super) struct SchemaPlan {
     pub(super) parts: Vec<Subschema>,
-    /// Whether a part has an `unevaluated…` keyword, so that all parts are evaluated twice.
+    /// Whether a part has an `unevaluated…` keyword, which causes all parts to be evaluated twice.
     pub(super) reads_unevaluated: bool,
-    /// Whether the parts are exactly those that the validator visits, so that it is known when it caches the
-    /// result of a reference. For older dialects they are a superset, and no cached result counts.
+    /// Whether the parts are exactly the subschemas that the validator visits, so that it is known when the
+    /// validator caches the result of a reference. For older dialects the parts are a superset, and caching
+    /// is not assumed.
     pub(super) is_exact: bool,
 }
 
-/// Subschema. Other parts are referred to by index in the plan.
+/// Subschema. Fields refer to other parts by their index in the plan.
 #[derive(Debug, Default)]
 pub(super) struct Subschema {
-    /// Number of keywords and of required names.
+    /// Number of keywords, plus the number of required names.
     pub(super) keywords: u64,
     /// Whether a keyword reads numbers.
     pub(super) reads_number: bool,
-    /// Whether the value is compared as a whole: with other items of its list, or with a list or an object.
+    /// Whether the value is compared as a whole: with other items of its list, or with a listed list or
+    /// object.
     pub(super) compares: bool,
     /// Parts that apply to the same value.
     pub(super) same: Vec<(ErrorUse, usize)>,
@@ -34,8 +36,8 @@ pub(super) struct Subschema {
     pub(super) leads_elsewhere: bool,
     /// Parts of `properties`, by name.
     pub(super) members: HashMap<String, usize>,
-    /// Parts of `patternProperties`: the cost of the pattern per byte of a name, in sixteenths of a step, and
-    /// the part.
+    /// Parts of `patternProperties`, each with the cost of its pattern per byte of a name, in sixteenths of a
+    /// step.
     pub(super) patterned: Vec<(u64, usize)>,
     /// Parts for members without a part in `members`: `additionalProperties`, `unevaluatedProperties`.
     pub(super) other_members: Vec<usize>,
@@ -43,7 +45,7 @@ pub(super) struct Subschema {
     pub(super) names: Option<usize>,
     /// Parts of `prefixItems`, in order.
     pub(super) first_items: Vec<usize>,
-    /// Parts for the items after those: `items`, `additionalItems`, `unevaluatedItems`.
+    /// Parts for the items after `first_items`: `items`, `additionalItems`, `unevaluatedItems`.
     pub(super) items: Vec<usize>,
     /// Part of `contains`.
     pub(super) contains: Option<usize>,
@@ -51,20 +53,21 @@ pub(super) struct Subschema {
     pub(super) reads_unevaluated: bool,
     /// Cost per byte of a string value, in sixteenths of a step.
     pub(super) text: u64,
-    /// Whether the part refers to itself, directly or not: the validator caches results of such references.
+    /// Whether the part refers to itself, directly or indirectly. The validator caches the results of such
+    /// references.
     pub(super) is_recursive: bool,
 }
 
-/// Use of the errors of a part.
+/// How the errors of a part are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorUse {
-    /// Errors of the part are errors of the whole schema.
+    /// The errors are errors of the whole schema.
     Reported,
-    /// Errors of the part are reported if none of several parts is valid.
+    /// The errors are reported if none of several alternatives is valid.
     Alternative,
-    /// Errors of the part are discarded.
+    /// The errors are discarded.
     Discarded,
-    /// Errors of the part are reported; a reference leads to it, so that its cost is counted once.
+    /// The errors are reported. The part is reached through a reference, so its cost is counted once.
     Referenced,
 }
 
@@ -81,17 +84,18 @@ impl SchemaPlan {
     }
 }
 
-/// Address of a part's JSON value, as its identity: the document does not move meanwhile.
+/// Address of a part's JSON value, which identifies the part; the document does not move while the plan is
+/// built.
 type Address = usize;
 
 #[derive(Default)]
 struct Builder<'s> {
     dialect: SchemaDialect,
     parts: Vec<Subschema>,
-    /// Indexes in `parts`.
+    /// Index in `parts` of the part at an address.
     indexes: HashMap<Address, usize>,
     references: Vec<(usize, &'s str, &'s str)>,
-    /// Parts with an `$id`, or an `id` of draft-04: the bases of references.
+    /// Schemas with an `$id` (in draft-04: `id`), which references may be relative to.
     resources: Vec<&'s Value>,
     anchors: HashMap<&'s str, Vec<usize>>,
     recursive_anchors: Vec<usize>,
@@ -126,7 +130,8 @@ impl<'s> Builder<'s> {
         let mut part = Subschema { keywords: 1, ..Subschema::default() };
         let is_reference = self.dialect.ignores_ref_siblings() && document.contains_key("$ref");
         for (keyword, value) in document {
-            // In 2020-12, keywords of other dialects count, too: the validator has some of them.
+            // In 2020-12, keywords of other dialects are counted too, because the validator implements some
+            // of them.
             let is_ignored = (is_reference && keyword != "$ref")
                 || (self.dialect != SchemaDialect::default() && self.dialect.ignores_keyword(keyword));
             if !is_ignored {
@@ -160,7 +165,7 @@ impl<'s> Builder<'s> {
                 self.references.extend(value.as_str().map(|reference| (index, keyword, reference)));
             }
             "$anchor" | "$dynamicAnchor" | "$id" | "id" => {
-                // Anchors of older drafts are ids that begin with `#`.
+                // In older drafts, an anchor is an id that begins with `#`.
                 let is_id = keyword.ends_with("id");
                 let name =
                     value.as_str().and_then(|name| if is_id { name.strip_prefix('#') } else { Some(name) });
@@ -204,7 +209,7 @@ impl<'s> Builder<'s> {
                 let is_container = |value: &Value| value.is_array() || value.is_object();
                 part.compares |=
                     if keyword == "const" { is_container(value) } else { list().any(is_container) };
-                // The validator serializes the string to compare it.
+                // To compare the string, the validator serializes it.
                 part.text += 4;
             }
             "uniqueItems" => part.compares |= value == &Value::Bool(true),
@@ -218,15 +223,15 @@ impl<'s> Builder<'s> {
         }
     }
 
-    /// Whether references are relative to a schema.
+    /// Whether references are resolved relative to this schema.
     fn is_base(&self, document: &Map<String, Value>) -> bool {
         document.contains_key("$id")
             || (self.dialect.has_keyword("id") && document.get("id").is_some_and(Value::is_string))
     }
 
-    /// Resolves references. If several parts may be meant, all of them count.
+    /// Resolves all references. If a reference is ambiguous, all parts that it may refer to are counted.
     fn resolve(&mut self, root: &'s Map<String, Value>) {
-        // Referenced parts may have references of their own.
+        // A referenced part may contain further references.
         let mut done = 0;
         while done < self.references.len() {
             let (from, keyword, reference) = self.references[done];
@@ -238,7 +243,7 @@ impl<'s> Builder<'s> {
         }
     }
 
-    /// The schemas that a reference may mean, as indexes of `parts`.
+    /// Returns the indexes of the parts that a reference may refer to.
     fn resolve_reference(
         &mut self,
         root: &'s Map<String, Value>,
@@ -270,8 +275,8 @@ impl<'s> Builder<'s> {
     }
 }
 
-/// Cost of searching a pattern, per byte of text, in sixteenths of a step. In the worst case, a linear-time
-/// engine follows every position of the pattern.
+/// Cost of searching for a pattern, per byte of text, in sixteenths of a step. In the worst case, a
+/// linear-time engine tracks every position of the pattern.
 fn pattern_cost(pattern: &str) -> u64 {
     let Ok(hir) = regex_syntax::parse(pattern) else { return 16 };
     16 + positions(&hir) / 4
@@ -294,10 +299,11 @@ fn positions(hir: &Hir) -> u64 {
 }
 
 impl SchemaPlan {
-    /// Upper bound of the steps of a check per value: the sum of the parts that apply to it. A part counts
-    /// once per reference to it. `u64::MAX` if references form a cycle for the same value.
+    /// Upper bound of the number of steps that a check takes per value: the sum over the parts that apply to
+    /// the value. A part is counted once for each reference to it.
     ///
-    /// Also `u64::MAX` above 50,000 steps, which no ordinary schema comes near.
+    /// Returns `u64::MAX` if references form a cycle for the same value, or if the sum exceeds 50,000 steps,
+    /// which no ordinary schema does.
     pub(super) fn steps_per_value(&self) -> u64 {
         let mut known = vec![None; self.parts.len()];
         (0..self.parts.len()).map(|index| self.steps_of(index, &mut known, 0)).max().unwrap_or(0)
@@ -308,8 +314,8 @@ impl SchemaPlan {
         if let Some(steps) = known[index] {
             return steps;
         }
-        // The value that a cycle finds here. It also stands for levels beyond the depth limit, which are
-        // never checked.
+        // A cycle finds this value. It also remains for levels beyond the depth limit, which are never
+        // checked.
         known[index] = Some(u64::MAX);
         if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];
@@ -322,7 +328,7 @@ impl SchemaPlan {
 }
 
 impl Subschema {
-    /// All parts to which this one leads.
+    /// Returns all parts that this part leads to.
     fn next(&self) -> impl Iterator<Item = usize> {
         let members = self.members.values().chain(self.patterned.iter().map(|(_, part)| part));
         let same = self.same.iter().map(|(_, part)| part);
@@ -331,8 +337,8 @@ impl Subschema {
     }
 }
 
-/// Whether each part is in a cycle of references: Kosaraju's algorithm for strongly connected components,
-/// with explicit stacks, because chains of references may be long.
+/// Whether each part is in a cycle of references. Uses Kosaraju's algorithm for strongly connected
+/// components, with explicit stacks, because chains of references may be long.
 fn recursive_parts(parts: &[Subschema]) -> Vec<bool> {
     let mut previous = vec![Vec::new(); parts.len()];
     for (index, part) in parts.iter().enumerate() {
