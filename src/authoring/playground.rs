@@ -1,7 +1,7 @@
-//! Step-by-step translation of a given response, for `explain`, `test` and the playground of the admin UI.
-//! Sends no request, reads no file and resolves no variable.
+//! Step-by-step translation of a given response, for `explain`, `test` and the playground of the admin UI. It
+//! sends no request, reads no file and resolves no variable.
 //!
-//! An example may omit the arguments of its call; [`example_arguments`] generates them.
+//! An example may omit the arguments of its call; [`example_arguments`] generates the missing ones.
 
 use http::{HeaderValue, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
@@ -17,17 +17,17 @@ use crate::translate::{CallInput, LogNote, Trace, TraceStep, Translation, WorkBu
 /// Result of a translation, with its steps.
 #[derive(Debug)]
 pub struct Explanation {
-    /// Number of the rule that decided, from 1; `None` for the default rules.
+    /// Number of the rule that matched, from 1; `None` for the default rules.
     pub rule: Option<usize>,
     /// Steps of the translation.
     pub steps: Vec<TraceStep>,
-    /// Notes that the log would contain.
+    /// Notes that a call would write to the log.
     pub notes: Vec<String>,
     /// The result that a client receives.
     pub result: Value,
 }
 
-/// Translates a response for a call with these arguments.
+/// Translates a response to a call with the given arguments and input responses; returns each step.
 pub fn explain_translation(
     file: &RouteFile,
     arguments: Arguments,
@@ -46,13 +46,13 @@ pub fn explain_translation(
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| add_origin(step, &file.rule_origins));
-    // The user pasted the response, so the sentence that quotes it is shown instead of the one for the log.
+    // The user pasted the response, so the note that quotes it is shown in place of the note for the log.
     let notes = notes.into_iter().filter_map(|LogNote { plain, quoting, .. }| quoting.or(plain)).collect();
     Explanation { rule: rule.map(|index| index + 1), steps, notes, result: result_json(&result) }
 }
 
-/// A given response as the upstream of the route would send it: with the end of a program, or, unless it
-/// is an HTTP error, with the media type of an MCP server's response by default.
+/// Converts a given response to one that the route's upstream could have sent: adds the exit of a program, or
+/// the media type of an MCP server's response if it is missing and the status is a success.
 pub fn as_from_upstream(
     route: &Route,
     mut response: UpstreamResponse,
@@ -68,7 +68,7 @@ pub fn as_from_upstream(
     response
 }
 
-/// Adds to a step the origin of its rule, if that comes from `use`.
+/// Adds the origin of the rule to a step, if the rule comes from `use`.
 fn add_origin(step: &mut TraceStep, origins: &[Option<String>]) {
     let index = step.action.strip_prefix("rule ").and_then(|number| number.parse::<usize>().ok());
     let origin = index.and_then(|index| origins.get(index.checked_sub(1)?)?.as_ref());
@@ -77,13 +77,13 @@ fn add_origin(step: &mut TraceStep, origins: &[Option<String>]) {
     }
 }
 
-/// The result that a client receives.
+/// Returns the result as a client receives it.
 pub fn result_json(result: &ToolResult) -> Value {
     result_to_json(result, StructuredContentSupport::ObjectsOnly)
 }
 
-/// Validated arguments with the schema's defaults, as in a call. If none are given, generates those that the
-/// schema requires.
+/// Validates arguments and adds the schema's defaults, as in a call. If no arguments are given, generates the
+/// required ones.
 ///
 /// # Errors
 ///
@@ -93,11 +93,11 @@ pub fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arg
         return route.input.check(given.into());
     }
     let made_up = generated_arguments(route);
-    // Generated values may violate a pattern, which says nothing about the example.
+    // A generated value may violate a pattern; this is not a mistake in the example.
     Ok(route.input.check(made_up.clone()).unwrap_or(made_up))
 }
 
-/// The required arguments of a route, with generated values.
+/// Generates values for the required arguments of a route.
 pub fn generated_arguments(route: &Route) -> Arguments {
     let properties = route.input.document().get("properties");
     let argument = |name: &str| {

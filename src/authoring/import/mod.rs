@@ -1,11 +1,11 @@
-//! Import of an API description (OpenAPI 3) as routes.
+//! Import of OpenAPI 3 documents as routes.
 //!
-//! This file parses the document with its `$ref`s, and writes the configuration with remarks on omitted
-//! parts. `operation` converts an operation to a route, with its parameters; `schema` simplifies schemas for
+//! This file parses the document, follows its `$ref`s, and writes the configuration with remarks on omitted
+//! parts. `operation` converts an operation with its parameters to a route; `schema` simplifies schemas for
 //! clients.
 //!
-//! The output loads without errors. A route that does not load is written without its output schema, and
-//! omitted if that does not help.
+//! The generated configuration loads without errors. A route that does not load is written without its output
+//! schema; if it still does not load, it is omitted.
 
 mod operation;
 mod schema;
@@ -21,27 +21,27 @@ use self::schema::shortened;
 use super::joined_words;
 use crate::config::{self, Sources, yaml};
 
-/// Maximum number of operations of a document; each becomes a route.
+/// Maximum number of imported operations of a document; each becomes a route.
 pub const ROUTE_LIMIT: usize = 500;
 
-/// Imported configuration.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImportResult {
-    /// Configuration file.
+    /// Generated configuration file.
     #[serde(rename = "config")]
     pub yaml: String,
     /// Number of routes.
     pub routes: usize,
-    /// Differences from the document.
+    /// Differences between the document and the configuration.
     pub remarks: Vec<ImportRemark>,
 }
 
 /// Difference between the document and its import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImportRemark {
-    /// Part of the document that differs, such as `GET /pets`.
+    /// Part of the document, such as `GET /pets`.
     pub about: String,
-    /// What was changed or omitted, and why.
+    /// Change or omission, with its reason.
     #[serde(rename = "what")]
     pub text: String,
 }
@@ -52,13 +52,13 @@ impl ImportRemark {
     }
 }
 
-/// Converts an OpenAPI 3 document to a configuration. `source` is its name, for a comment in the file. A URL
-/// replaces the document's first server. Of operations, those with one of the tags are imported, or all if
-/// there are no tags.
+/// Converts an OpenAPI 3 document to a configuration. `source` is the document's name, for a comment in the
+/// file. `url` replaces the document's first server. Imports the operations that have one of `tags`; without
+/// `tags`, all operations.
 ///
 /// # Errors
 ///
-/// The reason why the document can't be imported: its version, its server URL, or its operations.
+/// The reason why the document cannot be imported: its version, its server URL, or its operations.
 pub fn openapi(
     document: Value,
     source: &str,
@@ -85,10 +85,10 @@ pub fn openapi(
     Ok(ImportResult { yaml, routes, remarks })
 }
 
-/// Way out for a document whose server URL is of no use.
+/// Help for a document whose server URL is not usable.
 const SET_URL: &str = "set `--url http://HOST:PORT/BASE`";
 
-/// Maximum number of `$ref`s that lead to one value.
+/// Maximum number of consecutive `$ref`s that are followed.
 const REFERENCE_LIMIT: usize = 16;
 
 /// An OpenAPI 3 document.
@@ -109,8 +109,8 @@ impl Document {
         Err(format!("expected an OpenAPI document with `openapi: 3.0` or `3.1`, found {found}"))
     }
 
-    /// Follows the `$ref` of a value, and those it leads to. Returns an error message for a reference to
-    /// another document, a dangling one, or a chain that is too long.
+    /// Follows the `$ref` of a value, and further `$ref`s of its target. Returns an error message if a
+    /// reference is dangling, refers to another document, or is in a chain that is too long.
     fn resolved<'d>(&'d self, mut value: &'d Value) -> Result<&'d Value, String> {
         for _ in 0..REFERENCE_LIMIT {
             let Some(reference) = reference_of(value) else { return Ok(value) };
@@ -123,32 +123,32 @@ impl Document {
         Err(format!("more than {REFERENCE_LIMIT} references in a chain"))
     }
 
-    /// A string in `info`.
+    /// Returns a string of the document's `info`.
     fn info(&self, name: &str) -> Option<&str> {
         self.root["info"][name].as_str()
     }
 }
 
-/// Target of a value's `$ref`; `None` for a value without one.
+/// Returns the target of a value's `$ref`; `None` if the value has no `$ref`.
 fn reference_of(value: &Value) -> Option<&str> {
     value.get("$ref")?.as_str()
 }
 
-/// Members of an object; none of any other value.
+/// Iterates over the members of an object; nothing for other values.
 fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }
 
-/// Items of a list; none of any other value.
+/// Iterates over the items of a list; nothing for other values.
 fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Longest generated name of an upstream, in characters.
+/// Maximum length of a generated upstream name, in characters.
 const MAX_NAME_LENGTH: usize = 40;
 
-/// Writes the configuration file, verifies that it loads, and returns it with the number of its routes;
-/// `None` if there are none.
+/// Writes the configuration file and verifies that it loads. Returns the file and the number of its routes;
+/// `None` if there are no routes.
 fn file(
     head: &str,
     mut operations: Vec<Operation>,
@@ -168,7 +168,7 @@ fn file(
             is_kept
         });
     }
-    // Two routes that are valid alone may conflict; the later one is dropped.
+    // Two routes may conflict although each is valid alone; the later one is dropped.
     while !operations.is_empty()
         && let Err(reason) = check_loading(&whole(&operations))
         && let Some(operation) = operations.pop()
@@ -178,7 +178,7 @@ fn file(
     (!operations.is_empty()).then(|| (whole(&operations), operations.len()))
 }
 
-/// Loads a file, and returns its first error.
+/// Loads a configuration; returns the message of the first error.
 fn check_loading(yaml: &str) -> Result<(), String> {
     let loaded = config::load(&Sources::from_text("imported.yaml", yaml));
     let Err(problems) = loaded else { return Ok(()) };
@@ -204,7 +204,7 @@ fn file_header(document: &Document, upstream: &str, url: &str, source: &str) -> 
     )
 }
 
-/// Hints for the credentials that the API requires, in configuration syntax.
+/// Hints in configuration syntax for the credentials that the API requires.
 fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     let variable = upstream.to_ascii_uppercase().replace('-', "_");
     let bearer = || format!("credentials: {{ bearer: \"${{{variable}_TOKEN}}\" }}");
@@ -212,7 +212,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     for (_, written) in members(&document.root["components"]["securitySchemes"]) {
         let Ok(scheme) = document.resolved(written) else { continue };
         let text = |name: &str| scheme[name].as_str().unwrap_or_default();
-        // Quoted as YAML, so that a line break in the document's text does not end the comment.
+        // The text is quoted as a YAML string, so that a line break in it does not end the comment.
         let quoted = |text: &str| yaml::text(&shortened(text, 200));
         hints.push(match (text("type"), text("scheme"), text("in")) {
             ("http", "basic", _) => {
@@ -244,7 +244,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     hints
 }
 
-/// The URL of the first server, with the defaults of its variables.
+/// Returns the URL of the first server, with the default values of its variables.
 fn server(document: &Document) -> Result<String, String> {
     let server = &document.root["servers"][0];
     let mut url = server["url"].as_str().unwrap_or("/").to_owned();
@@ -255,7 +255,7 @@ fn server(document: &Document) -> Result<String, String> {
     }
     match url.contains("://") {
         true => Ok(url),
-        // A relative one refers to the URL of the document, which is unknown here.
+        // A relative URL refers to the URL of the document, which is unknown.
         false => Err(format!("the server URL of the document is relative or missing; {SET_URL}")),
     }
 }

@@ -9,27 +9,27 @@ use super::{Document, ImportRemark, items, members};
 use crate::authoring::{joined_words, without_empty};
 use crate::config::{quoted_list, yaml};
 
-/// HTTP methods that become tools.
+/// HTTP methods whose operations become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
-/// Longest generated tool name, in characters; every client accepts this length.
+/// Maximum length of a generated tool name, in characters; every client accepts this length.
 const MAX_NAME_LENGTH: usize = 64;
-/// Longest title and description of a tool, in characters.
+/// Maximum lengths of the title and the description of a tool, in characters.
 const MAX_TITLE_LENGTH: usize = 120;
 const MAX_ROUTE_DESCRIPTION_LENGTH: usize = 1000;
 
-/// Operation that can become a route.
+/// Operation that has been converted to a route.
 pub(super) struct Operation {
     /// Name of the tool.
     pub(super) name: String,
-    /// Method and path in the document: `GET /pets/{id}`.
+    /// Method and path in the document, such as `GET /pets/{id}`.
     pub(super) about: String,
-    /// The route as configuration.
+    /// The route in configuration syntax, as JSON.
     route: Value,
 }
 
 impl Operation {
-    /// The operations of a document that have one of these tags, or all if there are none. Operations that
-    /// can't become routes are listed in `remarks`.
+    /// Converts the operations of a document that have one of `tags`; without `tags`, all operations.
+    /// Operations that cannot become routes are added to `remarks`.
     pub(super) fn all(
         document: &Document,
         upstream: &str,
@@ -68,18 +68,19 @@ impl Operation {
         operations
     }
 
-    /// The route in the configuration file.
+    /// Formats the route for the configuration file.
     pub(super) fn to_yaml(&self) -> String {
         format!("  {}:{}\n", yaml::text(&self.name), yaml::block(&self.route, 2))
     }
 
-    /// Removes the output schema, and returns whether there was one.
+    /// Removes the output schema; returns whether there was one.
     pub(super) fn remove_output(&mut self) -> bool {
         self.route.as_object_mut().and_then(|route| route.shift_remove("output")).is_some()
     }
 }
 
-/// The route of the operation `about`, which is `METHOD /path`; an error message if no request can be built.
+/// Converts the operation `about` (`METHOD /path`) to a route. Returns an error message if no request can be
+/// built.
 fn converted<'d>(
     document: &'d Document,
     upstream: &str,
@@ -121,7 +122,7 @@ fn converted<'d>(
     }
     let request = without_empty(route["request"].take());
     route["request"] = match (request.len(), request["path"].as_str()) {
-        // Nothing but upstream, method and path.
+        // The request has only upstream, method and path, which is the short form.
         (3, Some(path)) => format!("{method} {upstream}{path}").into(),
         _ => request.into(),
     };
@@ -131,9 +132,11 @@ fn converted<'d>(
     Ok(converter)
 }
 
-/// Schema of the successful response of an operation, if it is JSON, and whether the request needs `Accept:
-/// application/json`, because the response is also available in other formats. An operation with several
-/// kinds of success gets no output schema, because a schema is enforced on every success.
+/// Returns the schema of an operation's successful response, if the response is JSON. Also returns whether
+/// the request needs `Accept: application/json`, because the response is available in other formats too.
+///
+/// There is no schema if the operation has several success statuses: an output schema is enforced on every
+/// success.
 fn success(document: &Document, operation: &Value) -> (Option<Value>, bool) {
     let mut successes = members(&operation["responses"]).filter(|(status, _)| status.starts_with('2'));
     let (Some((_, response)), None) = (successes.next(), successes.next()) else { return (None, false) };
@@ -143,12 +146,13 @@ fn success(document: &Document, operation: &Value) -> (Option<Value>, bool) {
         return (None, false);
     };
     let copied = described.get("schema").and_then(|written| schema(document, written, SchemaUse::Output));
-    // A schema without a type has no information.
+    // A schema without `type` provides no information.
     let output = copied.filter(|schema| schema.get("type").is_some());
     (output, contents().any(|(name, _)| !is_json(essence(name))))
 }
 
-/// Tool name from the ID of an operation, such as `list_pets`, or from its method and path.
+/// Converts the ID of an operation to a tool name, such as `list_pets`. Without an ID, the name consists of
+/// method and path.
 fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
     let plain = |text: &str| -> String {
         let words = joined_words(text, |c| c.is_ascii_alphanumeric() || "-.".contains(c));
@@ -158,34 +162,37 @@ fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
     if name.is_empty() { plain(&format!("{method}_{path}")) } else { name }
 }
 
-/// The name, with a number appended if it is taken.
+/// Returns the name, with a number appended if the name is already used.
 fn unused_name(name: String, is_taken: impl Fn(&str) -> bool) -> String {
     let begin: String = name.chars().take(MAX_NAME_LENGTH - 4).collect();
     let numbered = (2..).map(|number: u64| format!("{begin}_{number}"));
     iter::once(name).chain(numbered).find(|name| !is_taken(name)).expect("there is always another number")
 }
 
-/// Adds the parts of a request to a route, and the arguments that they use.
+/// Converter of one operation: adds the parts of the request to a route, and the arguments that they use.
 struct Converter<'d> {
     document: &'d Document,
-    /// The route as configuration. Parts that are missing are empty.
+    /// The route in configuration syntax, as JSON. Missing parts are empty.
     route: Value,
     /// Remarks on omitted parts.
     omissions: Vec<String>,
 }
 
-/// Headers that parameters can't set (OpenAPI 3.1, section 4.8.12.2), or that belong to the connection.
+/// Headers that OpenAPI parameters cannot set (OpenAPI 3.1, section 4.8.12.2), or that belong to the
+/// connection.
 const NO_PARAMETERS: &str =
     "accept authorization connection content-length content-type host te transfer-encoding upgrade";
 
-/// Template of a parameter that is a list in one text.
+/// Template filters that join the items of a list parameter with commas.
 const JOINED: &str = " | default([]) | join(',')";
 
 impl Converter<'_> {
-    /// Converts the parameters and the body of an operation; an error message if no request can be built.
+    /// Converts the parameters and the body of an operation. Returns an error message if no request can be
+    /// built.
     fn request(&mut self, item: &Value, operation: &Value) -> Result<(), String> {
         let mut seen = BTreeSet::new();
-        // Parameters of the operation come first, because they override those of the path with the same name.
+        // Parameters of the operation come first, because they override parameters of the path with the same
+        // name.
         for written in items(&operation["parameters"]).chain(items(&item["parameters"])) {
             let parameter = self.document.resolved(written)?;
             let text = |name: &str| parameter[name].as_str().unwrap_or_default();
@@ -203,7 +210,7 @@ impl Converter<'_> {
         Ok(())
     }
 
-    /// Omits a part of the request; an error message if it is needed.
+    /// Omits an optional part of the request; returns an error message if the part is required.
     fn omit(&mut self, is_needed: bool, part: &str, reason: &str) -> Result<(), String> {
         if is_needed {
             return Err(format!("it needs {part}, and {reason}"));
@@ -298,7 +305,7 @@ impl Converter<'_> {
         Ok(())
     }
 
-    /// Adds an argument, and returns its name: valid in templates, and unique.
+    /// Adds an argument to the input schema; returns its name, which is unique and valid in templates.
     fn argument(&mut self, name: &str, schema: Value, is_needed: bool) -> String {
         let mut plain: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
@@ -316,7 +323,7 @@ impl Converter<'_> {
     }
 }
 
-/// Template of an argument.
+/// Template that inserts an argument.
 fn template(argument: &str, filters: &str) -> Value {
     format!("{{{{ args.{argument}{filters} }}}}").into()
 }

@@ -1,4 +1,4 @@
-//! Conversion of OpenAPI schemas for clients: self-contained JSON Schema 2020-12, without OpenAPI keywords.
+//! Conversion of OpenAPI schemas for clients: self-contained JSON Schema 2020-12 without OpenAPI keywords.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,25 @@ use serde_json::{Value, json};
 
 use super::{Document, items, members, reference_of};
 
-/// Limits of the nesting of a converted schema, tried in order until it is within [`SIZE_LIMIT`]. Below the
-/// limit, any value is allowed.
+/// Maximum nesting depths of a converted schema. They are tried in order until the schema is within
+/// [`SIZE_LIMIT`]; below the maximum depth, any value is allowed.
 const DEPTHS: [usize; 4] = [12, 6, 3, 1];
-/// Maximum number of subschemas of a converted schema, itself included: models read all of it.
+/// Maximum number of subschemas of a converted schema, including the root, because models read all of it.
 const SIZE_LIMIT: usize = 500;
-/// Limit of a description, in characters.
+/// Maximum length of a description, in characters.
 const MAX_DESCRIPTION_LENGTH: usize = 400;
 
 /// Purpose of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaUse {
-    /// Argument: all keywords help a model.
+    /// Schema of an argument: all keywords are kept, because they help a model.
     Input,
-    /// Result: it is enforced, so only its structure is kept. Documents are seldom right about the rest.
+    /// Schema of a result: only its structure is kept, because it is enforced and documents are often wrong
+    /// about the rest.
     Output,
 }
 
-/// Converts a schema for clients. `None` if it is too large, or has a dangling reference.
+/// Converts a schema for clients; `None` if it is too large or has a dangling reference.
 pub(super) fn schema(document: &Document, written: &Value, schema_use: SchemaUse) -> Option<Value> {
     DEPTHS.iter().find_map(|depth| {
         let open_references = Vec::new();
@@ -35,25 +36,25 @@ pub(super) fn schema(document: &Document, written: &Value, schema_use: SchemaUse
 struct SchemaConverter<'d> {
     document: &'d Document,
     schema_use: SchemaUse,
-    /// Number of subschemas that may follow.
+    /// Number of subschemas that may still be added.
     remaining: usize,
-    /// References that lead to the current position.
+    /// References that are being followed at the current position.
     open_references: Vec<&'d str>,
 }
 
 impl<'d> SchemaConverter<'d> {
-    /// Converts a schema down to a depth.
+    /// Converts a schema down to `depth`.
     fn schema(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         let mut copied = self.part(written, depth)?;
         drop_dangling_required(&mut copied);
         Some(copied)
     }
 
-    /// Converts a schema that may be part of another, which defines the members that this one requires.
+    /// Converts a schema that may be a part of `allOf`: other parts may define the members that it requires.
     fn part(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         self.remaining = self.remaining.checked_sub(1)?;
         let Some(reference) = reference_of(written) else { return self.plain(written, depth) };
-        // Break a reference cycle.
+        // A reference that is already being followed forms a cycle, which is broken by allowing any value.
         if self.open_references.contains(&reference) {
             return Some(json!({}));
         }
@@ -88,7 +89,7 @@ impl<'d> SchemaConverter<'d> {
             }
             _ => {}
         }
-        // Authors seldom mean that a value must not match several choices.
+        // `oneOf` becomes `anyOf`, because few authors mean that a value must not match several choices.
         let choices = items(&written["anyOf"]).chain(items(&written["oneOf"]));
         let choices: Vec<Value> = choices.map(|choice| self.schema(choice, depth)).collect::<Option<_>>()?;
         if !choices.is_empty() {
@@ -101,7 +102,7 @@ impl<'d> SchemaConverter<'d> {
         Some(with_null(written, out))
     }
 
-    /// Copies the keywords that contain no subschemas.
+    /// Copies the keywords whose values contain no subschemas.
     fn copy_keywords(&self, written: &Value, out: &mut Value) {
         const OF_BOTH: &str = "type enum const title required";
         const OF_INPUT: &str = "default minimum maximum multipleOf minLength maxLength pattern minItems \
@@ -122,7 +123,7 @@ impl<'d> SchemaConverter<'d> {
         }
         for (word, bound) in EXCLUSIVE {
             let limit = match &written[word] {
-                // The form of OpenAPI 3.0, in which this keyword only says that the bound is exclusive.
+                // In OpenAPI 3.0, this keyword is a boolean, which makes the bound itself exclusive.
                 Value::Bool(true) => out.as_object_mut().and_then(|out| out.shift_remove(bound)),
                 limit => Some(limit.clone()).filter(Value::is_number),
             };
@@ -136,7 +137,7 @@ impl<'d> SchemaConverter<'d> {
         }
     }
 
-    /// Whether a property is not for this use: one that only the server sets is not an argument.
+    /// Whether a property is only for the other use: a `readOnly` property is not an argument.
     fn is_for_other_use(&self, property: &Value) -> bool {
         let property = self.document.resolved(property).unwrap_or(property);
         let word = match self.schema_use {
@@ -147,7 +148,7 @@ impl<'d> SchemaConverter<'d> {
     }
 }
 
-/// Removes required names without a property, such as one that only the server sets.
+/// Removes required names that have no property, for example because the property is `readOnly`.
 fn drop_dangling_required(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     let Some(Value::Array(mut names)) = schema.shift_remove("required") else { return };
@@ -161,7 +162,7 @@ fn drop_dangling_required(schema: &mut Value) {
     }
 }
 
-/// Converts `nullable` of OpenAPI 3.0.
+/// Adds null to the schema if it has `nullable` of OpenAPI 3.0.
 fn with_null(written: &Value, mut schema: Value) -> Value {
     if written["nullable"] != true {
         return schema;
@@ -184,8 +185,8 @@ fn with_null(written: &Value, mut schema: Value) -> Value {
     }
 }
 
-/// Merges a part of `allOf` into the whole: properties and required names are joined, other keywords of the
-/// first part apply.
+/// Merges a part of `allOf` into the whole schema. Properties and required names are combined; for any other
+/// keyword, the first part applies.
 fn join(whole: &mut Value, part: Value) {
     let Value::Object(part) = part else { return };
     for (word, value) in part {
@@ -208,13 +209,13 @@ fn join(whole: &mut Value, part: Value) {
     }
 }
 
-/// A description, truncated; `None` if it is blank.
+/// Truncates a description; `None` if it is blank.
 pub(super) fn description(written: &Value) -> Option<Value> {
     let text = shortened(written.as_str()?, MAX_DESCRIPTION_LENGTH);
     (!text.is_empty()).then(|| text.into())
 }
 
-/// Truncates a text to `most` characters in one line, at a word.
+/// Joins a text to one line, and truncates it to `most` characters at a word.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.chars().count() <= most {

@@ -1,6 +1,6 @@
 //! Candidate extractors for samples, from the strictest format to the most permissive. Each function examines
-//! the texts of all successes, and proposes one or more extractors with their options. This file covers JSON
-//! and tables; `markup` covers HTML and XML, and `lines` the others.
+//! the texts of all successes and proposes extractors with their options. This file handles JSON and tables,
+//! `markup` handles HTML and XML, and `lines` all other texts.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -18,23 +18,23 @@ use crate::translate::extract::has_frame;
 pub(super) struct Candidate {
     /// Name of the extractor.
     pub(super) name: &'static str,
-    /// Options of the extractor, without fields.
+    /// Options of the extractor, except its fields.
     pub(super) options: Map<String, Value>,
-    /// The `source` of the parsed text, if that is not the response.
+    /// The `source` option: where the parsed text is, if it is not the response body.
     pub(super) source: Option<Value>,
-    /// Evidence for it.
+    /// Evidence for the extractor.
     pub(super) reason: String,
     /// Whether the format is too strict to match by coincidence, as JSON and XML are.
     pub(super) is_strict: bool,
-    /// Whether its result is of little use: its values are named by position only, or it is one text.
+    /// Whether the result is of little use: its values are named only by position, or it is a single text.
     pub(super) is_weak: bool,
-    /// Whether much of the text does not have its form.
+    /// Whether much of the text does not match the format of the extractor.
     pub(super) is_doubtful: bool,
-    /// Whether its pattern covers every word of the text, constant words included.
+    /// Whether the pattern matches every word of the text, including constant words.
     pub(super) reads_all: bool,
-    /// What it extracts, after its trial: one value per success.
+    /// Extracted values, one per success; set when the extractor has been tried.
     pub(super) values: Vec<Value>,
-    /// Share of the text that is in the values, from 0 to 1.
+    /// Share of the text that the values contain, from 0 to 1.
     pub(super) extracted_share: f64,
 }
 
@@ -43,28 +43,28 @@ impl Candidate {
         Self { is_strict: true, ..Self::likely(name, options, reason) }
     }
 
-    /// Options are a JSON object, without its empty members.
+    /// Creates a candidate. `options` is a JSON object; empty members are removed.
     pub(super) fn likely(name: &'static str, options: Value, reason: impl Into<String>) -> Self {
         Self { name, options: without_empty(options), reason: reason.into(), ..Self::default() }
     }
 
-    /// Whether it accepts every text, or any bytes.
+    /// Whether the extractor accepts every text, or any bytes.
     pub(super) fn is_last_resort(&self) -> bool {
         matches!(self.name, "text" | "binary")
     }
 
-    /// Whether it extracts a table from text.
+    /// Whether the extractor parses a table in text.
     pub(super) fn is_table(&self) -> bool {
         matches!(self.name, "csv" | "columns")
     }
 
-    /// The same extractor with one more option.
+    /// Adds an option to the extractor.
     fn with_option(mut self, option: &str, value: impl Into<Value>) -> Self {
         self.options.insert(option.to_owned(), value.into());
         self
     }
 
-    /// The value of `extract`, without fields.
+    /// Returns the value of `extract` in the configuration, without fields.
     pub(super) fn extract(&self) -> Value {
         match &self.source {
             Some(source) => json!({ self.name: self.options, "source": source }),
@@ -74,14 +74,14 @@ impl Candidate {
     }
 }
 
-/// All candidates, in the order that decides ties.
+/// Returns all candidates; among equally good ones, the first is chosen.
 pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
     if let Some(texts) = &classified.texts {
         let media_type = classified.successes[0].response.media_type().unwrap_or_default();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         found.extend(documents(classified, &texts, &media_type));
-        // A document also has lines, but an extractor for lines would misread it.
+        // A document also has lines, but an extractor for lines would misinterpret them.
         if found.is_empty() {
             found.extend(line_candidates(&texts, &media_type));
         } else {
@@ -96,7 +96,7 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     found
 }
 
-/// Extractors for texts that are not documents.
+/// Proposes extractors for texts that are not documents.
 fn line_candidates(all: &[&str], media_type: &str) -> Vec<Candidate> {
     let filled: Vec<&str> = all.iter().copied().filter(|text| !text.trim().is_empty()).collect();
     let texts = if filled.is_empty() { all } else { &filled };
@@ -112,7 +112,7 @@ fn line_candidates(all: &[&str], media_type: &str) -> Vec<Candidate> {
     found.extend(lines::report(texts));
     found.extend(lines::repeated_lines(texts));
     if tables.len() < all.len() {
-        // Without a header, or with one that looks like a message, an empty table is an error by default.
+        // By default, an empty table is an error if it has no header, or one that looks like a message.
         let lists = found.iter().filter(|list| list.is_table() || list.options.contains_key("each")).cloned();
         let may_be_empty: Vec<_> = lists.map(|list| list.with_option("allow_empty", true)).collect();
         found.extend(may_be_empty);
@@ -120,9 +120,9 @@ fn line_candidates(all: &[&str], media_type: &str) -> Vec<Candidate> {
     found
 }
 
-/// The texts without those of tables that have no rows: they end where another text continues.
+/// Removes the texts of tables without rows, which end where another text continues.
 fn without_empty_tables<'t>(texts: &[&'t str]) -> Vec<&'t str> {
-    /// Limit of the lines of a title and a header.
+    /// Maximum number of lines of a title and a header together.
     const MAX_LINES: usize = 3;
     let words = |line: &'t str| line.split_whitespace().collect::<Vec<_>>();
     let first_lines: Vec<Vec<_>> =
@@ -133,8 +133,8 @@ fn without_empty_tables<'t>(texts: &[&'t str]) -> Vec<&'t str> {
     texts.iter().zip(&first_lines).filter(|(_, lines)| !is_empty(lines)).map(|(text, _)| *text).collect()
 }
 
-/// Extractors for HTML pages without a table whose data is the text of a single `<pre>`, or pairs with `<br>`
-/// between them.
+/// Proposes extractors for HTML pages that have no table: their data is the text of a single `<pre>`, or
+/// pairs separated by `<br>`.
 fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Option<Vec<Candidate>> {
     let has_listing = |source: &&str| {
         let source = source.to_ascii_lowercase();
@@ -156,12 +156,12 @@ fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -
     sources.iter().all(|source| has_listing(source) == Some(is_pre)).then_some(found)
 }
 
-/// Lines that are not blank.
+/// Iterates over the lines that are not blank.
 pub(super) fn full_lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty())
 }
 
-/// JSON, JSON lines, XML and HTML.
+/// Proposes extractors for JSON, JSON Lines, XML and HTML.
 fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     if texts.iter().all(|text| serde_json::from_str::<Value>(text).is_ok()) {
@@ -188,7 +188,7 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
     found
 }
 
-/// Values separated by delimiters.
+/// Proposes extractors for values separated by delimiters.
 fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let named = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
     let all = |test: fn(&str) -> bool| texts.iter().all(|text| test(text));
@@ -200,7 +200,7 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
         let Some(records) = records else { continue };
         let Some(width) = width(&records) else { continue };
         let is_other = match delimiter {
-            // In a table drawn with characters, as in Markdown, `|` is a border, not a delimiter.
+            // In a table drawn with characters, for example in Markdown, `|` is a border and not a delimiter.
             '|' => all(has_frame),
             ',' => all(is_log),
             ':' => width < 4 || !all(is_of_colons),
@@ -218,7 +218,7 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
                 other => other.to_string().into(),
             },
             "columns": columns.collect::<Vec<_>>(),
-            // HAProxy prefixes its header with `# `.
+            // HAProxy writes `# ` before the header.
             "header": (has_header && all(|text| text.starts_with("# "))).then_some("# "),
         });
         let reason = format!("every line has {width} values between {word}");
@@ -227,14 +227,14 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     found
 }
 
-/// Whether every line has a time with milliseconds after a comma, as in logs of Java and Python.
+/// Whether every line contains a time with milliseconds after a comma, as in logs of Java and Python.
 fn is_log(text: &str) -> bool {
     static TIME: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\d\d:\d\d:\d\d,\d{3}\b"));
     full_lines(text).all(|line| TIME.is_match(line))
 }
 
-/// Whether every line begins with a name and a colon without a space behind, as in `/etc/passwd`. Other lines
-/// with colons are mostly keys, times and addresses.
+/// Whether every line begins with a name and a colon, and no colon is followed by a space, as in
+/// `/etc/passwd`. In other texts, colons mostly belong to keys, times and addresses.
 fn is_of_colons(text: &str) -> bool {
     let is_row = |line: &str| {
         let name = line.split(':').next().unwrap_or_default();
@@ -243,7 +243,7 @@ fn is_of_colons(text: &str) -> bool {
     !text.contains(": ") && full_lines(text).all(is_row)
 }
 
-/// Records of a text that are not blank; `None` if it can't be parsed.
+/// Parses the records of a text, except blank ones; `None` if the text cannot be parsed.
 fn records(text: &str, delimiter: char) -> Option<Vec<csv::StringRecord>> {
     let mut csv = csv::ReaderBuilder::new();
     csv.delimiter(u8::try_from(delimiter).ok()?).has_headers(false).flexible(true).trim(csv::Trim::All);
@@ -253,7 +253,7 @@ fn records(text: &str, delimiter: char) -> Option<Vec<csv::StringRecord>> {
     Some(records.into_iter().filter(|record| !is_blank(record)).collect())
 }
 
-/// Number of values of each record; `None` if it varies or is one.
+/// Number of values in each record; `None` if the number varies or is one.
 fn width(texts: &[Vec<csv::StringRecord>]) -> Option<usize> {
     let mut records = texts.iter().flatten().map(csv::StringRecord::len);
     let first = records.next().filter(|width| *width > 1)?;
@@ -261,8 +261,9 @@ fn width(texts: &[Vec<csv::StringRecord>]) -> Option<usize> {
     (has_rows && records.all(|width| width == first)).then_some(first)
 }
 
-/// Whether the first record names the columns: it has no empty or repeated name, and no number or date. Above
-/// numbers, a name may be `50%`, and several names may be years. It may end in a delimiter.
+/// Whether the first record has the names of the columns. Names must not be empty, repeated, a number or a
+/// date. Two exceptions apply above columns of numbers: a name may be `50%`, and several names may be years.
+/// The record may end with a delimiter.
 fn first_is_header(records: &[csv::StringRecord]) -> bool {
     let Some((header, rows)) = records.split_first() else { return false };
     let mut names: Vec<&str> = header.iter().map(|name| name.trim_start_matches(['#', ' '])).collect();
@@ -283,42 +284,43 @@ fn first_is_header(records: &[csv::StringRecord]) -> bool {
         && names.iter().enumerate().all(is_name)
 }
 
-/// Aligned columns.
+/// Proposes the extractor for aligned columns.
 fn columns(texts: &[&str]) -> Option<Candidate> {
     let is_table = |text: &&str| {
         let lines: Vec<&str> = full_lines(text).collect();
         let Some((header, rows)) = lines.split_first() else { return false };
         let names: Vec<&str> = header.split_whitespace().collect();
-        // Names that are further apart may have several words.
+        // Names that are separated by several spaces may consist of several words.
         let apart: Vec<&str> = header.split("  ").map(str::trim).filter(|name| !name.is_empty()).collect();
         let header_is_good = names.len() > 1
             && names.iter().all(|name| is_column_name(name))
             && (are_distinct(&names) || apart.len() > 2 && are_distinct(&apart))
             && !header.contains(['=', ',', ';'])
-            // `Address:Port` may be a name among others.
+            // A column name may contain a colon, such as `Address:Port`.
             && !(header.contains(": ") || header.contains(':') && !header.trim().contains("  "))
-            // In `vmstat`, this line has the column groups, and the header is the next one.
+            // In the output of `vmstat`, this line has the column groups, and the header follows.
             && !header.contains("--");
-        // Lines of `key: value` under a title.
+        // The rows are lines of `key: value` below a title.
         let are_pairs = !header.trim().contains("  ")
             && rows
                 .iter()
                 .filter(|row| row.contains(char::is_alphanumeric))
                 .all(|row| row.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
-        // Values may be missing or contain blanks; still, most lines have about as many words as there are
+        // Values may be missing or contain spaces, but most lines have about as many words as the header has
         // names.
         let least = if apart.len() > 2 { apart.len().min(names.len()) } else { names.len() };
         let about = rows.iter().filter(|row| row.split_whitespace().count() + least / 4 >= least).count();
-        // A title above header and rows: the rows have at least twice as many words.
+        // If most rows have at least twice as many words as this line, it is a title above the header.
         let wide = rows.iter().filter(|row| row.split_whitespace().count() >= names.len() * 2).count();
         let is_title = wide * 2 > rows.len();
         header_is_good && !are_pairs && !is_title && !rows.is_empty() && about * 10 >= rows.len() * 8
     };
-    // A title is a line of words with single spaces.
+    // A title is a line whose words are separated by single spaces.
     let is_below_title = |text: &&str| {
         text.split_once('\n').is_some_and(|(title, rest)| !title.trim().contains("  ") && is_table(&rest))
     };
-    // The names below are further apart, and the rows have another number of words than the title.
+    // The names in the header below a title are separated by several spaces, and most rows have a different
+    // number of words than the title.
     let has_title = |text: &&str| {
         let lines: Vec<&str> = full_lines(text).collect();
         let [title, header, rows @ ..] = lines.as_slice() else { return false };
@@ -349,14 +351,14 @@ fn are_distinct(names: &[&str]) -> bool {
     names.iter().collect::<HashSet<_>>().len() == names.len()
 }
 
-/// Whether a word may name a column; a number, an address or a path is data.
+/// Whether a word can be the name of a column. A number, an address or a path is data.
 fn is_column_name(word: &str) -> bool {
     let is_number = word.contains(|c: char| c.is_ascii_digit()) && !word.contains(char::is_alphabetic);
     !is_number && !word.starts_with('/') && word.parse::<f64>().is_err()
 }
 
-/// Joins the names of two columns of rows, if the header has them with one space between, and all cells below
-/// the first are empty: `Peer` and `Address:Port` of `ss`. A field may have the whole name.
+/// Joins the names of two adjacent columns if a single space separates them in the header and all cells of
+/// the first column are empty: `Peer` and `Address:Port` of `ss`. A field may then have the joined name.
 pub(super) fn join_names(values: &mut [Value], texts: &[String]) {
     let rows = || values.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_object);
     let names: Vec<String> = rows().next().into_iter().flat_map(Map::keys).cloned().collect();
@@ -380,9 +382,9 @@ pub(super) fn join_names(values: &mut [Value], texts: &[String]) {
     }
 }
 
-/// Aligned columns above a last line such as `Total: 4 devices` or `4 rows`.
+/// Proposes aligned columns above a last line such as `Total: 4 devices` or `4 rows`.
 fn above_footer<'t>(texts: &[&'t str]) -> Option<Candidate> {
-    // In a drawn table, the borders already show which lines are rows.
+    // In a table drawn with characters, the borders already show which lines are rows.
     if texts.iter().any(|text| has_frame(text)) {
         return None;
     }
@@ -400,8 +402,8 @@ fn above_footer<'t>(texts: &[&'t str]) -> Option<Candidate> {
     Some(Candidate { reason, ..table.with_option("stop_before", first) })
 }
 
-/// Pattern for the last line of a text, if that line may be the footer of a table. A footer begins with a
-/// word and a colon, with a word such as `Total`, or with a number and a word.
+/// Returns a pattern for the last line of a text if the line may be the footer of a table. A footer begins
+/// with a word and a colon, with a word such as `Total`, or with a number and a word.
 fn footer(text: &str) -> Option<String> {
     let lines: Vec<&str> = full_lines(text).collect();
     let [header, rows @ .., last] = lines.as_slice() else { return None };
@@ -410,7 +412,7 @@ fn footer(text: &str) -> Option<String> {
     let columns = header.split_whitespace().count();
     let is_total = ["total", "totals", "sum"].iter().any(|word| word.eq_ignore_ascii_case(first));
     let begins_with_key = |line: &str| line.split_whitespace().next().is_some_and(|word| word.ends_with(':'));
-    // Rows of `free` all begin with such a word.
+    // In the output of `free`, every row begins with a word and a colon, so the last row is not a footer.
     let is_key = begins_with_key(last) && !rows.iter().any(|row| begins_with_key(row));
     if words.len() <= columns && is_key || words.len() < columns && is_total {
         return Some(format!(r"^\s*{}", regex::escape(first)));
@@ -422,7 +424,7 @@ fn footer(text: &str) -> Option<String> {
     (is_count && is_word && words.len() < columns).then(|| format!(r"^\s*\(?[0-9]+ {second}"))
 }
 
-/// Whether every row begins with a label that has no name in the header, as in the output of `free`.
+/// Whether every row begins with a label above which the header has no name, as in the output of `free`.
 fn is_led(text: &str) -> bool {
     let mut lines = full_lines(text);
     let Some(header) = lines.next() else { return false };

@@ -1,5 +1,5 @@
-//! Inference of a field's type from its texts: numbers, also formatted ones such as `12 %`, `$ 1,024.00` and
-//! `5 °C`, booleans, timestamps, dates, durations and sizes.
+//! Inference of a field's type from its texts: numbers, including formatted ones such as `12 %`, `$ 1,024.00`
+//! and `5 °C`, booleans, timestamps, dates, durations and sizes.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::config::quoted_list;
 use crate::settings::fixed_regex;
 use crate::translate::{DurationForm, FieldKind, FieldType, NumberForm, SizeForm, TimeForm, TimeFormat};
 
-/// Inferred type of a list of texts.
+/// Type that is inferred from a list of texts.
 #[derive(Debug)]
 pub(super) struct Guess {
     /// Name of the type.
@@ -25,7 +25,7 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// Options are texts; empty ones are omitted.
+    /// Creates a guess. Options with an empty value are omitted.
     pub(super) fn new(
         kind: &str,
         options: &[(&str, &str)],
@@ -37,12 +37,12 @@ impl Guess {
         Self { kind: kind.to_owned(), options, confidence, reason: reason.into() }
     }
 
-    /// The type of `count` texts, which are all of a kind.
+    /// Creates a guess for `count` texts that all have the format `what`.
     pub(super) fn with_count(kind: &str, options: &[(&str, &str)], count: usize, what: &str) -> Self {
         Self::new(kind, options, confidence_by_count(count), format!("{count} of {count} are {what}"))
     }
 
-    /// Raises the confidence to `likely`: for formats that seldom mean anything else.
+    /// Raises the confidence to at least `likely`, for formats that rarely have another meaning.
     pub(super) fn at_least_likely(mut self) -> Self {
         self.confidence = self.confidence.max(Confidence::Likely);
         self
@@ -51,15 +51,15 @@ impl Guess {
 
 static NUMBER: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(r"^[-+]?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"));
-/// Leading zeros, which a number would lose: zip codes, telephone numbers and the like.
+/// Numbers with leading zeros, such as postal codes and telephone numbers, which a numeric type would change.
 static LEADING_ZERO: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^[-+]?0[0-9]"));
 
-/// Minimum of whole numbers to infer `integer`.
+/// Minimum number of whole numbers for the type `integer`.
 pub(super) const MIN_WHOLE: usize = 3;
 /// Pairs of words for true and false.
 const BOOLEANS: [[&str; 2]; 5] =
     [["true", "false"], ["yes", "no"], ["on", "off"], ["enabled", "disabled"], ["y", "n"]];
-/// Words for null; ASCII case is ignored.
+/// Words for null, compared without ASCII case.
 const NULLS: [&str; 9] = ["-", "--", "N/A", "NA", "n.a.", "null", "none", "nil", "?"];
 
 pub(super) fn is_number(text: &str) -> bool {
@@ -70,7 +70,7 @@ pub(super) fn is_whole(text: &str) -> bool {
     is_number(text) && !text.contains(['.', 'e', 'E'])
 }
 
-/// Confidence in a type by the number of texts.
+/// Confidence in a type, depending on the number of texts.
 pub(super) fn confidence_by_count(count: usize) -> Confidence {
     match count {
         0 | 1 => Confidence::Guess,
@@ -83,7 +83,7 @@ pub(super) fn confidence_by_count(count: usize) -> Confidence {
 pub(super) fn guess(name: &str, texts: &[&str]) -> Guess {
     let all: Vec<&str> = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
     let is_null = |text: &str| NULLS.iter().any(|word| word.eq_ignore_ascii_case(text));
-    // In the spelling of the samples, each once.
+    // Null words as the samples spell them, each listed once.
     let mut null_words: Vec<&str> = Vec::new();
     for text in all.iter().copied().filter(|text| is_null(text)) {
         if !null_words.iter().any(|word| word.eq_ignore_ascii_case(text)) {
@@ -105,19 +105,19 @@ pub(super) fn guess(name: &str, texts: &[&str]) -> Guess {
     guess
 }
 
-/// Infers plain numbers.
+/// Infers numbers without a unit.
 fn number(name: &str, texts: &[&str]) -> Option<Guess> {
     let count = texts.len();
     if count == 0 || !texts.iter().all(|text| is_number(text)) {
         return None;
     }
-    // A count, or seconds since 1970, has digits only.
+    // A count, or a number of seconds since 1970, consists of digits only.
     let count_of = |text: &&str| text.parse().ok().filter(|_| !text.starts_with('+'));
     let counted: Option<Vec<u64>> = texts.iter().map(count_of).collect();
     if let Some(time) = counted.and_then(|numbers| unix(name, &numbers)) {
         return Some(time);
     }
-    // With only one or two samples, the next may have a fraction.
+    // After only one or two whole numbers, the next value may have a fraction.
     let (kind, what) = match texts.iter().all(|text| is_whole(text)) {
         true if count >= MIN_WHOLE => ("integer", "whole numbers"),
         true => ("number", "numbers, whole ones so far"),
@@ -132,7 +132,7 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
     let [yes, no] = BOOLEANS.into_iter().find(|flags| {
         let among = |text: &&str| flags.iter().any(|flag| flag.eq_ignore_ascii_case(text));
         let both = texts.iter().any(|text| !text.eq_ignore_ascii_case(texts[0]));
-        // A single letter may be a code, and so may `NO` and `ON`: Norway, Ontario.
+        // A single letter may be a code, and so may `NO` and `ON` (Norway, Ontario).
         let may_be_code = |text: &&str| text.len() <= 2 && !text.contains(|c: char| c.is_ascii_lowercase());
         count > 0
             && texts.iter().all(among)
@@ -146,37 +146,38 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
     Some(guess)
 }
 
-/// The string type.
+/// Returns the string type.
 pub(super) fn text(texts: &[&str]) -> Guess {
     let is_empty = texts.iter().all(|text| text.is_empty());
     let reason = if is_empty { "always empty" } else { "a string" };
     Guess::new("string", &[], confidence_by_count(texts.len()), reason)
 }
 
-/// Prefixes of amounts of money.
+/// Currency prefixes of amounts.
 const PREFIXES: [&str; 9] = ["$", "€", "£", "¥", "USD", "EUR", "GBP", "NOK", "kr"];
-/// Common units, for which one sample is enough evidence.
+/// Common units; a single sample is enough evidence for them.
 const UNITS: [&str; 55] = [
     "%", "°", "°C", "°F", "K", "°K", "mm", "cm", "m", "km", "m/s", "km/h", "kn", "kt", "mph", "hPa", "kPa",
     "Pa", "mbar", "bar", "V", "mV", "kV", "A", "mA", "W", "kW", "MW", "kWh", "Wh", "Hz", "kHz", "MHz", "GHz",
     "rpm", "RPM", "dB", "dBm", "lx", "ppm", "kg", "g", "mg", "l", "L", "ml", "EUR", "USD", "GBP", "NOK",
     "SEK", "DKK", "CHF", "€", "kr",
 ];
-/// Longest unit, in characters; a longer suffix is an ordinary word.
+/// Maximum length of a unit, in characters; a longer suffix is an ordinary word.
 const MAX_SUFFIX: usize = 12;
 
-/// Splits a text into prefix, number and suffix.
+/// Splits a text into a prefix, a number and a suffix.
 fn parts(text: &str) -> Option<(&str, &str, &str)> {
     let is_digit = |c: char| c.is_ascii_digit();
     let first = text.find(is_digit)?;
     let last = text.rfind(is_digit)? + 1;
     let before = &text[..first];
-    // A sign and a decimal point belong to the number.
+    // A sign and a decimal point are part of the number.
     let number_start = before.trim_end_matches(['-', '+', '.']).len();
     Some((before[..number_start].trim(), &text[number_start..last], text[last..].trim()))
 }
 
-/// Infers numbers with the same prefix and suffix in all texts; `None` for other texts and for plain numbers.
+/// Infers numbers that have the same prefix and suffix in all texts; `None` for other texts, and for plain
+/// numbers.
 fn marked_number(texts: &[&str]) -> Option<Guess> {
     let split: Vec<_> = texts.iter().map(|text| parts(text)).collect::<Option<_>>()?;
     let &(before, _, behind) = split.first()?;
@@ -203,7 +204,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         }
         _ => {}
     }
-    // The number alone does not show its unit.
+    // The extracted number does not show its unit, so the description does.
     let description = format!("In {}.", if unit == "%" { "percent" } else { unit });
     let options = [
         ("prefix", before),
@@ -219,8 +220,8 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         guess.reason += &format!(" with `{unit}`");
     }
     if !is_certain {
-        // `1,024` may have a decimal comma, and mean 1.024. Without a separator of thousands, the format is
-        // certain.
+        // The comma of `1,024` may also be a decimal comma, so that the value is 1.024. A format without a
+        // thousands separator is certain.
         guess.reason += &format!("; `{thousands}` separates thousands, or else a fraction");
     }
     let most = match (is_certain, numbers.len()) {
@@ -231,8 +232,8 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     Some(Guess { confidence: guess.confidence.min(most), ..guess })
 }
 
-/// Whether numbers without a unit have a decimal comma. Otherwise they may be lists, such as `0,1` of
-/// processors. A list has no sign, and its items rarely have the same number of digits, two or more.
+/// Whether numbers without a unit have a decimal comma. If not, they may be lists, such as `0,1` for two
+/// processors: a list has no sign, and its last items rarely all have the same number of digits, two or more.
 fn has_decimal_comma(numbers: &[&str]) -> bool {
     let decimals: Vec<usize> =
         numbers.iter().filter_map(|number| number.split_once(',')).map(|(_, digits)| digits.len()).collect();
@@ -240,11 +241,11 @@ fn has_decimal_comma(numbers: &[&str]) -> bool {
         || (decimals.len() >= 3 && decimals[0] >= 2 && decimals.iter().all(|length| *length == decimals[0]))
 }
 
-/// Separators of decimals and of thousands; the latter may be empty.
+/// Decimal separator and thousands separator; the thousands separator may be empty.
 type NumberFormat = (&'static str, &'static str);
 
-/// The simplest format that parses all numbers, the numbers in plain notation, and whether they mean the same
-/// in every format that parses them.
+/// Returns the simplest format that parses all numbers, the numbers in plain notation, and whether every
+/// other format that parses them gives the same values.
 fn number_format(numbers: &[&str]) -> Option<(NumberFormat, Vec<String>, bool)> {
     const FORMATS: [NumberFormat; 7] =
         [(".", ""), (".", ","), (",", ""), (",", "."), (".", " "), (",", " "), (".", "'")];
@@ -256,13 +257,14 @@ fn number_format(numbers: &[&str]) -> Option<(NumberFormat, Vec<String>, bool)> 
     };
     let mut formats = FORMATS.into_iter().filter_map(|format| Some((format, read(format)?)));
     let (format, plain) = formats.next()?;
-    // Another format may have a different meaning: `1,024`. A decimal point is unambiguous.
+    // Another format may give other values, for example for `1,024`. A decimal point without a thousands
+    // separator is unambiguous.
     let is_certain = format.1.is_empty() || formats.all(|(_, other)| other == plain);
     Some((format, plain, is_certain))
 }
 
-/// Formats of timestamps with an offset from UTC, or with a word for UTC, and then with its time zone. The
-/// standard format is empty.
+/// Formats of timestamps with a UTC offset, or with a word for UTC. Each is paired with its time zone, which
+/// is empty if the text has an offset. The standard format is empty.
 const ZONED_FORMATS: [(&str, &str); 10] = [
     ("", ""),
     ("%d/%b/%Y:%H:%M:%S %z", ""),
@@ -275,11 +277,11 @@ const ZONED_FORMATS: [(&str, &str); 10] = [
     ("%A, %d-%b-%Y %H:%M:%S UTC", "UTC"),
     ("%A, %d-%b-%Y %H:%M:%S GMT", "UTC"),
 ];
-/// Formats of dates. All samples together decide whether the month is first or second.
+/// Date formats. All samples together decide whether the day or the month comes first.
 const DATE_FORMATS: [&str; 9] =
     ["", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y"];
 
-/// Formats of timestamps in an unknown time zone.
+/// Formats of timestamps whose time zone is unknown.
 fn local_formats() -> impl Iterator<Item = String> {
     let with_clock = |date: &str| {
         let date = if date.is_empty() { "%Y-%m-%d" } else { date };
@@ -306,7 +308,7 @@ fn form(format: &str, zone: &str) -> TimeForm {
 
 /// Infers timestamps or dates.
 pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
-    // A bare number is not a date, although some formats parse it.
+    // A plain number is not a date, although some formats parse it.
     let separated = |text: &&str| text.contains(['-', '/', '.', ':', ' ']) && text.len() >= 8;
     if !texts.iter().all(separated) {
         return None;
@@ -324,14 +326,14 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
             "times without an offset; `type: date-time` parses them, with {options}the `timezone` of their \
              clock"
         );
-        // They stay strings: with a wrong time zone, they would look right.
+        // Local times remain strings: with a wrong time zone, they would look correct.
         return Some(Guess::new("string", &[], Confidence::Likely, reason));
     }
     let fits = |format: &&str| parses_all(FieldKind::Date(form(format, "")), texts);
     match *DATE_FORMATS.into_iter().filter(fits).collect::<Vec<_>>() {
         [] => None,
         [format] => guess("date", &[("format", format)], "days"),
-        // Day and month are ambiguous; a wrong choice would go unnoticed.
+        // Day and month are ambiguous, and a wrong choice would not be noticed.
         [one, other, ..] => {
             let reason =
                 format!("dates; `type: date` parses them with `format: \"{one}\"`, or else `\"{other}\"`");
@@ -340,16 +342,16 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     }
 }
 
-/// Whether a word of a field name is one of these words.
+/// Whether a field name contains one of `words`, which are separated by spaces.
 fn has_word(name: &str, words: &str) -> bool {
     name.split('_').any(|part| words.split(' ').any(|word| word == part))
 }
 
-/// Infers seconds or milliseconds since 1970, if the name suggests a time.
+/// Infers seconds or milliseconds since 1970, if the name of the field suggests a time.
 fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
     const NAMES: &str = "time timestamp date datetime at since until expires created updated modified mtime \
                          ctime started epoch seen";
-    /// From 2001 to 2100, in seconds.
+    /// Years 2001 to 2100, in seconds since 1970.
     const SECONDS: std::ops::Range<u64> = 1_000_000_000..4_102_444_800;
     let named = has_word(name, NAMES);
     let all_in =
@@ -364,7 +366,8 @@ fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
     Some(Guess::new("date-time", &[("format", format)], confidence, reason))
 }
 
-/// Infers durations with units, or in clock format if the name suggests one.
+/// Infers durations with units. Durations in clock format are inferred if the name of the field suggests a
+/// duration.
 fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     const NAMES: &str =
         "uptime up duration elapsed age took latency runtime cputime delay timeout remaining idle length";
@@ -375,7 +378,7 @@ fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     let has_letters = |text: &&str| text.contains(char::is_alphabetic);
     let has_days = |text: &&str| text.split_once('-').is_some_and(|(_, clock)| clock.contains(':'));
     let unit = |text: &str| text.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned();
-    // `5 m` is more likely five metres.
+    // `5 m` is more likely a length in metres.
     let may_be_length = texts.iter().all(|text| unit(text) == "m");
     let certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
     let says_more = |text: &&str| text.contains(':') || has_letters(text);
@@ -393,11 +396,11 @@ fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     Some(if certain { guess.at_least_likely() } else { Guess { confidence: most, ..guess } })
 }
 
-/// Infers sizes with units; `0` needs none.
+/// Infers sizes with units; `0` may have no unit.
 fn size(name: &str, texts: &[&str]) -> Option<Guess> {
     static UNIT: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"^[0-9][0-9.,]*\s?(?:[KMGTPEk]i?B|[KMGTPE]i?|k|B|[Bb]ytes?)$"));
-    // `273 K` is a temperature, and `2 M` may be two million.
+    // `273 K` may be a temperature, and `2 M` two million.
     let is_other =
         name.split('_').any(|word| word.starts_with("temp") || word == "price" || word == "resistance");
     let with_unit = texts.iter().filter(|text| UNIT.is_match(text)).count();

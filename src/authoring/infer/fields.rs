@@ -1,4 +1,4 @@
-//! Inferred fields with names and types, and an output schema for values that fields can't express.
+//! Inference of fields with names and types, and of an output schema for values that fields cannot describe.
 
 use std::{collections::HashSet, slice};
 
@@ -9,32 +9,32 @@ use super::field_types::{MIN_WHOLE, guess, is_number, is_whole, text};
 use super::{Confidence, Finding};
 use crate::authoring::{count, without_empty};
 
-/// Inferred types of a route's values.
+/// Inferred types of the values of a route.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InferredTypes {
     /// Typed fields, each with its evidence.
     pub(super) fields: Vec<InferredField>,
-    /// Output schema, if fields can't express the values.
+    /// Output schema, if fields cannot describe the values.
     pub(super) output: Option<(Value, Finding)>,
 }
 
 /// Inferred field.
 #[derive(Debug, Clone)]
 pub(super) struct InferredField {
-    /// Name in the result.
+    /// Name of the field in the result.
     pub(super) name: String,
-    /// Type in configuration syntax: `number`, `{ from: Temp, type: number }`.
+    /// Type in configuration syntax: `number`, or `{ from: Temp, type: number }`.
     pub(super) spec: Value,
     /// Evidence for the type.
     pub(super) finding: Finding,
 }
 
-/// Limit of fields; an object with more is a lookup table, not a record.
+/// Maximum number of fields; an object with more members is a lookup table, not a record.
 const MAX_FIELDS: usize = 120;
-/// Limit of a field name.
+/// Maximum length of a field name.
 const MAX_NAME_LENGTH: usize = 100;
 
-/// Possible types of the values, most specific first; the last has none.
+/// Returns possible types of the values, most specific first. The last entry has no types.
 pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
     let is_document = matches!(candidate.name, "json" | "ndjson" | "xml");
     let records = records(&candidate.values).filter(|_| !is_document);
@@ -60,7 +60,8 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
     possible_types
 }
 
-/// Records of all samples: one object each, or lists of objects, with texts and lists of texts as members.
+/// Returns the records of all samples: objects whose members are texts or lists of texts. A value is one
+/// record or a list of records.
 fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     let items = values.iter().flat_map(|value| match value {
         Value::Array(items) => items.as_slice(),
@@ -94,7 +95,7 @@ fn fields(records: &[&Map<String, Value>]) -> Option<Vec<InferredField>> {
     (!fields.is_empty()).then_some(fields)
 }
 
-/// The strings of a value: itself, or all items of a list; `None` for other values.
+/// Returns the strings of a value: the string itself, or the items of a list; `None` for other values.
 fn texts(value: &Value) -> Option<Vec<&str>> {
     match value {
         Value::String(text) => Some(vec![text]),
@@ -110,7 +111,7 @@ fn field(name: String, from: &str, values: &[&Value], records: usize) -> Inferre
         |value: &Value| texts(value).is_some_and(|texts| texts.iter().any(|text| text.trim().is_empty()));
     let empty = values.iter().filter(|value| has_empty(value)).count();
     let mut guess = guess(&name, &all);
-    // An item of a list can't be missing, and of all types only a string can be empty.
+    // An item of a list cannot be missing, and only a string can be empty.
     if guess.kind != "string" && values.iter().any(|value| value.is_array() && has_empty(value)) {
         all.retain(|text| !text.trim().is_empty());
         guess = text(&all);
@@ -140,7 +141,8 @@ fn field(name: String, from: &str, values: &[&Value], records: usize) -> Inferre
     InferredField { name, spec, finding }
 }
 
-/// Field name in snake case: `Active connections` becomes `active_connections`, `CPU%` becomes `cpu_percent`.
+/// Converts a text to a field name in snake case: `Active connections` becomes `active_connections`, `CPU%`
+/// becomes `cpu_percent`.
 pub(super) fn slug(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -160,20 +162,20 @@ pub(super) fn slug(text: &str) -> String {
     }
 }
 
-/// Form of numbers in the extractor's result.
+/// How the extractor returns numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Numbers {
-    /// Strings, which the schema converts.
+    /// As strings, which the schema converts.
     Texts,
-    /// Numbers of the response.
+    /// As numbers of the response.
     AsSent,
-    /// Measured values, which may have a fraction at any time, as in metrics.
+    /// As measured values, for example metrics, which may have a fraction at any time.
     Measured,
 }
 
-/// Schema of values at the same path in all samples.
+/// Infers the schema of the values at the same path in all samples.
 fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Value {
-    /// Limit of nesting; nobody reads a deeper schema.
+    /// Maximum nesting depth; a deeper schema would not be read.
     const MAX_DEPTH: usize = 8;
     let present: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
     let nullable = present.len() < values.len();
@@ -195,7 +197,7 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             }
             properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
         }
-        // Labels vary between metrics.
+        // The members of `labels` vary between metrics, so they are not described.
         if properties.len() <= MAX_FIELDS && (depth == 0 || name != "labels") {
             more = without_empty(json!({ "properties": properties, "required": required }));
         }

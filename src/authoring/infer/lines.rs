@@ -1,5 +1,5 @@
-//! Candidate extractors for text in lines: metrics, form fields, pairs, and regular expressions for repeated
-//! lines.
+//! Candidate extractors for text in lines: metrics, forms, key-value pairs, and regular expressions for
+//! repeated lines.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -16,7 +16,7 @@ use crate::translate::extract::has_frame;
 static FORM_LINE: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(r"^[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*(&[A-Za-z0-9._~%+\-\[\]]+=[^\s&]*)*$"));
 
-/// Prometheus text format.
+/// Proposes the extractor for the Prometheus text format.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
     let has_metadata =
         |text: &&str| full_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
@@ -25,7 +25,7 @@ pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
     })
 }
 
-/// Form-encoded text: `a=1&b=2`.
+/// Proposes the extractor for form-encoded text: `a=1&b=2`.
 pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
     let named = media_type == "application/x-www-form-urlencoded";
     let has_format = |text: &&str| FORM_LINE.is_match(text.trim()) && (named || text.contains('&'));
@@ -35,7 +35,7 @@ pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
         .then(|| Candidate::strict("form", Value::Null, "every sample is `name=value&…` in one line"))
 }
 
-/// Lines with several `key=value`, as in logfmt.
+/// Proposes the extractor for lines with several `key=value` pairs (logfmt).
 pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
     const PAIR: &str = r#"[\w.-]+=("(\\.|[^"\\])*"|\S*)"#;
     static LINE: LazyLock<Regex> = LazyLock::new(|| fixed_regex(&format!(r"^\s*{PAIR}(\s+{PAIR})+$")));
@@ -56,8 +56,8 @@ pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
     Some(Candidate::likely("pairs", options, "every line has several `key=value`"))
 }
 
-/// Whether the keys of pairs are data: at least half of them have dates, amounts or cells of a row, or most are not in
-/// every sample.
+/// Whether the keys of pairs are data: at least half of them contain dates, amounts or the cells of a row, or
+/// most of them are not in every sample.
 pub(super) fn has_data_in_keys(pairs: &Candidate) -> bool {
     static DATA: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"\d[-/.](\d\d|[A-Z][a-z]{2})[-/.]\d|[$€£]\s?[-+]?\d|\S\s{3}"));
@@ -68,9 +68,9 @@ pub(super) fn has_data_in_keys(pairs: &Candidate) -> bool {
     pairs.name == "pairs" && !keys.is_empty() && (dated * 2 >= keys.len() || missing * 2 > keys.len())
 }
 
-/// Lines of key and value.
+/// Proposes extractors for lines of key and value.
 pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
-    // Assignments of a shell, with comments behind values, as Netdata prints them.
+    // Shell assignments with comments after the values, as Netdata prints them.
     static ASSIGNMENT: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#"^(#.*|[\w.-]+="[^"]*"\s*(?<comment>#.*)?)$"#));
     let lines = || texts.iter().flat_map(|text| full_lines(text)).map(|line| ASSIGNMENT.captures(line));
@@ -83,7 +83,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     let any = |test: &dyn Fn(&str) -> bool| texts.iter().any(|text| test(text));
     let has_sections = any(&|text| full_lines(text).any(is_section));
     for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
-        // In a drawn table, `|` is a border.
+        // In a table drawn with characters, `|` is a border.
         if separator == "|" && any(&has_frame) {
             continue;
         }
@@ -105,7 +105,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         let continued = if has_continuations { "; indented lines continue a value" } else { "" };
         let in_sections = if has_sections { ", in sections" } else { "" };
         let each = has_records.then_some("block");
-        // Whether they fit, more options, and their evidence.
+        // Variants of the format: whether a variant applies, its additional options, and the evidence.
         let forms = [
             (
                 has_records || has_continuations,
@@ -138,11 +138,12 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     found
 }
 
-/// Share of lines with a plausible key before the separator, from 0 to 1; `form` has options of `pairs`.
+/// Share of the lines that have a plausible key before the separator, from 0 to 1. `form` contains options of
+/// the extractor `pairs`.
 fn share_of_pairs(text: &str, separator: &str, comments: &[&str], form: &Value) -> f64 {
-    // Blank lines separate records with the same keys.
+    // Blank lines separate records that have the same keys.
     let has_records = form["each"] == "block";
-    // Indented lines continue a value, so that the others are keys of a record.
+    // Indented lines continue the value above, so only the other lines have keys.
     let has_continuations = form["indented"] == "words";
     let (mut all, mut good, mut section) = (0_usize, 0_usize, 0_usize);
     let mut keys = HashSet::new();
@@ -161,16 +162,16 @@ fn share_of_pairs(text: &str, separator: &str, comments: &[&str], form: &Value) 
             good += 1;
         }
     }
-    // Repeated keys are the first column of a table, and lines below one or two keys are lists.
+    // Repeated keys are the first column of a table. Indented lines below one or two keys are lists.
     let is_other = keys.len() * 2 < good || has_continuations && keys.len() < 3;
     if all == 0 || is_other { 0.0 } else { good as f64 / all as f64 }
 }
 
-/// The key of a line, if it is plausible.
+/// Returns the key of a line, if it is plausible.
 fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
     let (key, value) = line.split_once(separator)?;
     let key = key.trim();
-    // `12:30` is a time, and `::1` an address.
+    // `12:30` is a time and `::1` an address, not a key and a value.
     let is_digit = |c: char| c.is_ascii_digit();
     let last_word = key.split_whitespace().next_back().unwrap_or_default();
     let is_part = separator == ":"
@@ -179,7 +180,7 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
         && key.chars().count() <= 60
         && key.split_whitespace().count() <= 6
         && key.contains(|c: char| c.is_alphabetic())
-        // The cells of a row are further apart than the words of a key.
+        // Cells of a row are separated by several spaces, words of a key by one.
         && !key.contains("  ")
         && !is_part
         && !CLOCK.is_match(key)
@@ -188,9 +189,9 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
     is_key.then_some(key)
 }
 
-/// Whether a line has other cells behind its value, or other pairs, as in the output of `stat`.
+/// Whether the value of a line is followed by other cells or pairs, as in the output of `stat`.
 fn has_more_values(line: &str, separator: &str) -> bool {
-    /// A key and a colon that are further apart from the value before them than words are.
+    /// A key and a colon that are separated from the previous value by several spaces or a tab.
     static FURTHER_PAIR: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(\s{2,}|\t)[A-Za-z][\w ]*:\s"));
     let value = line.split_once(separator).map_or("", |(_, value)| value.trim_start());
     match separator {
@@ -200,15 +201,15 @@ fn has_more_values(line: &str, separator: &str) -> bool {
     }
 }
 
-/// Whether a word is a hash such as `a7e58f74`, with which the lines of `git log --oneline` begin.
+/// Whether a word is a commit hash such as `a7e58f74`; lines of `git log --oneline` begin with one.
 fn is_commit_id(word: &str) -> bool {
     word.len() >= 7 && has_digit(word) && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether a line is the header of a section in an INI file.
+/// Whether a line is a section header of an INI file.
 fn is_section(line: &str) -> bool {
     static SECTION: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\[[^\[\]]+\]\s*([#;].*)?$"));
-    // The pattern alone would take long for a long text.
+    // The prefix is checked first, because the pattern would take long for a long text.
     line.trim_start().starts_with('[') && SECTION.is_match(line)
 }
 
@@ -216,7 +217,7 @@ fn is_comment(line: &str, marks: &[&str]) -> bool {
     marks.iter().any(|mark| line.trim_start().starts_with(mark))
 }
 
-/// Whether a value is in quotes.
+/// Whether any value in the text is in double quotes.
 fn has_quotes(text: &str, separator: &str) -> bool {
     full_lines(text).filter_map(|line| line.split_once(separator)).any(|(_, value)| {
         let value = value.trim();
@@ -224,7 +225,7 @@ fn has_quotes(text: &str, separator: &str) -> bool {
     })
 }
 
-/// Whether blank lines separate several records, which begin with the same key.
+/// Whether blank lines separate several records that begin with the same key.
 fn has_records(text: &str, separator: &str) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     let records = lines.split(|line| line.trim().is_empty()).filter(|record| !record.is_empty());
@@ -234,7 +235,7 @@ fn has_records(text: &str, separator: &str) -> bool {
     others.peek().is_some() && others.all(|key| key == Some(first))
 }
 
-/// Whether indented lines without a separator are below lines of key and value.
+/// Whether indented lines without a separator follow lines of key and value.
 fn has_continuations(text: &str, separator: &str) -> bool {
     let is_indented = |line: &str| line.starts_with([' ', '\t']);
     let lines: Vec<&str> = full_lines(text).collect();
@@ -242,10 +243,10 @@ fn has_continuations(text: &str, separator: &str) -> bool {
     pairs.any(|two| key(two[0], separator).is_some() && !two[1].contains(separator))
 }
 
-/// A time such as `09:30`, with which log lines begin.
+/// A time such as `09:30`, which log lines begin with.
 static CLOCK: LazyLock<Regex> = LazyLock::new(|| fixed_regex("[0-9]{2}:[0-9]{2}"));
 
-/// Whether a line with a key and without a value has indented lines below it.
+/// Whether a line with a key but no value has indented lines below it.
 fn has_nesting(text: &str, separator: &str) -> bool {
     let lines: Vec<&str> = full_lines(text).collect();
     lines.windows(2).any(|two| {
@@ -256,25 +257,25 @@ fn has_nesting(text: &str, separator: &str) -> bool {
     })
 }
 
-/// Words that are not names.
+/// Words that cannot name a value.
 const MINOR_WORDS: [&str; 16] =
     ["is", "are", "was", "were", "with", "and", "of", "at", "in", "on", "to", "the", "for", "by", "a", "="];
-/// Marks around a number, such as `50%`, `[10` or `5,`.
+/// Characters around a number, as in `50%`, `[10` or `5,`.
 const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
 
-/// Whether a word may be the label of the value next to it.
+/// Whether a word can be the label of the value next to it.
 fn may_be_label(word: &str) -> bool {
     word.contains(char::is_alphanumeric) && !MINOR_WORDS.contains(&word.to_lowercase().as_str())
 }
 
-/// Whether a name consists of letters, digits and `_`, as captures require.
+/// Whether a name is valid for a capture group: letters, digits and `_`.
 fn is_capture_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Capture group for the words at one position: a number if all are, with common marks outside of the group,
-/// else any text without white space.
+/// Capture group for the words at one position. If all are numbers with the same marks around them, it
+/// captures the number without the marks, else any text without white space.
 fn capture(name: &str, words: &[&str]) -> String {
     let marks = marks_of(words[0]);
     match words.iter().all(|word| is_number(word) && marks_of(word) == marks) {
@@ -283,7 +284,7 @@ fn capture(name: &str, words: &[&str]) -> String {
     }
 }
 
-/// Whether a word is a number, apart from marks around it.
+/// Whether a word is a number, ignoring marks around it.
 fn is_number(word: &str) -> bool {
     word.trim_matches(MARKS).parse::<f64>().is_ok_and(f64::is_finite) && has_digit(word)
 }
@@ -296,14 +297,14 @@ fn marks_of(word: &str) -> (&str, &str) {
 
 /// Maximum number of lines of a report.
 const MAX_LINES: usize = 12;
-/// Maximum number of words of a report; a longer pattern would not be readable.
+/// Maximum number of words of a report; a longer pattern would be hard to read.
 const MAX_REPORT_WORDS: usize = 60;
 
-/// Lines of a text, split into words.
+/// Lines of a text, each split into words.
 type Lines<'t> = Vec<Vec<&'t str>>;
 
-/// A short report of fixed words and numbers, like nginx's `stub_status` and `vmstat`. The numbers follow the
-/// words that name them, or are in a line below the names.
+/// Proposes a pattern for a short report of constant words and numbers, such as the output of `vmstat` or
+/// nginx's `stub_status`. The numbers follow the words that name them, or are in a line below their names.
 pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     let samples: Vec<Lines<'_>> = texts
         .iter()
@@ -319,10 +320,10 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
         return None;
     }
     let aligned = AlignedSamples { samples: &samples };
-    // Without a line of values below names, the `pairs` extractor fits better.
+    // If no line of values is below a line of names, the extractor `pairs` fits better.
     (1..first.len()).find(|line| aligned.is_below_names(*line))?;
     let (pattern, numbers) = aligned.pattern(|line, index, names| {
-        // A word that varies and is not a number would make a pattern for this sample only.
+        // If a word varies and is not a number, the pattern would match only this sample.
         let is_number = aligned.words(line, index).into_iter().all(is_number);
         let name = aligned.name(line, index).filter(|_| is_number);
         name.filter(|name| is_capture_name(name) && !names.contains(name))
@@ -333,18 +334,18 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     Some(Candidate { reads_all: true, ..Candidate::likely("regex", json!({ "pattern": pattern }), reason) })
 }
 
-/// Samples with the same number of lines, and of words in each line.
+/// Samples that have the same number of lines, and the same number of words in each line.
 struct AlignedSamples<'s, 't> {
     samples: &'s [Lines<'t>],
 }
 
 impl<'t> AlignedSamples<'_, 't> {
-    /// The words at one position.
+    /// Returns the words of all samples at one position.
     fn words(&self, line: usize, index: usize) -> Vec<&'t str> {
         self.samples.iter().map(|lines| lines[line][index]).collect()
     }
 
-    /// Whether a word is the same in all samples, not a number, and not the only one.
+    /// Whether a word is the same in all samples, has no digits, and is not the only word.
     fn is_constant(&self, line: usize, index: usize) -> bool {
         let first = &self.samples[0];
         let word = first[line][index];
@@ -357,7 +358,7 @@ impl<'t> AlignedSamples<'_, 't> {
         self.samples[0][line].len()
     }
 
-    /// Whether a line has numbers only, and the line above has a word for each.
+    /// Whether a line consists of numbers, and the line above has a word for each of them.
     fn is_below_names(&self, line: usize) -> bool {
         line > 0
             && (0..self.width(line)).all(|index| self.words(line, index).into_iter().all(is_number))
@@ -365,8 +366,8 @@ impl<'t> AlignedSamples<'_, 't> {
             && (0..self.width(line - 1)).all(|index| self.is_constant(line - 1, index))
     }
 
-    /// Name of a number: the word above it, counted from the end of the line, else the words before it, else
-    /// the word after it.
+    /// Name of a number: the word in the line above, counted from the end of the line; otherwise the words
+    /// before the number, or else the word after it.
     fn name(&self, line: usize, index: usize) -> Option<String> {
         let first = &self.samples[0];
         if self.is_below_names(line) {
@@ -383,8 +384,9 @@ impl<'t> AlignedSamples<'_, 't> {
         (!label.is_empty()).then(|| slug(&label.join(" ")))
     }
 
-    /// Pattern of the samples, and its number of captures: constant words are literal; the others are
-    /// captured by the name that a function finds for their line and index, other than the earlier names.
+    /// Builds a pattern that matches the samples; returns it with the number of its captures. Constant words
+    /// are literal. Other words are captured; `name` returns the capture's name for a line, an index and the
+    /// names used so far.
     fn pattern(&self, name: impl Fn(usize, usize, &[String]) -> Option<String>) -> Option<(String, usize)> {
         let (mut names, mut parts) = (Vec::new(), Vec::new());
         for (line, words) in self.samples[0].iter().enumerate() {
@@ -421,10 +423,10 @@ pub(super) fn folder(texts: &[&str]) -> Option<Candidate> {
     })
 }
 
-/// Maximum number of words of a line; a longer pattern would not be readable.
+/// Maximum number of words of a line; a longer pattern would be hard to read.
 const MAX_LINE_WORDS: usize = 20;
 
-/// Lines with the same words, some of which vary.
+/// Proposes a pattern for lines that have the same number of words, some of which are constant.
 pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     let all_lines = texts.iter().flat_map(|text| full_lines(text)).take(10_000);
     let lines: Vec<Lines<'_>> = all_lines.map(|line| vec![line.split_whitespace().collect()]).collect();
@@ -440,12 +442,12 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
         return Some(Candidate::likely("regex", options, "every sample is a date or a timestamp"));
     }
     let aligned = AlignedSamples { samples: &lines };
-    // The name of a value: the word before it, else the word after it, else an earlier one.
+    // A value is named by the word before it, else by the word after it, else by an earlier word.
     let names_a_value = |index: &usize| aligned.is_constant(0, *index) && may_be_label(first[*index]);
     let label = |index: usize| {
         let mut before = (0..index).rev().take_while(|other| aligned.is_constant(0, *other));
         let near = index.checked_sub(1).filter(names_a_value);
-        // `1 user`, but not `12:30:45 up`.
+        // The word after a value is its name in `1 user`, but not in `12:30:45 up`.
         let is_count = aligned.words(0, index).into_iter().all(is_number);
         let after = Some(index + 1).filter(|other| is_count && *other < width && names_a_value(other));
         near.or(after).or_else(|| before.find(names_a_value)).map(|other| slug(first[other]))

@@ -14,11 +14,11 @@ use super::samples::ClassifiedSamples;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
 
-/// Path of the elements of a SOAP body, without the name of the element.
+/// Path of the element in a SOAP body, without the element's name.
 pub(super) const SOAP_BODY: &str = "Envelope/Body/";
-/// Pattern of the password field of a login page.
+/// Pattern of a password field, which indicates a login page.
 pub(super) const PASSWORD_FIELD: &str = r#"(?i)<input\b[^>]*\btype\s*=\s*["']?password\b"#;
-/// Limit of the columns of a table that are named.
+/// Maximum number of columns that are named.
 const MAX_COLUMNS: usize = 100;
 
 /// Whether a text is an HTML document.
@@ -30,12 +30,12 @@ pub(super) fn is_html(text: &str, media_type: &str) -> bool {
         || (media_type == "text/html" && start.starts_with('<'))
 }
 
-/// The text without a byte order mark and white space at its start.
+/// Removes a byte order mark and white space at the start.
 fn without_mark(text: &str) -> &str {
     text.trim_start_matches('\u{feff}').trim_start()
 }
 
-/// Extractors for HTML pages.
+/// Proposes extractors for HTML pages.
 pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     let pages: Vec<Vec<Table>> = texts.iter().map(|text| tables(text)).collect();
@@ -55,7 +55,7 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
         let reason = format!("every sample is HTML with a table{what}{more}");
         found.push(Candidate::strict("html", options, reason));
     }
-    // A list of links, as directories and menus of old servers are.
+    // The page is a list of links, for example a directory or menu of an old server.
     let is_list = |text: &&str| {
         let text = text.to_ascii_lowercase();
         text.matches("<li").count() > 1 && text.matches(" href=").count() > 1
@@ -78,16 +78,17 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
     found
 }
 
-/// Whether an HTML page has a field for a password.
+/// Whether an HTML page contains a password field.
 pub(super) fn has_password_field(text: &str) -> bool {
     static FIELD: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PASSWORD_FIELD));
     FIELD.is_match(text)
 }
 
-/// Selectors that match a table of an HTML page, and its source in lower case, up to a table in it.
+/// A table of an HTML page: the selectors that match it, and its source in lower case up to the first nested
+/// table.
 type Table = (Vec<String>, String);
 
-/// Tables of an HTML page, in their order.
+/// Returns the tables of an HTML page in document order.
 fn tables(page: &str) -> Vec<Table> {
     static BOUND: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(?i)</?table\b|$"));
     static NAME: LazyLock<Regex> =
@@ -106,7 +107,8 @@ fn tables(page: &str) -> Vec<Table> {
     parts.filter(|part| !part.starts_with("</")).map(table).collect()
 }
 
-/// The selector whose first matches in all pages have headings and the most rows, with these tables.
+/// Returns the best selector and the table that it matches first on each page. A selector is better if all
+/// these tables have headings, and then if they have more rows.
 fn best_table(pages: &[Vec<Table>]) -> Option<(&str, Vec<&str>)> {
     let matches = |selector: &String| {
         let is_match = |table: &&Table| table.0.contains(selector);
@@ -114,15 +116,15 @@ fn best_table(pages: &[Vec<Table>]) -> Option<(&str, Vec<&str>)> {
     };
     let selectors = pages.first()?.iter().flat_map(|(selectors, _)| selectors);
     let found: Vec<_> = selectors.filter_map(|name| Some((name.as_str(), matches(name)?))).collect();
-    // The last of equals is the maximum, and the first is wanted.
+    // Reversed, because `max_by_key` returns the last of equal elements, and the first is wanted.
     found.into_iter().rev().max_by_key(|(_, tables)| {
         let rows: usize = tables.iter().map(|table| table.matches("<tr").count()).sum();
         (tables.iter().all(|table| table.contains("<th")), rows)
     })
 }
 
-/// Names for the columns of tables without headings whose first row is data. Without `columns`, the `table`
-/// option would take that row for the headings.
+/// Names for the columns of tables that have no headings and whose first row is data. Without `columns`, the
+/// extractor `table` would use the first row as headings.
 fn column_names(classified: &ClassifiedSamples<'_>, table: &Value, tables: &[&str]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();
@@ -133,7 +135,7 @@ fn column_names(classified: &ClassifiedSamples<'_>, table: &Value, tables: &[&st
     let values = extracted_values(&Candidate::likely("html", options, ""), classified).ok()?;
     let all: Vec<&[Value]> =
         values.iter().map(|rows| rows.as_array().map(Vec::as_slice)).collect::<Option<_>>()?;
-    // A single row is a header or data, as the first row of other samples is.
+    // Whether a single row is a header or data is decided by the samples with more rows.
     let mut longer = all.iter().zip(tables).filter(|(rows, _)| rows.len() > 1).peekable();
     if longer.peek().is_some() && longer.all(|(rows, table)| is_bold(table) || differs_from_below(rows)) {
         return None;
@@ -143,7 +145,7 @@ fn column_names(classified: &ClassifiedSamples<'_>, table: &Value, tables: &[&st
     columns.filter(|count| *count < MAX_COLUMNS).map(names)
 }
 
-/// Whether the first row has a distinct text in every cell, and one of its columns has numbers below.
+/// Whether the first row has a different text in every cell, and a column has numbers below the first row.
 fn differs_from_below<'r>(rows: &'r [Value]) -> bool {
     let Some((Value::Object(first), below)) = rows.split_first() else { return false };
     let text = |value: &'r Value| value.as_str().unwrap_or_default();
@@ -156,7 +158,7 @@ fn differs_from_below<'r>(rows: &'r [Value]) -> bool {
     first.values().all(is_name) && first.iter().any(over_numbers)
 }
 
-/// Whether every cell of the first row is bold, but not of the second.
+/// Whether every cell of the first row is bold, and not every cell of the second row.
 fn is_bold(table: &str) -> bool {
     let mut rows = table.split("<tr").skip(1).map(|row| {
         let mut cells = row.split("<td").skip(1);
@@ -173,10 +175,10 @@ fn is_of_pairs(table: &str) -> bool {
     !rows.is_empty() && rows.iter().all(|row| matches!(row, (1, 1) | (0, 2)))
 }
 
-/// Extractor for XML documents.
+/// Proposes the extractor for XML documents.
 pub(super) fn xml(texts: &[&str]) -> Candidate {
     let mut reason = "every sample is an XML document".to_owned();
-    // Of a SOAP envelope, only the contents of the body are useful.
+    // Only the contents of the body of a SOAP envelope are useful.
     let in_bodies: Option<Vec<String>> = texts.iter().map(|text| first_in_body(text)).collect();
     let path = in_bodies.as_deref().and_then(<[_]>::split_first).map(|(first, others)| {
         let element = if others.iter().all(|other| other == first) { first } else { "*" };
@@ -192,10 +194,10 @@ pub(super) fn xml(texts: &[&str]) -> Candidate {
     Candidate::strict("xml", options, reason)
 }
 
-/// Names of elements that occur several times in one parent. Without `lists`, an element would be a list in
-/// one response and not in another.
+/// Names of elements that occur several times within one parent. Without the option `lists`, such an element
+/// would be a list in one response and not in another.
 fn repeated_elements(texts: &[&str]) -> Vec<String> {
-    /// Limit of the names; a longer list is no help.
+    /// Maximum number of names; a longer list would not help.
     const MAX_NAMES: usize = 20;
     let documents = texts.iter().map(|text| roxmltree::Document::parse(without_mark(text)));
     let Ok(documents) = documents.collect::<Result<Vec<_>, _>>() else { return Vec::new() };
@@ -205,7 +207,7 @@ fn repeated_elements(texts: &[&str]) -> Vec<String> {
         let mut seen = HashSet::new();
         let children = parent.children().filter(roxmltree::Node::is_element);
         for name in children.map(|child| child.tag_name()) {
-            // In RSS, `atom:link` is beside `link`.
+            // RSS has elements with the same local name in different namespaces: `link` and `atom:link`.
             if !seen.insert((name.namespace(), name.name())) {
                 repeated.insert(name.name().to_owned());
             }
@@ -214,7 +216,7 @@ fn repeated_elements(texts: &[&str]) -> Vec<String> {
     if repeated.len() > MAX_NAMES { Vec::new() } else { repeated.into_iter().collect() }
 }
 
-/// Name of the first element in a SOAP body: `Fault` if the text is a fault.
+/// Returns the name of the first element in a SOAP body; it is `Fault` for a SOAP fault.
 pub(super) fn first_in_body(text: &str) -> Option<String> {
     if !(text.contains("Envelope") && text.contains("Body")) {
         return None;

@@ -2,13 +2,13 @@
 //!
 //! - `samples` separates successes from failures, and finds rules for errors with a success status.
 //! - `candidates`, `markup` and `lines` propose extractors for each kind of text.
-//! - This file runs them on all samples, and scores the share of text that each extracts.
-//! - `fields` infers fields or a schema from the values; `field_types` the type of one field.
+//! - This file runs the extractors on all samples, and ranks them by the share of text that they extract.
+//! - `fields` infers fields or a schema from the values; `field_types` infers the type of one field.
 //! - `write` writes the route, with the evidence for each part in comments.
 //!
-//! Every proposal is verified. The file loads without errors, it translates each sample to a success or an
-//! error as classified, and its examples pass. If a proposal fails, the next simpler one is tried. The last
-//! one, the whole text, always passes.
+//! Every proposal is verified: the file loads without errors, translates each sample to a success or an error
+//! as classified, and its examples pass. If verification fails, the next simpler proposal is tried. The last
+//! one, which extracts the whole text, always passes.
 
 mod candidates;
 mod fields;
@@ -35,32 +35,32 @@ use crate::route::Route;
 use crate::settings::{Word as _, fixed_regex};
 use crate::translate::{CallInput, Trace, translate};
 
-/// Limit of the examined samples.
+/// Maximum number of samples that are examined.
 pub const SAMPLE_LIMIT: usize = 100;
 
 /// Recorded response.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// Name of the sample, such as its file.
+    /// Name of the sample, such as its file name.
     pub name: String,
     /// The response.
     pub response: UpstreamResponse,
 }
 
-/// Names and addresses that the samples do not contain.
+/// Names and addresses for the proposed route, which the samples do not contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RouteNaming {
     /// Name of the tool.
     pub name: String,
     /// Name of the upstream, which must be unique in the configuration.
     pub upstream: String,
-    /// URL of the upstream, `http://host:port`, or the program of a command. `None` if neither the command
-    /// line nor a recording has it.
+    /// URL of the upstream (`http://host:port`), or the program of a command. `None` if neither the command
+    /// line nor a recording contains it.
     pub address: Option<String>,
-    /// HTTP method, or `RUN`.
+    /// HTTP method; `RUN` for a command.
     pub method: String,
-    /// Path and query, or the words behind the program, each after a space. Arguments are `{name}`, and
-    /// optional ones `{name?}`. `None` if neither the command line nor a recording has it.
+    /// Path and query, or the words after the program, each preceded by a space. Arguments are written
+    /// `{name}`, and optional ones `{name?}`. `None` if neither the command line nor a recording contains it.
     pub path: Option<String>,
 }
 
@@ -70,12 +70,12 @@ impl RouteNaming {
         self.method == "RUN"
     }
 
-    /// The address, or a guess.
+    /// Returns the address, or a placeholder if it is unknown.
     fn address(&self) -> &str {
         self.address.as_deref().unwrap_or("http://127.0.0.1:9000")
     }
 
-    /// The path, or a guess.
+    /// Returns the path, or `/` if it is unknown.
     pub fn path(&self) -> &str {
         self.path.as_deref().unwrap_or("/")
     }
@@ -96,7 +96,7 @@ pub enum Confidence {
 /// Part of a proposal, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Name of the part: `extract`, `field temperature`, `when`.
+    /// Name of the part, such as `extract`, `field temperature` or `when`.
     pub part: String,
     /// Value of the part.
     pub value: String,
@@ -108,13 +108,13 @@ pub struct Finding {
     pub reason: String,
 }
 
-/// Complete proposed route.
+/// Proposed route with the evidence for its parts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Proposal {
     /// The configuration file.
     #[serde(rename = "config")]
     pub yaml: String,
-    /// Parts with their evidence.
+    /// Parts of the route with their evidence.
     pub findings: Vec<Finding>,
 }
 
@@ -123,13 +123,13 @@ impl Finding {
         Self { part: part.to_owned(), value: value.to_owned(), confidence, reason: reason.into() }
     }
 
-    /// The finding as a comment: confidence and evidence.
+    /// Formats the confidence and the evidence as a comment.
     fn comment(&self) -> String {
         format!("{}: {}", self.confidence.word(), write::one_line(&self.reason))
     }
 }
 
-/// Proposes a route for the responses of one endpoint. Total: for any responses, the file loads.
+/// Proposes a route for the responses of one endpoint. The proposed file loads for any samples.
 pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let classified = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
     let candidates = rank_candidates(&classified);
@@ -137,8 +137,8 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let separated = if is_poor { separate_odd_ones(&classified) } else { None };
     let (classified, candidates) = separated.unwrap_or((classified, candidates));
     let errors = samples::error_rules(&classified);
-    // From the most specific to the simplest: with and without types; the best extractor, the second, the
-    // whole text.
+    // Proposals are tried from the most specific to the simplest: with types before without, and the best
+    // extractor before the second, down to the whole text.
     for errors in [errors.as_slice(), &[]] {
         for (index, candidate) in candidates.iter().enumerate() {
             let runner_up = candidates.get(index + 1);
@@ -154,8 +154,9 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     write::fallback(naming)
 }
 
-/// Separates the samples that are the only reason against an extractor for the others, and have one line:
-/// errors or other messages. They are mostly shorter than reports, so the longest samples are tried first.
+/// Separates samples of one line that alone prevent an extractor from fitting the others; they are errors or
+/// other messages. Messages are mostly shorter than reports, so extractors are tried on the longest samples
+/// first.
 fn separate_odd_ones<'a>(
     classified: &ClassifiedSamples<'a>,
 ) -> Option<(ClassifiedSamples<'a>, Vec<Candidate>)> {
@@ -182,9 +183,10 @@ fn separate_odd_ones<'a>(
     are_messages.then(|| (classified.with_successes(&kept, &odd), candidates))
 }
 
-/// The candidates that parse every success, best first. The last is the whole text, or the bytes.
+/// Returns the candidates that parse every success, best first. The last one extracts the whole text or the
+/// bytes.
 fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
-    // Error of the first and strictest candidate that fails.
+    // Error of the first failing candidate, which is the strictest.
     let mut first_error = None;
     let mut parsing = Vec::new();
     for mut candidate in candidates::all(classified) {
@@ -196,7 +198,7 @@ fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
             }
         }
         if candidate.is_table() {
-            // A table with a single column has no more information than a list of lines.
+            // A table with a single column contains no more information than a list of lines.
             let is_narrow = |row: &Value| row.as_object().is_none_or(|cells| cells.len() < 2);
             let mut first_rows = candidate.values.iter().filter_map(|value| value.get(0)).peekable();
             if first_rows.peek().is_none() || first_rows.any(is_narrow) {
@@ -215,7 +217,7 @@ fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     {
         last.reason = format!("the whole text, because `{name}` does not parse every sample: {reason}");
     }
-    // A line below a table would be read as a row of it.
+    // Without `stop_before`, the line below a table would be parsed as a row.
     let ends_early = |candidate: &Candidate| candidate.options.contains_key("stop_before");
     if parsing.iter().any(ends_early) {
         parsing.retain(|candidate| candidate.name != "columns" || ends_early(candidate));
@@ -224,11 +226,11 @@ fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     parsing
 }
 
-/// The value that a candidate extracts from each success.
+/// Returns the value that a candidate extracts from each success.
 ///
 /// # Errors
 ///
-/// The error of the first sample that it can't parse; empty if the extractor is not valid.
+/// The error of the first sample that the candidate cannot parse; empty if the extractor is invalid.
 fn extracted_values(candidate: &Candidate, classified: &ClassifiedSamples<'_>) -> Result<Vec<Value>, String> {
     // `binary` returns a content block rather than a value.
     if candidate.name == "binary" {
@@ -237,19 +239,20 @@ fn extracted_values(candidate: &Candidate, classified: &ClassifiedSamples<'_>) -
     run_extractor(&candidate.extract(), classified.charset(), &classified.successes)
 }
 
-/// The text of a sample, decompressed and decoded, with the given charset or its own; `None` if it is binary.
+/// Decompresses and decodes the text of a sample, with the given charset or the declared one; `None` if it is
+/// binary.
 fn sample_text(sample: &Sample, charset: Option<&str>) -> Option<String> {
     let values = run_extractor(&"text".into(), charset, &[sample]).ok()?;
     let text = values.first()?.as_str()?;
-    // DEL and the control characters from U+0080 on occur in texts of old programs. Images and archives have
-    // lower control characters near the beginning.
+    // Texts of old programs may contain DEL and control characters from U+0080 on. Images and archives have
+    // control characters below U+0020 near the beginning.
     let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
     (!text.chars().take(4096).any(is_strange)).then(|| text.to_owned())
 }
 
 fn run_extractor(extract: &Value, charset: Option<&str>, samples: &[&Sample]) -> Result<Vec<Value>, String> {
     let rule = without_empty(json!({ "extract": extract, "charset": charset })).into();
-    // The highest limit, so that no sample is too long for the trial.
+    // The highest possible limit, so that no sample is too long for the trial.
     let loaded = load_proposal(&format!(
         "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
          request: GET /\n    response_limit: {MAX_RESPONSE_LIMIT_BYTES}B\n    response:{}\n",
@@ -272,16 +275,16 @@ fn load_proposal(text: &str) -> Option<Loaded> {
     config::load(&Sources::from_text("proposal.yaml", text)).ok()
 }
 
-/// Translates a response by a route.
+/// Translates a response with the rules of a route.
 fn translate_sample(route: &Route, response: &UpstreamResponse) -> ToolResult {
     let args = Value::Object(Map::new());
     let input = CallInput::new(&route.definition.name, &args);
     translate(&route.translator, input, response, &mut Trace::off()).result
 }
 
-/// Share of the words of each text that are in the extracted value; the minimum of all samples, from 0 to 1.
-/// Words are runs of letters and digits, so punctuation and white space do not count, and neither does HTML
-/// or XML markup.
+/// Share of the words of a text that the extracted value contains; the minimum of all samples, from 0 to 1.
+/// Words are runs of letters and digits, so that punctuation, white space and HTML or XML markup are not
+/// counted.
 fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
     if candidate.reads_all {
         return 1.0;
@@ -289,7 +292,7 @@ fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
     let Some(texts) = texts else { return 0.0 };
     let values = &candidate.values;
     let is_markup = candidate.source.is_some() || matches!(candidate.name, "html" | "xml");
-    // An empty table has a header only, with the names of the rows of others.
+    // An empty table consists of a header, which has the names that rows of other samples have.
     let is_empty = |value: &Value| *value == json!([]);
     let mut names = HashSet::new();
     for name in values.iter().filter_map(|value| value.get(0)?.as_object()).flat_map(Map::keys) {
@@ -305,7 +308,7 @@ fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
             known += if found.contains(word) { word.len() } else { 0 };
         }
         match all {
-            // Such a document is empty, or has all its data in attributes.
+            // A document without words is empty, or has all its data in attributes.
             0 if is_markup || is_empty(value) => 1.0,
             0 => 0.0,
             _ => known as f64 / all as f64,
@@ -322,8 +325,8 @@ fn collect_words(text: &str, found: &mut HashSet<String>) {
     found.extend(words(text).map(str::to_owned));
 }
 
-/// Text of an HTML or XML document, in pieces: without tags, comments, scripts, style sheets and character
-/// references (`&nbsp;`). An approximation, because it only measures the share.
+/// Pieces of text of an HTML or XML document, without tags, comments, scripts, style sheets and character
+/// references (`&nbsp;`). An approximation that is sufficient for computing the share.
 fn between_tags(document: &str) -> impl Iterator<Item = &str> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
         fixed_regex(concat!(
@@ -349,13 +352,16 @@ fn collect(value: &Value, found: &mut HashSet<String>) {
     }
 }
 
-/// Minimum share; less may be a coincidence.
+/// Minimum share of extracted text; a smaller share may be a coincidence.
 const MIN_EXTRACTED_SHARE: f64 = 0.5;
 
-/// Ranks the extractors. First come those selected by media type or with a format that can't match by
-/// coincidence (JSON, XML, …). Then the share of extracted text decides, in steps of a tenth, and then the
-/// order of the candidates, from strict to permissive. Extractors of less than half of a text are dropped.
-/// Patterns that name their parts by position come after all others, and the whole text comes last.
+/// Ranks the extractors.
+///
+/// - Extractors whose format can't match by coincidence (JSON, XML, …), or that the media type selects, come
+///   first. Patterns that name values by position come after all others, and the whole text comes last.
+/// - Then the share of extracted text decides, in steps of a tenth, and then the order of the candidates,
+///   from strict to permissive.
+/// - Extractors of less than half of a text are dropped.
 fn rank(candidates: &mut Vec<Candidate>) {
     candidates.retain(|candidate| {
         candidate.is_last_resort()
@@ -363,7 +369,7 @@ fn rank(candidates: &mut Vec<Candidate>) {
             || candidate.is_weak
             || candidate.extracted_share >= MIN_EXTRACTED_SHARE && !lines::has_data_in_keys(candidate)
     });
-    // The sort is stable: equals stay in the order of the candidates.
+    // The sort is stable, so equal candidates keep their order.
     candidates.sort_by_key(|candidate| {
         let tenths = (candidate.extracted_share * 10.0).round() as i64;
         (candidate.is_last_resort(), candidate.is_weak, !candidate.is_strict, Reverse(tenths))

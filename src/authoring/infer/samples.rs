@@ -9,34 +9,35 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// Classified samples.
+/// Samples, classified as successes and failures.
 #[derive(Debug, Clone)]
 pub(super) struct ClassifiedSamples<'a> {
-    /// Successes.
+    /// Samples that are successes.
     pub(super) successes: Vec<&'a Sample>,
     /// Decompressed and decoded texts of the successes; `None` if one of them is binary.
     pub(super) texts: Option<Vec<String>>,
-    /// Charset that the rules must set, because the samples declare none, or a wrong one.
+    /// Charset that the rules must set, because the samples declare no charset or a wrong one.
     pub(super) charset: Option<Finding>,
-    /// Failures by HTTP status.
+    /// Samples that are failures by their HTTP status.
     pub(super) failures: Vec<&'a Sample>,
-    /// Failures with a success status, with the evidence.
+    /// Samples that are failures with a success status, each with the evidence.
     pub(super) hidden_failures: Vec<(&'a Sample, ErrorEvidence)>,
 }
 
 impl<'a> ClassifiedSamples<'a> {
-    /// Label of the charset that the rules must set.
+    /// Label of the charset that the rules must set, if any.
     pub(super) fn charset(&self) -> Option<&str> {
         self.charset.as_ref().map(|finding| finding.value.as_str())
     }
 
-    /// All samples: successes, failures by status, hidden failures.
+    /// Iterates over all samples: successes, failures by status, hidden failures.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a Sample> {
         let hidden_failures = self.hidden_failures.iter().map(|(sample, _)| *sample);
         self.successes.iter().copied().chain(self.failures.iter().copied()).chain(hidden_failures)
     }
 
-    /// The samples with only these successes. The odd ones, which have another form, become failures.
+    /// Returns the samples with `kept` as the only successes. The samples `odd`, which have another form,
+    /// become failures.
     pub(super) fn with_successes(&self, kept: &[usize], odd: &[usize]) -> Self {
         let text = |index: &usize| self.texts.as_ref()?.get(*index).cloned();
         let texts: Option<Vec<String>> = kept.iter().map(text).collect();
@@ -59,10 +60,11 @@ impl<'a> ClassifiedSamples<'a> {
     }
 }
 
-/// Pattern of a message in place of a report: a line of words with single spaces, if no report has that form,
-/// or else a line with its first word.
+/// Pattern of a message that is sent in place of a report: a line whose words are separated by single spaces.
+/// If a report matches this pattern too, the pattern is a line that begins with the first word of the
+/// message.
 fn message_pattern(message: &str, reports: &[String]) -> String {
-    // A row has other separators, and a document does not begin so.
+    // A row of a table has other separators, and a document begins with another character.
     const LINE: &str = r"^\s*(?<why>[^\s<{\[,;|][^\s,;|]*(?: [^\s,;|]+)*)\s*$";
     let line = fixed_regex(LINE);
     if line.is_match(message) && !reports.iter().any(|report| line.is_match(report)) {
@@ -72,14 +74,14 @@ fn message_pattern(message: &str, reports: &[String]) -> String {
     format!(r"^\s*(?<why>{first}(?:\s.*\S)?)\s*$")
 }
 
-/// Evidence of an error in a response with a success status, which is also the condition of a rule.
+/// Evidence of an error in a response with a success status. It is also the condition of an error rule.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorEvidence {
-    /// The conditions on the response and the template of the error, or the preset in `use`.
+    /// The rule: conditions on the response and the template of the error, or a preset in `use`.
     rule: Value,
-    /// The reason for it, with `{}` for the number of samples.
+    /// Reason for the rule, with `{}` in place of the number of samples.
     reason: String,
-    /// The highest confidence in it.
+    /// Maximum confidence in the rule.
     highest: Confidence,
 }
 
@@ -89,19 +91,19 @@ impl ErrorEvidence {
     }
 }
 
-/// Reason of the evidence in a response alone.
+/// Reason for a rule whose evidence is within a single response.
 const REPORTED: &str = "{} of the samples report it with a success status";
 
-/// Words with which errors begin.
+/// Words that error messages begin with.
 const ERROR_WORDS: &str = "ERR|ERROR|FAIL|FAILED|FAILURE|FATAL|EXCEPTION|DENIED";
 
-/// Members of a document that are `false` in an error.
+/// Members of a document whose value is `false` in an error.
 const FLAGS: [&str; 3] = ["success", "ok", "succeeded"];
-/// Members of a document with a word for success or for an error.
+/// Members of a document that contain a word for success or error.
 const STATUS_WORDS: &str = "status @status stat @stat";
-/// Members with a word or a number for success, and another one in an error.
+/// Members that contain a word or a number for success, and another value in an error.
 const RESULT_CODES: &str = "result code errcode errno error_code errorCode retcode ret";
-/// Members with the message of an error, which are not data.
+/// Members that contain the message of an error and no data.
 const MESSAGES: &str = "message msg errmsg error_message error errors detail reason";
 
 /// JSON or XML document with members.
@@ -122,7 +124,7 @@ impl Document {
         Some(Self { members, is_xml })
     }
 
-    /// Evidence with a jq condition on such a document.
+    /// Creates evidence with a jq condition on documents of this kind.
     fn evidence(&self, condition: &str, reason: &str, highest: Confidence) -> ErrorEvidence {
         let rule = match self.is_xml {
             true => json!({ "when": { "value": condition }, "extract": "xml", "error": self.message() }),
@@ -131,19 +133,19 @@ impl Document {
         ErrorEvidence { rule, reason: reason.to_owned(), highest }
     }
 
-    /// Whether it has a member that is not empty.
+    /// Whether the document has a member with this name that is not empty.
     fn has(&self, name: &str) -> bool {
         let nothing = [Value::Null, false.into(), 0.into(), "".into(), json!([]), json!({})];
         self.members.get(name).is_some_and(|value| !nothing.contains(value))
     }
 
-    /// A member as a word in lower case; empty if it is missing.
+    /// Returns a member as a word in lower case; `null` if it is missing.
     fn word(&self, name: &str) -> String {
         let value = self.members.get(name).unwrap_or(&Value::Null);
         value.as_str().map_or_else(|| value.to_string(), str::to_ascii_lowercase)
     }
 
-    /// Evidence in this document alone.
+    /// Finds evidence of an error in the document alone.
     fn error_evidence(&self) -> Option<ErrorEvidence> {
         let is_false = |name: &&str| self.word(name) == "false";
         let is_bad = |name: &&str| ["error", "fail", "failed", "failure"].contains(&&*self.word(name));
@@ -158,7 +160,8 @@ impl Document {
         Some(self.evidence(&condition, REPORTED, Confidence::Sure))
     }
 
-    /// Evidence beside a success: another status or a list of errors, and some of the data is missing.
+    /// Finds evidence of an error by comparison with a success: a different status, or a list of errors, and
+    /// missing data.
     fn error_evidence_beside(&self, success: &Self) -> Option<ErrorEvidence> {
         let statuses = || STATUS_WORDS.split(' ').chain(RESULT_CODES.split(' '));
         let is_data = |name: &&str| {
@@ -184,7 +187,7 @@ impl Document {
         is_less.then(|| self.evidence(&condition, &reason, Confidence::Likely))
     }
 
-    /// Template for the member with the message.
+    /// Template that inserts the member with the error message.
     fn message(&self) -> String {
         const PATHS: &str = r#"error.message error["@message"] error.detail errors[0].message message error
             detail reason msg errmsg error_message description result
@@ -202,17 +205,17 @@ impl Document {
 
 const NO_MESSAGE: &str = "The service reported an error without a message.";
 
-/// Template for the text at a path.
+/// Template that inserts the text at a path.
 fn message_template(root: &str, path: &str) -> String {
     format!("{{{{ {root}.{path} | default(\"{NO_MESSAGE}\") }}}}")
 }
 
-/// jq path of a member.
+/// jq path of a member of the document.
 fn jq_path(name: &str) -> String {
     if name.starts_with('@') { format!(".\"{name}\"") } else { format!(".{name}") }
 }
 
-/// Classifies the samples.
+/// Classifies samples as successes and failures.
 pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let (good, failures): (Vec<_>, Vec<_>) =
         samples.iter().partition(|sample| sample.response.status.is_success());
@@ -223,7 +226,7 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
         .collect();
     let is_page_rare = pages.len() * 2 <= good.len();
     let is_password_rare = !pages.iter().all(|text| markup::has_password_field(text));
-    // A page may stand in for the data, which the other samples have.
+    // A web page may be returned in place of the data that the other samples contain.
     let page_evidence = |sample: &Sample, text: &str| match is_page(sample, text) {
         true if is_page_rare => Some(ErrorEvidence::sure(
             json!({ "use": "html_message" }),
@@ -267,7 +270,7 @@ fn is_page(sample: &Sample, text: &str) -> bool {
     markup::is_html(text, &sample.response.media_type().unwrap_or_default())
 }
 
-/// Decodes samples; also returns the charset that a rule must set for them.
+/// Decodes samples; also returns the charset that a rule must set, if the declared one is missing or wrong.
 fn decode(samples: &[&Sample]) -> (Option<Finding>, Vec<Option<String>>) {
     let read = |charset| samples.iter().map(|sample| sample_text(sample, charset)).collect::<Vec<_>>();
     let own = read(None);
@@ -277,7 +280,7 @@ fn decode(samples: &[&Sample]) -> (Option<Finding>, Vec<Option<String>>) {
     fallback.map_or((None, own), |(label, texts)| (Some(charset_finding(label, samples[undecodable])), texts))
 }
 
-/// The evidence for a charset in a sample that can't be decoded with its own.
+/// Evidence for a charset: a sample that cannot be decoded with the declared one.
 fn charset_finding(label: &str, sample: &Sample) -> Finding {
     let wrong = match sample.response.charset() {
         Some(name) if name.parse::<Charset>().is_err() => {
@@ -293,13 +296,14 @@ fn charset_finding(label: &str, sample: &Sample) -> Finding {
     Finding::new("charset", label, confidence, format!("{wrong}; {right}"))
 }
 
-/// Evidence in a SOAP envelope, or in a text of a few lines.
+/// Finds evidence of an error in a SOAP envelope, or in a text of a few lines.
 fn error_in_text(text: &str) -> Option<ErrorEvidence> {
     if markup::first_in_body(text).as_deref() == Some("Fault") {
         let reason = "a SOAP fault with a success status, in {} of the samples";
         return Some(ErrorEvidence::sure(json!({ "use": "soap" }), reason));
     }
-    // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are errors. A report has several lines.
+    // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are errors. A text of more than three lines
+    // is a report.
     static ERROR: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(&format!(r"(?i)^\s*(?:{ERROR_WORDS})(?:[\s:!\[(-]|$)")));
     static COUNT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\w+\s*:\s*[-+]?[0-9]*\.?[0-9]+\s*$"));
@@ -309,12 +313,12 @@ fn error_in_text(text: &str) -> Option<ErrorEvidence> {
     is_error.then(|| ErrorEvidence::sure(rule, REPORTED))
 }
 
-/// Rule for a tool error, with the evidence for it: the conditions on a response with a success status,
-/// and the template of the error; or the preset in `use`.
+/// Rule for a tool error, with its evidence. The rule has conditions on a response with a success status and
+/// the template of the error, or a preset in `use`.
 pub(super) type InferredErrorRule = (Value, Finding);
 
-/// Error rules for the failures among the samples, and one that the successes imply: if all have `"ok":
-/// true`, `false` is presumably an error.
+/// Returns error rules for the failures among the samples, and one that the successes imply: if all successes
+/// have `"ok": true`, then `false` is presumably an error.
 pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErrorRule> {
     let implied = implied_error(classified);
     let hidden = || classified.hidden_failures.iter().map(|(_, evidence)| evidence);
@@ -334,7 +338,8 @@ pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErr
     rules
 }
 
-/// Evidence for an error that no sample has: the `false` of a member that is `true` in every success.
+/// Evidence for an error that no sample contains: a member is `true` in every success, so `false` indicates
+/// an error.
 fn implied_error(classified: &ClassifiedSamples<'_>) -> Option<ErrorEvidence> {
     let texts = classified.texts.as_ref()?;
     let documents: Vec<Value> =

@@ -1,4 +1,5 @@
-//! Writer of the proposed route as YAML. Proposes it only if it loads and handles every sample as classified.
+//! Writer of the proposed route as YAML. Returns the proposal only if it loads and handles every sample as
+//! classified.
 
 use std::fmt::Write;
 
@@ -23,29 +24,29 @@ use crate::model::cut_characters;
 use crate::route::Route;
 use crate::translate::TranslationLimits;
 
-/// Limit of the samples that become examples.
+/// Maximum number of samples that become examples.
 const MAX_EXAMPLES: usize = 12;
-/// Limit of the body of an example; a longer one belongs into a recording beside the file.
+/// Maximum size of the body of an example; a longer body belongs in a separate recording.
 const MAX_BODY_BYTES: usize = 8 << 10;
-/// Highest `response_limit`, in bytes.
+/// Maximum value of `response_limit`, in bytes.
 pub(super) const MAX_RESPONSE_LIMIT_BYTES: usize = 1 << 30;
-/// Limit of a comment, in characters.
+/// Maximum length of a comment, in characters.
 const MAX_COMMENT_LENGTH: usize = 160;
 
-/// Proposal before it is verified.
+/// Proposal that has not been verified yet.
 pub(super) struct ProposalDraft<'a> {
     pub(super) naming: &'a RouteNaming,
     pub(super) classified: &'a ClassifiedSamples<'a>,
     pub(super) candidate: &'a Candidate,
     pub(super) runner_up: Option<&'a Candidate>,
     pub(super) types: InferredTypes,
-    /// Rules for errors with a success status; none if such responses are not distinguished.
+    /// Rules for errors with a success status; empty if such errors are treated as successes.
     pub(super) errors: &'a [InferredErrorRule],
 }
 
 impl Proposal {
-    /// Adds a line, with the finding as a comment at its end. A line of spaces is the indentation of a
-    /// comment of its own.
+    /// Adds a line with the finding as a comment at its end. If the line consists of spaces, the comment is
+    /// on a line of its own with this indentation.
     fn line(&mut self, line: &str, finding: impl Into<Option<Finding>>) {
         let finding = finding.into();
         let space = if line.ends_with(' ') { "" } else { " " };
@@ -56,7 +57,7 @@ impl Proposal {
 }
 
 impl ProposalDraft<'_> {
-    /// The proposal, if it handles every sample as classified.
+    /// Writes the proposal; `None` unless it handles every sample as classified.
     pub(super) fn verified(&self) -> Option<Proposal> {
         let mut proposal = self.route();
         let loaded = load_proposal(&proposal.yaml)?;
@@ -92,7 +93,7 @@ impl ProposalDraft<'_> {
         for (rule, finding) in self.errors {
             out.line("      ", finding.clone());
             match rule["use"].as_str() {
-                // The rule of the successes covers its faults.
+                // The preset `soap` for the successes also handles the faults.
                 Some("soap") if self.soap_parameters().is_some() => {}
                 Some(name) => out.yaml += &format!("      - use: {name}\n"),
                 None => self.write_error(&mut out.yaml, rule),
@@ -101,7 +102,7 @@ impl ProposalDraft<'_> {
         let finding = self.extract_finding();
         let is_sure = finding.confidence == Confidence::Sure;
         out.line("      ", finding);
-        // Words by position are no alternative to a table.
+        // An extractor that names words by position is not a useful alternative to a table.
         let is_table = self.candidate.is_table() && self.candidate.source.is_none();
         let is_poor = |other: &Candidate| other.is_last_resort() || is_table && other.is_weak;
         if let Some(other) = self.runner_up.filter(|other| !is_sure && !is_poor(other)) {
@@ -123,7 +124,7 @@ impl ProposalDraft<'_> {
     }
 
     fn write_error(&self, out: &mut String, rule: &Value) {
-        // A command has no status, and a rule matches successful ones by default.
+        // The output of a command has no HTTP status, and a rule matches successful commands by default.
         let status = Some("2xx").filter(|_| !self.naming.is_command());
         let mut conditions = without_empty(json!({ "status": status }));
         conditions.extend(rule["when"].as_object().cloned().unwrap_or_default());
@@ -137,12 +138,12 @@ impl ProposalDraft<'_> {
         let _ = writeln!(out, "        error: {}", yaml::flow(&rule["error"]));
     }
 
-    /// Parameters of the preset `soap`, if it reads the successes.
+    /// Parameters of the preset `soap`, if the preset can handle the successes.
     fn soap_parameters(&self) -> Option<Value> {
         let options = &self.candidate.options;
         let element = options.get("path")?.as_str()?.strip_prefix(SOAP_BODY)?;
         let parameters = without_empty(json!({ "path": element, "lists": options.get("lists") }));
-        // Rules of a preset have no charset.
+        // Rules of a preset cannot set a charset.
         self.classified.charset.is_none().then_some(parameters.into())
     }
 
@@ -161,12 +162,11 @@ impl ProposalDraft<'_> {
         self.write_extract(out, dash);
     }
 
-    /// The limit that the longest sample needs, with a margin for longer ones; `None` if the default is
-    /// enough.
+    /// The `response_limit` that the longest sample needs, with a margin; `None` if the default is enough.
     fn response_limit(&self) -> Option<Finding> {
         let classified = self.classified;
         let bodies = classified.all().map(|sample| sample.response.body.len());
-        // For compressed bodies, the decompressed length counts.
+        // For compressed bodies, the limit applies to the decompressed length.
         let texts = classified.texts.iter().flatten().map(String::len);
         let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
         if longest_bytes <= TranslationLimits::default().response_bytes {
@@ -181,7 +181,7 @@ impl ProposalDraft<'_> {
         let candidate = self.candidate;
         let samples = self.classified.successes.len();
         let extracted_share = if candidate.is_weak { 0.8 } else { candidate.extracted_share };
-        // One line does not show which of its words vary.
+        // A single sample of one line does not show which of its words vary.
         let is_one_line = candidate.is_weak
             && samples == 1
             && candidate.name == "regex"
@@ -214,7 +214,7 @@ impl ProposalDraft<'_> {
         Finding::new(part, value, confidence, reason)
     }
 
-    /// The media type that all successes have.
+    /// Returns the media type, if all successes have the same.
     fn media_type(&self) -> Option<Finding> {
         let mut types = self.classified.successes.iter().map(|sample| sample.response.media_type());
         let first = types.next().flatten()?;
@@ -247,7 +247,7 @@ impl ProposalDraft<'_> {
         }
     }
 
-    /// One example per sample, up to a limit.
+    /// Writes one example per sample, up to [`MAX_EXAMPLES`].
     fn examples(&self, route: &Route, out: &mut String) {
         let samples = self.classified.all().take(MAX_EXAMPLES);
         let examples: Vec<String> = samples.filter_map(|sample| example(route, sample)).collect();
@@ -265,7 +265,7 @@ impl ProposalDraft<'_> {
     }
 }
 
-/// The example for a sample; `None` if it is too long, or has headers that are not text.
+/// Formats the example for a sample; `None` if the body is too long, or a header is not text.
 fn example(route: &Route, Sample { name, response }: &Sample) -> Option<String> {
     if response.body.len() > MAX_BODY_BYTES {
         return None;
@@ -296,18 +296,18 @@ fn example(route: &Route, Sample { name, response }: &Sample) -> Option<String> 
     ))
 }
 
-/// The file up to the rules, with the guesses in it.
+/// Writes the file up to the rules; unknown names and addresses are guesses.
 fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     let RouteNaming { name, upstream, method, .. } = naming;
     let (address, path) = (naming.address(), naming.path());
-    // Clients see the description, and a query may contain a password.
+    // The description is visible to clients, and a query may contain a password, so it has no query.
     let shown = path.split('?').next().unwrap_or_default();
     let guess = |part: &str, value: &str, reason: &str| Finding::new(part, value, Confidence::Guess, reason);
     let (upstream_value, description) = match naming.is_command() {
         true => (json!({ "command": [address] }), format!("The output of {address}{path}.")),
         false => (json!(address), format!("The response of {method} {shown}.")),
     };
-    // `{name?}` is the syntax of `infer` only.
+    // Only `infer` has the syntax `{name?}`.
     let request = format!("{method} {upstream}{path}").replace("?}", "}");
     let head = format!(
         "# Proposed by `glossator infer` from {samples}. `sure`, `likely` and `guess` are the confidence in \
@@ -337,7 +337,7 @@ fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     out
 }
 
-/// Schema of the arguments, if one of them is optional, as `{name?}`. Without a schema, all are required.
+/// Input schema, if an argument is optional (`{name?}`). Without a schema, all arguments are required.
 fn input_schema(path: &str) -> Option<Value> {
     let names = path.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
     let (mut properties, mut required) = (Map::new(), Vec::new());
@@ -353,7 +353,7 @@ fn input_schema(path: &str) -> Option<Value> {
     has_optional.then_some(schema.into())
 }
 
-/// The proposal if all others fail: the default rules, by media type.
+/// Proposal if all others fail: a route with the default rules, which select a parser by media type.
 pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
     let mut proposal = file_header(naming, "samples that match no rule");
     let reason = "no rule matches every sample: responses are parsed by their media type";
@@ -361,7 +361,7 @@ pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
     proposal
 }
 
-/// Makes a text safe for a comment: one line, of limited length.
+/// Makes a text safe for a comment: one line without control characters, of limited length.
 pub(super) fn one_line(text: &str) -> String {
     let harmless = |c: char| {
         if c.is_control() || "\u{2028}\u{2029}\u{85}\u{feff}\u{fffe}\u{ffff}".contains(c) { ' ' } else { c }
