@@ -1,4 +1,4 @@
-//! `async_operation`: polling of operations that continue after the first response.
+//! `async_operation`: polling of an operation that continues after the first response.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use http::uri::PathAndQuery;
 pub(super) const KIND: ValueKind =
     ValueKind::Either(&[ValueKind::Word(&["follow_location"]), AsyncOperationSettings::KIND]);
 
-/// jq condition on the value, or a map of conditions as in `when`.
+/// Kinds of values for a condition: jq on the extracted value, or a map as in `when`.
 const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]);
 
 /// The section `async_operation`.
@@ -69,7 +69,7 @@ struct AsyncOperationSettings {
     task: TaskRule,
 }
 
-/// Parses a jq condition on the value, or a map of conditions.
+/// Parses a condition: jq on the extracted value, or a map as in `when`.
 fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     if value.node.as_text().is_some() {
         return Ok(Some(Matcher { value: expressions::read_condition(value)?, ..Matcher::default() }));
@@ -83,8 +83,8 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     Ok(Some(matcher))
 }
 
-/// Parses `async_operation` of a route. `upstream` is that of its request, or `None` if either has errors.
-/// Returns `None` after reporting the problems.
+/// Parses `async_operation` of a route. `upstream` is the upstream of the route's request, or `None` if the
+/// request or the upstream has errors. Returns `None` after reporting the problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
@@ -117,7 +117,7 @@ pub(super) fn read(
         }
         None => read_in_scope(report, entry, &[], in_operation),
     };
-    // Parses a request about an operation, and adds its arguments to those of the route.
+    // Parses a request about the operation, and adds the arguments that it uses to those of the route.
     let mut read_request = |entry: &Entry| {
         let mut used = UsedArguments::default();
         let compiled = request::read(report, upstreams, entry, &mut used)?;
@@ -136,7 +136,7 @@ pub(super) fn read(
         in_request.merge(&used);
         match compiled.template {
             RequestTemplate::Http(template) => Some(template),
-            // Other kinds belong to another upstream, which has been reported.
+            // A request of another kind has a different upstream, which has already been reported.
             RequestTemplate::Command(_) | RequestTemplate::Tool(_) => None,
         }
     };

@@ -6,20 +6,21 @@ use jiff::Timestamp;
 
 use crate::settings::{Code, Node, Report, SourceSpan};
 
-/// Time before the expiry of a certificate at which a warning starts.
+/// Time before the expiry of a certificate at which warnings begin.
 const WARNED_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Expiry of the certificates of one setting.
+/// Expiry of the certificates that a setting contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateExpiry {
-    /// Path of the setting: `server.tls.certificate`.
+    /// Path of the setting, such as `server.tls.certificate`.
     pub setting: String,
-    /// Expiry of the first certificate of a chain to expire, or of the last of several trusted CAs.
+    /// In a chain, the expiry of the certificate that expires first; for several trusted CAs, of the one that
+    /// expires last.
     pub at: SystemTime,
 }
 
-/// Lists the certificates with the paths of their settings, and warns of those that have expired or expire
-/// soon.
+/// Lists the expiry of each configured certificate with the path of its setting. Warns of certificates that
+/// have expired or will expire soon.
 pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
     let (expiries, now) = (report.certificates(), SystemTime::now());
     for (span, at) in &expiries {
@@ -40,7 +41,7 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
     found
 }
 
-/// Adds the settings in a value whose certificates have these expiries; `path` is that of the value.
+/// Adds the settings within `node` whose spans are in `expiries`; `path` is the path of `node`.
 fn add_settings(
     node: &Node,
     path: &str,

@@ -1,5 +1,5 @@
-//! `clients`: access control, checked against `server.auth`, the listener and every `scopes`, also that of
-//! `passthrough`.
+//! `clients`: access control. It is checked against `server.auth`, the listener and every `scopes` of the
+//! file, including that of `passthrough`.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ const NAME_LIMIT_BYTES: usize = 100;
 pub(super) struct Clients {
     /// Whether clients are authenticated.
     pub(super) are_authenticated: bool,
-    /// `None` after errors, or if every client may call.
+    /// Settings of access control; `None` after errors, or if every client is admitted.
     pub(super) access: Option<AccessSettings>,
 }
 
@@ -80,9 +80,9 @@ fn check_subjects(report: &Report<'_>, clients: &[Entry], auth: Option<&Resource
     }
 }
 
-/// Checks every `scopes` of the file against the clients.
+/// Checks that each scope in `places`, the values of `scopes` in the file, can be granted to a client.
 pub(super) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&Node]) {
-    // A client with errors may have the scope.
+    // If there are errors, a client that could not be parsed may have the scope.
     if report.errors() > 0 {
         return;
     }
@@ -94,7 +94,7 @@ pub(super) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&No
         }
         return;
     };
-    // Authorization servers grant scopes that the file does not list.
+    // Authorization servers can grant scopes that are not in the file.
     if access.server.is_some() {
         return;
     }
@@ -111,7 +111,7 @@ pub(super) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&No
     }
 }
 
-/// Warns of credentials of clients that are sent without TLS.
+/// Warns if clients send credentials without TLS.
 pub(super) fn warn_of_open_port(
     clients: &Clients,
     report: &Report<'_>,

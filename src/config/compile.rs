@@ -1,5 +1,5 @@
-//! Compiler from the trees of all files to one configuration: [`merge`] joins the sections of the files,
-//! [`compile`] parses every part. Checks that need several parts are in `lint`.
+//! Compilation of the trees of all files to one configuration: [`merge`] merges the sections of the files,
+//! [`compile`] parses every part. Checks that involve several parts are in `lint`.
 
 use std::{cell::RefCell, collections::HashMap, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::settings::{
 use crate::shared_state::StoreSettings;
 use crate::telemetry::log::LogSettings;
 
-/// Key of the version of the configuration language.
+/// Key for the version of the configuration language.
 pub(super) const VERSION_KEY: &str = "version";
 /// Supported version. It is incremented when the meaning of existing files changes.
 pub(super) const VERSION: u64 = 1;
@@ -96,7 +96,7 @@ pub(in crate::config) fn compile(
     ];
     let root = layers::merge(report, environment, root, &process_tables, external, renamed_variable);
     let file = open_section::<FileSettings>(report, root.span, &root)?;
-    // A section that is not a map is reported here, and parsed as an empty one below.
+    // A section that is not a map is reported by this call, and parsed below as if it were empty.
     let _ = FileSettings::read_fields(&file, None);
     let entries_of = |name: &str| file.get(name).and_then(Node::as_map).unwrap_or_default();
     let context = context(report, environment);
@@ -116,7 +116,7 @@ pub(in crate::config) fn compile(
                         one with `openssl rand -base64 32`";
             report.error(Code::SharedStateWithoutSecretKey.at_span(entry.key.span), message, help);
         }
-        // If `server` has errors, it is unknown whether `secret_key` is set.
+        // If `server` has errors, whether `secret_key` is set is not known.
         (Some(_), _) => {}
     }
     let defaults: DefaultSettings = section(context, &file).unwrap_or_default();
@@ -169,7 +169,7 @@ pub(in crate::config) fn compile(
     read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
     let proxied = passthrough.as_ref().map(|(name, _)| name);
     lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
-    // A route with an error may have the longest timeout.
+    // If there are errors, a route that could not be parsed may have the longest timeout.
     if report.errors() == 0 {
         lint::upstreams::warn_of_attempt_timeouts(report, &root, &upstreams, &routes);
     }
@@ -208,14 +208,14 @@ pub(in crate::config) fn compile(
     })
 }
 
-/// Parses a section of the file, whose key is the identifier of the section.
+/// Parses a section of the file; the key is the section's identifier.
 fn section<T: Section>(context: ReadContext<'_>, file: &OpenSection<'_>) -> Checked<T> {
     let keys = T::keys();
     read_section(context, file.entry(keys.id), file.value.place, keys.section)
 }
 
-/// Values of all keys `scopes` except those of `clients`: the scopes that calls require, not those that a
-/// client has.
+/// Returns the values of all keys `scopes` except in `clients`: the scopes that calls require, not the scopes
+/// that a client has.
 fn all_scopes(root: &Node) -> Vec<&Node> {
     let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name));
     let named = ["routes", "prompts"].into_iter().filter_map(|name| root.get(name));
@@ -225,9 +225,9 @@ fn all_scopes(root: &Node) -> Vec<&Node> {
     all.filter_map(|section| section.get("scopes")).collect()
 }
 
-/// Parses rules that no route uses, so that their problems are reported as well.
+/// Parses rules that no route uses, so that their problems are reported too.
 fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Option<&Entry>) {
-    // Rules that seem unused may belong to a route with errors.
+    // If there are errors, rules that seem unused may belong to a route that could not be parsed.
     if report.errors() > 0 {
         return;
     }
@@ -236,7 +236,7 @@ fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Opti
     rules.check_unused(report, |rules| drop(read(rules)));
 }
 
-/// Merges the trees of all files: sections are joined, and a name in two files is an error.
+/// Merges the trees of all files: sections are merged, and a name that two files define is an error.
 pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
     let mut merged: Option<(SourceSpan, Vec<Entry>)> = None;
     for tree in trees {
@@ -266,7 +266,7 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
         let first = &mut known[index];
         match (&mut first.value.kind, entry.value.kind) {
             (Kind::Map(known), Kind::Map(more)) if sections => join(report, known, more, false),
-            // Each file has its own `version`.
+            // Every file may have its own `version`.
             _ if sections && first.key.text == VERSION_KEY => {}
             _ => {
                 let (name, first) = (&entry.key.text, report.file_and_line(first.key.span));
@@ -319,7 +319,7 @@ fn read_passthrough(
     });
     let (PassthroughSection { settings, .. }, name) = (read.ok()?, upstream?);
     let UpstreamFile { policy, limits, .. } = upstreams.file(&name)?;
-    // Passthrough requests are among those of the upstream.
+    // Passthrough requests count towards the limit of the upstream.
     let limit = policy.max_in_flight();
     if let Some(entry) = node.entry("max_in_flight")
         && settings.max_in_flight.is_some_and(|max| max > limit)
@@ -332,8 +332,8 @@ fn read_passthrough(
     Some((name, settings))
 }
 
-/// Rejects files of another version before any other check, because their keys may be valid in that version.
-/// Returns `None` after reporting one.
+/// Rejects files of another version. This check comes before all others, because keys that are unknown in
+/// this version may be valid in that one. Returns `None` after reporting a problem.
 fn check_version(report: &Report<'_>, trees: &[Node]) -> Option<()> {
     let before = report.errors();
     for node in trees.iter().filter_map(|tree| tree.get(VERSION_KEY)) {

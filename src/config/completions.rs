@@ -64,8 +64,9 @@ pub(super) fn read_all(
     completions
 }
 
-/// Parses the completion of the argument `own`, and the route call that provides its values, if one does. The
-/// templates of the completion may use the arguments `known`. Returns `None` after reporting the problems.
+/// Parses the completion of the argument `own`; also returns the call of the route that provides the values,
+/// if there is one. Templates of the completion may use the arguments `known`. Returns `None` after reporting
+/// the problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,

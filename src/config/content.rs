@@ -1,4 +1,4 @@
-//! `content`: content blocks of a result, for users and models.
+//! `content`: content blocks of a result, for people and models.
 
 use crate::settings::{Checked, Code, Cursor, Kind, OpenSection, Section, Setting, ValueKind, Word};
 use crate::translate::expressions::{Scope, read_condition};
@@ -111,7 +111,7 @@ impl BlockSettings {
     }
 }
 
-/// Checks that a block has exactly one kind of content.
+/// Checks that a block has exactly one of the keys `kinds`.
 pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &str) -> Checked<()> {
     let mut found = kinds.iter().filter_map(|kind| section.entry(kind));
     let help = "write `- text: …`, and another `-` for the next block";
@@ -134,11 +134,11 @@ enum ContentForm {
     JsonPretty,
 }
 
-/// Data of a block.
+/// Source of the data of a block.
 enum FromResponse<T> {
     /// The body of the response.
     Body,
-    /// Configured data: a resource, or a template that renders Base64.
+    /// Configured data: a resource, or a template that renders base64.
     Given(T),
 }
 

@@ -1,7 +1,8 @@
-//! Draft routes of the playground: parsed in the context of the configuration, never activated.
+//! Draft routes of the playground. They are parsed in the context of the active configuration, but never
+//! activated.
 //!
-//! A draft uses no environment variables and reads no files. A route can name only one kind of file, recorded
-//! responses of its tests, and the parser rejects those in a text that is not itself a file.
+//! A draft uses no environment variables and reads no files. The only files that a route can refer to are
+//! recorded responses of its tests, and the parser rejects them in a text that is not a file.
 
 use super::file::HIDDEN;
 use super::request::Upstreams;
@@ -13,27 +14,27 @@ use crate::settings::{
 };
 use crate::translate::WorkBudget;
 
-/// File name of a draft in problems.
+/// Name of a draft in problems, in place of a file name.
 const NAME: &str = "draft";
 
-/// Placeholder upstream of a draft without `request`; no request is sent.
+/// Upstream of a draft without `request`; no request is sent to it.
 const PLACEHOLDER_UPSTREAM: &str = "nobody";
 
-/// A draft is a route, possibly below its name.
+/// Kinds of values of a draft: a route, or a map with the route's name as the only key.
 const KIND: ValueKind = ValueKind::Either(&[RouteSettings::KIND, ValueKind::Map(&RouteSettings::KIND)]);
 
 /// Draft route and its problems.
 #[derive(Debug)]
 pub struct Draft {
-    /// The route; `None` if there are errors.
+    /// The parsed route; `None` if there are errors.
     pub route: Option<RouteFile>,
     /// Errors and warnings.
     pub problems: Vec<Problem>,
 }
 
 impl Importer {
-    /// Parses a route from the text below its name in a file. Without `request`, a placeholder is used.
-    /// Parsing stops once the budget `stop` is exhausted.
+    /// Parses a draft; `text` is the value of the route `name` as in a file. If `request` is missing, a
+    /// placeholder is used. Parsing stops once the budget `stop` is exhausted.
     pub fn draft(&self, name: &str, text: &str, stop: &WorkBudget) -> Draft {
         let mut files = (*self.files).clone();
         let index = files.add(NAME, text, Origin::File);
@@ -43,7 +44,7 @@ impl Importer {
         let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
         let tree = match has_content {
             true => file::read_as(&report, index, KIND),
-            // An empty draft has the default rules only.
+            // An empty draft uses the default rules.
             false => Some(Node::new(Kind::Map(Vec::new()), beginning)),
         };
         let route = tree.and_then(|tree| {
@@ -54,8 +55,8 @@ impl Importer {
         Draft { route, problems: report.into_problems() }
     }
 
-    /// Source of a route below its name in the file, without `tests` and with masked secrets. Lines of the
-    /// file are used if they can be parsed on their own; otherwise the route is formatted as YAML.
+    /// Returns the source text of the route `name`, without `tests` and with secrets masked. The text consists
+    /// of the lines of the file if they can be parsed on their own; otherwise the route is formatted as YAML.
     pub fn route_source(&self, name: &str) -> Option<String> {
         let trees = self.trees();
         let entries = trees.entry_of(name)?.value.as_map()?;
@@ -73,7 +74,7 @@ impl Importer {
     }
 }
 
-/// Removes the route's name if the draft was pasted with it.
+/// Removes the route's name if the draft includes it.
 fn without_name(name: &str, tree: Node) -> Node {
     match tree.as_map() {
         Some([only]) if only.key.text == name && RouteSettings::keys().get(name).is_none() => {
@@ -106,15 +107,16 @@ fn read(
     routes::read(report, &context, &Entry::new(name, tree, place))
 }
 
-/// Lines of a route's entries without `tests`, unindented. If other text shares these lines, the result is not
-/// the YAML of the route. `None` if an entry is above the one before it, as those of an alias are.
+/// Lines of a route's entries, without `tests` and without indentation. `None` if an entry is above the
+/// previous one, as entries of an alias can be. If the lines also contain other text, the result is not the
+/// YAML of the route.
 fn source_lines(files: &Files, entries: &[Entry]) -> Option<String> {
     let column = files.line_and_column(entries.first()?.key.span).column;
     let mut out = String::new();
     for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.key.text != "tests") {
         let span = entry.key.span;
         let end = match entries.get(index + 1) {
-            // Ends before the line of the next key, so that comments before that key are included.
+            // The entry ends at the line of the next key, so comments above that key are included.
             Some(next) => files.line(next.key.span).start,
             None => {
                 let start = entry.value.span.end.saturating_sub(1);

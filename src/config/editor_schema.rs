@@ -1,4 +1,4 @@
-//! JSON Schema of the file, generated from the tables of keys that the parser uses.
+//! JSON Schema of the configuration file, generated from the key tables that the parser uses.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ pub fn schema() -> Value {
     schema
 }
 
-/// Converts a default from the form of the reference ("`30s`", "200", "`true`") to JSON. `None` for prose.
+/// Converts a default value as the reference shows it ("`30s`", "200", "`true`") to JSON; `None` for a
+/// description in words.
 fn json_of(default: &str) -> Option<Value> {
     match default.strip_prefix('`').and_then(|text| text.strip_suffix('`')) {
         Some(text @ ("true" | "false")) => text.parse().ok().map(Value::Bool),
@@ -34,14 +35,14 @@ fn json_of(default: &str) -> Option<Value> {
     }
 }
 
-/// Schemas of sections (`$defs`), by the id of the section.
+/// Schemas of sections, which become `$defs`, by the id of the section.
 type Definitions = BTreeMap<&'static str, Value>;
 
 fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Value {
     let mut properties = Map::new();
     for key in keys.keys() {
         let mut schema = value_schema(key.kind, definitions);
-        // Before expansion, a value with a variable is a string.
+        // A value that contains a variable is a string before expansion.
         if keys.expands_variables {
             schema = json!({ "anyOf": [schema, { "type": "string", "pattern": r"\$\{" }] });
         }
@@ -59,7 +60,7 @@ fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Val
         schema["dependentRequired"] = required.into();
     }
     if std::ptr::eq(keys, ExtractSettings::keys()) {
-        // At least one extractor is required, so that an editor reports a misspelled one.
+        // At least one extractor is required, so that an editor reports a misspelled extractor.
         let named = keys.names().filter(|name| !extract::OTHER_KEYS.contains(name));
         schema["anyOf"] = named.map(|name| json!({ "required": [name] })).collect();
     }
@@ -94,7 +95,7 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Value {
         ValueKind::Section(keys) => {
             let keys = keys();
             if !definitions.contains_key(keys.id) {
-                // Reserves the entry first, because the section may contain itself.
+                // The entry is reserved first, because a section may contain itself.
                 definitions.insert(keys.id, Value::Null);
                 let schema = section_schema(keys, definitions);
                 definitions.insert(keys.id, schema);
@@ -110,7 +111,8 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Value {
             let kinds: Vec<_> = kinds.iter().map(|kind| value_schema(*kind, definitions)).collect();
             json!({ "anyOf": kinds })
         }
-        // No reference to the meta-schema's URL: without a network, an editor could not load the schema.
+        // The schema does not refer to the meta-schema by URL, because an editor without network access could
+        // not load it.
         ValueKind::JsonSchema => json!({ "type": ["object", "boolean"] }),
         ValueKind::Anything => json!({}),
         ValueKind::Null => json!({ "type": "null" }),

@@ -1,9 +1,9 @@
-//! Parser for one file of the configuration, which marks the secrets in it so that no message contains them;
-//! and the configuration as JSON with masked secrets, for operators.
+//! Parser of a single configuration file. It marks the secrets in the file, so that no message contains them.
+//! Also converts the configuration to JSON with masked secrets, for operators.
 //!
-//! The declaration of each key says whether its value is masked ([`Masking`]). A file can have values that no
-//! declaration knows: of misspelled or misplaced keys, and of names that the operator chooses, such as those
-//! of headers and environment variables. Their names decide.
+//! The declaration of a key specifies whether its value is masked ([`Masking`]). Other values have keys that
+//! are not declared: misspelled or misplaced keys, and names that the operator chooses, for example of
+//! headers and environment variables. Such values are masked depending on their names.
 
 use std::{collections::BTreeSet, ops::Range, sync::LazyLock};
 
@@ -19,17 +19,18 @@ use crate::settings::{
     ValueKind, fixed_regex, suggest, tree,
 };
 
-/// Parses one file. Returns `None` after reporting that it is invalid or empty.
+/// Parses one file. Returns `None`, after reporting a problem, if it is invalid or empty.
 pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     read_as(report, file, FileSettings::KIND)
 }
 
-/// Like [`read`], for a file with another content than a configuration.
+/// Like [`read`], for a file whose content is not a whole configuration.
 pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Option<Node> {
     let mut root = tree::read(report, file)?;
     let mut secrets = Secrets::default();
     secrets.mark(&mut root, &[kind], false);
-    // A private key: masked line by line, only its first line would be found.
+    // Values with a private key are secrets. Detection in single lines would find only the first line of the
+    // key.
     for_each_scalar(&mut root, &mut |node| {
         if node.as_text().is_some_and(has_private_key) {
             secrets.hide(node);
@@ -39,7 +40,7 @@ pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Opti
     Some(root)
 }
 
-/// Runs a parser on these files, and returns its result.
+/// Runs a parser on `files` and returns its result.
 ///
 /// # Errors
 ///
@@ -52,15 +53,15 @@ pub(super) fn parsed<T>(files: &Files, read: impl FnOnce(&Report<'_>) -> Option<
     }
 }
 
-/// Names of all declared keys.
+/// Names of all declared keys, including former names.
 struct DeclaredNames {
     all: BTreeSet<&'static str>,
-    /// Keys whose values are masked.
+    /// Names of keys whose values are masked.
     masked: Vec<&'static str>,
 }
 
 static DECLARED: LazyLock<DeclaredNames> = LazyLock::new(|| {
-    /// A shorter name is close to too many others to be found in a misspelled one.
+    /// Minimum length of a masked name that is searched for; a shorter name resembles too many others.
     const MIN_LENGTH: usize = 5;
     let sections = renamed::sections();
     let keys = || sections.iter().flat_map(|keys| keys().keys());
@@ -71,16 +72,16 @@ static DECLARED: LazyLock<DeclaredNames> = LazyLock::new(|| {
     }
 });
 
-/// Byte ranges of the secrets that have been found in a file.
+/// Byte ranges of the secrets found in a file.
 #[derive(Default)]
 struct Secrets {
     ranges: Vec<Range<usize>>,
 }
 
 impl Secrets {
-    /// Marks the secrets in a value of one of these kinds. Without `kinds`, no declaration knows the value,
-    /// and values are marked whose names sound like a credential. `masks_unknown_keys` is the property of an
-    /// outer section.
+    /// Marks the secrets in a value, which may be of any of `kinds`. With empty `kinds`, no declaration
+    /// describes the value, and a value is marked if its name resembles that of a credential.
+    /// `masks_unknown_keys` is set if an enclosing section masks the values of unknown keys.
     fn mark(&mut self, node: &mut Node, kinds: &[ValueKind], masks_unknown_keys: bool) {
         let kinds = Kinds::new(kinds);
         let masks_unknown_keys =
@@ -101,7 +102,7 @@ impl Secrets {
                     let ShortForm::Text(key) = section.short_form else { return false };
                     section.get(key).is_some_and(|key| key.masking == Masking::Always)
                 });
-                // A scalar in place of a section is probably the value of one of its keys.
+                // A scalar where a section is expected is probably the value of one of the section's keys.
                 let accepts_scalar = kinds.sections.is_empty() || kinds.accepts_text || kinds.accepts_scalars;
                 if is_masked || masks_unknown_keys && !accepts_scalar {
                     self.hide(node);
@@ -110,7 +111,7 @@ impl Secrets {
         }
     }
 
-    /// Marks the secrets of an entry of a map of these kinds.
+    /// Marks the secrets in an entry of a map that may be of any of `kinds`.
     fn mark_entry(&mut self, Entry { key, value }: &mut Entry, kinds: &Kinds, masks_unknown_keys: bool) {
         let declared: Vec<_> =
             kinds.sections.iter().copied().filter_map(|section| key_of(section, &key.text)).collect();
@@ -130,7 +131,7 @@ impl Secrets {
         } else if masks_unknown_keys {
             self.hide_all(value);
         } else if !kinds.is_schema {
-            // No declaration has the name.
+            // The name is not declared.
             if is_secret_name(&key.text) || is_misspelled_secret(&key.text) {
                 self.hide(value);
             }
@@ -138,7 +139,7 @@ impl Secrets {
         }
     }
 
-    /// Marks all scalars in a value: a setting that should be a string is a map or list by mistake.
+    /// Marks all scalars in a value, in case a secret string is by mistake a map or list.
     fn hide_all(&mut self, node: &mut Node) {
         for_each_scalar(node, &mut |node| self.hide(node));
     }
@@ -165,7 +166,7 @@ fn for_each_scalar(node: &mut Node, visit: &mut impl FnMut(&mut Node)) {
     }
 }
 
-/// Whether a name that no declaration has is probably a misspelled masked key.
+/// Whether an undeclared name is probably a misspelled masked key.
 fn is_misspelled_secret(name: &str) -> bool {
     !DECLARED.all.contains(name) && suggest::nearest(name, DECLARED.masked.iter().copied()).is_some()
 }
@@ -178,19 +179,19 @@ fn key_of(section: &'static KeyTable, name: &str) -> Option<&'static KeySpec> {
     })
 }
 
-/// The alternative kinds of a value, sorted by its form.
+/// The possible kinds of a value, grouped by form.
 #[derive(Default)]
 struct Kinds {
     sections: Vec<&'static KeyTable>,
-    /// Kinds of the items of a list.
+    /// Possible kinds of the items, if the value is a list.
     items: Vec<ValueKind>,
-    /// Kinds of the values of a map with user-defined names.
+    /// Possible kinds of the values, if the value is a map with user-defined names.
     values: Vec<ValueKind>,
-    /// Whether scalars of some form, such as numbers, are valid.
+    /// Whether some scalars, such as numbers, are valid.
     accepts_scalars: bool,
     /// Whether any string is valid.
     accepts_text: bool,
-    /// Whether the value is a JSON Schema, whose names are those of arguments and fields.
+    /// Whether the value is a JSON Schema; the names in it are names of arguments and fields.
     is_schema: bool,
 }
 
@@ -229,10 +230,11 @@ impl Kinds {
     }
 }
 
-/// Placeholder for a literal secret.
+/// Text shown in place of a literal secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
-/// Converts a tree to JSON. References to variables and files are kept, because only their values are secret.
+/// Converts a tree to JSON with masked secrets. References to variables and files remain, because only their
+/// values are secret.
 pub(super) fn shown(node: &Node) -> Value {
     match &node.kind {
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) if node.secret => {
@@ -251,8 +253,7 @@ pub(super) fn shown(node: &Node) -> Value {
 
 fn entry_shown(Entry { key, value }: &Entry) -> (String, Value) {
     let value = match &value.kind {
-        // Arguments of a program may be secrets in any form: only the program and the names of options are
-        // shown.
+        // Any argument of a program may be a secret, so only the program and the names of options are shown.
         Kind::List(words) if key.text == "command" => words
             .iter()
             .enumerate()
@@ -263,21 +264,21 @@ fn entry_shown(Entry { key, value }: &Entry) -> (String, Value) {
     (key.text.clone(), value)
 }
 
-/// Whether a word of a command is the name of an option, or only refers to a variable or file.
+/// Whether a word of a command is the name of an option, or consists of references to variables and files.
 fn is_no_secret(word: &Node) -> bool {
     let Some(text) = word.as_text() else { return false };
     let is_name =
         |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
     let is_option = match (text.strip_prefix("--"), text.strip_prefix('-')) {
         (Some(name), _) => is_name(name),
-        // More letters may include a value: `-psecret`.
+        // An option with more letters may include its value, as in `-psecret`.
         (None, Some(name)) => name.len() == 1 && is_name(name),
         (None, None) => false,
     };
     is_option || is_only_references(text)
 }
 
-/// Masks the defaults of variables, and the credentials that are recognized by their form.
+/// Masks default values of variables, and credentials that are recognized by their form.
 fn without_secrets(text: &str) -> String {
     let masked = |found: &Captures<'_>| format!("${{{}:-{HIDDEN}}}", &found[1]);
     let shown = VARIABLE_WITH_DEFAULT.replace_all(text, masked);

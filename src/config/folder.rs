@@ -1,5 +1,5 @@
-//! Reader for the configuration files, one file or those of a folder, and their fingerprint for the detection
-//! of changes.
+//! Reader of the configuration files (a single file or a folder), and their fingerprint, which detects
+//! changes.
 
 use std::{
     fs, io,
@@ -15,7 +15,8 @@ const FILE_LIMIT_BYTES: u64 = 4 << 20;
 /// Maximum number of files in a folder.
 const FILE_COUNT_LIMIT: usize = 1000;
 
-/// Reads the file or folder at `path`. Returns the readable files, and a problem for each unreadable one.
+/// Reads the file or folder at `path`. Returns the readable files, and a problem for each file that cannot be
+/// read.
 pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     let (mut files, mut problems) = (Files::default(), Vec::new());
     let paths = list(path).unwrap_or_else(|problem| {
@@ -35,12 +36,12 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     (files, problems)
 }
 
-/// Text without the byte order mark that some editors write.
+/// Removes the byte order mark that some editors write.
 pub(super) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Decodes the contents of a file.
+/// Decodes the contents of a file; returns a problem if they are not UTF-8.
 pub(super) fn text_of(name: &str, bytes: Vec<u8>) -> Result<String, Box<Problem>> {
     String::from_utf8(bytes).map_err(|error| {
         let start = error.utf8_error().valid_up_to();
@@ -61,7 +62,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     if metadata.is_file() {
         return Ok(vec![path.to_owned()]);
     }
-    // Reading a pipe could block, and a device has no end.
+    // Neither pipes nor devices are read: reading a pipe could block, and a device has no end.
     if !metadata.is_dir() {
         let help = "name a file or a folder with `--config PATH`";
         return Err(unreadable(path, "the configuration is neither a file nor a folder", help));
@@ -90,7 +91,7 @@ fn unreadable(path: &Path, message: &str, help: &str) -> Box<Problem> {
     Box::new(Problem::without_span(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
 }
 
-/// Whether a path names a YAML file that is not hidden; mounted secrets and editors create hidden files.
+/// Whether a path is a YAML file that is not hidden. Mounted secrets and editors create hidden files.
 fn is_config_file(path: &Path) -> bool {
     let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
     !hidden
@@ -104,7 +105,7 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
         let help = "check its path and permissions; split a long file into several files in one folder";
         unreadable(path, &format!("the file {why}"), help)
     })?;
-    // The text is kept in memory while the configuration is active.
+    // Saves memory, because the text is kept while the configuration is active.
     bytes.shrink_to_fit();
     Ok(bytes)
 }
@@ -113,19 +114,20 @@ fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Fingerprint of the configuration files and of the files that they refer to. Equal fingerprints: unchanged.
+/// Fingerprint of the configuration files and of the files that they refer to. If it is equal, nothing has
+/// changed.
 ///
 /// It consists of path, length, modification time and resolved symlink of each file. So it changes if a file
-/// is written, replaced, or reached through another symlink, as when Kubernetes swaps mounted folders.
+/// is written or replaced, or if a symlink changes, which is how Kubernetes updates mounted folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFingerprint(Vec<(PathBuf, Option<FileFingerprint>)>);
 
-/// Length, modification time, and path without symlinks of one file.
+/// Length, modification time and resolved path of one file.
 type FileFingerprint = (u64, Option<SystemTime>, PathBuf);
 
 impl Sources {
-    /// Fingerprint of the configuration files, and of `named`: secrets and certificates. `None` for a
-    /// configuration that is not a file.
+    /// Returns the fingerprint of the configuration files and of the files `named` (secrets and
+    /// certificates). `None` if the configuration is not in a file.
     pub fn fingerprint(&self, named: &[PathBuf]) -> Option<ConfigFingerprint> {
         let ConfigSource::Path(path) = &self.origin else { return None };
         let own = list(path).unwrap_or_else(|_| vec![path.clone()]);
@@ -134,7 +136,7 @@ impl Sources {
     }
 }
 
-/// `None`: missing file.
+/// Returns the fingerprint of one file; `None` if it does not exist.
 fn fingerprint_of(path: &Path) -> Option<FileFingerprint> {
     let metadata = fs::metadata(path).ok()?;
     Some((metadata.len(), metadata.modified().ok(), fs::canonicalize(path).ok()?))

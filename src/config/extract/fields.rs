@@ -5,7 +5,8 @@ use crate::settings::{Checked, Code, Cursor, Entry, Invalid, Setting, SourceSpan
 use crate::translate::extract::{ExtractorKind, MemberNames, Typing, ValueCount};
 use crate::translate::{Cardinality, Field, FieldKind, FieldPath, FieldSetting, Fields, OnMissing};
 
-/// Parses the keys beside an extractor: `fields`, `type`, or the type of an object with its fields.
+/// Parses the keys of an extractor that describe types: `fields`, `type`, or the type of an object with its
+/// fields.
 pub(super) fn typing(
     value: &Cursor<'_>,
     extractor: &ExtractorKind,
@@ -66,7 +67,7 @@ pub(super) fn typing(
         }
         _ => {}
     }
-    // The extractor returns a list already; the type is that of its items.
+    // The extractor already returns a list; `type` is the type of its items.
     if extractor.value_count() == ValueCount::Many && written.from.is_none() {
         kind.count = Cardinality::One;
     }
@@ -77,7 +78,7 @@ fn read<T: Setting>(value: &Cursor<'_>, entry: &Entry, name: &str) -> Checked<T>
     T::read(&cursor(value.context.report, entry.key.span, &entry.value, name, T::KIND))
 }
 
-/// Whether a path begins with the index of a row, although `from` applies to each row.
+/// Whether a path begins with the index of a row, which is wrong because `from` applies to each row.
 fn leads_into_rows(extractor: &ExtractorKind, path: &FieldPath) -> bool {
     matches!(extractor, ExtractorKind::Metrics(_))
         && extractor.value_count() == ValueCount::Many
@@ -88,7 +89,7 @@ fn path_is_among(path: &FieldPath, name: &str) -> bool {
     path.as_str() == name || path.first() == name
 }
 
-/// Checks that the extractor finds every source field, if the names that it finds are known.
+/// Checks that the extractor can return the source of every field, if the names that it returns are known.
 fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entry: &Entry) -> Checked<()> {
     let names = match kind.finds() {
         MemberNames::AnyNames => return Ok(()),

@@ -1,5 +1,6 @@
-//! `extract`: extractors, which parse a value from a response. They are in [`crate::translate::extract`] with
-//! their options; this module adds their names in the file, and `fields` and `type`.
+//! `extract`: extractors, which parse a value from a response. The extractors and their options are in
+//! [`crate::translate::extract`]; this module declares their names in the file, and the keys `fields` and
+//! `type`.
 
 mod fields;
 
@@ -15,8 +16,8 @@ use crate::translate::extract::{
 };
 use crate::translate::{FieldSetting, Fields};
 
-/// Section of one extractor in the file. It has the options of the extractor and, if that returns fields, the
-/// key `fields`.
+/// Section of one extractor in the file. It contains the options of the extractor and, if the extractor
+/// returns fields, the key `fields`.
 trait ExtractorSection: Setting {
     /// Kinds of values that the key of the extractor accepts.
     const FORM: ValueKind = Self::KIND;
@@ -29,11 +30,12 @@ trait ExtractorSection: Setting {
     fn into_kind(self) -> ExtractorKind;
 }
 
-/// Declares the extractors, one `key: Type(short form) fields { items }` each, with a description of the key.
+/// Declares the extractors, one `key: Type(short form) fields { items }` each; the doc comment describes the
+/// key.
 ///
 /// `Type` is the name of the options in [`parsers`], of the variant of [`ExtractorKind`], and of the section
-/// that this macro declares. The short form is an option of `#[section]`; `fields` adds that key to the
-/// section; the items are those of [`ExtractorSection`] that differ from the defaults.
+/// that this macro declares. The short form is an option of `#[section]`. `fields` adds the key `fields` to
+/// the section. The items override default items of [`ExtractorSection`].
 macro_rules! extractors {
     ($(
         $(#[doc = $doc:tt])*
@@ -132,11 +134,11 @@ extractors! {
 /// Keys of `extract` that are not extractors.
 pub(super) const OTHER_KEYS: [&str; 4] = ["source", "fields", "type", "optional"];
 
-/// Names of the extractors that need no options.
+/// Names of the extractors that can be used without options.
 const WITHOUT_OPTIONS: &[&str] =
     &["binary", "columns", "csv", "form", "html", "json", "mcp", "metrics", "ndjson", "pairs", "text", "xml"];
 
-/// Kinds of values for one extractor.
+/// Kinds of values for a single extractor.
 const ONE_EXTRACTOR: ValueKind =
     ValueKind::Either(&[ValueKind::Word(WITHOUT_OPTIONS), ExtractSettings::KIND]);
 
@@ -167,7 +169,8 @@ impl ExtractSettings {
         let name = section.value.name;
         match (found.next(), found.next()) {
             (None, _) => Err(section.missing(format!("{name} has no extractor"), &help())),
-            // An unknown key is probably one of an extractor.
+            // If there is an unknown key, it is probably an option of an extractor, and only the unknown key
+            // is reported.
             (Some(_), Some(second)) if !section.has_unknown_keys => {
                 let message = format!("{name} must have one extractor, found several");
                 Err(section.reject_at(Code::ConflictingKeys.at_span(second.key.span), &message, &help()))
@@ -187,7 +190,7 @@ pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
     report.error(Code::UnknownExtractor.at_span(key.span), format!("unknown extractor `{}`", key.text), help);
 }
 
-/// Help for a key of `extract` that is among the options of an extractor; `None` for any other key.
+/// Help for a key of `extract` that is in the options of an extractor by mistake; `None` for other keys.
 pub(super) fn help_for_misplaced(key: &str, options: &KeyTable) -> Option<String> {
     let extractor = names().find(|name| {
         let kind = ExtractSettings::keys().get(name).map(|key| key.kind);
@@ -213,9 +216,9 @@ impl Setting for Extract {
     }
 }
 
-/// Whether a value of `extract` is a map of named extractors: some key is no key of `extract`, and the value
-/// of that key looks like an extractor, possibly misspelled. In any other map, an unknown key is a misspelled
-/// extractor.
+/// Whether a value of `extract` is a map of named extractors: at least one key is not a key of `extract`, and
+/// has a value that looks like an extractor, possibly misspelled. In other maps, an unknown key is a
+/// misspelled extractor.
 fn is_map_of_names(entries: &[Entry]) -> bool {
     let table = ExtractSettings::keys();
     let is_key = |key: &str| table.get(key).is_some() || RENAMES.key(table.id, key).is_some();
@@ -258,7 +261,7 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)
 }
 
-/// Parses the only extractor of a value.
+/// Parses an extractor that is not in a map of named extractors.
 fn read_alone(value: &Cursor<'_>) -> Checked<Extractor> {
     let (extractor, optional) = read_one(value)?;
     if !optional {
@@ -270,7 +273,7 @@ fn read_alone(value: &Cursor<'_>) -> Checked<Extractor> {
     value.reject_coded(Code::FieldsDoNotFit.at_span(place), message, help)
 }
 
-/// Parses one extractor; also returns its key `optional`.
+/// Parses one extractor; also returns the value of its key `optional`.
 fn read_one(value: &Cursor<'_>) -> Checked<(Extractor, bool)> {
     let alone;
     let value = match (value.node.as_text(), value.node.as_map()) {
@@ -308,7 +311,7 @@ fn read_one(value: &Cursor<'_>) -> Checked<(Extractor, bool)> {
     Ok((Extractor { source, kind, typing }, optional))
 }
 
-/// `source`: an extractor whose text another extractor parses.
+/// `source`: an extractor that returns the text for another extractor.
 impl Setting for Extractor {
     const KIND: ValueKind = ONE_EXTRACTOR;
 

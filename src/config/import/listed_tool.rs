@@ -1,4 +1,4 @@
-//! Tool in the list of an MCP server, and its conversion to a route.
+//! Conversion of a tool that an MCP server lists to a route.
 
 use serde_json::{Map, Value, json};
 
@@ -6,25 +6,26 @@ use crate::config::routes::AnnotationSettings;
 use crate::route::UpstreamName;
 use crate::settings::{Entry, Kind, Node, SourceSpan};
 
-/// Tool in the list of an MCP server.
+/// Tool that an MCP server lists.
 pub(super) struct ListedTool {
     pub(super) name: String,
     members: Map<String, Value>,
 }
 
-/// Parts of the input schema that are imported.
+/// Parts of a tool's input schema that are imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InputParts {
     /// The whole schema.
     Whole,
-    /// All except `pattern`: servers use the regular expressions of their own language.
+    /// The schema without `pattern`, because servers write regular expressions in the syntax of their own
+    /// language.
     WithoutPatterns,
-    /// Names and descriptions of the arguments.
+    /// Only the names and descriptions of the arguments.
     Names,
 }
 
-/// Fallbacks, most complete first: parts of the input schema, whether the output schema is imported, and the
-/// note about the omitted parts.
+/// Imports that are tried in order, from the most complete: parts of the input schema, whether the output
+/// schema is imported, and the note about omitted parts.
 pub(super) const FALLBACKS: [(InputParts, bool, &str); 6] = [
     (InputParts::Whole, true, ""),
     (InputParts::WithoutPatterns, true, "the patterns of its arguments are not used"),
@@ -48,7 +49,7 @@ impl ListedTool {
         Ok(Self { name, members })
     }
 
-    /// Keys of the route that come from the server's definition.
+    /// Returns the keys of the route that are defined by the server.
     pub(super) fn parts(&self, input: InputParts, has_output: bool) -> Map<String, Value> {
         let mut parts = Map::new();
         for name in ["title", "description"] {
@@ -75,18 +76,19 @@ impl ListedTool {
         parts
     }
 
-    /// The tool's `_meta`.
+    /// Returns the tool's `_meta`.
     pub(super) fn meta(&self) -> Option<Map<String, Value>> {
         self.members.get("_meta").and_then(Value::as_object).filter(|meta| !meta.is_empty()).cloned()
     }
 
-    /// Whether the tool can be called as a task only (MCP 2025-11-25, Tasks).
+    /// Whether the tool can only be called as a task (MCP 2025-11-25, Tasks).
     pub(super) fn is_task_only(&self) -> bool {
         let support = self.members.get("execution").and_then(|execution| execution.get("taskSupport"));
         support.and_then(Value::as_str) == Some("required")
     }
 
-    /// Names and descriptions of the arguments, for an input schema that can't be used.
+    /// Schema with only the names and descriptions of the arguments, for a tool whose input schema is
+    /// unusable.
     fn names_only(&self) -> Value {
         let properties = self.members.get("inputSchema").and_then(|schema| schema.get("properties"));
         let described = |property: &Value| match property.get("description") {
@@ -100,7 +102,7 @@ impl ListedTool {
     }
 }
 
-/// Settings of a server's tools in the file that become part of their routes.
+/// Settings in the file for the tools of a server, which become part of the routes of the tools.
 pub(super) struct ToolImportSettings<'t> {
     upstream: &'t UpstreamName,
     /// Span of the upstream.
@@ -115,12 +117,13 @@ impl<'t> ToolImportSettings<'t> {
         Self { upstream, span, tools: entry.and_then(|entry| entry.value.get("tools")) }
     }
 
-    /// Key of `tools`.
+    /// Returns an entry of `tools`.
     pub(super) fn get(&self, name: &str) -> Option<&'t Entry> {
         self.tools?.entry(name)
     }
 
-    /// The route that calls a tool: the server's definition, the overrides of the file, and the rules.
+    /// Creates the route that calls a tool, from the server's definition, the overrides in the file, and the
+    /// rules.
     pub(super) fn route(&self, tool: &str, name: &str, parts: &Map<String, Value>) -> Entry {
         let span = self.span;
         let mut parts = entries_of(parts, span);
@@ -135,7 +138,7 @@ impl<'t> ToolImportSettings<'t> {
             }
             (first, then) => first.or(then).cloned(),
         };
-        // If rules change the structured content, the server's output schema no longer applies.
+        // If rules change the structured content, the server's output schema does not apply.
         if response.as_ref().is_some_and(|response| changes_structured_content(&response.value)) {
             parts.retain(|part| part.key.text != "output");
         }
@@ -155,11 +158,11 @@ pub(super) fn entries_of(members: &Map<String, Value>, span: SourceSpan) -> Vec<
     members.iter().map(|(name, value)| Entry::new(name, Node::from_json(value, span), span)).collect()
 }
 
-/// The schema without `pattern`.
+/// Removes `pattern` from a schema and its subschemas.
 fn without_patterns(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
-            // A property may have the name `pattern`; its value is then not a string.
+            // A property may be named `pattern`; its value is a schema, not a string.
             let kept = members.iter().filter(|(name, value)| *name != "pattern" || !value.is_string());
             Value::Object(kept.map(|(name, value)| (name.clone(), without_patterns(value))).collect())
         }
@@ -168,7 +171,7 @@ fn without_patterns(schema: &Value) -> Value {
     }
 }
 
-/// Whether a rule changes the structured content.
+/// Whether a rule may change the structured content.
 fn changes_structured_content(rules: &Node) -> bool {
     match &rules.kind {
         Kind::Map(entries) => {

@@ -1,10 +1,12 @@
-//! Import of the tools, prompts and resources that MCP servers list. Each tool becomes a route that is parsed
-//! as if it were in the file, so that all settings and checks of routes apply.
+//! Import of the tools, prompts and resources that MCP servers list. Each tool becomes a route, which is
+//! parsed as if it were in the file, so that all settings and checks of routes apply.
 //!
 //! An [`Importer`] creates a route for each tool (`listed_tool`), and completes routes of the file with the
-//! server's definition of their tool. Requests for prompts and resources are forwarded by one route for all
-//! (`proxied`). The lists arrive long after the configuration was loaded, and may change. So the importer
-//! stores the text of the files and parses it again for each list, as `Trees`, which take several times the
+//! server's definition of their tool. One route per server and kind forwards the requests for prompts and
+//! resources (`proxied`).
+//!
+//! Lists arrive long after the configuration was loaded, and may change. The importer therefore stores the
+//! text of the files, and parses it again for each list. The parsed `Trees` would use several times the
 //! memory of the text.
 
 mod listed_tool;
@@ -26,16 +28,16 @@ use crate::settings::suggest::nearest;
 use crate::settings::{Entry, Files, Kind, Node, Report, read_section};
 use crate::upstream::mcp::McpLists;
 
-/// Creates routes from the tools of MCP servers, with the settings of the configuration that it belongs to.
-/// Clones share the data.
+/// Creates routes from the tools of MCP servers, with the settings of the configuration that the servers
+/// belong to. Clones share the data.
 #[derive(Debug, Clone, Default)]
 pub struct Importer {
     pub(in crate::config) files: Arc<Files>,
     upstreams: Arc<[UpstreamFile]>,
 }
 
-/// The parsed configuration files. Rebuilt on demand and dropped after use: a tree offers several times the
-/// memory of its text.
+/// The parsed configuration files. They are parsed on demand and dropped after use, because a tree uses
+/// several times the memory of its text.
 pub(in crate::config) struct Trees<'i> {
     files: &'i Files,
     pub(in crate::config) root: Node,
@@ -43,7 +45,7 @@ pub(in crate::config) struct Trees<'i> {
     upstreams: &'i [UpstreamFile],
 }
 
-/// MCP server whose lists are read, with the files that it is in.
+/// MCP server whose lists are imported, with the parsed files that configure it.
 struct ListedServer<'i> {
     trees: &'i Trees<'i>,
     context: &'i RouteContext<'i>,
@@ -55,18 +57,18 @@ struct ListedServer<'i> {
 pub struct ImportedTools {
     /// Name of the server.
     pub upstream: UpstreamName,
-    /// A route for each imported tool.
+    /// Routes of the imported tools.
     pub routes: Vec<RouteFile>,
-    /// Routes of the file that call a tool, completed by the server's definition of it.
+    /// Routes of the file that call a tool, completed with the server's definition of the tool.
     pub completed: Vec<RouteFile>,
     /// Notes for operators.
     pub notes: Vec<ImportNote>,
 }
 
-/// Note about one tool, or about the whole list if it has no name.
+/// Note about one tool. If `tool` is empty, the note is about the whole list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportNote {
-    /// The server's name for the tool.
+    /// Name of the tool on the server.
     pub tool: String,
     /// Reason and consequence.
     pub text: String,
@@ -79,13 +81,13 @@ impl ImportNote {
 }
 
 impl Importer {
-    /// Creates an importer with the files to which the spans of the upstreams refer.
+    /// Creates an importer. The spans of the upstreams must refer to `files`.
     pub(in crate::config) fn new(files: Files, upstreams: &[UpstreamFile]) -> Self {
         Self { files: Arc::new(files), upstreams: upstreams.into() }
     }
 
-    /// Creates routes from tool lists, in addition to those of the file; returns one result for each
-    /// server. A tool that can't be a route is omitted with a note.
+    /// Creates routes from tool lists, in addition to those of the file. Returns one result for each server.
+    /// A tool that cannot become a route is omitted with a note.
     pub fn import<'l>(
         &self,
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<str>])>,
@@ -94,7 +96,7 @@ impl Importer {
         self.read_lists(lists.into_iter(), |server, tools| server.import(tools, file_routes))
     }
 
-    /// Selects the prompts and resources of servers that clients are offered; returns one result for each
+    /// Selects the prompts and resources of servers that are offered to clients. Returns one result for each
     /// server.
     pub fn proxy<'l>(
         &self,
@@ -105,7 +107,8 @@ impl Importer {
         self.read_lists(lists, |server, lists| server.proxy(lists))
     }
 
-    /// Parses the files again if there is a list. A list of an upstream that the files lack is omitted.
+    /// Parses the files, if there is a list, and imports each list with `read`. Lists of upstreams that are
+    /// not in the files are ignored.
     fn read_lists<'l, L, T>(
         &self,
         lists: impl Iterator<Item = (&'l UpstreamName, L)>,
@@ -125,12 +128,12 @@ impl Importer {
         })
     }
 
-    /// The configuration as JSON with masked secrets, for operators.
+    /// Returns the configuration as JSON with masked secrets, for operators.
     pub fn to_masked_json(&self) -> Value {
         file::shown(&self.trees().root)
     }
 
-    /// Parses the files again; they had no errors when the configuration was loaded.
+    /// Parses the files again. No errors occur, because the files were valid when they were loaded.
     pub(in crate::config) fn trees(&self) -> Trees<'_> {
         let report = Report::new(&self.files);
         let (file_trees, presets) = trees(&report);
@@ -207,8 +210,8 @@ impl ListedServer<'_> {
             let note = if tool.is_task_only() {
                 Some("omitted: it can be called as a task only".to_owned())
             } else if let Some(route) = file_routes.iter().find(|file| calls_it(file)) {
-                // A tool with a route of its own is offered through that route only. To an empty list, all
-                // configured names are unknown.
+                // A tool that a route of the file calls is offered through that route only. With an empty
+                // list, `unknown_names` returns all configured names.
                 let unused = rules.unknown_names(&[]).contains(&*tool.name).then(|| route.name());
                 unused.map(|route| format!("`tools` names it, but is overridden by the route `{route}`"))
             } else if file_routes.iter().any(|file| has_name(file, &name)) {
@@ -228,8 +231,8 @@ impl ListedServer<'_> {
         }
     }
 
-    /// Creates the route of a tool, with as much of the server's schemas as is usable, and the note about the
-    /// rest.
+    /// Creates the route of a tool with as much of the server's schemas as possible. Also returns a note
+    /// about omitted parts.
     fn route_of(
         &self,
         settings: &ToolImportSettings<'_>,
@@ -252,7 +255,7 @@ impl ListedServer<'_> {
         Err(first_error.unwrap_or_default())
     }
 
-    /// Parses the route of a tool, with its `_meta`.
+    /// Parses the route of a tool, and adds the tool's `_meta`.
     fn read_tool(&self, entry: &Entry, tool: &ListedTool) -> Result<RouteFile, String> {
         let mut file = self.read(entry)?;
         if let Some(route) = Arc::get_mut(&mut file.route) {
@@ -270,7 +273,7 @@ impl ListedServer<'_> {
         })
     }
 
-    /// Tool of this server that a route calls.
+    /// Returns the tool that a route calls, if it is a tool of this server.
     fn called_tool<'r>(&self, file: &'r RouteFile) -> Option<&'r str> {
         let is_own = file.route.upstream == *self.file.settings.name();
         file.route.request.tool().filter(|_| is_own).map(|template| &*template.tool)
@@ -278,7 +281,8 @@ impl ListedServer<'_> {
 }
 
 impl Trees<'_> {
-    /// Calls `work` with the context for parsing routes. It has no errors, because the file had none.
+    /// Calls `work` with the context for parsing routes. No errors occur, because the files were valid when
+    /// they were loaded.
     pub(in crate::config) fn with_route_context<T>(&self, work: impl FnOnce(&RouteContext<'_>) -> T) -> T {
         let report = Report::new(self.files);
         let entries = |name: &str| self.root.get(name).and_then(Node::as_map).unwrap_or_default();
@@ -301,7 +305,7 @@ impl Trees<'_> {
     }
 }
 
-/// Checks the settings of tools before a server lists them, by parsing sample routes.
+/// Checks the settings for imported tools before any server lists tools, by parsing sample routes.
 pub(super) fn check_tools(report: &Report<'_>, root: &Node, context: &RouteContext<'_>) {
     let files = context.upstreams.files.iter();
     for (file, rules) in files.filter_map(|file| Some((file, file.tools.as_ref()?))) {
@@ -310,7 +314,7 @@ pub(super) fn check_tools(report: &Report<'_>, root: &Node, context: &RouteConte
         let overrides = settings.get("overrides").and_then(|entry| entry.value.as_map()).unwrap_or_default();
         let mut tools: Vec<&str> = overrides.iter().map(|entry| entry.key.text.as_str()).collect();
         if tools.is_empty() && ["response", "argument_error"].iter().any(|key| settings.get(key).is_some()) {
-            // Any tool without overrides.
+            // Stands for any tool without overrides.
             tools.push("any");
         }
         for tool in tools {
@@ -319,8 +323,8 @@ pub(super) fn check_tools(report: &Report<'_>, root: &Node, context: &RouteConte
     }
 }
 
-/// Completes a route of the file with the server's definition of its tool. `None` if the route defines
-/// everything itself.
+/// Completes a route of the file with the server's definition of its tool; `None` if the route itself defines
+/// everything.
 fn completed_route(entry: &Entry, file: &RouteFile, tool: &ListedTool) -> Option<Entry> {
     let passes_all = file.route.request.tool().is_some_and(crate::route::ToolTemplate::passes_all);
     let has_rules = entry.value.get("response").is_some();

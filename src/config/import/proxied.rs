@@ -1,4 +1,4 @@
-//! Prompts and resources of an MCP upstream, selected and renamed by its settings.
+//! Prompts and resources of an MCP upstream: selected and renamed according to its settings.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use crate::route::{Route, UpstreamName};
 use crate::settings::{Entry, Node};
 use crate::upstream::mcp::McpLists;
 
-/// The offered prompts and resources of one upstream.
+/// Prompts and resources of one upstream that are offered to clients.
 #[derive(Debug)]
 pub struct ProxiedLists {
     /// The upstream.
     pub upstream: UpstreamName,
-    /// The routes `NAME.prompts` and `NAME.resources`, by which requests are forwarded.
+    /// Routes `NAME.prompts` and `NAME.resources`, which forward the requests.
     pub routes: Vec<RouteFile>,
-    /// The prompts, resources and resource templates.
+    /// Prompts, resources and resource templates.
     pub entries: Vec<ProxiedEntry>,
     /// Whether the upstream declares prompts, and its settings offer prompts to clients.
     pub has_prompts: bool,
     /// Whether the upstream declares resources, and its settings offer resources to clients.
     pub has_resources: bool,
-    /// Omitted entries, with the reason.
+    /// Notes on omitted entries, with the reasons.
     pub notes: Vec<ImportNote>,
 }
 
-/// The key of a list entry, and the entry.
+/// Key that identifies a list entry, and the entry.
 type ProxiedListEntry = (String, Map<String, Value>);
 
 impl ListedServer<'_> {
@@ -90,12 +90,12 @@ impl ListedServer<'_> {
         out
     }
 
-    /// The route by which requests for `key` are forwarded: limits, scopes and secrets. Clients can't call
-    /// it.
+    /// Creates the route that forwards the requests for `key`, and applies limits, scopes and secrets to
+    /// them. Clients cannot call it directly.
     fn proxy_route(&self, key: &'static str, out: &mut ProxiedLists) -> Option<Arc<Route>> {
         let (root, upstream) = (&self.trees.root, self.file.settings.name());
         let request = json!({ "upstream": upstream.as_str(), "tool": key });
-        // Default rules translate tool results only.
+        // Default rules only translate results of tools.
         let mut route = json!({ "request": request, "default_rules": false });
         let settings = root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
         if let Some(scopes) = settings.and_then(|node| node.get("scopes")) {
@@ -116,8 +116,8 @@ impl ListedServer<'_> {
     }
 }
 
-/// The offered entries, in the upstream's order. Members that strict clients would reject the whole list for
-/// are removed.
+/// Selects the entries that are offered, in the upstream's order. Removes invalid members, because of which
+/// strict clients would reject the whole list.
 fn offered_entries(
     list: &[Box<str>],
     key: &'static str,
@@ -135,7 +135,7 @@ fn offered_entries(
         }
     }
     let names: Vec<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
-    // `only` of resources may name a template as well as a resource.
+    // A name in `only` of resources may refer to a template, so it is not reported if no resource has it.
     if key == "name" {
         for unknown in rules.unknown_names(&names) {
             notes.push(ImportNote::new(unknown, "`prompts` lists it, but the server has no such prompt"));
@@ -145,8 +145,8 @@ fn offered_entries(
     listed
 }
 
-/// The members that MCP defines and that have the right type (MCP 2026-07-28, schema, `Prompt`, `Resource`,
-/// `ResourceTemplate`): some servers write `null` for absent members.
+/// Keeps the members whose type is the one that MCP defines (MCP 2026-07-28, schema, `Prompt`, `Resource`,
+/// `ResourceTemplate`). Some servers write `null` for absent members.
 fn valid_members(members: &Map<String, Value>, key: &str) -> Map<String, Value> {
     let mut out = members.clone();
     out.retain(|name, value| match name.as_str() {
@@ -171,7 +171,7 @@ fn valid_members(members: &Map<String, Value>, key: &str) -> Map<String, Value> 
     out
 }
 
-/// An argument, an icon or annotations without members of the wrong type.
+/// Removes members of the wrong type from an argument, an icon or annotations.
 fn without_wrong_types(item: &Value) -> Value {
     let mut members = item.as_object().cloned().unwrap_or_default();
     let are_texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));

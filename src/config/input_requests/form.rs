@@ -30,7 +30,7 @@ struct FieldSettings {
     optional: bool,
 }
 
-/// Types of a form field, with `?` if it is optional.
+/// Types of a form field; with `?`, the field is optional.
 const TYPES: &[&str] = [
     ["string", "string?"],
     ["integer", "integer?"],
@@ -51,7 +51,7 @@ fn read_type(value: &Cursor<'_>) -> Checked<Option<&'static str>> {
 const CHOICES: ValueKind =
     ValueKind::Either(&[ValueKind::List(&ValueKind::Text), ValueKind::Map(&ValueKind::Text)]);
 
-/// Parses choices: a list of values, or a map of values with their titles.
+/// Parses choices: a list of values, or a map of values to titles.
 fn read_choices(value: &Cursor<'_>) -> Checked<Option<Value>> {
     let choices = match &value.node.kind {
         Kind::Map(entries) => {
@@ -70,13 +70,13 @@ fn read_choices(value: &Cursor<'_>) -> Checked<Option<Value>> {
     Ok(Some(choices))
 }
 
-/// Schema of a field, and whether the field may be omitted.
+/// Schema of a form field, and whether the field is optional.
 struct FormField {
     schema: Value,
     is_optional: bool,
 }
 
-/// Parses a field: its type, or a map.
+/// Parses a field: a type, or a map.
 impl Setting for FormField {
     const KIND: ValueKind = FieldSettings::KIND;
 
@@ -111,7 +111,7 @@ impl Setting for FormField {
     }
 }
 
-/// Parses `fields`.
+/// Parses `fields` of an input request.
 impl Setting for InputForm {
     const KIND: ValueKind = Named::<FormField>::KIND;
 
@@ -129,14 +129,14 @@ impl Setting for InputForm {
     }
 }
 
-/// Parses `schema`.
+/// Parses `schema` of an input request.
 pub(super) fn read_schema(value: &Cursor<'_>) -> Checked<Option<InputForm>> {
     let document = value.node.as_map().map(Node::entries_to_json).unwrap_or_default();
     compile(value, &document, "").map(Some)
 }
 
-/// Compiles a form. `generated` is the beginning of JSON Pointers into its schema; no node of the file
-/// corresponds to it.
+/// Compiles a form. JSON Pointers into the schema begin with `generated`, which has no corresponding node in
+/// the file.
 fn compile(value: &Cursor<'_>, document: &Map<String, Value>, generated: &str) -> Checked<InputForm> {
     let help = "clients display strings, numbers, booleans and choices: write `fields: { name: string }`, or \
                 `{ choices: [ … ] }`";

@@ -1,4 +1,4 @@
-//! Parser for one input request, or for `sample`: a sampling request to the client's model (MCP
+//! Parser of one input request, and of `sample`: a sampling request to the client's model (MCP
 //! `sampling/createMessage`).
 
 use super::form;
@@ -43,7 +43,7 @@ pub(in crate::config) struct InputRequestSettings {
     optional: bool,
 }
 
-/// Parses one input request; also returns the arguments that it requests.
+/// Parses one input request; also returns the arguments that it asks the user for.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
@@ -76,7 +76,7 @@ pub(super) fn read(
 }
 
 impl InputRequestSettings {
-    /// Checks that there is at most one kind of request, and a message where the user reads one.
+    /// Checks that there is at most one kind of request, and a message if the request is shown to the user.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         const KINDS: [&str; 6] = ["fields", "schema", "arguments", "url", "sample", "roots"];
         let roots = section.entry("roots");
@@ -97,7 +97,7 @@ impl InputRequestSettings {
     }
 }
 
-/// Parses `when`. It may use any argument, also as the filter's input `.`.
+/// Parses `when`. The condition may use any argument, also through the input `.` of the filter.
 fn read_when(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     let text = text_of(value)?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
@@ -115,7 +115,7 @@ fn read_url(value: &Cursor<'_>) -> Checked<Option<Template>> {
         let help = "write `https://HOST/…`; only the part after the host can be a template";
         return value.reject(Invalid::new("`url` must begin with `https://` or `http://`", help));
     }
-    // The template has just been compiled; the output context has no effect on its validity.
+    // The template has already been compiled; compiling it for another output context cannot fail.
     Ok(Template::compile_for(OutputContext::Address, written.source()).ok())
 }
 
@@ -158,7 +158,7 @@ impl MessageSettings {
     }
 }
 
-/// Messages of a sampling request: one text of the user, or a list.
+/// Messages of a sampling request: one message of the user, or a list.
 struct Messages(Vec<(MessageRole, Template)>);
 
 impl Setting for Messages {

@@ -1,7 +1,7 @@
 //! `input_requests`, `confirm` and `sample`: input requests to the user or the client's model.
 //!
-//! This file parses the rounds, `input_request` one input request or sampling request, and `form` the form of
-//! one.
+//! This file parses the rounds, `input_request` parses a single input request or sampling request, and `form`
+//! parses the form of an input request.
 
 mod form;
 mod input_request;
@@ -22,13 +22,13 @@ use crate::translate::Template;
 /// Form of `input_requests`: one round, or a list of rounds.
 pub(super) type InputRequestRounds = OneOrMore<Named<InputRequestSettings>>;
 
-/// Parsed input requests. Forms for arguments are compiled once the input schema is known.
+/// Parsed input requests. Forms for arguments are compiled later, when the input schema is known.
 #[derive(Default)]
 pub(super) struct ParsedInputRequests {
     rounds: Vec<Vec<ParsedInputRequest>>,
 }
 
-/// Input request, with the names of the arguments that it requests if the call omits them.
+/// Input request, with the arguments that it asks the user for if the call omits them.
 type ParsedInputRequest = (InputRequestTemplate, Vec<(String, SourceSpan)>);
 
 /// Parses `input_requests` and `confirm` of a route or a prompt. Returns `None` after reporting the problems.
@@ -44,7 +44,7 @@ pub(super) fn read(
     }
     if let Some(entry) = section.entry("confirm") {
         let message: Template = read_in_scope(report, entry, &NAMES, used)?;
-        // A form without fields.
+        // `confirm` is a form without fields.
         let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
         let name = entry.key.text.clone();
         let request =
@@ -55,12 +55,12 @@ pub(super) fn read(
 }
 
 impl ParsedInputRequests {
-    /// Names of the input requests, by which templates use the responses.
+    /// Names of the input requests; templates refer to the responses by these names.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.rounds.iter().flatten().map(|(request, _)| request.name.as_str())
     }
 
-    /// Arguments that input requests provide if the call omits them.
+    /// Arguments that input requests ask the user for if the call omits them.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, SourceSpan)> {
         self.rounds.iter().flatten().flat_map(|(_, arguments)| arguments)
     }
@@ -92,7 +92,7 @@ impl ParsedInputRequests {
         self.rounds.push(round);
     }
 
-    /// Compiles the forms for arguments from the input schema.
+    /// Compiles the forms for arguments, whose schemas are in the input schema.
     pub(super) fn finish(
         self,
         report: &Report<'_>,
@@ -114,7 +114,7 @@ impl ParsedInputRequests {
     }
 }
 
-/// Compiles the form for arguments from their schemas, or reports why they can't be requested.
+/// Compiles the form for arguments from their schemas; reports why an argument cannot be in a form.
 fn form_of(
     report: &Report<'_>,
     input: &InputSchema,
@@ -154,7 +154,7 @@ fn form_of(
         .ok()
 }
 
-/// Reports input responses in templates that no input request has.
+/// Reports input responses in templates for which there is no input request.
 pub(super) fn report_unknown_input_responses(
     report: &Report<'_>,
     who: &str,

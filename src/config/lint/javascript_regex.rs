@@ -1,12 +1,12 @@
-//! Check of the regular expressions in schemas: the syntax that JavaScript clients reject.
+//! Check of regular expressions in schemas: finds syntax that JavaScript clients reject.
 
 use std::{iter::Peekable, str::Chars};
 
-/// Reason why clients reject a pattern, if they do.
+/// Returns the reason why clients reject a pattern, if they do.
 ///
-/// If `new RegExp(pattern, "u")` rejects one pattern, clients of the TypeScript SDK lose the whole tool list.
-/// So this function rejects the same patterns. The Rust engine has already compiled the pattern, so its
-/// brackets are balanced.
+/// If `new RegExp(pattern, "u")` fails for one pattern, clients with the TypeScript SDK lose the whole tool
+/// list, so this function must reject the same patterns. The pattern has already been compiled by the Rust
+/// engine, so its brackets are balanced.
 pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
     let mut rest = pattern.chars().peekable();
     let mut in_class = false;
@@ -54,7 +54,7 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
     None
 }
 
-/// Reason why clients reject the escape sequence after a backslash, if they do.
+/// Returns the reason why clients reject the escape sequence after a backslash, if they do.
 fn unsupported_escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<String> {
     let (character, has_braces) = (rest.next()?, rest.peek() == Some(&'{'));
     let why = match character {

@@ -1,11 +1,12 @@
-//! Lints: checks that involve several sections, one file for each subject.
+//! Lints: checks that involve several sections. Each file has one subject.
 //!
 //! [`check_conflicts`] finds routes that match the same request. `no_effect` checks the settings of routes,
-//! `upstreams` the use of upstreams and the settings of the process, `templates` those of prompts and request
-//! bodies. `output_schema` compares rules with a tool's output schema. `schemas` and `javascript_regex` find
-//! parts of JSON Schemas that clients reject.
+//! `upstreams` the use of upstreams and the settings of the process, `templates` the templates of prompts and
+//! request bodies. `output_schema` compares rules with a tool's output schema. `schemas` and
+//! `javascript_regex` find parts of JSON Schemas that clients reject.
 //!
-//! Each kind of problem has its [code](crate::settings::code::Code) with a paragraph on why it matters.
+//! Each kind of problem has a [code](crate::settings::code::Code), whose documentation explains why the
+//! problem matters.
 
 pub(super) mod javascript_regex;
 pub(super) mod no_effect;
@@ -20,8 +21,8 @@ use super::routes::RouteFile;
 use crate::route::{Conflict, RouteTable};
 use crate::settings::{Code, Node, Report};
 
-/// Reports routes that match the same request, at the later of the two. `written` is the map `routes` of the
-/// file.
+/// Reports routes that match the same request. The problem is reported at the later route. `written` is the
+/// map `routes` in the file.
 pub(super) fn check_conflicts(report: &Report<'_>, routes: &[RouteFile], written: &Node) {
     let mut left: Vec<&RouteFile> = routes.iter().collect();
     while let Err(conflict) = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect()) {

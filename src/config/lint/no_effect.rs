@@ -1,4 +1,4 @@
-//! Checks of a route's settings: those without effect, and policies that its request does not permit.
+//! Checks of a route's settings: settings without effect, and policies that the request does not allow.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::route::{InputSchema, RequestTemplate};
 use crate::settings::{Code, Entry, Node, OpenSection, Report};
 use crate::upstream::UpstreamSettings;
 
-/// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the work does.
+/// Rejects `async_operation` on a route that calls an MCP tool: the call ends when the tool has finished.
 pub(crate) fn reject_async_operation(section: &OpenSection<'_>) -> Option<()> {
     let Some(entry) = section.entry("async_operation") else { return Some(()) };
     let message = "`async_operation` has no effect on a call of an MCP tool";
@@ -43,7 +43,7 @@ pub(crate) fn warn_of_unused_arguments<'a>(
     }
 }
 
-/// Rejects settings for headers in a route that runs a command.
+/// Rejects header settings of a route that runs a command.
 pub(crate) fn report_headers(section: &OpenSection<'_>) {
     let names = ["forward_headers", "propagate_trace_context"];
     for entry in names.into_iter().filter_map(|name| section.entry(name)) {
@@ -52,7 +52,7 @@ pub(crate) fn report_headers(section: &OpenSection<'_>) {
     }
 }
 
-/// Warns of credentials in a route that `credentials` of the upstream overrides, that are forwarded from the
+/// Warns of credentials in a route that the upstream's `credentials` override, that are forwarded from the
 /// client, or that are not passed to the upstream.
 pub(crate) fn warn_of_credentials(
     section: &OpenSection<'_>,
@@ -93,7 +93,7 @@ pub(crate) fn warn_of_impossible_examples(section: &OpenSection<'_>, input: &Inp
     }
 }
 
-/// Items of `forward_headers`.
+/// Returns the items of `forward_headers`.
 pub(crate) fn forwarded<'a>(section: &OpenSection<'a>) -> &'a [Node] {
     section.get("forward_headers").and_then(Node::as_list).unwrap_or_default()
 }
@@ -103,8 +103,8 @@ fn forwarded_authorization<'a>(section: &OpenSection<'a>) -> impl Iterator<Item 
     forwarded(section).iter().filter(move |node| node.as_text().is_some_and(is_authorization))
 }
 
-/// Warns of a client's token for this server that is forwarded to an upstream (MCP, Security Best Practices,
-/// "Token Passthrough").
+/// Warns if the client's token, which was issued for this server, is forwarded to an upstream (MCP, Security
+/// Best Practices, "Token Passthrough").
 pub(crate) fn warn_of_forwarded_authorization(section: &OpenSection<'_>) {
     for node in forwarded_authorization(section) {
         let message = "the client's `Authorization` is forwarded to the upstream; MCP forbids that for a token that was \
@@ -115,7 +115,7 @@ pub(crate) fn warn_of_forwarded_authorization(section: &OpenSection<'_>) {
     }
 }
 
-/// Rejects harmful policies, and warns of those without effect.
+/// Rejects policies that could cause harm, and warns of policies without effect.
 pub(crate) fn check_policies(
     section: &OpenSection<'_>,
     policy: &RoutePolicySettings,

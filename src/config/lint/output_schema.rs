@@ -1,4 +1,4 @@
-//! Output schema of a tool: derived from the fields of its rules, or, where `output` is configured, compared
+//! Output schema of a tool. It is derived from the fields of the rules; a configured `output` is compared
 //! with them.
 
 use serde_json::{Map, Value, json};
@@ -10,14 +10,14 @@ use crate::settings::{Code, CodedSpan, Entry, Node, OpenSection, Report, SourceS
 use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
 
-/// Members of a JSON Schema.
+/// JSON Schema, as the members of an object.
 type Schema = Map<String, Value>;
 
 /// Derives the output schema from the fields of the rules.
 ///
 /// # Errors
 ///
-/// The reason if there is none: a success may have an unknown or different shape.
+/// The reason why there is no output schema, for example because the shape of a success is unknown.
 pub(crate) fn derived(
     report: &Report<'_>,
     rules: &[CompiledRule],
@@ -38,7 +38,8 @@ pub(crate) fn derived(
     }
     let joined = joined.ok_or("no rule defines the shape of a success")?;
     if on_no_match == OnNoMatch::Text {
-        // The author need not have written it: it is the default of a route to an MCP tool, for example.
+        // `on_no_match` may be a default, for example of a route to an MCP tool, so the message does not
+        // quote a setting.
         return Err("a success that no rule matches passes through without `on_no_match: error`".to_owned());
     }
     if !joined.contains_key("type") {
@@ -47,8 +48,8 @@ pub(crate) fn derived(
     OutputSchema::new(joined, wrap).map_err(|error| error.to_string())
 }
 
-/// Name of a rule in messages: the named rules that it comes from; its line, if a `use` precedes it; or its
-/// number.
+/// Describes a rule in messages by the named rules that contain it, by its line if a `use` precedes it, or
+/// else by its number.
 fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> String {
     match &rules[index].origin {
         Some(origin) => format!("a rule of `{}`", origin.names),
@@ -59,11 +60,11 @@ fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> St
     }
 }
 
-/// Schema of the value that a rule returns.
+/// Returns the schema of the value that a rule returns.
 ///
 /// # Errors
 ///
-/// The reason, as the end of a sentence about the rule, if the schema is unknown.
+/// The reason why the schema is unknown, as the end of a sentence about the rule.
 fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<Schema, String> {
     if rule.structured.is_some() {
         return Err("changes the value with `structured`".to_owned());
@@ -76,7 +77,7 @@ fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<Schema, Str
     extract.found_schema().ok_or_else(|| without_types.to_owned())
 }
 
-/// Warns if only the rules of `defaults.response` prevent an output schema.
+/// Warns if the rules of `defaults.response` are the only reason why there is no output schema.
 pub(crate) fn warn_of_defaults(
     report: &Report<'_>,
     route: &OpenSection<'_>,
@@ -91,12 +92,13 @@ pub(crate) fn warn_of_defaults(
     }
 }
 
-/// Known part of the schema of a rule's value; `None` if nothing is known, or if jq changes the value.
+/// Returns the known part of the schema of a rule's value; `None` if nothing is known, or if jq changes the
+/// value.
 pub(crate) fn schema_of(rule: &SuccessRule, extract: Option<&Extract>) -> Option<Schema> {
     extract.filter(|_| rule.structured.is_none())?.schema()
 }
 
-/// Joins the schemas of two rules: objects and lists of objects are merged, other values must be the same.
+/// Combines the schemas of two rules: objects and lists of objects are merged, other schemas must be equal.
 fn join_values(left: Schema, right: Schema) -> Option<Schema> {
     let are =
         |kind: &str| [&left, &right].iter().all(|schema| schema.get("type").is_some_and(|own| own == kind));
@@ -111,7 +113,7 @@ fn join_values(left: Schema, right: Schema) -> Option<Schema> {
     Some(Map::from_iter([("type".into(), "array".into()), ("items".into(), items.into())]))
 }
 
-/// Joins two object schemas: the fields of both, required if both require them.
+/// Merges two object schemas: the result has the fields of both, and a field is required if both require it.
 fn join(left: &Schema, right: &Schema) -> Schema {
     let mut joined = member(left, "properties").cloned().unwrap_or_default();
     for (name, kind) in member(right, "properties").into_iter().flatten() {
@@ -132,18 +134,18 @@ fn join(left: &Schema, right: &Schema) -> Schema {
     schema
 }
 
-/// A keyword whose value is a schema or a map of schemas.
+/// Returns the value of a keyword, if it is an object: a schema or a map of schemas.
 fn member<'s>(schema: &'s Schema, keyword: &str) -> Option<&'s Schema> {
     schema.get(keyword)?.as_object()
 }
 
-/// Names of the required members.
+/// Returns the names of the required members.
 fn required(schema: &Schema) -> Vec<&str> {
     let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     names.filter_map(Value::as_str).collect()
 }
 
-/// Compares the fields of every rule with `output`.
+/// Compares the fields of each rule with `output`.
 pub(crate) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[CompiledRule]) {
     for compiled in rules {
         report.in_context(compiled.origin.as_ref().map(|origin| origin.context.clone()), || {
@@ -153,7 +155,7 @@ pub(crate) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
     warn_of_min_items(report, node, rules);
 }
 
-/// Entry of a rule that defines the shape of its value: `fields` or `type` of its extractor, or `extract`.
+/// Returns the entry of a rule that determines the shape of its value: `fields` or `type`, or else `extract`.
 fn shape_entry(rule: &Node) -> Option<&Entry> {
     fn typing(node: &Node) -> Option<&Entry> {
         node.entry("fields").or_else(|| node.entry("type"))
@@ -180,7 +182,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
     if kinds != ["object"] || value_kinds.is_empty() || value_kinds.contains(&"object") {
         return comparison.value(&of_rule, document, node, "");
     }
-    // A value that is not an object is sent under `result`.
+    // A value that is not an object is wrapped as `result`.
     let result = member(document, "properties").and_then(|properties| member(properties, "result"));
     if let Some(result) = result {
         return comparison.value(&of_rule, result, node.at_pointer("/properties/result"), "");
@@ -203,9 +205,9 @@ struct Comparison<'r, 'f> {
 }
 
 impl Comparison<'_, '_> {
-    /// Compares one value. `place` is its path, empty for the root.
+    /// Compares the schemas of one value. `place` is the path of the value; it is empty for the root.
     fn value(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
-        // The target of a reference is checked at run time.
+        // A schema behind a `$ref` is only checked at run time.
         if of_output.contains_key("$ref") || !self.kinds(of_rule, of_output, node, place) {
             return;
         }
@@ -226,7 +228,7 @@ impl Comparison<'_, '_> {
         }
     }
 
-    /// Place of a keyword of `output` that does not fit the rule.
+    /// Span of a keyword of `output` that does not match the rule.
     fn keyword(&self, node: &Node, keyword: &str) -> CodedSpan {
         Code::OutputFieldType.at_span(node.get(keyword).map_or(self.span, |node| node.span))
     }
@@ -316,9 +318,10 @@ fn name_of(place: &str) -> String {
     if place.is_empty() { "the value".to_owned() } else { format!("the field `{place}`") }
 }
 
-/// Follows a path through the schema of a rule's value. Returns its first unknown field, and the known ones.
+/// Follows a path through the schema of a rule's value. Returns the first unknown field of the path, and the
+/// known fields next to it.
 ///
-/// `None` if all are known, or if the path reaches a value of unknown type.
+/// Returns `None` if all fields are known, or if the path reaches a value of unknown type.
 pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
     let (name, rest) = path.split_first()?;
     if kinds_of(schema) != ["object"] || schema.contains_key("additionalProperties") {
@@ -331,8 +334,8 @@ pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(Str
     }
 }
 
-/// Warns of rules whose `limit` returns fewer rows than `minItems` of the output schema requires: every
-/// longer list would be a tool error.
+/// Warns of rules whose `limit` returns fewer rows than `minItems` of the output schema requires, so that
+/// every longer list would be a tool error.
 fn warn_of_min_items(report: &Report<'_>, output: &Node, rules: &[CompiledRule]) {
     for compiled in rules {
         let RuleAction::Success(SuccessRule { limit: Some(limit), .. }) = &compiled.rule.action else {
@@ -340,11 +343,11 @@ fn warn_of_min_items(report: &Report<'_>, output: &Node, rules: &[CompiledRule])
         };
         let mut lists = lists_in(output, Vec::new());
         lists.retain(|(names, _)| match &limit.of {
-            // The root list may also have the name under which clients see it: `result`.
+            // A path may also refer to the root list as `result`, the name under which clients get it.
             Some(ListPath(path)) => path == names || names.is_empty() && *path == ["result"],
             None => true,
         });
-        // With several lists, it depends on the response which of them is truncated.
+        // If there are several lists, the response determines which list is truncated.
         let ([(_, list)], Some(rows)) = (lists.as_slice(), limit.rows) else { continue };
         let Some(node) = list.get("minItems") else { continue };
         let least = node.as_number().and_then(|text| text.parse::<usize>().ok());
@@ -357,7 +360,7 @@ fn warn_of_min_items(report: &Report<'_>, output: &Node, rules: &[CompiledRule])
     }
 }
 
-/// Lists that are reached through objects only, each with the names of the properties that lead to it.
+/// Returns the lists that are reached through objects only, each with the property names of its path.
 fn lists_in<'n>(schema: &'n Node, names: Vec<&'n str>) -> Vec<(Vec<&'n str>, &'n Node)> {
     if schema.get("type").and_then(Node::as_text) == Some("array") {
         return vec![(names, schema)];

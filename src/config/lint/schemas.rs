@@ -1,12 +1,12 @@
-//! Checks of JSON Schemas: for unknown keywords, for those that only another dialect has, and for names of
-//! headers that clients reject. Validators ignore unknown keywords, so a misspelled one would disable a check
-//! silently.
+//! Checks of JSON Schemas: unknown keywords, keywords that the dialect does not have, and header names that
+//! clients reject. Validators ignore unknown keywords, so a misspelled keyword would silently disable a
+//! check.
 
 use crate::config::schemas::report_unreadable_by_clients;
 use crate::model::{InvalidParamHeader, PARAM_HEADER_KEYWORD as KEY, SchemaDialect, invalid_param_headers};
 use crate::settings::{Code, Entry, Kind, Node, Report, suggest};
 
-/// Keywords of JSON Schema 2020-12, older drafts and OpenAPI.
+/// Keywords of JSON Schema 2020-12, of older drafts and of OpenAPI.
 const KEYWORDS: &str = "\
     $anchor $comment $defs $dynamicAnchor $dynamicRef $id $ref $schema $vocabulary \
     additionalItems additionalProperties allOf anyOf const contains contentEncoding \
@@ -17,20 +17,20 @@ const KEYWORDS: &str = "\
     multipleOf not nullable oneOf pattern patternProperties prefixItems properties propertyNames \
     readOnly required then title type unevaluatedItems unevaluatedProperties uniqueItems \
     writeOnly xml $recursiveAnchor $recursiveRef";
-/// Words for `type`.
+/// Values of the keyword `type`.
 pub(crate) const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 /// Keywords whose value is a map of schemas.
 const MAPS: &str = "$defs definitions dependencies dependentSchemas patternProperties properties";
 /// Keywords whose value is a list of schemas.
 const LISTS: &str = "allOf anyOf oneOf prefixItems";
-/// Keywords whose value is a schema; `items` of older dialects is a list of them, too.
+/// Keywords whose value is a schema; in older dialects, `items` may also be a list of schemas.
 const SCHEMAS: &str = "additionalItems additionalProperties contains else if items not propertyNames then \
                        unevaluatedItems unevaluatedProperties";
 
-/// Reports every unknown keyword of a schema, and warns of those that its dialect does not have.
+/// Reports unknown keywords of a schema, and warns of keywords that its dialect does not have.
 pub(crate) fn check(report: &Report<'_>, schema: &Node) {
     let uri = schema.get("$schema").and_then(Node::as_text);
-    // Compiling the schema reports an unsupported dialect.
+    // An unsupported dialect is reported when the schema is compiled.
     let dialect = uri.and_then(SchemaDialect::from_uri).unwrap_or_default();
     check_schema(report, schema, dialect);
 }
@@ -39,7 +39,7 @@ fn check_schema(report: &Report<'_>, schema: &Node, dialect: SchemaDialect) {
     for entry in schema.as_map().unwrap_or_default() {
         let name = entry.key.text.as_str();
         let is_one_of = |keywords: &str| keywords.split(' ').any(|keyword| keyword == name);
-        // `id` is one of draft-04 only; in a later schema, `$id` is meant.
+        // `id` is a keyword of draft-04 only; in later dialects, it is a mistake for `$id`.
         let is_known = is_one_of(KEYWORDS) || (name == "id" && dialect.has_keyword(name));
         if is_known {
             warn_of_dialect(report, entry, dialect);
@@ -60,8 +60,8 @@ fn check_schema(report: &Report<'_>, schema: &Node, dialect: SchemaDialect) {
     }
 }
 
-/// Warns of a keyword that the declared dialect does not have. `$defs` is useful in every dialect, as
-/// references find schemas under any name.
+/// Warns of a keyword that the declared dialect does not have. `$defs` is useful in every dialect, because a
+/// `$ref` can point to any location.
 fn warn_of_dialect(report: &Report<'_>, entry: &Entry, dialect: SchemaDialect) {
     let name = entry.key.text.as_str();
     if dialect != SchemaDialect::default() && name != "$defs" && dialect.ignores_keyword(name) {
@@ -89,10 +89,10 @@ fn report_keyword(report: &Report<'_>, entry: &Entry) {
     report.warning(at, message, help);
 }
 
-/// Reports every `x-mcp-header` for which a client would reject the tool. By such a keyword in an input
-/// schema, clients also send an argument as a header `Mcp-Param-…`.
+/// Reports every invalid `x-mcp-header` in an input schema. With this keyword, clients also send an argument
+/// as a header `Mcp-Param-…`.
 ///
-/// A client must drop a tool with an invalid one, so it is an error here (MCP 2026-07-28, Tools,
+/// A client must drop a tool with an invalid `x-mcp-header`, so it is an error (MCP 2026-07-28, Tools,
 /// "x-mcp-header", and Streamable HTTP, "Custom Headers from Tool Parameters").
 pub(crate) fn check_param_headers(report: &Report<'_>, input: &Node) {
     let document = Node::entries_to_json(input.as_map().unwrap_or_default());

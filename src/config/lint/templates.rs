@@ -1,5 +1,5 @@
-//! Checks of templates: those of prompts against the arguments of the prompt, and arguments that are inserted
-//! without escaping into XML, HTML, JSON or lines of a request, by which a client could inject further
+//! Checks of templates. The templates of a prompt are checked against its arguments. In requests, it finds
+//! arguments that are inserted into XML, HTML, JSON or lines without escaping, so that a client could inject
 //! elements, fields or commands.
 
 use std::sync::LazyLock;
@@ -12,14 +12,14 @@ use crate::prompt::{PartContent, PartTemplate, PromptArgument};
 use crate::settings::{Code, Node, Report, SourceSpan, fixed_regex};
 use crate::translate::{expressions, request_variables};
 
-/// Reports templates with undefined names, which would fail at each request.
+/// Reports templates with undefined names, because every request would fail.
 pub(crate) fn check_templates(
     report: &Report<'_>,
     part: &PartTemplate,
     span: SourceSpan,
     arguments: &[PromptArgument],
 ) {
-    // Other failures depend on the value, and are not mistakes of the template.
+    // Other failures depend on the values of arguments, and are not mistakes of the template.
     const UNDEFINED: &str = "undefined value";
     for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
         let given = arguments.iter().filter(|argument| argument.required || !only_required);
@@ -53,17 +53,17 @@ pub(crate) fn check_templates(
     }
 }
 
-/// Syntax that a text appears to have.
+/// Syntax of a text, as far as it can be recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Syntax {
     /// XML or HTML.
     Markup,
     Json,
-    /// Other text of several lines, such as the commands of a line-based protocol.
+    /// Other text with several lines, such as the commands of a line-based protocol.
     Lines,
 }
 
-/// Checks the body of a request, or the standard input of a command; `schema` is the input schema.
+/// Checks the body of an HTTP request or the standard input of a command. `schema` is the input schema.
 pub(crate) fn warn_of_unescaped(report: &Report<'_>, request: &Node, schema: &Map<String, Value>) {
     for body in ["body", "stdin"].into_iter().filter_map(|name| request.get(name)) {
         warn_of_text(report, body.get("text").unwrap_or(body), schema);
@@ -109,7 +109,8 @@ fn warn_of_json(report: &Report<'_>, node: &Node) {
     }
 }
 
-/// Warns of values in CDATA, where escapes are not decoded: a server would read `&amp;` for a client's `&`.
+/// Warns of values in CDATA, where escapes are not decoded: for a client's `&`, the server would read
+/// `&amp;`.
 fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     const BEGIN: &str = "<![CDATA[";
     let mut sections = node.as_text().unwrap_or_default().split(BEGIN).skip(1);
@@ -125,7 +126,7 @@ const LINE_BREAKS: [char; 2] = ['\n', '\r'];
 /// Template tags: expressions, statements and comments.
 static TAGS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
 
-/// Syntax of the literal text of a template.
+/// Recognizes the syntax of the literal text of a template.
 fn syntax_of(template: &str) -> Option<Syntax> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*<[A-Za-z!?]|</[A-Za-z]|/>"));
     static JSON: LazyLock<Regex> =
@@ -134,12 +135,14 @@ fn syntax_of(template: &str) -> Option<Syntax> {
     if JSON.is_match(&words) || MARKUP.is_match(&words) {
         return Some(if JSON.is_match(&words) { Syntax::Json } else { Syntax::Markup });
     }
-    // An argument alone is a whole text, whose lines are the client's.
+    // If the template consists of one argument, the client provides the whole text, including its line
+    // breaks.
     let is_alone = TAGS.replace_all(template.trim(), "").is_empty();
     (!is_alone && words.contains(LINE_BREAKS)).then_some(Syntax::Lines)
 }
 
-/// First unescaped argument that may be any string; `Some(None)` for another unescaped value.
+/// Finds the first argument that is inserted without escaping and can be any string. Returns `Some(None)` for
+/// another unescaped value.
 fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>) -> Option<Option<&'t str>> {
     static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\bargs\.([A-Za-z_]\w*)"));
     static LITERAL: LazyLock<Regex> =
@@ -149,7 +152,8 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
         if is_escaped(expression, syntax) || LITERAL.is_match(expression) {
             continue;
         }
-        // A variable of a loop has the values of an argument outside of it.
+        // A loop variable has values of an argument that is named elsewhere in the template, so all its
+        // arguments are checked.
         let is_of_loop = syntax == Syntax::Lines && !ARGUMENT.is_match(expression);
         let searched = if is_of_loop { template } else { expression };
         let names: Vec<_> = ARGUMENT.captures_iter(searched).filter_map(|found| found.get(1)).collect();
@@ -164,7 +168,7 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
     None
 }
 
-/// Whether the last filter of an expression escapes the value for this syntax, or says that there is no need.
+/// Whether the last filter of an expression escapes the value for this syntax, or declares it safe.
 fn is_escaped(expression: &str, syntax: Syntax) -> bool {
     let Some((_, last)) = expression.rsplit_once('|') else { return false };
     match last.trim().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next() {
@@ -176,14 +180,14 @@ fn is_escaped(expression: &str, syntax: Syntax) -> bool {
     }
 }
 
-/// Whether a pattern appears to match only texts without line breaks.
+/// Whether a pattern seems to match only texts without line breaks.
 fn is_of_one_line(pattern: &str) -> bool {
     const TRIED: [&str; 6] = ["\n", "\r", "a\na", "A\rA", "1\n1", "a: \r\n1"];
     let is_whole = pattern.starts_with('^') && pattern.ends_with('$');
     is_whole && Regex::new(pattern).is_ok_and(|regex| !TRIED.iter().any(|text| regex.is_match(text)))
 }
 
-/// Whether no value of this schema needs escaping: not one, or no item of a list.
+/// Whether no value of this schema needs escaping; for a list in lines, no item of it.
 fn is_harmless(schema: &Value, syntax: Syntax) -> bool {
     let is_plain = |value: &Value| match value {
         Value::String(text) if syntax == Syntax::Lines => !text.contains(LINE_BREAKS),
@@ -194,7 +198,8 @@ fn is_harmless(schema: &Value, syntax: Syntax) -> bool {
     let is_plain_type = |name: &Value| match name.as_str() {
         Some("integer" | "number" | "boolean" | "null") => true,
         Some("string") if syntax == Syntax::Lines => schema["pattern"].as_str().is_some_and(is_of_one_line),
-        // As an item of a loop, or joined. Written as a list, it has quotation marks.
+        // A list is used as items of a loop, or joined. A list that is inserted directly is written with
+        // quotation marks.
         Some("array") if syntax == Syntax::Lines => is_harmless(&schema["items"], syntax),
         _ => false,
     };

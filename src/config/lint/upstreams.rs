@@ -1,5 +1,5 @@
-//! Checks of process settings and upstreams: `on_store_failure` without `shared_state`, timeouts against
-//! `server.shutdown_timeout`, and the use of upstreams.
+//! Checks of process settings and upstreams: `on_store_failure` without `shared_state`, timeouts that exceed
+//! `server.shutdown_timeout`, and unused upstreams.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::config::upstreams::UpstreamFile;
 use crate::route::UpstreamName;
 use crate::settings::{Code, Node, Report, SourceSpan, units};
 
-/// Warns of `on_store_failure` without a store.
+/// Warns of `on_store_failure` without `shared_state`.
 pub(crate) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
     let named = ["upstreams", "routes"].into_iter().filter_map(|name| root.get(name));
     for node in root.get("defaults").into_iter().chain(named.flat_map(Node::children)) {
@@ -22,7 +22,7 @@ pub(crate) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
     }
 }
 
-/// Warns of calls that may take longer than the process waits for them at shutdown.
+/// Warns of calls that may take longer than `shutdown_timeout`, for which the process waits at shutdown.
 pub(crate) fn warn_of_long_timeouts(
     report: &Report<'_>,
     root: &Node,
@@ -51,7 +51,7 @@ pub(crate) fn warn_of_long_timeouts(
     }
 }
 
-/// Warns of an `attempt_timeout` before which the `timeout` of every call ends.
+/// Warns of an `attempt_timeout` that has no effect because the `timeout` of every call is shorter.
 pub(crate) fn warn_of_attempt_timeouts(
     report: &Report<'_>,
     root: &Node,
@@ -71,7 +71,7 @@ pub(crate) fn warn_of_attempt_timeouts(
     }
 }
 
-/// Warns of upstreams that nothing uses.
+/// Warns of unused upstreams.
 pub(crate) fn warn_of_unused(
     report: &Report<'_>,
     names: &[(UpstreamName, SourceSpan)],
@@ -79,7 +79,7 @@ pub(crate) fn warn_of_unused(
     routes: &[RouteFile],
     passthrough: Option<&UpstreamName>,
 ) {
-    // An upstream that seems unused may belong to a route with errors.
+    // If there are errors, an upstream that seems unused may belong to a route that could not be parsed.
     if report.errors() > 0 {
         return;
     }

@@ -1,9 +1,9 @@
-//! `glossator migrate`: replaces renamed keys and words in files, and leaves every other byte unchanged.
+//! `glossator migrate`: replaces renamed keys and words in files. All other bytes are unchanged.
 //!
-//! `walk` visits the tree of a file along the tables of keys, finds old names ([`super::renamed`]) and
-//! renames them in the tree, with variables in jq and templates. This file finds the configurations, also
-//! inside other files. The new text is parsed again and must give the tree of the walk; otherwise the file is
-//! unchanged. `nested` then moves the keys that are now in a nested section.
+//! `walk` visits the tree of a file along the key tables, finds old names ([`super::renamed`]) and renames
+//! them in the tree, including variables in jq and templates. This file finds the configurations, also within
+//! other files. The new text is parsed again and must result in the tree of the walk; otherwise the file is
+//! not changed. `nested` then moves keys that have become part of a nested section.
 
 mod nested;
 #[cfg(test)]
@@ -32,25 +32,25 @@ pub enum Format {
     Markdown,
 }
 
-/// Migrated file.
+/// Result of migrating a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Migrated {
     /// New text of the file.
     pub text: String,
     /// Replaced names, in the order of the file.
     pub changes: Vec<Change>,
-    /// Places to review by hand.
+    /// Places that have to be reviewed by hand.
     pub remarks: Vec<Remark>,
 }
 
-/// Replaced name, with its position in the original file.
+/// A replaced name, with its position in the original file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Change {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Section that contains it.
+    /// Section that contains the name.
     pub section: String,
     /// Old name.
     pub was: String,
@@ -58,7 +58,7 @@ pub struct Change {
     pub now: String,
 }
 
-/// Place that was not renamed automatically, with its position in the new file.
+/// A place that could not be renamed automatically, with its position in the new file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Remark {
     /// Line, from 1.
@@ -73,8 +73,8 @@ pub struct Remark {
 ///
 /// # Errors
 ///
-/// [`Problems`], with `name` as the file name, if it is not UTF-8 or YAML, or if more than names would
-/// change.
+/// [`Problems`] with `name` as the file name, if the file is not UTF-8 or not YAML, or if replacing would
+/// change more than names.
 pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Problems> {
     let text = folder::text_of(name, bytes.to_vec());
     let text = text.map_err(|problem| Problems::from_list(vec![*problem]))?;
@@ -106,9 +106,9 @@ fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Resu
 
 struct Migration<'m> {
     renames: &'m Renames,
-    /// Variables of jq and templates.
+    /// Renamed variables of jq and templates.
     variables: RenamedNames,
-    /// Environment variables.
+    /// Renamed environment variables.
     environment: RenamedNames,
     name: &'m str,
 }
@@ -136,7 +136,8 @@ impl Migration<'_> {
         migrated
     }
 
-    /// Rewrites blocks of a text from the last to the first, so that earlier offsets remain valid.
+    /// Rewrites blocks of a text, from the last to the first, so that the offsets of earlier blocks remain
+    /// valid.
     fn rewrite_blocks(
         &self,
         whole: &mut Migrated,
@@ -168,10 +169,10 @@ impl Migration<'_> {
         }
     }
 
-    /// Form of a whole file: a configuration if most of its keys are known. `None` for another file.
+    /// Kind of a whole file: a configuration if most of its keys are known. `None` for other files.
     fn form_of(&self, tree: &Node) -> Option<ValueKind> {
         let entries = tree.as_map()?;
-        // Many other files have a key `version`.
+        // `version` does not count, because many other files have such a key.
         let is_known = |name: &str| {
             name != VERSION_KEY
                 && (FileSettings::keys().get(name).is_some()
@@ -185,7 +186,7 @@ impl Migration<'_> {
         self.count(tree, &rules).map(|_| rules)
     }
 
-    /// Number of keys of a value, if all of them are known and there is one.
+    /// Number of keys of a value of this kind; `None` if a key is unknown, or if there are no keys.
     fn count(&self, tree: &Node, kind: &ValueKind) -> Option<usize> {
         let none = HashSet::new();
         let mut walk = Walk::new(self, "", &none);
@@ -193,7 +194,7 @@ impl Migration<'_> {
         (walk.unknown_keys == 0 && walk.known_keys > 0).then_some(walk.known_keys)
     }
 
-    /// Migrates part of a configuration. Its section is the one in which all of its keys are known.
+    /// Migrates a part of a configuration. Its section is the one in which all of its keys are known.
     fn fragment(&self, text: &str) -> Option<Migrated> {
         let (_, trees) = self.read(text).ok()?;
         let [tree] = trees.as_slice() else { return self.yaml(text).ok() };
@@ -224,7 +225,7 @@ impl Migration<'_> {
         Ok((files, trees))
     }
 
-    /// Returns the text with the new names, after checking that nothing else has changed.
+    /// Returns the text with new names, after checking that the renames change nothing else.
     fn rewrite(&self, text: &str, forms: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
         let (files, trees) = self.read(text)?;
         let mut excluded = HashSet::new();
@@ -237,7 +238,8 @@ impl Migration<'_> {
                     None => walk.walk_other_file(tree),
                 }
             }
-            // Through an alias, the same text may be renamed in one section and not in another.
+            // If an alias is used in several sections, the same text may have to be renamed in one of them
+            // only.
             let (mut edits, mut ambiguous) = (BTreeMap::new(), Vec::new());
             for ReplacedName { span, was, now, .. } in &walk.replaced {
                 let quote = (span.end - span.start - was.len()) / 2;
@@ -253,7 +255,7 @@ impl Migration<'_> {
             excluded.extend(ambiguous);
         };
         let rewritten = with_edits(text, edits.into_values().collect());
-        // In JSON, the order of keys does not matter.
+        // The comparison is in JSON, because the order of keys does not matter.
         let is_expected =
             |trees: &[Node]| trees.iter().map(Node::to_json).eq(expected.iter().map(Node::to_json));
         if !self.read(&rewritten).is_ok_and(|(_, trees)| is_expected(&trees)) {
@@ -275,7 +277,7 @@ impl Migration<'_> {
     }
 }
 
-/// Replaces ranges of a text.
+/// Replaces ranges of a text; the ranges do not overlap.
 pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
     edits.sort_by_key(|(range, _)| range.start);
     let mut text = text.to_owned();
@@ -285,19 +287,19 @@ pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> 
     text
 }
 
-/// YAML block in another file, without its indentation.
+/// YAML block within another file, without its indentation.
 struct YamlBlock {
     text: String,
     /// Byte range in the file.
     range: Range<usize>,
-    /// Number of lines before it.
+    /// Number of lines before the block.
     line: usize,
     /// Number of spaces that were removed from each line.
     indent: usize,
 }
 
 impl YamlBlock {
-    /// Unindents lines of a file. `None` if one is indented less.
+    /// Removes the indentation from lines of a file; `None` if a line is indented less.
     fn new(file: &str, range: Range<usize>, indent: usize) -> Option<Self> {
         let mut text = String::new();
         for line in file[range.clone()].split_inclusive('\n') {
@@ -308,7 +310,7 @@ impl YamlBlock {
         Some(Self { text, range, line, indent })
     }
 
-    /// Indents a new text as the lines of the file are indented.
+    /// Adds the indentation of the block to each line of a text.
     fn in_file(&self, text: &str) -> String {
         let margin = " ".repeat(self.indent);
         let line =
@@ -317,7 +319,7 @@ impl YamlBlock {
     }
 }
 
-/// YAML blocks of a Markdown page.
+/// Finds the YAML blocks of a Markdown page.
 fn find_in_markdown(page: &str) -> Vec<YamlBlock> {
     let mut blocks = Vec::new();
     let mut lines = page.split_inclusive('\n').scan(0, |at, line| {
@@ -340,7 +342,7 @@ fn find_in_markdown(page: &str) -> Vec<YamlBlock> {
     blocks
 }
 
-/// Configurations in a Kubernetes `ConfigMap`: strings under file names.
+/// Finds configurations in a Kubernetes `ConfigMap`, where they are strings with file names as keys.
 fn find_in_manifest(files: &Files, node: &Node, blocks: &mut Vec<YamlBlock>) {
     match &node.kind {
         Kind::Map(entries) => {
@@ -359,17 +361,17 @@ fn find_in_manifest(files: &Files, node: &Node, blocks: &mut Vec<YamlBlock>) {
     }
 }
 
-/// Lines of a literal block (`|`).
+/// Returns the lines of a literal block string (`|`).
 fn from_literal(files: &Files, node: &Node, text: &str) -> Option<YamlBlock> {
     let file = files.text(node.span);
-    // The span of such a string begins at its first character, after the indentation.
+    // The span of a literal block begins at its first character, after the indentation.
     let start = file[..node.span.start].rfind('\n')? + 1;
     let first = file[start..].lines().find(|line| !line.trim().is_empty())?;
     let indent = first.len() - first.trim_start_matches(' ').len();
     let is_inside = |line: &&str| line.trim().is_empty() || line.starts_with(&" ".repeat(indent));
     let length: usize = file[start..].split_inclusive('\n').take_while(is_inside).map(str::len).sum();
     let block = YamlBlock::new(file, start..start + length, indent)?;
-    // If the lines differ from the parsed string, the block is not migrated.
+    // The block is only migrated if its lines are the same as the parsed string.
     let lines = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
     (lines(&block.text).trim_matches('\n') == lines(text).trim_matches('\n')).then_some(block)
 }

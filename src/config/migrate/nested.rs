@@ -1,4 +1,4 @@
-//! Migration of keys into nested sections: `name` of `server` to `mcp.name`.
+//! Migration of keys into nested sections, for example `name` of `server` to `mcp.name`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,17 +12,17 @@ use crate::settings::{Entry, Key, LineAndColumn, Node, Section as _, SourceSpan,
 /// Additional indentation of the keys of a nested section.
 const INDENT: &str = "  ";
 
-/// Key of a section that is now in a nested section, as `server.name` is in `mcp`.
+/// Key of a section that has moved to a nested section, as `server.name` has moved to `mcp`.
 struct NestedKey<'n> {
     entry: &'n Entry,
-    /// Nested section, and the name of the key in it.
+    /// Name of the nested section, and name of the key in it.
     path: (&'static str, &'static str),
-    /// Lines of the key and its value, with the comments directly above it.
+    /// Byte range of the lines of the key and its value, including comments directly above the key.
     lines: Range<usize>,
 }
 
 impl NestedKey<'_> {
-    /// Lines of the key in the nested section: with its new name, and further indented.
+    /// Returns the lines with the new name of the key, indented for the nested section.
     fn indented_lines(&self, text: &str, line_end: &str) -> String {
         let key = self.entry.key.span;
         let (before, after) = (&text[self.lines.start..key.start], &text[key.end..self.lines.end]);
@@ -33,11 +33,11 @@ impl NestedKey<'_> {
 }
 
 impl Migration<'_> {
-    /// Moves keys of a block map into a new nested section, which takes the place of the first. `forms` are
-    /// those of the documents; only configurations are changed.
+    /// Moves keys of a block map into a new nested section, which takes the place of the first moved key.
+    /// `forms` are the kinds of the documents; only configurations are changed.
     ///
-    /// A key in flow style keeps its place and its remark, and so does a key whose nested section exists
-    /// already. Nothing is moved if the parsed result would differ in anything else.
+    /// A key in flow style is not moved and keeps its remark, and so does a key whose nested section already
+    /// exists. Nothing is moved if the parsed result would differ in anything else.
     pub(super) fn move_keys(&self, migrated: &mut Migrated, forms: &[Option<ValueKind>]) {
         let Ok((files, trees)) = self.read(&migrated.text) else { return };
         let text = &migrated.text;
@@ -72,7 +72,7 @@ impl Migration<'_> {
         }
         let moved = with_edits(text, edits);
         let is_expected = |(_, trees): (_, Vec<Node>)| trees.iter().map(Node::to_json).eq(expected);
-        // The remaining remarks are about other lines now.
+        // The remaining remarks are computed again, because lines have moved.
         if self.read(&moved).is_ok_and(is_expected)
             && let Ok(Migrated { remarks, .. }) = self.rewrite(&moved, forms)
         {
@@ -81,8 +81,8 @@ impl Migration<'_> {
         }
     }
 
-    /// Keys of a section of the configuration that can be moved into a nested section. Those that `<<` or an
-    /// alias inserts are written above the section.
+    /// Returns the keys of a section that can be moved into a nested section. Keys from `<<` or an alias are
+    /// not among them: they are written elsewhere.
     fn nested_keys<'n>(&self, text: &str, section: &Key, value: &'n Node) -> Vec<NestedKey<'n>> {
         let keys = FileSettings::keys().get(&section.text).and_then(|key| section_of(key.kind));
         let (Some(keys), Some(entries)) = (keys, value.as_map()) else { return Vec::new() };
@@ -96,8 +96,8 @@ impl Migration<'_> {
     }
 }
 
-/// Lines of a key of a block map and of its value, with the comments directly above it. `None` if anything
-/// else is before the key in its line, as in flow style.
+/// Lines of a key of a block map and of its value, including comments directly above the key. `None` if
+/// anything else precedes the key on its line, as in flow style.
 fn lines_of(text: &str, key: SourceSpan) -> Option<Range<usize>> {
     let begin = line_start(&text[..key.start]);
     let margin = text[begin..key.start].trim().is_empty().then_some(&text[begin..key.start])?;
@@ -108,7 +108,7 @@ fn lines_of(text: &str, key: SourceSpan) -> Option<Range<usize>> {
     let lines = text[begin..].split_inclusive('\n');
     let value: usize = lines.clone().skip(1).take_while(is_value).map(str::len).sum();
     let end = begin + lines.take(1).map(str::len).sum::<usize>() + value;
-    // Blank lines below it stay.
+    // Blank lines below the value are not part of it.
     let blank = text[begin..end].split_inclusive('\n').rev().take_while(|line| line.trim().is_empty());
     Some(start..end - blank.map(str::len).sum::<usize>())
 }

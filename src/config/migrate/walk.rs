@@ -1,5 +1,5 @@
-//! Walk over the tree of a file along the tables of keys, in which old names count as known keys, and the
-//! search for renamed variables in jq, templates and environment variables in strings.
+//! Walk over the tree of a file along the key tables; old names count as known keys. Also finds renamed
+//! variables in jq and templates, and renamed environment variables in strings.
 
 use std::collections::HashSet;
 
@@ -7,62 +7,63 @@ use super::Migration;
 use crate::config::renamed::{Replacement, key_at};
 use crate::settings::{Entry, Key, KeyTable, Kind, Node, SourceSpan, ValueKind};
 
-/// Visitor that replaces old names in a tree, and records the corresponding edits of the text.
+/// Visitor that replaces old names in a tree and records the corresponding edits of the text.
 pub(super) struct Walk<'t> {
     migration: &'t Migration<'t>,
     /// Text from which the tree was parsed.
     text: &'t str,
-    /// Offsets of names that are not renamed, because an alias also uses them for something else.
+    /// Offsets of names that must not be renamed, because an alias uses the same text in another meaning.
     excluded: &'t HashSet<usize>,
     /// Number of known keys, including old names.
     pub(super) known_keys: usize,
     pub(super) unknown_keys: usize,
-    /// Offsets of keys that keep their names.
+    /// Offsets of keys whose names are not changed.
     pub(super) unrenamed: HashSet<usize>,
     pub(super) replaced: Vec<ReplacedName>,
-    /// Messages about places that a person has to review.
+    /// Messages about places that have to be reviewed by hand.
     pub(super) remarks: Vec<(SourceSpan, String)>,
-    /// Whether strings are searched for variables of jq and templates; not in examples.
+    /// Whether strings are searched for variables of jq and templates; examples are not searched.
     expressions: bool,
 }
 
-/// Old name in a file that is replaced.
+/// A name in the file that is replaced.
 pub(super) struct ReplacedName {
     /// Name of the section in messages.
     pub(super) section: &'static str,
-    /// Span of the name, including its quotes.
+    /// Span of the name, including quotes.
     pub(super) span: SourceSpan,
     pub(super) was: String,
     pub(super) now: String,
 }
 
-/// Renamed names to search for, and the kind of text that contains them.
+/// Renamed names to search for in strings.
 pub(super) struct RenamedNames {
     pub(super) names: Vec<(String, String)>,
-    /// Whether to match `$name` of jq and names in `{{ }}` and `{% %}` only; otherwise whole words anywhere.
+    /// Whether to match only `$name` of jq and names in `{{ }}` and `{% %}`; otherwise, whole words are
+    /// matched anywhere.
     pub(super) in_expressions: bool,
 }
 
-/// Occurrence of a name in a text.
+/// Occurrence of a renamed name in a text.
 struct RenamedName {
     at: usize,
     was: String,
     now: String,
 }
 
-/// Match quality of a value and a kind; greater is better.
+/// How well a value matches a kind; greater is better.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum MatchQuality {
     No,
     /// The kind accepts any value.
     Anything,
-    /// A map in which all keys are unknown.
+    /// The value is a map in which all keys are unknown.
     Unknown,
-    /// A map with user-defined keys.
+    /// The value is a map with user-defined keys.
     Names,
-    /// A map with this number of unknown and of known keys.
+    /// The value is a map with these numbers of unknown and known keys.
     Section(std::cmp::Reverse<usize>, usize),
-    /// A scalar or a list.
+    /// The value is a scalar or a list of the kind.
     Kind,
 }
 
@@ -81,7 +82,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Walks a file that is not a configuration; it may refer to environment variables.
+    /// Walks a file that is not a configuration, but may refer to environment variables of glossator.
     pub(super) fn walk_other_file(&mut self, node: &mut Node) {
         let names = &self.migration.environment;
         match &mut node.kind {
@@ -99,8 +100,8 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Walks a value of a known kind. `owner` is the section and the name of the key that has the value;
-    /// `None` for a whole file.
+    /// Walks a value of a known kind. `owner` is the section and name of the key that has the value; `None`
+    /// for a whole file.
     pub(super) fn value(
         &mut self,
         node: &mut Node,
@@ -128,14 +129,14 @@ impl<'t> Walk<'t> {
                     entries.iter_mut().for_each(|entry| self.value(&mut entry.value, item, owner));
                 }
             }
-            // Every string in it is a template.
+            // In a value of any kind, every string is a template.
             ValueKind::Anything if node.as_map().is_some() => {
                 self.value(node, &ValueKind::Map(&ValueKind::Anything), owner);
             }
             ValueKind::Anything if node.as_list().is_some() => {
                 self.value(node, &ValueKind::List(&ValueKind::Anything), owner);
             }
-            // A scalar, or a schema, in which no name is ours.
+            // A scalar or a JSON Schema contains no names of the configuration.
             _ => {}
         }
     }
@@ -160,7 +161,7 @@ impl<'t> Walk<'t> {
         self.replace_names(text, span, &self.migration.environment, section);
     }
 
-    /// Replaces names in a string, if they occur in the file in the same form.
+    /// Replaces names in a string, if the string has the same names in the text of the file.
     fn replace_names(
         &mut self,
         text: &mut String,
@@ -196,7 +197,8 @@ impl<'t> Walk<'t> {
         let Kind::Map(entries) = &mut node.kind else { return };
         let renames = self.migration.renames;
         let mut names: Vec<String> = entries.iter().map(|entry| entry.key.text.clone()).collect();
-        // An entry that `<<` merges under an old name has no effect if the section itself has the new name.
+        // If `<<` merges an entry with an old name, and the section itself has the new name, the merged entry
+        // has no effect.
         entries.retain(|entry| {
             let is_own = (span.start..span.end).contains(&entry.key.span.start);
             let now = renames.key(keys.id, &entry.key.text);
@@ -232,8 +234,8 @@ impl<'t> Walk<'t> {
         self.expressions = outer;
     }
 
-    /// Renames a key, unless it is now in a nested section, or its new name is one of the `names` that the
-    /// section has.
+    /// Renames a key, unless its new name is in a nested section, or is one of `names`, the keys that the
+    /// section already has.
     fn rename(&mut self, key: &mut Key, path: &str, names: &mut Vec<String>, section: &'static str) {
         let obstacle = if path.contains('.') {
             ": move it by hand"
@@ -249,7 +251,7 @@ impl<'t> Walk<'t> {
         self.remark(key.span, section, format!("`{}` is now `{path}`{obstacle}", key.text));
     }
 
-    /// Records a replacement. Returns `false` if the text is unchanged.
+    /// Records a replacement; returns `false` if the text of the file cannot be changed.
     fn replace(&mut self, span: SourceSpan, was: &str, now: &str, section: &'static str) -> bool {
         let written = self.text.get(span.start..span.end).unwrap_or_default();
         let is_written = written.trim_matches(['"', '\'']) == was;
@@ -268,7 +270,8 @@ impl<'t> Walk<'t> {
         self.remarks.push((span, format!("{}: {message}", section.replace('`', ""))));
     }
 
-    /// Match quality of a value and a kind. Compares only its own kind and keys, so that it is fast.
+    /// Determines how well a value matches a kind. Compares only the kind and keys of the value itself, so
+    /// that it is fast.
     fn match_quality(&self, node: &Node, kind: &ValueKind) -> MatchQuality {
         let is_map = matches!(node.kind, Kind::Map(_));
         let is_list = matches!(node.kind, Kind::List(_));
@@ -298,7 +301,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// Finds the names in a text that can be replaced, and those that may refer to something else.
+/// Finds the names in a text that can be replaced. Also returns the names that may refer to something else.
 fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<String>) {
     let (mut found, mut unsure) = (Vec::new(), Vec::new());
     for (was, now) in words.names.iter().filter(|(was, _)| text.contains(was.as_str())) {
@@ -309,7 +312,7 @@ fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<String>) {
             .collect();
         if words.in_expressions {
             places.retain(|at| is_variable(text, *at));
-            // The filter or template defines a variable with that name itself.
+            // The filter or template itself defines a variable with this name.
             let is_own = [format!("as ${was}"), format!("set {was}"), format!("for {was}")];
             if !places.is_empty() && is_own.iter().any(|own| text.contains(own.as_str())) {
                 unsure.push(was.clone());
@@ -322,8 +325,8 @@ fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<String>) {
     (found, unsure)
 }
 
-/// Whether the name at an offset is a variable: `$name` of jq, or a name in a template that is neither a
-/// member nor in quotes.
+/// Whether the name at an offset is a variable: `$name` of jq, or a name in a template that is not a member
+/// and not in quotes.
 fn is_variable(text: &str, at: usize) -> bool {
     let before = &text[..at];
     if before.ends_with('$') {
