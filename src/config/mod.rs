@@ -1,30 +1,31 @@
-//! The configuration: finds, parses, checks and compiles the files.
+//! Configuration: finds, parses, checks and compiles the files.
 //!
 //! Files:
 //!
-//! - `folder`: finds and reads the files, and detects changes of them.
-//! - `file`: parses one file, marks the secrets in it, and shows it without them.
+//! - `folder`: finds and reads the files, and detects changes.
+//! - `file`: parses one file, marks its secrets, and converts it to JSON without them.
 //! - `section`: helpers for parsing sections.
 //!
 //! Compilation:
 //!
-//! - `compile`: top-level sections; merges the files, parses every section and cross-checks them.
-//! - `server`, with `admin`; `telemetry`, `certificates`, `clients`: process settings and access control.
+//! - `compile`: merges the files, parses every top-level section, and checks the sections against each other.
+//! - `server` (including `admin`), `telemetry`, `certificates`, `clients`: process settings and access
+//!   control.
 //! - `upstreams`: servers and programs, with their policies.
-//! - `routes`, with its parts in `request`, `input_requests`, `schemas`, `async_operation`, `resource`,
-//!   `completions`.
-//! - `response`, with `rules`, `extract`, `content`, `limit`: translation of upstream responses.
-//! - `prompts`, with `route_calls`; `route_tests`.
+//! - `routes`: routes; parts of a route are in `request`, `input_requests`, `schemas`, `async_operation`,
+//!   `resource` and `completions`.
+//! - `response`, `rules`, `extract`, `content`, `limit`: translation of upstream responses.
+//! - `prompts`, `route_calls`: prompts, and calls of routes; `route_tests`: examples of a route.
 //! - `lint`: checks that involve several sections.
 //!
 //! Use of a compiled configuration:
 //!
 //! - `import`: routes for the tools that MCP servers list; `draft`: draft routes of the playground.
 //! - [`schema()`]: JSON Schema for editors; [`yaml`]: YAML writer.
-//! - `migrate`, with `renamed`: replaces old names in files.
+//! - `migrate`, `renamed`: replacement of old names in files.
 //!
-//! All problems of all files are reported in one run, as [`Problem`]. Configuration files and the environment
-//! are read only here and in [`crate::settings`], the framework for declared settings.
+//! All problems of all files are reported in one run, each as a [`Problem`]. Only this module and
+//! [`crate::settings`], the framework for declared settings, read configuration files and the environment.
 
 mod async_operation;
 mod certificates;
@@ -94,7 +95,7 @@ pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 pub struct Sources {
     /// File or folder.
     pub origin: ConfigSource,
-    /// Environment variables for `${NAME}` and for process settings.
+    /// Environment variables for references (`${NAME}`) and for process settings.
     pub environment: Environment,
     /// Process settings from command-line flags.
     pub flags: Vec<Flag>,
@@ -116,24 +117,24 @@ pub enum ConfigSource {
     },
 }
 
-/// Compiled configuration without errors.
+/// Compiled configuration, which had no errors.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// Listener for clients, its request filter, and the MCP API.
+    /// Listener for clients, request filter, and MCP API.
     pub server: ServerSettings,
-    /// Admin API: its address, and its access control.
+    /// Address and access control of the admin API.
     pub admin: AdminSettings,
-    /// Access control of clients. `None`: every client may call.
+    /// Access control of clients; `None` if every client is admitted.
     pub access: Option<AccessSettings>,
     /// Level and format of the log.
     pub log: LogSettings,
     /// Export of traces and metrics.
     pub telemetry: Box<TelemetrySettings>,
-    /// Store for the state that replicas share.
+    /// Store for state that replicas share.
     pub shared: Option<StoreSettings>,
     /// Upstreams, in the order of the files.
     pub upstreams: Vec<UpstreamFile>,
-    /// Passthrough upstream for unmatched paths, and its settings.
+    /// Upstream for requests that match no route, and the settings of the passthrough.
     pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
     /// Routes, in the order of the files.
     pub routes: Arc<[RouteFile]>,
@@ -145,7 +146,7 @@ pub struct Loaded {
     pub certificates: Vec<CertificateExpiry>,
     /// Importer that creates routes from the tools that MCP servers list.
     pub importer: Importer,
-    /// Problems that do not prevent the start.
+    /// Warnings, which do not prevent the start.
     pub warnings: Vec<Problem>,
 }
 
@@ -167,7 +168,7 @@ impl Sources {
 }
 
 impl Loaded {
-    /// Notes on tools without an output schema, with the reason.
+    /// Returns a note for each tool without an output schema, with the reason.
     pub fn notes(&self) -> Vec<Problem> {
         let note = |file: &RouteFile| {
             let (name, why) = (file.name(), file.no_output_schema.as_deref()?);
@@ -181,16 +182,17 @@ impl Loaded {
         self.routes.iter().filter_map(note).collect()
     }
 
-    /// Maximum number of open file descriptors, if every limit is reached.
+    /// Maximum number of file descriptors that are open when every limit is reached.
     pub(crate) fn descriptors_needed(&self) -> u64 {
-        /// Listeners, the runtime, the log, files that are read, and connections to the admin API.
+        /// Descriptors for listeners, the runtime, the log, files that are read, and connections to the admin
+        /// API.
         const OWN: usize = 128;
-        /// The three pipes of a program, and a descriptor that signals its exit.
+        /// Descriptors of a program: three pipes, and one that signals its exit.
         const OF_A_PROGRAM: usize = 4;
         let upstreams = self.upstreams.iter().map(|file| {
             let limit = file.policy.max_in_flight();
             match &file.settings {
-                // Each address keeps connections for later requests.
+                // Each address has its own pool of idle connections.
                 UpstreamSettings::Http(http) => limit.saturating_mul(1 + http.others.len()),
                 UpstreamSettings::Command(_) | UpstreamSettings::Cgi(_) => limit.saturating_mul(OF_A_PROGRAM),
                 UpstreamSettings::Mcp(McpTransport::Http(_)) => limit,
@@ -208,8 +210,8 @@ impl Loaded {
 ///
 /// [`Problems`]: all problems in all files, found in one run.
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
-    // Compiles all jq filters on one thread with a deep stack. If none can be started, each filter tries to
-    // start its own, or reports an error.
+    // All jq filters are compiled on one thread with a deep stack. If it cannot be started, each filter tries
+    // to start a thread of its own, or reports an error.
     with_deep_stack(|| load_here(sources)).unwrap_or_else(|| load_here(sources))
 }
 
@@ -235,7 +237,7 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     }
 }
 
-/// Parses the files, and the built-in presets, which come after them.
+/// Parses the files and the built-in presets, whose index follows those of the files.
 fn trees(report: &Report<'_>) -> (Vec<Node>, Option<Node>) {
     let presets = report.files().built_in();
     let file_trees = (0..presets.unwrap_or_default()).filter_map(|index| file::read(report, index)).collect();

@@ -1,4 +1,4 @@
-//! `prompts`: parser of MCP prompts, their arguments and messages.
+//! `prompts`: MCP prompts, their arguments and messages.
 
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ struct BlockSettings {
     annotations: Option<AnnotationsTemplate>,
 }
 
-/// Part of a message, with the spans of the part and of its URI, and the route call whose result is inserted.
+/// Part of a message: the template, the span of the part, the span of its URI, and the route call whose
+/// result is inserted.
 struct ParsedPart {
     template: PartTemplate,
     span: SourceSpan,
@@ -94,7 +95,7 @@ struct ParsedPart {
     call: Option<UncheckedRouteCall>,
 }
 
-/// Valid parts of the messages; problems of the others have been reported.
+/// Valid parts of all messages of a prompt. Problems of invalid parts have been reported.
 #[derive(Default)]
 struct Messages(Vec<ParsedPart>);
 
@@ -144,7 +145,7 @@ pub(super) fn read(
         input_requests::report_unknown_input_responses(report, "the prompt", &used, &names);
         input_requests.arguments().for_each(|(name, span)| used.add(name, true, *span));
     }
-    // An argument may be used by a part with errors.
+    // If there are errors, a part that could not be parsed may use the argument.
     let is_whole = report.errors() == before;
     for unused in written.iter().filter(|entry| is_whole && !used.names(&entry.key.text)) {
         let name = &unused.key.text;
@@ -160,7 +161,7 @@ pub(super) fn read(
     arguments.iter().for_each(|argument| declared.add(&argument.name, !argument.required, entry.key.span));
     let input = schemas::input(report, None, &declared, &declared)?;
     let input_requests = input_requests?.finish(report, &input, settings.input_timeout)?;
-    // The values of input responses are not known yet.
+    // Input responses have no values yet, so templates that may use them are not checked.
     if input_requests.is_empty() {
         for part in &parts {
             lint::templates::check_templates(report, &part.template, part.span, &arguments);
@@ -320,7 +321,8 @@ fn part(value: &Cursor<'_>, role: MessageRole) -> Checked<ParsedPart> {
     Ok(ParsedPart { template, span: content.span, uri_span, call })
 }
 
-/// Checks that the literal URI of an embedded resource is that of a route. A template is checked at the call.
+/// Checks that the literal URI of an embedded resource is a resource of a route. A URI template is checked
+/// when the prompt is requested.
 fn check_resource(report: &Report<'_>, routes: RoutesOfFile<'_>, part: &ParsedPart) {
     let PartContent::Resource(PromptResource { uri, text: None, .. }) = &part.template.part else { return };
     let uri = uri.source();
@@ -335,8 +337,8 @@ fn check_resource(report: &Report<'_>, routes: RoutesOfFile<'_>, part: &ParsedPa
     }
 }
 
-/// Allowed values (`enum`, `const`, boolean) that the called route's input schema lists for a prompt argument
-/// that is passed to it unchanged.
+/// Allowed values (`enum`, `const`, boolean) of a prompt argument that is passed unchanged to a route: those
+/// in the input schema of the route.
 fn values_of_route_argument(
     name: &str,
     parts: &[ParsedPart],

@@ -1,8 +1,8 @@
 //! Table of renamed keys, words of keys, variables of expressions, and flags.
 //!
-//! Each name has one row, from which come the error about the old name, the change that `glossator migrate`
-//! makes, and the list in `config/book/reference/upgrading.md`. Only names that are no longer accepted have a
-//! row.
+//! Each name has one row. The error about the old name, the change that `glossator migrate` makes, and the
+//! list in `config/book/reference/upgrading.md` are generated from it. Only names that are no longer accepted
+//! have a row.
 
 use std::sync::LazyLock;
 
@@ -14,28 +14,28 @@ use crate::settings::{Code, KeySpec, KeyTable, Node, Report, Setting, ValueKind,
 #[derive(Debug)]
 pub(super) struct Renames {
     pub(super) settings: Vec<RenamedSetting>,
-    /// Variables of jq (`$name`) and templates (`{{ name }}`): old name, new name.
+    /// Renamed variables of jq (`$name`) and templates (`{{ name }}`), as pairs of old and new name.
     pub(super) variables: &'static [(&'static str, &'static str)],
 }
 
-/// Renamed key, or renamed word of a key.
+/// Renamed key, or key with a renamed word.
 #[derive(Debug)]
 pub(super) struct RenamedSetting {
-    /// Sections that have the key, by their identifiers in the schema.
+    /// Schema ids of the sections that have the key.
     pub(super) sections: Vec<&'static str>,
-    /// Old key, or the key whose word was renamed.
+    /// Old name of the key, or name of the key whose word was renamed.
     pub(super) key: &'static str,
     pub(super) now: Replacement,
 }
 
-/// Replacement of a name.
+/// Replacement of an old name.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Replacement {
-    /// New key. `mcp.name` is the key `name` of the nested section `mcp`.
+    /// New name of the key. `mcp.name` is the key `name` of the nested section `mcp`.
     Key(&'static str),
-    /// The key was removed; the help of the error.
+    /// The key was removed. The string is the help of the error.
     Removed(&'static str),
-    /// A word of the key: old word, new word.
+    /// A word of the key was renamed: old word, new word.
     Word(&'static str, &'static str),
 }
 
@@ -45,7 +45,7 @@ pub(super) static RENAMES: LazyLock<Renames> = LazyLock::new(|| Renames {
     variables: &[("answers", "input_responses"), ("exit", "exit_status")],
 });
 
-/// Parses the rows of the table, in the forms that `renamed.txt` lists.
+/// Parses the table; `renamed.txt` describes the forms of its rows.
 pub(super) fn rows(table: &'static str) -> Vec<RenamedSetting> {
     let row = |line: &'static str| {
         let (sections, rest) = line.split_once(' ')?;
@@ -59,22 +59,22 @@ pub(super) fn rows(table: &'static str) -> Vec<RenamedSetting> {
     table.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect()
 }
 
-/// Command-line flags: old name, new name.
+/// Renamed command-line flags, as pairs of old and new name.
 static FLAGS: &[(&str, &str)] =
     &[("--exit", "--exit-status"), ("--reply", "--response"), ("--type", "--content-type")];
 
-/// New name of a flag.
+/// Returns the new name of a renamed flag.
 pub fn renamed_flag(flag: &str) -> Option<&'static str> {
     FLAGS.iter().find(|(was, _)| *was == flag).map(|(_, now)| *now)
 }
 
 impl Renames {
-    /// Replacement of a key of a section.
+    /// Returns the replacement of a key of a section.
     pub(super) fn key(&self, section: &str, key: &str) -> Option<Replacement> {
         self.targets(section, key).find(|now| !matches!(now, Replacement::Word(..)))
     }
 
-    /// New name of a word of a key.
+    /// Returns the new name of a word of a key.
     pub(super) fn word(&self, section: &str, key: &str, word: &str) -> Option<&'static str> {
         self.targets(section, key).find_map(|now| match now {
             Replacement::Word(was, now) if was == word => Some(now),
@@ -87,7 +87,7 @@ impl Renames {
         rows.map(|row| row.now)
     }
 
-    /// Environment variables of renamed keys: old name, new name if there is one, and help.
+    /// Environment variables of renamed keys: the old name, the new name if there is one, and the help.
     pub(super) fn environment(&self) -> impl Iterator<Item = (String, Option<String>, &'static str)> {
         /// Sections whose keys have environment variables.
         const PROCESS: [&str; 5] = ["server", "admin", "log", "telemetry", "shared_state"];
@@ -104,8 +104,7 @@ impl Renames {
         })
     }
 
-    /// Reports a renamed key; returns `false` for any other key. `title` is the name of the section in
-    /// messages.
+    /// Reports a renamed key; returns `false` for other keys. `title` is the name of the section in messages.
     pub(super) fn report_key(
         &self,
         report: &Report<'_>,
@@ -130,7 +129,7 @@ impl Renames {
     }
 }
 
-/// Reports a renamed word of a key; returns `false` for any other value.
+/// Reports a renamed word of a key; returns `false` for other values.
 pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
     let Some(was) = node.scalar() else { return false };
     let Some(now) = RENAMES.word(section, key, &was) else { return false };
@@ -147,7 +146,7 @@ fn rename_to(now: &str) -> String {
     format!("write `{now}`, or run `glossator migrate`")
 }
 
-/// Message and help for the old name of an environment variable.
+/// Returns message and help for a renamed environment variable.
 pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
     let (_, now, help) = RENAMES.environment().find(|(was, ..)| was == name)?;
     Some(match now {
@@ -156,7 +155,8 @@ pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
     })
 }
 
-/// Resolves a path in a section to a key and the section that has it: `mcp.name` is `name` of `mcp`.
+/// Resolves a path within a section; returns the key and the section that contains it: `mcp.name` is `name`
+/// of `mcp`.
 pub(super) fn key_at(keys: &'static KeyTable, path: &str) -> Option<(&'static KeyTable, &'static KeySpec)> {
     match path.split_once('.') {
         None => Some((keys, keys.get(path)?)),
@@ -164,7 +164,7 @@ pub(super) fn key_at(keys: &'static KeyTable, path: &str) -> Option<(&'static Ke
     }
 }
 
-/// Section that a key accepts, possibly beside a short form.
+/// Returns the section that a key accepts, also if the key accepts other kinds too.
 pub(super) fn section_of(kind: ValueKind) -> Option<&'static KeyTable> {
     match kind {
         ValueKind::Section(keys) => Some(keys()),
@@ -173,7 +173,7 @@ pub(super) fn section_of(kind: ValueKind) -> Option<&'static KeyTable> {
     }
 }
 
-/// Tables of all sections of the file, the top level first.
+/// Returns the key tables of all sections of the file, beginning with the top level.
 pub(super) fn sections() -> Vec<fn() -> &'static KeyTable> {
     fn add(kind: ValueKind, all: &mut Vec<fn() -> &'static KeyTable>) {
         match kind {

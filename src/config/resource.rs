@@ -1,4 +1,4 @@
-//! `resource`: the MCP resource of a route. Its keys are those of [`ResourceDefinition`].
+//! `resource`: the MCP resource of a route. [`ResourceDefinition`] declares the keys.
 
 use super::lint::no_effect::forwarded;
 use super::request::{add_argument, span_of};
@@ -20,8 +20,8 @@ impl Setting for UriTemplate {
     }
 }
 
-/// Annotations of a resource. They are sent in the resource list, before any response that a template could
-/// use.
+/// Annotations of a resource must not be templates, because they are sent in the resource list, before there
+/// is a response.
 impl Setting for Annotations {
     const KIND: ValueKind = AnnotationsTemplate::KIND;
 
@@ -65,7 +65,8 @@ pub(super) fn check(
         let help = "add `idempotent: true` if that is safe";
         report.warning(Code::PollsUnsafeRequest.at_span(span), message, help);
     }
-    // `forward_headers` of `defaults` are for all routes, so they give no warning here.
+    // Inherited `forward_headers` of `defaults` cause no warning, because they are not specific to this
+    // route.
     if let Some(header) = forwarded(route).first().and_then(Node::as_text) {
         let message = format!("`poll_interval` sends the request without `{header}`: a poll has no client");
         let help = "add the header to `headers` of the upstream, or remove `poll_interval`";

@@ -13,12 +13,12 @@ use crate::translate::{
     Charset, ErrorRule, Matcher, Rule, RuleAction, StatusPattern, SuccessRule, TEMPLATE_NAMES, expressions,
 };
 
-/// Compiled rule, with the spans for later checks.
+/// Compiled rule, with spans for later checks.
 pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     /// Source of the rule, after the expansion of named rules.
     pub(super) node: Node,
-    /// Origin of a rule that a `use` or `defaults.response` inserted.
+    /// Where the rule comes from, if `use` or `defaults.response` inserted it.
     pub(super) origin: Option<RuleOrigin>,
     pub(super) span: SourceSpan,
 }
@@ -40,15 +40,15 @@ pub(super) fn read(
         let rule = report.in_context(context, || in_scope(&TEMPLATE_NAMES, used, rule))?;
         Some(CompiledRule { rule, node, origin, span })
     });
-    // All rules are parsed before the first error is returned, so that every problem is reported.
+    // Every rule is parsed before an error is returned, so that all problems are reported.
     let compiled: Vec<_> = compiled.collect();
     let compiled: Vec<_> = compiled.into_iter().collect::<Option<_>>()?;
     warn_unreachable(report, &compiled);
     Some(compiled)
 }
 
-/// Warns of a route's own rules with conditions on a program, if the route runs none. Shared rules may be
-/// meant for other routes.
+/// Warns if a route that runs no program has rules of its own with conditions on a program. Shared rules
+/// cause no warning, because other routes may need them.
 pub(super) fn warn_of_command_conditions(report: &Report<'_>, own: &[CompiledRule]) {
     let is_idle = |rule: &&CompiledRule| rule.origin.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
@@ -57,7 +57,7 @@ pub(super) fn warn_of_command_conditions(report: &Report<'_>, own: &[CompiledRul
     }
 }
 
-/// Appends the reachable rules of `defaults.response` to those of a route.
+/// Appends the rules of `defaults.response` to the rules of a route, except unreachable ones.
 pub(super) fn with_defaults(mut own: Vec<CompiledRule>, defaults: Vec<CompiledRule>) -> Vec<CompiledRule> {
     let is_reachable = |rule: &CompiledRule| !own.iter().any(|first| matches_all_of(first, rule));
     let reachable: Vec<_> = defaults.into_iter().filter(is_reachable).collect();
@@ -105,7 +105,7 @@ impl RuleSettings {
         };
         let extract = self.extract;
         if extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block) {
-            // A binary block has no value for a condition or a filter.
+            // `binary` returns a block and no value, so conditions and filters on a value do not apply.
             if self.when.reads_value() {
                 return reject("when", "`value` has no effect: `binary` returns a block and no value");
             }
@@ -141,14 +141,15 @@ impl RuleSettings {
     }
 }
 
-/// Parses `error`. The variable `structured` exists only if `error.structured` is set.
+/// Parses `error`. The variable `structured` is only available if `error.structured` is set.
 fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
     let is_there = |name: &&str| *name != "structured" || value.node.get(name).is_some();
     let names: Vec<_> = TEMPLATE_NAMES.into_iter().filter(is_there).collect();
     Scope::from_cursor(value).with_names(&names, || ErrorRule::read(value)).map(Some)
 }
 
-/// Rejects templates with `structured.x` if the rule has no field `x`: they would fail at every call.
+/// Rejects templates with `structured.x` if the rule returns no field `x`, because they would fail at every
+/// call.
 fn check_paths(
     value: &Cursor<'_>,
     content: &Node,
@@ -176,23 +177,23 @@ fn check_paths(
     checked
 }
 
-/// Whether the first of two rules matches every response that the later one matches.
+/// Whether `first` matches every response that `later` matches.
 fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
     let extract_of = |rule: &CompiledRule| rule.node.get("extract").map(Node::to_json);
     let has_same_extract = || extract_of(first) == extract_of(later);
     let (first, later) = (&first.rule, &later.rule);
-    // Another charset may give another text.
+    // A different charset may decode a different text.
     let reads_the_same = first.charset == later.charset || first.matcher.is_empty();
-    // A condition on the value holds for the same responses only if the extractor is the same.
+    // Equal conditions on the value match the same responses only if the extractors are equal too.
     let covers = first.matcher.covers_except_status(&later.matcher)
         || first.matcher == later.matcher && has_same_extract();
     let includes = |status: &StatusPattern| first.statuses().iter().any(|own| own.includes(*status));
-    // Conditions on the exit of a program may match a failure.
+    // Conditions on the exit of a program may match failures, which this comparison does not consider.
     reads_the_same && covers && !later.matcher.is_about_programs() && later.statuses().iter().all(includes)
 }
 
-/// Warns of a route that can't return a success: its first rule without conditions is an error, and there is
-/// no rule for a success before it.
+/// Warns of a route that cannot return a success: its first rule without conditions is an error, and no rule
+/// before it returns a success.
 pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
     let is_success = |rule: &Rule| matches!(rule.action, RuleAction::Success(_));
     let decides = |rule: &&CompiledRule| is_success(&rule.rule) || rule.rule.matcher.is_empty();
@@ -203,14 +204,15 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
     let help = "write its conditions under `when`, such as `when: { status: 404 }`, or the rule for a \
                 success before it; `status` beside `error` is for REST clients";
     let message = "every response becomes an error of a rule without `when`";
-    // Named rules may be right in one route and not in another, so a `use` gets the warning.
+    // A named rule may be useful in another route, so the warning is reported at the `use`.
     let context = first.origin.as_ref().map(|origin| origin.context.clone());
     let span = context.as_ref().map_or(first.span, |context| context.at);
     report.in_context(context, || report.warning(Code::OnlyErrors.at_span(span), message, help));
 }
 
-/// Warns of rules that an earlier rule leaves no response. Part of some named rules may be unreachable in one
-/// route and not in another, so a `use` gets a warning only if all of its rules are unreachable.
+/// Warns of rules that are unreachable because an earlier rule matches the same responses. Some of several
+/// named rules may be unreachable in one route only, so there is a warning about a `use` only if all of its
+/// rules are unreachable.
 fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
     let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.context.at);
     for (index, later) in rules.iter().enumerate() {

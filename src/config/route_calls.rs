@@ -1,5 +1,5 @@
-//! Calls of routes by other parts of the file: prompts that insert a result, and completions that request
-//! values.
+//! Calls of routes by other parts of the file: a prompt that inserts a result, or a completion that requests
+//! its values.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::model::ToolName;
 use crate::route::{JsonTemplate, RouteCall};
 use crate::settings::{Checked, Code, Cursor, Entry, Node, Report, Setting, SourceSpan, read_each, suggest};
 
-/// Parsed call of a route. It is checked against the called route once all routes are parsed.
+/// Parsed call of a route. It is checked against the called route when all routes have been parsed.
 #[derive(Debug, Clone)]
 pub(super) struct UncheckedRouteCall {
     route: String,
@@ -16,14 +16,14 @@ pub(super) struct UncheckedRouteCall {
     arguments: Vec<(String, SourceSpan)>,
 }
 
-/// Routes of the file: all entries, and those without errors.
+/// Routes of the file: all entries, and the routes that have no errors.
 #[derive(Clone, Copy)]
 pub(super) struct RoutesOfFile<'a> {
     pub(super) entries: &'a [Entry],
     pub(super) parsed: &'a [RouteFile],
 }
 
-/// Parses `route` and `args` of a section whose keys have been checked.
+/// Parses `route` and `args` of a section whose keys have already been checked.
 pub(super) fn read(value: &Cursor<'_>) -> Checked<(RouteCall, UncheckedRouteCall)> {
     let section = value.node;
     let entries = section.get("args").and_then(Node::as_map).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(super) fn read(value: &Cursor<'_>) -> Checked<(RouteCall, UncheckedRouteCall
     let arguments = read_each(entries.iter().map(argument));
     let route = section.get("route").and_then(|node| Some((node.as_text()?, node.span)));
     let (name, route_span) = value.checked(route)?;
-    // A route name is a tool name; `check` reports a name that no route has.
+    // Route names are tool names. `check` reports a valid name that no route has.
     let route = name.parse::<ToolName>().or_else(|error| {
         let (at, help) = (Code::UnknownRoute.at_span(route_span), "write the name of a route");
         value.reject_coded(at, format!("unknown route `{name}`: {error}"), help)
@@ -45,12 +45,12 @@ pub(super) fn read(value: &Cursor<'_>) -> Checked<(RouteCall, UncheckedRouteCall
 }
 
 impl UncheckedRouteCall {
-    /// The called route; `None` if that route has errors.
+    /// Returns the called route; `None` if it has errors or does not exist.
     pub(super) fn route<'a>(&self, routes: RoutesOfFile<'a>) -> Option<&'a RouteFile> {
         routes.parsed.iter().find(|file| file.route.definition.name.as_str() == self.route)
     }
 
-    /// Reports an unknown route, unknown arguments and missing arguments.
+    /// Reports an unknown route, unknown arguments, and missing arguments.
     pub(super) fn check(&self, report: &Report<'_>, routes: RoutesOfFile<'_>) {
         let names = || routes.entries.iter().map(|entry| entry.key.text.as_str());
         if !names().any(|name| name == self.route) {

@@ -1,5 +1,5 @@
 //! `tests`: examples of a route, which `glossator test` runs. [`update_expectation`] rewrites the `expect` of
-//! one in its file, and leaves every other byte unchanged.
+//! one example in its file, and leaves all other bytes unchanged.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 /// Maximum size of a file with recorded responses, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 16 << 20;
 
-/// Example: an upstream response, and the expected result.
+/// Example of a route: an upstream response and the expected result.
 #[derive(Debug, Clone)]
 pub struct Example {
     /// Description.
@@ -100,7 +100,7 @@ impl Position {
     }
 }
 
-/// Kind of upstream whose response an example has.
+/// Kind of the upstream that the response of an example comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UpstreamKind {
     /// HTTP server, or CGI program.
@@ -160,7 +160,7 @@ struct ExampleResponse {
     entry: Option<Scalar>,
 }
 
-/// Parses `tests`; examples with errors are reported and omitted.
+/// Parses `tests`. Examples with errors are reported and omitted.
 pub(super) fn read(report: &Report<'_>, node: &Node, upstream_kind: UpstreamKind) -> Vec<Example> {
     let Some(items) = node.as_list() else {
         let help = "write `tests: [ { response: { body: \"…\" }, expect: { … } } ]`";
@@ -188,7 +188,8 @@ fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> 
     Ok(Example { name, position, args, answers, response: response.compile(upstream_kind), expect })
 }
 
-/// Rejects keys of a command's output in the response of a server, and the reverse.
+/// Rejects keys for the output of a command in the response of a server, and keys for the response of a
+/// server in the output of a command.
 fn check_upstream_kind(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<()> {
     const OF_SERVERS: &[&str] = &["status", "content_type", "headers"];
     let (rejected, why) = match upstream_kind {
@@ -220,7 +221,7 @@ impl ExampleResponse {
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
         let mut headers = recorded.headers;
         if upstream_kind == UpstreamKind::McpServer {
-            // A route never sees the media type of the transport, which a recording may have.
+            // Replaces the media type of the transport, which a recording may contain and a route never gets.
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
         }
         if let Some(value) = content_type {
@@ -233,7 +234,7 @@ impl ExampleResponse {
     }
 }
 
-/// Parses `expect`; an empty value counts as absent.
+/// Parses `expect`; an empty value is treated as absent.
 fn read_expectation(value: &Cursor<'_>) -> Checked<Option<Expectation>> {
     if is_empty(value.node) { Ok(None) } else { Expectation::read(value).map(Some) }
 }
@@ -271,7 +272,7 @@ impl FromText for HeaderValue {
     }
 }
 
-/// Body in Base64.
+/// Parses a body in base64.
 impl FromText for Bytes {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let text: String = text.split_ascii_whitespace().collect();
@@ -284,7 +285,7 @@ impl FromText for Bytes {
 fn read_body(value: &Cursor<'_>) -> Checked<Option<Bytes>> {
     let span = value.node.span;
     let text = match &value.node.kind {
-        // A number keeps its digits as in the file.
+        // A number keeps the digits that are written in the file.
         Kind::Number(_) => value.context.report.files().text(span)[span.start..span.end].trim().to_owned(),
         Kind::Null => String::new(),
         _ => Scalar::read(value)?.0,
@@ -309,7 +310,7 @@ fn read_headers(value: &Cursor<'_>) -> Checked<HeaderMap> {
     read_each(entries.iter().zip(headers).map(header))
 }
 
-/// Parses the response in the file `recording`, selected by `entry` if it has several.
+/// Parses the response in the file `recording`. If the file has several responses, `entry` selects one.
 fn read_recording(value: &Cursor<'_>) -> Checked<Option<UpstreamResponse>> {
     let name = text_of(value)?;
     let choice = value.sibling("entry").and_then(|entry| entry.scalar());
@@ -319,7 +320,7 @@ fn read_recording(value: &Cursor<'_>) -> Checked<Option<UpstreamResponse>> {
         return value.reject(Invalid::new(message, "write the response under `body`"));
     };
     let path = folder.join(name);
-    // Reading a pipe could block, and a device has no end.
+    // Neither pipes nor devices are read: reading a pipe could block, and a device has no end.
     let bytes = match path.exists() && !path.is_file() {
         true => Err("is not a file".to_owned()),
         false => read_file(&path, RECORDING_LIMIT_BYTES),
@@ -337,7 +338,7 @@ fn read_recording(value: &Cursor<'_>) -> Checked<Option<UpstreamResponse>> {
     })
 }
 
-/// New expectation of one example.
+/// New expected result of one example.
 #[derive(Debug, Clone)]
 pub struct ExpectationUpdate {
     /// Name of the route.
@@ -348,12 +349,12 @@ pub struct ExpectationUpdate {
     pub expect: Map<String, Value>,
 }
 
-/// Returns the text of the file with the new expectation.
+/// Returns the text of the file with the new expected result.
 ///
 /// # Errors
 ///
-/// A sentence with the reason if the example can't be rewritten: the result would parse as something else, or
-/// another part of the file would change as well (an alias, a rule with parameters).
+/// A sentence with the reason why the example cannot be rewritten: the new text would parse to something
+/// else, or another part of the file would change too (an alias, or a rule with parameters).
 pub fn update_expectation(text: &str, update: &ExpectationUpdate) -> Result<String, String> {
     let before = tree_of(text).ok_or("the file can't be read")?;
     let routes = before.get("routes");
@@ -365,7 +366,8 @@ pub fn update_expectation(text: &str, update: &ExpectationUpdate) -> Result<Stri
     let value = Value::Object(update.expect.clone());
     let entry = example.entry("expect");
     let is_as_expected = |written: &String| tree_of(written).is_some_and(|after| after.to_json() == expected);
-    // If only scalars differ, replace those, which keeps comments and layout. Otherwise, prefer block style.
+    // If only scalars differ, only they are replaced, so that comments and layout are kept. Otherwise, block
+    // style is tried before flow style.
     let mut scalars = Vec::new();
     let only_scalars = entry.and_then(|entry| collect_scalars(text, &entry.value, &value, &mut scalars));
     let with_scalars = only_scalars.map(|()| with_edits(text, scalars));
@@ -382,7 +384,7 @@ fn tree_of(text: &str) -> Option<Node> {
     file::parsed(&Files::from_text("", text), |report| file::read(report, 0)).ok()
 }
 
-/// Expected values of the whole file after the change.
+/// Returns the value that the whole file must have after the change.
 fn with_expect(root: &Value, update: &ExpectationUpdate) -> Option<Value> {
     let mut root = root.clone();
     let example =
@@ -391,8 +393,8 @@ fn with_expect(root: &Value, update: &ExpectationUpdate) -> Option<Value> {
     Some(root)
 }
 
-/// Collects the byte range and new text of each scalar that differs; `None` if more than single-line scalars
-/// differ.
+/// Collects the byte range and new text of each scalar that differs; `None` if anything else differs, or if a
+/// scalar has several lines.
 fn collect_scalars(
     text: &str,
     node: &Node,
@@ -417,7 +419,7 @@ fn collect_scalars(
     }
 }
 
-/// Converts line endings to those of the file.
+/// Converts line breaks to those of the file.
 fn with_line_ends_of(text: &str, lines: String) -> String {
     if text.contains("\r\n") { lines.replace('\n', "\r\n") } else { lines }
 }
@@ -438,7 +440,7 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     let (start, new) = match (as_block, is_null) {
         (true, _) => (colon, with_line_ends_of(text, yaml::block(value, column(text, key.start)))),
         (false, true) => (colon, format!(" {}", yaml::flow(value))),
-        // A comment above the value stays.
+        // A comment above the value is kept.
         (false, false) => (node.span.start, yaml::flow(value)),
     };
     spliced(text, start..end, new)
@@ -451,19 +453,20 @@ fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option
         return spliced(text, end..end, format!(", expect: {}", yaml::flow(value)));
     }
     let column = column(text, entries.first()?.key.span.start);
-    // After a comment in the last line.
+    // The new key is inserted after a comment at the end of the last line.
     let end = end + text.get(end..)?.lines().next().unwrap_or_default().len();
     let lines = format!("\n{}expect:{}", " ".repeat(column), yaml::block(value, column));
     spliced(text, end..end, with_line_ends_of(text, lines))
 }
 
-/// Replaces a range of a text. `None` if the end is before the start: the value of an alias may be above it.
+/// Replaces a range of a text; `None` if the range ends before its start, because the value of an alias may
+/// be above the alias.
 fn spliced(text: &str, range: Range<usize>, new: String) -> Option<String> {
     text.get(range.clone())?;
     Some([&text[..range.start], &new, &text[range.end..]].concat())
 }
 
-/// End of a value without trailing comments and blank lines.
+/// Returns the end of a value, excluding trailing comments and blank lines.
 fn end_of(text: &str, node: &Node) -> usize {
     let is_flow = text.get(node.span.start..).is_some_and(|rest| rest.starts_with(['{', '[']));
     let last = node.children().last().filter(|_| !is_flow);
@@ -472,7 +475,7 @@ fn end_of(text: &str, node: &Node) -> usize {
     words.max(node.span.start)
 }
 
-/// Number of characters before `at` in its line.
+/// Returns the number of characters before `at` on its line.
 fn column(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     before[before.rfind('\n').map_or(0, |end| end + 1)..].chars().count()

@@ -1,4 +1,4 @@
-//! `input` and `output`: JSON Schemas, checked for what clients support.
+//! `input` and `output`: JSON Schemas. They are checked for keywords that clients do not support.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,8 @@ use crate::translate::{OutputSchema, WrapNonObjects};
 
 pub(super) use crate::translate::expressions::{ArgumentKind, ArgumentUse, UsedArguments};
 
-/// The input schema: the `input` of the route, or one inferred from the arguments of the request.
+/// Returns the input schema: the configured `input`, or a schema inferred from the arguments that the request
+/// uses.
 pub(super) fn input(
     report: &Report<'_>,
     entry: Option<&Entry>,
@@ -34,15 +35,15 @@ pub(super) fn input(
     Some(input)
 }
 
-/// Whether the schema has keywords whose subschemas may define or require further arguments. Only the
-/// validation of a call applies them.
+/// Whether the schema has keywords whose subschemas may define or require further arguments. These subschemas
+/// are only evaluated when a call is validated.
 fn is_composed(document: &Map<String, Value>) -> bool {
     const KEYWORDS: &str = "$ref allOf anyOf oneOf if patternProperties dependencies dependentSchemas";
     KEYWORDS.split(' ').any(|keyword| document.contains_key(keyword))
 }
 
-/// Warns of arguments that a client may omit, although a text of the request fails without them, and of lists
-/// and objects in the path.
+/// Warns of arguments that clients can omit although the request fails without them. Also warns of lists and
+/// objects in the path.
 fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &UsedArguments) {
     if is_composed(document) || document.contains_key("dependentRequired") {
         return;
@@ -68,7 +69,7 @@ fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &
     }
 }
 
-/// Warns of a schema whose validation may exceed the step limit of a call.
+/// Warns of a schema with which validation may exceed the step limit.
 fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly: Option<u64>) {
     let Some(values) = values_too_costly else { return };
     let message = format!(
@@ -144,8 +145,8 @@ fn add_argument(_: &str) -> String {
     "add it to the request, or to `properties` of `input`".to_owned()
 }
 
-/// Reports used arguments that are not in `known`. The help is a similar known name, or else the result
-/// of `help`.
+/// Reports the used arguments that are not in `known`. The help suggests a similar known name, or else is the
+/// result of `help`.
 pub(super) fn report_unknown<'a>(
     report: &Report<'_>,
     used: &UsedArguments,
@@ -163,7 +164,7 @@ pub(super) fn report_unknown<'a>(
     }
 }
 
-/// Parses `output`.
+/// Parses `output` of a route.
 pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> Option<OutputSchema> {
     let document = document(report, "output", node)?;
     let schema = OutputSchema::new(document, wrap);
@@ -172,7 +173,7 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
     Some(schema)
 }
 
-/// Converts a schema to JSON after checking that clients support it.
+/// Converts a schema to JSON, after checking that clients support it.
 fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, Value>> {
     let Some(entries) = node.as_map() else {
         let help = "write a JSON Schema: `{ type: object, properties: { … } }`";
@@ -187,7 +188,8 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
     (report.errors() == before).then_some(document)
 }
 
-/// Reports what clients cannot read of one keyword: other documents, and patterns of another syntax.
+/// Reports a keyword that clients do not support: a reference to another document, or a pattern with other
+/// syntax.
 pub(super) fn report_unreadable_by_clients(report: &Report<'_>, Entry { key, value }: &Entry) {
     match (key.text.as_str(), value.as_text()) {
         ("patternProperties", _) => {

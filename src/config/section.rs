@@ -1,5 +1,5 @@
 //! Helpers for parsing sections: contexts, scopes, errors about unknown keys, and [`ReadElsewhere`] for keys
-//! that another module parses.
+//! that other modules parse.
 
 use std::{collections::BTreeMap, marker::PhantomData};
 
@@ -22,7 +22,7 @@ use crate::telemetry::log::LogSettings;
 use crate::translate::expressions::{Scope, UsedArguments};
 use crate::translate::{Matcher, StatusPattern};
 
-/// Cursor at a value in which variables are not expanded.
+/// Creates a cursor at a value in which variables are not expanded.
 pub(super) fn cursor<'a>(
     report: &'a Report<'_>,
     place: SourceSpan,
@@ -33,7 +33,7 @@ pub(super) fn cursor<'a>(
     Cursor::new(plain_context(report), place, node, name, kind)
 }
 
-/// Opens a section whose keys are parsed one by one. Returns `None` after reporting the problems.
+/// Opens a section whose keys are then parsed one by one. Returns `None` after reporting the problems.
 pub(super) fn open_section<'a, T: Section + Setting>(
     report: &'a Report<'_>,
     place: SourceSpan,
@@ -42,13 +42,13 @@ pub(super) fn open_section<'a, T: Section + Setting>(
     OpenSection::open(&cursor(report, place, node, "", T::KIND), T::keys()).ok()
 }
 
-/// Context for settings in which variables are not expanded.
+/// Creates a context for settings in which variables are not expanded.
 pub(super) fn plain_context<'a>(report: &'a Report<'_>) -> ReadContext<'a> {
     static NO_VARIABLES: Environment = Environment(BTreeMap::new());
     context(report, &NO_VARIABLES)
 }
 
-/// Context for settings.
+/// Creates a context for settings in which variables are expanded from `environment`.
 pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) -> ReadContext<'a> {
     ReadContext {
         report,
@@ -60,8 +60,8 @@ pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) 
     }
 }
 
-/// Parses a value whose templates may use `names`, and adds the arguments and input responses that the
-/// templates use to `used`.
+/// Parses a value whose templates may use the variables `names`. Adds the arguments and input responses that
+/// the templates use to `used`.
 pub(super) fn in_scope<T>(
     names: &[&'static str],
     used: &mut UsedArguments,
@@ -74,7 +74,7 @@ pub(super) fn in_scope<T>(
     read.ok()
 }
 
-/// Like [`in_scope`], for a declared setting.
+/// Like [`in_scope`], but parses a declared setting.
 pub(super) fn read_in_scope<T: Setting>(
     report: &Report<'_>,
     entry: &Entry,
@@ -108,7 +108,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
         RequestSettings::keys(),
         RuleSettings::keys(),
     ];
-    // In a small section, such as that of an extractor, the help lists its own keys only.
+    // For a small section, such as an extractor, the help lists only keys of that section.
     let is_large = large.iter().any(|large| std::ptr::eq(keys, *large));
     let elsewhere = || large.into_iter().filter(|_| is_large);
     let having = elsewhere().filter(|other| other.get(&key.text).is_some());
@@ -123,8 +123,8 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
     report.error(at, message, help.unwrap_or_else(known));
 }
 
-/// Help for a condition or an extractor in the place of a rule's key, for a status in place of a rule, and
-/// for a key of another program.
+/// Help for a misplaced key of a rule (a condition, an extractor, or a status in place of a rule), and for a
+/// key of another program.
 fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
     if std::ptr::eq(keys, RuleSettings::keys()) {
         let when = Matcher::keys().get(key).map(|_| format!("`when: {{ {key}: … }}` for a condition"));
@@ -138,12 +138,12 @@ fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
     suggest::foreign(keys.id, key, keys.names())
 }
 
-/// Whether a text has an expression or a statement of a template.
+/// Whether a text contains an expression or a statement of a template.
 pub(super) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 
-/// Declares a key that accepts what `T` accepts, and whose value another function parses.
+/// Type of a key that accepts the same values as `T`, but is parsed by another function.
 pub(super) type ReadElsewhere<T = Value> = PhantomData<T>;
 
 impl<T: Setting> Setting for PhantomData<T> {

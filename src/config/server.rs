@@ -1,5 +1,5 @@
 //! `server`: listener for clients, request filter, MCP API, TLS, authentication and memory limits. `admin`:
-//! the port of the admin API.
+//! listener and access control of the admin API.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -103,15 +103,16 @@ pub struct ListenerSettings {
 }
 
 impl ListenerSettings {
-    /// Time without reads after which a connection may be closed when the response buffer is full.
+    /// Time for which a connection must have read nothing before it can be closed because the response buffer
+    /// is full.
     pub fn min_stall_before_eviction(&self) -> Duration {
         self.write_timeout / 30
     }
 }
 
 impl ServerSettings {
-    /// Sets the default of `allowed_hosts`: loopback names and the listen address. Warns if the server
-    /// listens on all addresses, because requests from other machines are then rejected.
+    /// Sets the default of `allowed_hosts`: loopback names and the listen address. If the server listens on
+    /// all addresses, warns that requests from other machines are rejected.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         self.mcp.peer_tls = self.peer_tls(section)?;
         if section.entry("allowed_hosts").is_some() {
@@ -128,7 +129,7 @@ impl ServerSettings {
         Ok(self)
     }
 
-    /// TLS client settings for requests to other replicas, if `advertise_url` is `https://`.
+    /// Returns the TLS settings for requests to other replicas, if `advertise_url` is an `https://` URL.
     fn peer_tls(&self, section: &OpenSection<'_>) -> Checked<Option<ClientTls>> {
         let (Some(peer), Some(entry)) = (&self.mcp.advertise_url, section.entry("advertise_url")) else {
             return Ok(None);
@@ -182,12 +183,12 @@ fn read_listen(value: &Cursor<'_>) -> Checked<Option<SocketAddr>> {
 }
 
 impl AdminSettings {
-    /// Sets the default of `allowed_hosts`, and warns if other machines can reach the API without a token.
+    /// Sets the default of `allowed_hosts`. Warns if other machines can reach the admin API without a token.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         self.is_named = section.entry("listen").is_some();
         if section.entry("allowed_hosts").is_none() {
             self.allowed_hosts = match self.listen {
-                // A metrics scraper may use any host name.
+                // A metrics scraper may use any host name, so all are allowed.
                 Some(listen) if listen.ip().is_unspecified() => vec![HostPattern::Any],
                 Some(listen) => hosts_of(listen),
                 None => Vec::new(),
@@ -205,7 +206,7 @@ impl AdminSettings {
     }
 }
 
-/// Loopback names, and the address that is listened on.
+/// Returns the loopback names and the listen address.
 fn hosts_of(listen: SocketAddr) -> Vec<HostPattern> {
     let mut hosts = FilterSettings::default().allowed_hosts;
     if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
@@ -218,10 +219,11 @@ fn hosts_of(listen: SocketAddr) -> Vec<HostPattern> {
     hosts
 }
 
-/// Address and port; the host may be `localhost`.
+/// Parses address and port; the host may be `localhost`.
 impl Setting for SocketAddr {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        // `listen: 8080` is a number in YAML; the error about the missing host quotes it as a string.
+        // In YAML, `listen: 8080` is a number. It is accepted as a string here, so that the error is about
+        // the missing host.
         let Some(text) = value.node.scalar() else { return value.reject_kind("a string", None) };
         let numbers = match text.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),

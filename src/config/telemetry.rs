@@ -1,5 +1,5 @@
-//! `telemetry`: export of traces and metrics. The standard `OTEL_*` variables override the file. One with an
-//! unsupported value is ignored with a warning, as the OpenTelemetry specification requires.
+//! `telemetry`: export of traces and metrics. The standard `OTEL_*` variables override the file. A variable
+//! with an unsupported value is ignored with a warning, as the OpenTelemetry specification requires.
 
 use std::{fmt::Display, path::Path, time::Duration};
 
@@ -73,21 +73,21 @@ pub struct TelemetrySettings {
     pub metrics: Option<MetricsExport>,
 }
 
-/// Export of traces.
+/// Settings for the export of traces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TracesExport {
-    /// Collector.
+    /// Connection to the collector.
     pub collector: HttpSettings,
-    /// Sampling of traces.
+    /// Sampler of traces.
     pub sampling: Sampling,
     /// Maximum delay of a span before its batch is sent.
     pub delay: Duration,
 }
 
-/// Export of metrics.
+/// Settings for the export of metrics.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricsExport {
-    /// Collector.
+    /// Connection to the collector.
     pub collector: HttpSettings,
     /// Export interval.
     pub interval: Duration,
@@ -106,7 +106,7 @@ fn address_of(url: &str) -> Result<Address, Invalid> {
 }
 
 impl TelemetrySettings {
-    /// Applies the `OTEL_*` variables to the settings.
+    /// Applies the `OTEL_*` variables to the settings of the file.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         section.check_valid(&["traces", "endpoint"])?;
         if let Some(entry) = section.entry("sampling_ratio").filter(|_| !self.sampler.takes_ratio()) {
@@ -120,7 +120,7 @@ impl TelemetrySettings {
         let before = context.report.errors();
         (self.traces, self.metrics) = (self.traces_export(&variables), self.metrics_export(&variables));
         if context.report.errors() > before {
-            // Both have reported their problems.
+            // Invalid values of both have already been reported.
             return section.value.checked(None);
         }
         self.service = variables.service(self.service_name.clone(), &self.resource_attributes);
@@ -149,7 +149,8 @@ impl TelemetrySettings {
         Some(MetricsExport { collector, interval: interval.max(Duration::from_millis(100)) })
     }
 
-    /// Collector of one signal; `None` if there is none, or after reporting a problem with it.
+    /// Returns the connection to the collector of a signal; `None` if the signal is not exported, or after
+    /// reporting a problem.
     fn collector(&self, variables: &OtelVariables<'_>, signal: &str, path: &str) -> Option<HttpSettings> {
         const EVERY_SIGNAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         if variables.is_off() || variables.exporter_is_off(&format!("OTEL_{signal}_EXPORTER")) {
@@ -187,7 +188,7 @@ impl TelemetrySettings {
     }
 }
 
-/// Reads the standard `OTEL_*` variables.
+/// Reader of the standard `OTEL_*` variables.
 struct OtelVariables<'a> {
     context: ReadContext<'a>,
 }
@@ -199,7 +200,8 @@ impl<'a> OtelVariables<'a> {
         self.context.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
 
-    /// Warns of a value that is ignored; `what` is the value in quotes, or words if it may be a secret.
+    /// Warns of a value that is ignored. `what` is the quoted value, or a description if the value may be a
+    /// secret.
     fn warn_of_ignored(&self, name: &str, what: impl Display, why: &str, help: &str) {
         let (message, help) = (format!("{what} is ignored: {why}"), Some(help.to_owned()));
         let mut problem = Problem::without_span(Code::UnsupportedVariable, name, message, help);
@@ -266,7 +268,7 @@ impl<'a> OtelVariables<'a> {
         self.warn_of_ignored(name, "part of it", why, "write `key=value,key=value`");
     }
 
-    /// Parses `key=value,key=value`, percent-encoded as in `baggage`.
+    /// Parses `key=value,key=value` with percent-encoding, as in the `baggage` header.
     fn pairs(&self, name: &str) -> Vec<(String, String)> {
         let decoded = |value: &str| percent_decode_str(value.trim()).decode_utf8().ok().map(String::from);
         let pair = |pair: &str| {
@@ -295,7 +297,7 @@ impl<'a> OtelVariables<'a> {
         headers
     }
 
-    /// PEM certificates from the file that a variable names.
+    /// Returns the PEM certificates in the file that the variable refers to.
     fn trusted_cas(&self) -> Option<Vec<u8>> {
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let path = self.get(name)?;
@@ -312,7 +314,7 @@ impl<'a> OtelVariables<'a> {
     fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> ServiceAttributes {
         let own = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
         let name = self.get("OTEL_SERVICE_NAME").map(str::to_owned);
-        // A service name from a variable takes precedence over the file, as all variables do.
+        // A service name from a variable overrides the file, like every variable.
         let named = own.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
         let in_file = attributes.0.iter().map(|(name, Scalar(value))| (name.clone(), value.clone()));
         ServiceAttributes::new(name.or(named).or(written), in_file.chain(own))

@@ -1,5 +1,5 @@
-//! YAML writer, whose output the configuration parser reads back unchanged; and a parser for YAML that is not
-//! a configuration.
+//! YAML writer, whose output the configuration parser reads back unchanged. Also a parser for YAML that is
+//! not a configuration.
 
 use serde_json::Value;
 
@@ -20,13 +20,13 @@ pub fn read(name: &str, text: &str) -> Result<Value, Problems> {
     Ok(file::parsed(&Files::from_text(name, text), read)?.to_json())
 }
 
-/// Formats a string as a key or value in a line: plain if every YAML parser reads it as the same string,
+/// Formats a string as a key or a value on one line: plain if every YAML parser reads it as the same string,
 /// otherwise quoted.
 pub fn text(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { quoted(text) }
 }
 
-/// Formats a value in one line (flow style).
+/// Formats a value on one line (flow style).
 pub fn flow(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -45,8 +45,8 @@ pub fn flow(value: &Value) -> String {
     }
 }
 
-/// Formats the value after `key:` or `-` that is indented by `indent` spaces: in the same line, or as a block
-/// below it. Begins with a space or a line break, and does not end with a line break.
+/// Formats a value that follows `key:` or `-`, which is indented by `indent` spaces. The value is on the same
+/// line, or a block below. The text begins with a space or a line break, and does not end with a line break.
 pub fn block(value: &Value, indent: usize) -> String {
     let inner = indent + 2;
     let margin = " ".repeat(inner);
@@ -80,7 +80,7 @@ fn has_lines(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.contains('\n'))
 }
 
-/// Whether a string needs no quotes in YAML 1.2 and 1.1.
+/// Whether YAML 1.1 and 1.2 read a string without quotes as the same string.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
     let harmless = |c: char| c.is_alphanumeric() || " _-./+()%°$@".contains(c);
@@ -92,7 +92,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 fn quoted(text: &str) -> String {
-    // Patterns and JSON are most readable in single quotes, which need no escapes.
+    // Patterns and JSON are in single quotes, where they need no escapes and are easy to read.
     if text.contains(['\\', '"']) && !text.contains('\'') && text.chars().all(is_printable) {
         return format!("'{text}'");
     }
@@ -105,16 +105,16 @@ fn quoted(text: &str) -> String {
     escaped.collect()
 }
 
-/// Whether YAML allows the character unescaped and it is visible (YAML 1.2, section 5.1), line breaks
-/// excluded.
+/// Whether a character is visible and allowed in YAML without an escape (YAML 1.2, section 5.1). Line breaks
+/// are excluded.
 fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Formats a string as a literal block (`|`); `None` if it has invisible characters or would not be read back
-/// unchanged.
+/// Formats a string as a literal block (`|`); `None` if it contains invisible characters, or would be read
+/// back differently.
 fn literal(text: &str, indent: usize) -> Option<String> {
     let shows = |line: &str| {
         line.chars().all(|c| is_printable(c) || c == '\t')
@@ -139,7 +139,7 @@ fn literal(text: &str, indent: usize) -> Option<String> {
         line => format!("\n{margin}{line}"),
     });
     let lines: String = lines.collect();
-    // The text after the block begins with a line break.
+    // The text that follows the block begins with a line break, so the last one is omitted.
     let end = "\n".repeat(breaks.saturating_sub(1));
     Some(format!("|{indicator}{chomp}{lines}{end}"))
 }

@@ -1,4 +1,5 @@
-//! Requests to commands, `RUN UPSTREAM word {argument} …`, and to MCP servers, `CALL UPSTREAM/TOOL`; or maps.
+//! Requests to commands (`RUN UPSTREAM word {argument} …`) and to MCP servers (`CALL UPSTREAM/TOOL`), in one
+//! line or as a map.
 
 use std::sync::LazyLock;
 
@@ -17,10 +18,10 @@ use crate::settings::{
 };
 use crate::translate::expressions::{self, Scope};
 
-/// Word in place of the HTTP method, for commands.
+/// Word in place of the HTTP method for requests to commands.
 pub(super) const RUN: &str = "RUN";
 
-/// Word in place of the HTTP method, for tools.
+/// Word in place of the HTTP method for calls of MCP tools.
 pub(super) const CALL: &str = "CALL";
 
 const CALL_HELP: &str = "write `CALL UPSTREAM/TOOL`, with the server's name for the tool";
@@ -28,7 +29,7 @@ const MAP_HELP: &str = "use the map form: `request: { upstream: NAME, arguments:
 const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {path}`";
 
 impl RequestParser<'_> {
-    /// Parses the rest of a line after `RUN`.
+    /// Parses the rest of a one-line request after `RUN`.
     pub(super) fn run_line(&self, rest: &str) -> Checked<CompiledRequest> {
         let value = &self.value;
         let mut words = rest.split_whitespace();
@@ -40,7 +41,8 @@ impl RequestParser<'_> {
         let upstream = self.command_upstream(place, name)?;
         self.check_kind(place, &upstream, UpstreamKind::Program)?;
         let words: Vec<&str> = words.collect();
-        // One report for a line: a quoted text or a template has several words.
+        // A quoted text or a template consists of several words, so only the first problem of a line is
+        // reported.
         words.iter().try_for_each(|word| check_is_plain(value, word))?;
         let words = read_each(words.into_iter().map(|word| word_of_line(value, word)))?;
         let is_past_options = self.is_past_options(&upstream);
@@ -48,7 +50,8 @@ impl RequestParser<'_> {
         Ok(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
     }
 
-    /// Finds the upstream after `RUN`, or reports an unknown one, which may be a program or a path.
+    /// Finds the upstream that follows `RUN`. An unknown upstream is reported; it may be the name or path of
+    /// a program.
     fn command_upstream(&self, place: SourceSpan, name: &str) -> Checked<UpstreamName> {
         let is_known = |name: &str| self.names().any(|known| known == name);
         if is_known(name) || suggest::nearest(name, self.names()).is_some() {
@@ -70,7 +73,7 @@ impl RequestParser<'_> {
         self.value.reject_coded(Code::UnknownUpstream.at_span(place), message, help)
     }
 
-    /// Parses the map form for a command.
+    /// Parses the map form of a request to a command.
     pub(super) fn command(
         &self,
         section: &OpenSection<'_>,
@@ -107,13 +110,13 @@ impl RequestParser<'_> {
         })
     }
 
-    /// Whether the command line of the upstream contains `--`, after which no argument is an option.
+    /// Whether the upstream's command line contains `--`, so that no argument after it is an option.
     fn is_past_options(&self, upstream: &UpstreamName) -> bool {
         let command = self.upstreams.file(upstream).and_then(|file| file.settings.command());
         command.is_some_and(|command| command.arguments.iter().any(|word| word == "--"))
     }
 
-    /// Parses the rest of a line after `CALL`: a tool, to which all arguments are passed unchanged.
+    /// Parses the rest of a one-line request after `CALL`: a tool, which gets all arguments unchanged.
     pub(super) fn call_line(&self, target: &str) -> Checked<CompiledRequest> {
         let value = &self.value;
         let (name, tool) = target.split_once('/').unwrap_or(("", target));
@@ -129,7 +132,7 @@ impl RequestParser<'_> {
         Ok(CompiledRequest { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
     }
 
-    /// Parses the map form for an MCP server.
+    /// Parses the map form of a request to an MCP server.
     pub(super) fn tool(&self, section: &OpenSection<'_>, tool: Option<&str>) -> Checked<ToolTemplate> {
         let tool = tool.map(str::trim).filter(|tool| !tool.is_empty()).ok_or_else(|| {
             let message = format!("{} has no `tool`", self.value.name);
@@ -150,7 +153,7 @@ impl RequestParser<'_> {
     }
 }
 
-/// Rejects a word with parts that only the map form supports.
+/// Rejects a word with syntax that only the map form supports.
 fn check_is_plain(value: &Cursor<'_>, word: &str) -> Checked<()> {
     if is_template(word) || word.contains(['"', '\'']) {
         let message = "a one-line request can't contain templates or quotes: spaces separate its words";
@@ -160,7 +163,7 @@ fn check_is_plain(value: &Cursor<'_>, word: &str) -> Checked<()> {
     Ok(())
 }
 
-/// Parses a word of a line, in which `{name}` is an argument.
+/// Parses a word of a one-line request; `{name}` in it is an argument.
 fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
     static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\{([A-Za-z0-9_]+)\}"));
     if ARGUMENT.replace_all(word, "").contains(['{', '}']) {
@@ -173,7 +176,7 @@ fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
     WordTemplate::read(&value.part(&node, value.name, WordTemplate::KIND))
 }
 
-/// Word in a list: a template.
+/// Parses a word in a list, which is a template.
 impl Setting for WordTemplate {
     const KIND: ValueKind = ValueKind::Scalar;
 
@@ -193,7 +196,8 @@ impl Setting for WordTemplate {
     }
 }
 
-/// Name of the only argument of a template, with the text before and after it.
+/// Returns the name of the argument of a template that inserts a single argument, with the text before and
+/// after it.
 fn around_argument(text: &str) -> Option<(&str, &str, &str)> {
     let (start, end) = (text.find("{{")?, text.rfind("}}")? + 2);
     let (before, after) = (&text[..start], &text[end..]);

@@ -1,7 +1,7 @@
-//! `request` and `rest`: the upstream request, and the REST endpoint of the tool.
+//! `request` and `rest`: the upstream request and the REST endpoint of a route.
 //!
-//! This file parses HTTP requests, whose parts are in `values`, and `rest`; `command` parses requests to
-//! commands and MCP servers.
+//! This file parses HTTP requests and `rest`. `values` parses path, query, headers and body of an HTTP
+//! request; `command` parses requests to commands and MCP servers.
 
 mod command;
 mod values;
@@ -80,7 +80,7 @@ struct BodySettings {
     text: Option<Template>,
 }
 
-/// Names that templates may use before there is a response.
+/// Variables of templates that are rendered before there is a response.
 pub(super) const NAMES: [&str; 2] = ["args", "input_responses"];
 pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
@@ -92,18 +92,18 @@ pub(super) struct CompiledRequest {
     pub(super) template: RequestTemplate,
 }
 
-/// Upstreams that a request may name.
+/// Upstreams that a request can refer to.
 #[derive(Clone, Copy)]
 pub(super) struct Upstreams<'a> {
-    /// Names of all upstreams in the file, including those with errors, so that such an upstream is not also
-    /// reported as unknown.
+    /// Names of all upstreams in the file. Upstreams with errors are included, so that they are not reported
+    /// as unknown too.
     pub(super) names: &'a [(UpstreamName, SourceSpan)],
     /// Upstreams without errors.
     pub(super) files: &'a [UpstreamFile],
 }
 
 impl<'a> Upstreams<'a> {
-    /// Finds the upstream with a name, or reports an unknown one with a suggestion.
+    /// Finds an upstream by name. An unknown name is reported with a suggestion.
     pub(super) fn find(self, report: &Report<'_>, span: SourceSpan, name: &str) -> Option<UpstreamName> {
         let names = || self.names.iter().map(|(name, _)| name);
         if let Some(known) = names().find(|known| known.as_str() == name) {
@@ -114,13 +114,13 @@ impl<'a> Upstreams<'a> {
         report.reject(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help)
     }
 
-    /// Upstream with a name; `None` if the upstream has errors.
+    /// Returns an upstream by name; `None` if the upstream has errors.
     pub(super) fn file(self, name: &UpstreamName) -> Option<&'a UpstreamFile> {
         self.files.iter().find(|file| file.settings.name() == name)
     }
 }
 
-/// Parser of a request.
+/// Parser of one request.
 struct RequestParser<'a> {
     value: Cursor<'a>,
     upstreams: Upstreams<'a>,
@@ -195,11 +195,11 @@ impl RequestParser<'_> {
         let settings = RequestSettings::read_fields(&section, None);
         let upstream = match section.get("upstream").map(|node| (node.span, node.as_text())) {
             Some((span, Some(name))) => self.upstream(span, name),
-            // `read_fields` has reported it.
+            // Parsing the fields has already reported this problem.
             Some((_, None)) => self.value.checked(None),
             None => self.only_upstream(self.value.place),
         };
-        // If the upstream has errors, the keys decide which kind is meant.
+        // If the upstream has errors, its kind is inferred from the keys of the request.
         let has = |key: &str| section.get(key).is_some();
         let kind = match upstream.as_ref().ok().and_then(|upstream| self.kind_of(upstream)) {
             Some(kind) => kind,
@@ -238,7 +238,7 @@ impl RequestParser<'_> {
         Ok(CompiledRequest { upstream: upstream?, template })
     }
 
-    /// Completes the map form for an HTTP server.
+    /// Builds the template of an HTTP request from the map form.
     fn http(&self, section: &OpenSection<'_>, settings: RequestSettings) -> Checked<HttpTemplate> {
         let RequestSettings { method, path, query, headers, body, .. } = settings;
         let Some(Target(path, path_query)) = path else {
@@ -251,7 +251,8 @@ impl RequestParser<'_> {
         Ok(HttpTemplate { method, path, path_query, query, headers, body, ..HttpTemplate::default() })
     }
 
-    /// Rejects a request to an upstream of another kind. An upstream with errors has no kind.
+    /// Rejects a request to an upstream of another kind. If the upstream has errors, its kind is not known
+    /// and not checked.
     fn check_kind(&self, place: SourceSpan, upstream: &UpstreamName, wanted: UpstreamKind) -> Checked<()> {
         let Some(kind) = self.kind_of(upstream).filter(|kind| *kind != wanted) else { return Ok(()) };
         let help = match kind {
@@ -264,7 +265,7 @@ impl RequestParser<'_> {
         self.value.reject_coded(Code::WrongUpstreamKind.at_span(place), message, help)
     }
 
-    /// Kind of an upstream; `None` if the upstream has errors.
+    /// Returns the kind of an upstream; `None` if the upstream has errors.
     fn kind_of(&self, upstream: &UpstreamName) -> Option<UpstreamKind> {
         Some(match self.upstreams.file(upstream)?.settings {
             UpstreamSettings::Command(_) => UpstreamKind::Program,
@@ -273,7 +274,7 @@ impl RequestParser<'_> {
         })
     }
 
-    /// Finds the upstream that a line names, or the only one if the name is empty.
+    /// Finds the upstream that a one-line request refers to; an empty name refers to the only upstream.
     fn upstream_in(&self, name: &str) -> Checked<UpstreamName> {
         match name {
             "" => self.only_upstream(self.value.node.span),
@@ -306,7 +307,7 @@ impl RequestParser<'_> {
     }
 }
 
-/// Predicate of a sentence about an upstream of a kind, and the keys of requests to upstreams of this kind.
+/// Describes a kind of upstream: predicate of a sentence about it, and keys of requests to it.
 fn use_of(kind: UpstreamKind) -> (&'static str, &'static [&'static str]) {
     match kind {
         UpstreamKind::Http => {
@@ -363,7 +364,7 @@ fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method
     Ok(method)
 }
 
-/// Parses `rest`.
+/// Parses `rest` of a route.
 impl Setting for RestEndpoint {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let help = "write `METHOD /path/{argument}`, such as `POST /weather`";

@@ -1,4 +1,4 @@
-//! Parser for the values of a request: path, query parameters, headers and body.
+//! Values of an HTTP request: path, query parameters, headers and body.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ use crate::settings::{
 use crate::translate::expressions::{ArgumentKind, Scope};
 use crate::translate::{OutputContext, Template, expressions};
 
-/// Span of a name in a value.
+/// Returns the span of a name within a value.
 pub(in crate::config) fn span_of(value: &Cursor<'_>, name: &str) -> SourceSpan {
     expressions::span_of_name(value.context.report, value.node.span, name)
 }
@@ -29,14 +29,14 @@ pub(in crate::config) fn add_argument(value: &Cursor<'_>, name: &str, optional: 
     Scope::from_cursor(value).used.borrow_mut().add(name, optional, span_of(value, name));
 }
 
-/// Path with arguments, and the query after its `?`.
+/// Path template, and template of the query that follows its `?`.
 pub(super) struct Target(pub(super) PathTemplate, pub(super) QueryTemplate);
 
 pub(super) fn read_target(value: &Cursor<'_>) -> Checked<Option<Target>> {
     target(value, text_of(value)?).map(Some)
 }
 
-/// Parses the path and query that are a part of a value.
+/// Parses a path and query; `text` is part of the string of `value`.
 pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
     check_variables(value, value.node)?;
     for secret in credential_forms::in_queries(text) {
@@ -67,7 +67,8 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
     Ok(Target(path, query))
 }
 
-/// Help about a literal secret. A form field has no place but the request.
+/// Help for a literal secret. A form field can only be in the request, so the help also suggests to protect
+/// the file.
 const SECRET_HELP: &str = "write it under `headers`, `query` or `credentials` of the upstream, as `${NAME}` or \
                            `file:/path`; if the server does not read it there, protect the file";
 
@@ -84,7 +85,7 @@ pub(super) fn warn_of_secrets(report: &Report<'_>, request: &Node) {
     }
 }
 
-/// Query parameters or form fields; a list is several of the same name.
+/// Flattens query parameters or form fields; a list becomes several parameters with the same name.
 pub(super) fn parameters(values: Named<OneOrMore<ValueTemplate>>) -> Vec<(String, ValueTemplate)> {
     let named = |(name, OneOrMore(values)): (String, OneOrMore<_>)| {
         values.into_iter().map(move |value| (name.clone(), value))
@@ -92,7 +93,8 @@ pub(super) fn parameters(values: Named<OneOrMore<ValueTemplate>>) -> Vec<(String
     values.0.into_iter().flat_map(named).collect()
 }
 
-/// Parses a template, or an argument alone. For the latter, the whole parameter or header can be omitted.
+/// Parses a template. If it consists of one argument, the whole parameter or header is omitted without the
+/// argument.
 impl Setting for ValueTemplate {
     const KIND: ValueKind = ValueKind::Scalar;
 
@@ -128,7 +130,7 @@ impl Setting for RequestBodyTemplate {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let BodySettings { json, form, xml, text } = BodySettings::read(value)?;
-        // The standard input of a command may be a script with variables of its own.
+        // The standard input of a command may be a script that has variables of its own.
         if value.key.is_some_and(|key| key.name == "body") {
             check_variables(value, value.node)?;
         }
@@ -136,7 +138,8 @@ impl Setting for RequestBodyTemplate {
             (Some(json), None, None, None) => Ok(Self::Json(json)),
             (None, Some(form), None, None) => Ok(Self::Form(parameters(form))),
             (None, None, Some(xml), None) => {
-                // The template has just been compiled; the output context has no effect on its validity.
+                // The template has already been compiled; compiling it for another output context cannot
+                // fail.
                 let template = Template::compile_for(OutputContext::Xml, xml.source());
                 value.checked(template.ok().map(Self::Xml))
             }
@@ -158,7 +161,7 @@ fn check_variables(value: &Cursor<'_>, node: &Node) -> Checked<()> {
     read_each(node.children().map(|child| check_variables(value, child)))
 }
 
-/// Rejects a reference to a variable or file, which would be sent literally.
+/// Rejects a reference to a variable or file: it would be sent literally.
 fn reject_variable<T>(value: &Cursor<'_>, span: SourceSpan) -> Checked<T> {
     let message = "`${VARIABLE}` and `file:` are not expanded in requests";
     let help =
@@ -166,7 +169,7 @@ fn reject_variable<T>(value: &Cursor<'_>, span: SourceSpan) -> Checked<T> {
     value.reject_coded(Code::NotEvaluated.at_span(span), message, help)
 }
 
-/// JSON in which every text is a template.
+/// JSON document in which every string is a template.
 impl Setting for JsonTemplate {
     const KIND: ValueKind = ValueKind::Anything;
 
@@ -200,14 +203,14 @@ impl Setting for JsonTemplate {
     }
 }
 
-/// Parses a key whose texts are templates.
+/// Parses a JSON body, in which every string is a template.
 pub(super) fn read_json(value: &Cursor<'_>) -> Checked<Option<JsonTemplate>> {
     let name = format!("a text of {}", value.name);
     JsonTemplate::read(&value.part(value.node, &name, JsonTemplate::KIND)).map(Some)
 }
 
-/// Parses a template whose text is always sent. The request fails without the arguments that the template
-/// inserts.
+/// Parses a template whose text is always sent. The arguments that it inserts are required, because the
+/// request fails without them.
 pub(super) fn text(value: &Cursor<'_>) -> Checked<Template> {
     let template = template(value)?;
     for (name, optional) in expressions::arguments_of(&template).unwrap_or_default() {
@@ -234,7 +237,7 @@ pub(super) fn template(value: &Cursor<'_>) -> Checked<Template> {
     Template::read(value)
 }
 
-/// Warns of `:name` as a segment of a path: other programs write an argument that way.
+/// Warns of a path segment `:name`, which is the syntax for arguments in other programs.
 pub(super) fn warn_of_colon_names(value: &Cursor<'_>, path: &str) {
     for segment in path.split('/') {
         let Some(name) = segment.strip_prefix(':') else { continue };
@@ -246,7 +249,8 @@ pub(super) fn warn_of_colon_names(value: &Cursor<'_>, path: &str) {
     }
 }
 
-/// Warns of `${name}` in a path or query: `{name}` is an argument, and other programs write it with a `$`.
+/// Warns of `${name}` in a path or query. Other programs write arguments this way; here, `{name}` is the
+/// argument and `$` is literal.
 fn warn_of_dollar_names(value: &Cursor<'_>, text: &str) {
     for (at, _) in text.match_indices("${") {
         let Some(name) = text[at + 2..].split('}').next().and_then(as_name) else { continue };
@@ -257,18 +261,18 @@ fn warn_of_dollar_names(value: &Cursor<'_>, text: &str) {
     }
 }
 
-/// Matches `${NAME}`, `${NAME:-default}` and `${file:/path}`. In `${{ args.price }}`, `$` is literal.
+/// References `${NAME}`, `${NAME:-default}` and `${file:/path}`. In `${{ args.price }}`, the `$` is literal.
 static VARIABLE: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(r"\$\{(?:[A-Z_][A-Za-z0-9_]*(?:\}|:-)|file:)"));
 
-/// `city` if the text contains `{{ args.city }}`.
+/// Returns `city` if the text contains `{{ args.city }}`.
 fn template_argument(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("{{")?;
     as_name(rest.split_once("}}")?.0.trim().strip_prefix("args.")?)
 }
 
-/// `city` if the text is exactly `{{ args.city }}` or `{{ args.city | default(omit) }}`, and whether it is
-/// the latter: the value is then omitted if the argument is null or absent.
+/// Returns `city` if the text is exactly `{{ args.city }}` or `{{ args.city | default(omit) }}`. Also returns
+/// whether it is the second form, which omits the value if the argument is null or absent.
 pub(super) fn placeholder(text: &str) -> Option<(&str, bool)> {
     let inserted = expression(text)?.strip_prefix("args.")?;
     let Some((name, filter)) = inserted.split_once('|') else { return Some((as_name(inserted)?, false)) };
@@ -277,7 +281,7 @@ pub(super) fn placeholder(text: &str) -> Option<(&str, bool)> {
     (filter == "default(omit)").then_some((name, true))
 }
 
-/// `form` and `count` if the text is exactly `{{ input_responses.form.count }}`.
+/// Returns `form` and `count` if the text is exactly `{{ input_responses.form.count }}`.
 fn single_answer(text: &str) -> Option<(&str, Option<&str>)> {
     let path = expression(text)?.strip_prefix("input_responses.")?;
     match path.split_once('.') {
@@ -286,12 +290,12 @@ fn single_answer(text: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// The expression, if the text is exactly one `{{ … }}`.
+/// Returns the expression if the text is exactly one `{{ … }}`.
 pub(super) fn expression(text: &str) -> Option<&str> {
     text.trim().strip_prefix("{{")?.strip_suffix("}}").map(str::trim)
 }
 
-/// Returns a string unchanged if it can be the name of an argument.
+/// Returns the text if it is a valid name of an argument.
 pub(in crate::config) fn as_name(text: &str) -> Option<&str> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
     (!text.is_empty() && text.chars().all(is_valid)).then_some(text)

@@ -1,7 +1,7 @@
-//! `routes`: parser for a route, which combines its parts.
+//! `routes`: parsing of a route from its parts.
 //!
-//! [`RouteSettings`] has the keys. `shared` has those in common with `defaults` and upstreams, `responses`
-//! the rules and the output schema.
+//! [`RouteSettings`] declares the keys. `shared` declares the settings that `defaults` and upstreams have
+//! too; `responses` parses the rules and the output schema.
 
 mod responses;
 mod shared;
@@ -36,18 +36,18 @@ use crate::translate::{
 
 pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};
 
-/// Route with the data from the file that is not part of the compiled route.
+/// Compiled route, with data from the file that it does not contain.
 #[derive(Debug, Clone)]
 pub struct RouteFile {
     /// The compiled route.
     pub route: Arc<Route>,
-    /// Policies of the route, with retries and circuit breaker inherited from its upstream.
+    /// Policies of the route. Retries and the circuit breaker are inherited from its upstream.
     pub policy: RoutePolicySettings,
     /// Examples, which `glossator test` runs.
     pub tests: Vec<Example>,
-    /// Names of the named rules from which each rule of the route comes.
+    /// Names of the named rules that each rule of the route comes from; `None` for the route's own rules.
     pub rule_origins: Vec<Option<String>>,
-    /// Reason for the absence of an output schema, if the route is a tool without one.
+    /// Reason why the tool has no output schema; `None` if it has one, or if the route is not a tool.
     pub no_output_schema: Option<String>,
     pub(super) name_span: SourceSpan,
 }
@@ -64,10 +64,11 @@ impl RouteFile {
 pub(super) struct RouteContext<'a> {
     pub(super) defaults: &'a DefaultSettings,
     pub(super) rules: &'a RuleSets<'a>,
-    /// `defaults.response`.
+    /// Entry `defaults.response` of the file.
     pub(super) default_response: Option<&'a Entry>,
     pub(super) upstreams: Upstreams<'a>,
-    /// Calls of other routes. They are checked against the called routes once all routes are parsed.
+    /// Route calls that have been parsed. They are checked against the called routes when all routes have
+    /// been parsed.
     pub(super) calls: &'a RefCell<Vec<UncheckedRouteCall>>,
 }
 
@@ -190,7 +191,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if calls_a_tool {
         no_effect::reject_async_operation(&section)?;
     }
-    // Arguments that are used before and after the call, besides the request and the rules.
+    // Arguments that are used neither by the request nor by the rules, but before or after the call.
     let mut elsewhere = UsedArguments::default();
     let operation = section.entry("async_operation").and_then(|entry| {
         async_operation::read(report, entry, context.upstreams, upstream, &mut in_request, &mut elsewhere)
@@ -253,9 +254,9 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let RouteSettings { title, description, annotations, idempotent, policy, limits, responses, .. } =
         settings;
     let is_tool = settings.tool.unwrap_or_else(|| section.entry("resource").is_none());
-    // Without rules, the server's own output schema applies.
+    // If the route has no rules, the output schema of the server applies.
     let is_described_by_server = calls_a_tool && section.entry("response").is_none();
-    // For a `CALL`, the description comes from the server.
+    // The MCP server describes the tool.
     if section.entry("description").is_none() && !section.has_unknown_keys && !calls_a_tool {
         let help = "write one: models choose a tool or a resource by its description";
         let message = format!("the route `{}` has no `description`", entry.key.text);
@@ -381,8 +382,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     })
 }
 
-/// Checks the input requests of a route that creates tasks: a client that polls the result of a task cannot
-/// respond to them.
+/// Checks the input requests of a route that creates tasks: a client cannot respond to them while it polls
+/// the result of a task.
 fn input_requests_of_task(
     report: &Report<'_>,
     entry: &Entry,

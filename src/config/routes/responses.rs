@@ -1,4 +1,4 @@
-//! Rules for the responses of a route, and its output schema.
+//! Response rules and output schema of a route.
 
 use super::{RouteContext, RouteSettings};
 use crate::config::lint::output_schema;
@@ -11,8 +11,8 @@ use crate::route::{InputSchema, LogLine, SamplingNeed};
 use crate::settings::{Code, Entry, Kind, Node, OpenSection, Report};
 use crate::translate::{Limit, OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects};
 
-/// Parses `response`, and appends the rules of `defaults.response`. Returns the rules and the number of the
-/// route's own, or `None` after reporting the problems.
+/// Parses `response`, and appends the rules of `defaults.response`. Returns the rules and the number of rules
+/// that are the route's own; `None` after reporting the problems.
 pub(super) fn rules(
     section: &OpenSection<'_>,
     settings: &RouteSettings,
@@ -39,7 +39,8 @@ pub(super) fn rules(
     Some((rules, own_count))
 }
 
-/// Parses `argument_error`: compiled as the `error` of a rule whose response is the error message.
+/// Parses `argument_error`. It is compiled like the `error` of a rule, with the error message as the
+/// response.
 pub(super) fn argument_error(
     report: &Report<'_>,
     context: &RouteContext<'_>,
@@ -53,7 +54,7 @@ pub(super) fn argument_error(
     response::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
 
-/// Whether rules send sampling requests, and whether these are required.
+/// Whether rules send sampling requests, and whether at least one of the requests is required.
 pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
     let samples = rules.iter().filter_map(|compiled| match &compiled.rule.action {
         RuleAction::Success(rule) => rule.sample.as_ref(),
@@ -63,20 +64,20 @@ pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
     Some(if all_optional { SamplingNeed::Optional } else { SamplingNeed::Needed })
 }
 
-/// Result of a response that no rule matches.
+/// What becomes of a response that no rule matches: the configured value, or the default.
 pub(super) fn on_no_match(written: Option<OnNoMatch>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
     // Rules of `defaults.response` are not specific to the route, so other responses pass through. The result
-    // of an MCP tool has a known form, which marks its errors itself: rules are for exceptions, as those of
-    // `tools.response` are.
+    // of an MCP tool has a known form that includes errors, so its rules (and those of `tools.response`) are
+    // for exceptions only, and other results pass through too.
     let passes = own_count == 0 || calls_a_tool;
     written.unwrap_or(if passes { OnNoMatch::Text } else { OnNoMatch::Error })
 }
 
-/// The output schema of a route: its `output`, or one derived from the rules.
+/// Returns the output schema of a route: the configured `output`, or a schema derived from the rules.
 ///
 /// # Errors
 ///
-/// The reason if there is none; `None` if an error has been reported.
+/// The reason why there is no output schema; `None` if an error has been reported.
 pub(super) fn output(
     section: &OpenSection<'_>,
     rules: Option<&[CompiledRule]>,
@@ -98,8 +99,8 @@ pub(super) fn output(
     Ok(written)
 }
 
-/// Marks the paging arguments that are strings in `input`, so that the value for the next page is written as
-/// a string.
+/// Marks the paging arguments that are strings in the input schema, so that the value for the next page is
+/// formatted as a string.
 pub(super) fn write_as_input_requires(limit: &mut Limit, input: &InputSchema) {
     let Limit { more: Some(more), text_arguments, .. } = limit else { return };
     let properties = input.document().get("properties");

@@ -47,7 +47,7 @@ pub(in crate::config) struct ResponseSettings {
     pub(super) forward_headers: Added<HeaderName>,
 }
 
-/// List whose items are added to the inherited ones.
+/// List whose items are added to the inherited items.
 #[derive(Debug, Clone)]
 pub(in crate::config) struct Added<T>(pub(super) Vec<T>);
 
@@ -111,12 +111,12 @@ pub(in crate::config) struct AnnotationSettings {
 }
 
 impl AnnotationSettings {
-    /// Whether MCP defines a hint with that name.
+    /// Whether MCP defines a hint with this name.
     pub(in crate::config) fn has(name: &str) -> bool {
         Self::keys().get(name).is_some()
     }
 
-    /// Parses annotations to the hints that are sent to clients.
+    /// Parses annotations; returns the hints that are sent to clients.
     pub(super) fn read_hints(value: &Cursor<'_>) -> Checked<Option<Map<String, Value>>> {
         Self::read(value)?;
         let hint = |name: &str| Some((name.to_owned(), value.node.get(name)?.to_json()));

@@ -1,13 +1,15 @@
 //! `rules`: named rules, and the expansion of `use`.
 //!
-//! Before compilation, each `use` is replaced in the tree by the rules that it names; every value keeps its
-//! span. In named rules, `$(name)` is a parameter. `$(` is not part of the syntax of jq, templates or
-//! `${VARIABLE}`, and a pattern `$(name)` could never match, because no text follows the end of a line in the
-//! same line. `$$(name)` is the escape for a literal `$(name)`. Substituted text is not expanded again.
-//! `parameters` substitutes the parameters.
+//! Before compilation, each `use` in the tree is replaced by the rules that it names; all values keep their
+//! spans.
 //!
-//! Presets are named rules in `presets.yaml`, next to this file. Names in the configuration take precedence,
-//! so that a preset of a later version does not replace an operator's rules of the same name.
+//! In named rules, `$(name)` is a parameter; `parameters` substitutes it. The syntax is unambiguous: `$(`
+//! does not occur in jq, templates or `${VARIABLE}`, and a regular expression with `$(name)` could never
+//! match, because it requires text after the end of a line. `$$(name)` is an escaped `$(name)`. Substituted
+//! text is not expanded again.
+//!
+//! Presets are named rules in `presets.yaml`. Names in the configuration take precedence, so that a preset in
+//! a later version does not replace an operator's rules with the same name.
 
 mod parameters;
 
@@ -25,22 +27,22 @@ use crate::translate::expressions;
 /// Maximum nesting depth of `use`.
 const DEPTH_LIMIT: usize = 16;
 
-/// The presets, as a file with named rules.
+/// YAML text of the presets, a file with named rules.
 pub(super) const PRESETS: &str = include_str!("presets.yaml");
 
-/// All named rules: those of the file, and the presets.
+/// All named rules: the rules of the file and the presets.
 pub(super) struct RuleSets<'n> {
     sets: Vec<RuleSet<'n>>,
     budget: Budget,
 }
 
-/// Named rules.
+/// Rules with a common name.
 struct RuleSet<'n> {
     name: &'n Key,
     preset: bool,
-    /// Declared parameters, each with its default; a parameter whose value is null is required.
+    /// Declared parameters with their defaults. A parameter whose default is null is required.
     parameters: &'n [Entry],
-    /// The rules; `None` if they have errors, which have been reported.
+    /// The rules; `None` if they have errors, which have already been reported.
     response: Option<&'n Node>,
     used: Cell<bool>,
 }
@@ -80,21 +82,21 @@ impl RuleSetSettings {
     }
 }
 
-/// One rule of a `response`, after the expansion of every `use`.
+/// A rule of a `response` after the expansion of `use`.
 pub(super) struct ExpandedRule {
     pub(super) node: Node,
-    /// Span of the rule's first key.
+    /// Span of the first key of the rule.
     pub(super) span: SourceSpan,
-    /// Origin of a rule that a `use` or `defaults.response` inserted.
+    /// Where the rule comes from, if `use` or `defaults.response` inserted it.
     pub(super) origin: Option<RuleOrigin>,
 }
 
-/// Origin of a rule that a `use` or `defaults.response` inserted.
+/// Where a rule comes from that `use` or `defaults.response` inserted.
 #[derive(Debug, Clone)]
 pub(super) struct RuleOrigin {
-    /// Names of the nested rules, the innermost last.
+    /// Names of the nested rule sets, from the outermost to the innermost.
     pub(super) names: String,
-    /// Context for problems in the rule, with the span of the outermost `use`.
+    /// Context of problems in the rule, with the span of the outermost `use`.
     pub(super) context: ProblemContext,
 }
 
@@ -111,10 +113,10 @@ impl<'n> RuleSets<'n> {
         }
     }
 
-    /// Expands every `use` in a `response`; without one, there are no rules. Returns `None` after reporting
-    /// the problems.
+    /// Expands each `use` in a `response`; if there is no `response`, there are no rules. Returns `None`
+    /// after reporting the problems.
     ///
-    /// `user` is the owner of the `response` in messages: "the route `get_report`".
+    /// `user` names the owner of the `response` in messages: "the route `get_report`".
     pub(super) fn expand(
         &self,
         report: &Report<'_>,
@@ -140,8 +142,8 @@ impl<'n> RuleSets<'n> {
         Expansion { origin, ..Expansion::new(self, report, &user) }.expand(at, &response.value)
     }
 
-    /// Warns of rules that no route uses, and parses those without required parameters so that their problems
-    /// are reported.
+    /// Warns of named rules that no route uses. Parses those without required parameters, so that their
+    /// problems are reported.
     pub(super) fn check_unused(&self, report: &Report<'_>, read: impl Fn(Vec<ExpandedRule>)) {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
             let Some(response) = set.response else { continue };
@@ -165,15 +167,15 @@ impl<'n> RuleSets<'n> {
     }
 }
 
-/// Expansion in progress.
+/// State of an expansion.
 struct Expansion<'e> {
     sets: &'e RuleSets<'e>,
     report: &'e Report<'e>,
-    /// Owner of the `response`, for messages.
+    /// Name of the owner of the `response`, for messages.
     user: &'e str,
-    /// Indices of the rules that are being expanded, the outermost first.
+    /// Indices of the rule sets that are being expanded, from the outermost to the innermost.
     chain: Vec<usize>,
-    /// Origin of the rules that are being expanded.
+    /// Where the rules that are being expanded come from.
     origin: Option<RuleOrigin>,
     rules: Vec<ExpandedRule>,
 }
@@ -183,18 +185,18 @@ impl<'e> Expansion<'e> {
         Self { sets, report, user, chain: Vec::new(), origin: None, rules: Vec::new() }
     }
 
-    /// Expands the `response` at `place`. Returns `None` after reporting the problems.
+    /// Expands a `response`; `place` is the span of its key. Returns `None` after reporting the problems.
     fn expand(mut self, place: SourceSpan, response: &Node) -> Option<Vec<ExpandedRule>> {
         self.add_rules(place, response).then_some(self.rules)
     }
 
-    /// Adds the rules of one `response`. Returns `false` after reporting the problems.
+    /// Adds the rules of a `response`. Returns `false` after reporting the problems.
     fn add_rules(&mut self, place: SourceSpan, response: &Node) -> bool {
         let Some(items) = response.as_list() else {
             let span = if self.chain.is_empty() { place } else { response.span };
             return self.add_item(span, response);
         };
-        // All items are checked, so that all problems are reported in one run.
+        // `fold` checks every item, so that all problems are reported in one run.
         items.iter().fold(true, |good, item| self.add_item(first_key(item), item) & good)
     }
 
@@ -215,7 +217,7 @@ impl<'e> Expansion<'e> {
 
     fn add_use(&mut self, item: &Node) -> Option<()> {
         let (report, sets) = (self.report, &self.sets.sets);
-        // An unknown key beside `use` does not prevent the check of the rest.
+        // If there are unknown keys beside `use`, the rest is still checked.
         let read = UseSettings::read(&cursor(report, first_key(item), item, "a use", UseSettings::KIND));
         let node = item.get("use")?;
         let name = node.as_text()?;
@@ -254,7 +256,7 @@ impl<'e> Expansion<'e> {
         good.filter(|()| read.is_ok())
     }
 
-    /// Origin of the rules of `set`, inserted by a `use` at `span`.
+    /// Returns the origin of the rules of `set` that a `use` at `span` inserts.
     fn origin_of(&self, set: &RuleSet<'_>, span: SourceSpan) -> RuleOrigin {
         let name = &set.name.text;
         let names =
@@ -271,8 +273,8 @@ impl<'e> Expansion<'e> {
 }
 
 impl<'n> RuleSet<'n> {
-    /// Value of each parameter: the argument, or its default. Returns `None` after reporting unknown and
-    /// missing arguments.
+    /// Returns the value of each parameter: the argument, or else the default. Returns `None` after reporting
+    /// unknown and missing arguments.
     fn arguments<'a>(
         &'a self,
         report: &Report<'_>,
@@ -295,7 +297,7 @@ impl<'n> RuleSet<'n> {
         };
         let arguments: Vec<_> = self.parameters.iter().filter_map(value_of).collect();
         for missing in names().filter(|name| !arguments.iter().any(|(known, _)| known == name)) {
-            // An unknown name above is probably the missing one, misspelled.
+            // If an unknown argument has been reported, it is probably the missing one, misspelled.
             if report.errors() == before {
                 let message = format!("the rules `{name}` require the parameter `{missing}`");
                 let help = format!("add `with: {{ {missing}: … }}`");
@@ -344,7 +346,7 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
     set
 }
 
-/// Span of the first key of a rule, at which problems of the whole rule are reported.
+/// Span of the first key of a rule; problems of the whole rule are reported at this span.
 pub(super) fn first_key(node: &Node) -> SourceSpan {
     node.as_map().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key.span)
 }

@@ -1,4 +1,4 @@
-//! Parameters of named rules, and their substitution.
+//! Substitution of the parameters of named rules.
 
 use std::sync::LazyLock;
 
@@ -6,12 +6,12 @@ use regex::{Captures, Regex};
 
 use crate::settings::{Budget, Code, Cost, Entry, Key, Kind, Node, Report, SourceSpan, fixed_regex};
 
-/// Maximum number of nodes that all `use` insert together.
+/// Maximum number of nodes that all `use` of the configuration insert together.
 pub(super) const NODE_LIMIT: usize = 2_000_000;
-/// Maximum number of bytes of text that all `use` insert together.
+/// Maximum length of the text that all `use` of the configuration insert together, in bytes.
 pub(super) const TEXT_LIMIT_BYTES: usize = 64 << 20;
 
-/// Checks the names of the parameters that rules declare.
+/// Checks the names of the parameters that named rules declare.
 pub(super) fn check_names(report: &Report<'_>, declared: &[Entry]) {
     for Key { text, span } in declared.iter().map(|parameter| &parameter.key) {
         if !PARAMETER_NAME.is_match(text) {
@@ -35,7 +35,7 @@ pub(super) fn parameter_uses<'n>(node: &'n Node, found: &mut Vec<(&'n str, Sourc
     node.children().for_each(|child| parameter_uses(child, found));
 }
 
-/// Substitution of parameters by arguments.
+/// Substitution of parameters with arguments.
 pub(super) struct Substitution<'a> {
     pub(super) report: &'a Report<'a>,
     pub(super) budget: &'a Budget,
@@ -44,7 +44,7 @@ pub(super) struct Substitution<'a> {
 }
 
 impl Substitution<'_> {
-    /// Returns a copy of a value with its parameters substituted.
+    /// Returns a copy of a value in which parameters are substituted; `None` after reporting a problem.
     pub(super) fn substitute(&self, node: &Node) -> Option<Node> {
         let kind = match &node.kind {
             Kind::Text(text) => {
@@ -90,7 +90,7 @@ impl Substitution<'_> {
                 None => Some(found[0].to_owned()),
                 Some(argument) => self.insertable(&found["name"], argument),
             };
-            // After a problem, nothing more is inserted, so that the text stays within the limit.
+            // Nothing is inserted after a problem, so that the text does not exceed the limit.
             let inserted = inserted.filter(|text| is_valid && self.spend(0, text.len(), span).is_some());
             is_valid &= inserted.is_some();
             inserted.unwrap_or_default()
@@ -98,7 +98,8 @@ impl Substitution<'_> {
         is_valid.then(|| substituted.into_owned())
     }
 
-    /// Text of an argument that is inserted into a string. Returns `None` after reporting a list or a map.
+    /// Converts an argument to text that is inserted into a string. Returns `None` after reporting a list or
+    /// map.
     fn insertable(&self, name: &str, argument: &Node) -> Option<String> {
         argument.scalar().or_else(|| {
             let found = argument.found();
@@ -112,7 +113,7 @@ impl Substitution<'_> {
         self.arguments.iter().find(|(known, _)| *known == name).map(|(_, argument)| *argument)
     }
 
-    /// Counts inserted nodes and text. Returns `None` over the limit, which is reported once.
+    /// Counts inserted nodes and text. Returns `None` if the limit is exceeded, which is reported once.
     fn spend(&self, nodes: usize, text_bytes: usize, span: SourceSpan) -> Option<()> {
         if self.budget.exceeded().is_some() {
             return None;
@@ -123,7 +124,7 @@ impl Substitution<'_> {
     }
 }
 
-/// Matches a parameter in a text; an additional `$` before it is the escape.
+/// A parameter in a text; with another `$` before it, it is escaped.
 static PARAMETER_USE: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(r"(?<escape>\$)?\$\((?<name>[A-Za-z_][A-Za-z0-9_]*)\)"));
 

@@ -1,4 +1,4 @@
-//! HTTP upstreams: addresses, connection settings, and the headers and parameters of every request.
+//! HTTP upstreams: addresses, connection settings, and headers and query parameters of every request.
 
 use http::{HeaderMap, HeaderValue, header::HOST, uri::Authority};
 
@@ -13,14 +13,14 @@ use crate::upstream::http::{
     ADDRESS_LIMIT, Address, AddressError, HttpSettings, OutlierDetectionSettings, QueryParameter,
 };
 
-/// Addresses of one upstream, at least one.
+/// Addresses of an upstream; there is at least one.
 pub(super) struct Addresses {
     pub(super) first: Address,
     pub(super) others: Vec<Address>,
 }
 
 impl Addresses {
-    /// Warns of settings that apply only to host names, or to several addresses.
+    /// Warns of settings that have no effect, because they apply only to host names or to several addresses.
     fn warn_of_no_effect(&self, value: &Cursor<'_>) {
         if std::iter::once(&self.first).chain(&self.others).any(|address| address.name().is_some()) {
             return;
@@ -84,7 +84,7 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
     let expanded = expansion::expand(value.context, value.node.span, text_of(value)?)?;
     let text = expanded.text.trim();
     let error = match text.parse::<Address>() {
-        // The path of some services contains a key.
+        // The path of the URL may contain a key, for example of a webhook, so it is masked.
         Ok(address) if expanded.external => return Ok(address.with_hidden_base()),
         Ok(address) => return Ok(address),
         Err(error) => error,
@@ -106,7 +106,7 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
     value.reject(invalid.with_code(Code::InvalidAddress))
 }
 
-/// Help for a text that is no URL: what was probably meant.
+/// Help for a text that is not a URL, depending on what was probably meant.
 fn help_for(text: &str, is_external: bool) -> String {
     let shown = Some(text).filter(|text| !is_external && !text.contains("://"));
     let host = text.split(['/', '?']).next().unwrap_or_default();
@@ -121,7 +121,8 @@ fn help_for(text: &str, is_external: bool) -> String {
     }
 }
 
-/// Name of an environment variable in another notation: `$NAME`, `{{ env.NAME }}`, `$(NAME)`, `%NAME%`.
+/// Returns the name of an environment variable in the syntax of another program: `$NAME`, `{{ env.NAME }}`,
+/// `$(NAME)`, `%NAME%`.
 fn variable_name(text: &str) -> Option<&str> {
     let inside = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
     let name = inside("{{", "}}")
@@ -133,7 +134,8 @@ fn variable_name(text: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// The words of a command line, for a list in YAML; `None` if there is one word only, or one needs quotes.
+/// Words of a command line, formatted as items of a YAML list; `None` if there is only one word, or if a word
+/// needs quotes.
 fn words_of_command(line: &str) -> Option<String> {
     let is_plain = |word: &&str| word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./@=+".contains(&b));
     let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "RUN").collect();
@@ -141,7 +143,7 @@ fn words_of_command(line: &str) -> Option<String> {
     (is_line && !words.is_empty()).then(|| words.join(", "))
 }
 
-/// Creates the settings of an upstream with these addresses from the keys of `written`.
+/// Creates the settings of an upstream with these addresses; takes the other settings from `written`.
 pub(super) fn settings(
     name: UpstreamName,
     addresses: Addresses,
@@ -161,7 +163,8 @@ pub(super) fn settings(
         headers: std::mem::take(&mut written.headers),
         query: written.query.take().unwrap_or_default(),
         auth: written.credentials.take(),
-        // With fewer, connections would be closed after every burst and reopened for the next.
+        // With fewer idle connections, connections would be closed after each burst and reopened for the
+        // next.
         idle_connections: written.policies.max_in_flight(),
         ..HttpSettings::new(name, addresses.first)
     })
@@ -189,7 +192,7 @@ impl Setting for HeaderMap {
     }
 }
 
-/// Parses the map of query parameters, whose values are like those of headers.
+/// Parses query parameters; values have the same form as those of headers.
 pub(super) fn read_query(value: &Cursor<'_>) -> Checked<Option<Vec<QueryParameter>>> {
     let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
     let read = |entry: &Entry| {
@@ -199,7 +202,7 @@ pub(super) fn read_query(value: &Cursor<'_>) -> Checked<Option<Vec<QueryParamete
     read_each(entries.iter().map(read)).map(Some)
 }
 
-/// Value of a header or parameter, and whether it is a secret.
+/// Returns the expanded value of a header or query parameter, and whether it is a secret.
 fn expanded(context: ReadContext<'_>, Entry { key, value }: &Entry, what: &str) -> Checked<(String, bool)> {
     let text = scalar(context, value, &format!("the {what} `{}`", key.text))?;
     let expanded = expansion::expand_secret(context, value.span, &text)?;
@@ -212,7 +215,7 @@ fn expanded(context: ReadContext<'_>, Entry { key, value }: &Entry, what: &str) 
 
 fn header(context: ReadContext<'_>, entry: &Entry) -> Checked<(http::HeaderName, HeaderValue)> {
     let Entry { key, value } = entry;
-    // The name of a virtual host, unlike the one of the address.
+    // `Host` is allowed here: it names a virtual host that differs from the host in the address.
     let is_host = HOST.as_str().eq_ignore_ascii_case(&key.text);
     let name = if is_host { Ok(HOST) } else { header_name(context, &key.text, key.span) };
     let expanded = expanded(context, entry, "header");

@@ -1,7 +1,8 @@
-//! `upstreams`: servers and programs that requests are sent to.
+//! `upstreams`: servers and programs that receive the requests of routes.
 //!
-//! [`UpstreamSection`] has the keys of all kinds. `http` is for HTTP upstreams, `program` for commands, CGI
-//! and MCP servers, `tools` for the lists of MCP servers. Credentials are in [`crate::upstream::http`].
+//! [`UpstreamSection`] declares the keys of all kinds of upstreams. `http` is for HTTP upstreams, `program`
+//! for commands, CGI programs and MCP servers, `tools` for the lists of MCP servers. Credentials are in
+//! [`crate::upstream::http`].
 
 pub(super) mod http;
 mod program;
@@ -31,31 +32,30 @@ use ::http::{HeaderMap, HeaderName, header::HOST};
 
 pub use tools::{NameRules, ToolRules};
 
-/// Upstream and its policies.
+/// Parsed upstream with its policies.
 #[derive(Debug, Clone)]
 pub struct UpstreamFile {
-    /// Kind and connection settings.
+    /// Kind of the upstream, and its connection settings.
     pub settings: UpstreamSettings,
-    /// Policies of the upstream, with those inherited from `defaults`.
+    /// Policies of the upstream, including those inherited from `defaults`.
     pub policy: PolicySettings,
-    /// Fingerprint of the upstream's configuration, which is the same on every replica with the same
-    /// configuration.
+    /// Fingerprint of the upstream's configuration; equal on replicas that have the same configuration.
     pub identity: Arc<str>,
-    /// Pattern of the secrets in these settings, which no error may contain; `None` if there are none.
-    /// Compiled once, and shared by the routes of the upstream.
+    /// Pattern that matches the upstream's secrets, which must not be in any error; `None` if there are none.
+    /// Compiled once and shared by all routes of the upstream.
     pub(super) secrets: Option<SecretPattern>,
-    /// MCP servers: selection and names of the tools that are listed.
+    /// MCP servers: which of the listed tools are offered, and under which names.
     pub tools: Option<ToolRules>,
-    /// MCP servers: selection and names of the prompts that are listed.
+    /// MCP servers: which of the listed prompts are offered, and under which names.
     pub prompts: Option<NameRules>,
-    /// MCP servers: selection and names of the resources that are listed.
+    /// MCP servers: which of the listed resources are offered, and under which names.
     pub resources: Option<NameRules>,
     /// Limits that the routes of the upstream inherit.
     pub(super) limits: LimitSettings,
 }
 
 impl UpstreamFile {
-    /// Lists that are requested from an MCP server.
+    /// Lists that glossator requests from an MCP server.
     pub fn wanted_lists(&self) -> WantedLists {
         WantedLists { prompts: self.prompts.is_some(), resources: self.resources.is_some() }
     }
@@ -128,7 +128,7 @@ pub(super) struct UpstreamSection {
     limits: LimitSettings,
 }
 
-/// Headers that the proxy itself sets for the message or the connection.
+/// Headers that glossator itself sets for the message or the connection.
 const OWN_HEADERS: &str =
     "connection content-length host keep-alive proxy-connection te trailer transfer-encoding upgrade";
 
@@ -157,7 +157,8 @@ pub(super) fn read(
     let written = OpenSection::read_known(&cursor, Some(base));
     let (name, mut written): (_, UpstreamSection) = (name.ok()?, written.ok()?);
     let policy = written.policies;
-    // With a limit in `defaults`, a high one of the upstream removes it.
+    // If `defaults` has a limit per client, a high limit of the upstream is useful, because it removes that
+    // limit.
     if defaults.policies.max_in_flight_per_client.is_none() {
         warn_of_client_limit(report, node, &policy);
     }
@@ -179,8 +180,8 @@ pub(super) fn read(
     })
 }
 
-/// Warns of a limit per client that is never reached. The limit includes queued requests, so a value above
-/// `max_in_flight` may have an effect.
+/// Warns of a limit per client that can never be reached. Queued requests count towards the limit, so a limit
+/// slightly above `max_in_flight` can be reached.
 pub(super) fn warn_of_client_limit(report: &Report<'_>, node: &Node, policy: &PolicySettings) {
     let all = policy.max_in_flight() + PolicySettings::MAX_QUEUED;
     if policy.max_in_flight_per_client.is_some_and(|limit| limit >= all)
@@ -196,9 +197,9 @@ pub(super) fn warn_of_client_limit(report: &Report<'_>, node: &Node, policy: &Po
 }
 
 impl UpstreamSection {
-    /// Creates the connection settings of the upstream's kind.
+    /// Creates the connection settings for the kind of the upstream.
     fn settings(&mut self, context: ReadContext<'_>, name: UpstreamName) -> Option<UpstreamSettings> {
-        /// Many MCP servers redirect `/mcp` to `/mcp/`.
+        /// Default of `max_redirects` for MCP servers, many of which redirect `/mcp` to `/mcp/`.
         const REDIRECTS_OF_MCP: u8 = 2;
         let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
         if let Some(line) = self.command.take() {
@@ -208,7 +209,7 @@ impl UpstreamSection {
             let has_folder = cwd.is_some();
             let mut program = program::command(context, name, line, cwd, env).ok()?;
             program.arg0 = program.path.to_string_lossy().into_owned();
-            // The default is the folder of the program (RFC 3875, section 7.2).
+            // The default working directory is the directory of the program (RFC 3875, section 7.2).
             if let Some(folder) = program.path.parent().filter(|_| !has_folder) {
                 program.folder = folder.to_owned();
             }
@@ -225,9 +226,9 @@ impl UpstreamSection {
         Some(UpstreamSettings::Mcp(transport))
     }
 
-    /// Completes the settings with TLS for the address.
+    /// Completes the TLS settings according to the scheme of the address.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
-        // An address beside a program is a conflict, which `check_keys` reports.
+        // If there are an address and a program, `check_keys` reports the conflict.
         let program = self.command.as_ref().or(self.cgi.as_ref());
         if let (Some(at), _, None) | (_, Some(McpServer::At(at)), None) = (&self.url, &self.mcp, program) {
             let (tls, is_tls) = (self.tls.take(), at.first.is_tls());
@@ -236,7 +237,8 @@ impl UpstreamSection {
         Ok(self)
     }
 
-    /// Checks that exactly one key selects the kind of upstream, and that the others apply to that kind.
+    /// Checks that exactly one key selects the kind of the upstream, and that all other keys apply to this
+    /// kind.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut kinds = KEYS_BY_KIND.into_iter().filter(|(key, _)| section.entry(key).is_some());
         let Some((key, own)) = kinds.next() else {
@@ -267,8 +269,8 @@ impl UpstreamSection {
     }
 }
 
-/// Pattern of the secrets in an upstream's settings: `Some(None)` if there are none, `None` after reporting
-/// that it would be too large.
+/// Creates the pattern that matches an upstream's secrets. Returns `Some(None)` if there are none, and `None`
+/// after reporting that the pattern would be too large.
 fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> Option<Option<SecretPattern>> {
     let Some(source) = settings.secrets_pattern() else { return Some(None) };
     let pattern = Pattern::from_literals(&source).ok().and_then(|pattern| SecretPattern::new(&pattern));
@@ -280,8 +282,8 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
     pattern.map(Some)
 }
 
-/// Fingerprint of an upstream's configuration, including the variables that it refers to. The contents of
-/// referenced files are not included, so that a renewed secret does not change the identity.
+/// Computes the fingerprint of an upstream's configuration, including the values of variables in it. The
+/// contents of referenced files are not included, so that a renewed secret does not change the fingerprint.
 fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
     let written = serde_json::json!([entry.key.text, entry.value.to_json()]).to_string();
     let named = written.split("${").skip(1).filter_map(|rest| {
@@ -292,16 +294,16 @@ fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
     fingerprint(all.as_bytes()).into()
 }
 
-/// Keys for upstreams with an address.
+/// Keys that apply to upstreams with an address.
 const OF_ADDRESSES: &str = "outlier_detection health_check dns_refresh_interval protocol tls connect_timeout \
                             headers query credentials max_redirects";
 
-/// Key that selects each kind of upstream, and the keys that apply to that kind.
+/// Key that selects each kind of upstream, and keys that apply to the kind.
 const KEYS_BY_KIND: [(&str, &[&str]); 4] = [
     ("url", &[OF_ADDRESSES]),
     ("command", &["cwd env"]),
     ("cgi", &["cwd env"]),
-    // An MCP server may have an address as well.
+    // An MCP server may have an address instead of a program.
     ("mcp", &["tools prompts resources", OF_ADDRESSES]),
 ];
 
@@ -314,7 +316,7 @@ impl Setting for HeaderName {
     }
 }
 
-/// Parses the name of a header that a file may set or forward.
+/// Parses the name of a header that the file sets or forwards.
 pub(super) fn header_name(context: ReadContext<'_>, text: &str, span: SourceSpan) -> Checked<HeaderName> {
     let name = text.parse::<HeaderName>().map_err(|_| {
         let help = "write letters, digits and `-`: `X-Request-Id`";
@@ -331,7 +333,7 @@ pub(super) fn header_name(context: ReadContext<'_>, text: &str, span: SourceSpan
     Ok(name)
 }
 
-/// Converts a string, number or boolean to a string, or reports another value.
+/// Converts a string, number or boolean to a string; reports any other value.
 pub(super) fn scalar(context: ReadContext<'_>, node: &Node, what: &str) -> Checked<String> {
     let value = Cursor::new(context, node.span, node, what, ValueKind::Scalar);
     Scalar::read(&value).map(|Scalar(text)| text)

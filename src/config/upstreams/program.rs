@@ -1,5 +1,5 @@
 //! Programs of upstreams: command line, working directory and environment variables. Also MCP upstreams,
-//! which are programs or have an address.
+//! which have either a program or an address.
 
 use std::{
     fs::Metadata,
@@ -19,7 +19,7 @@ use crate::upstream::program::Program;
 /// Search path for programs if `PATH` is not set.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Program and its fixed arguments.
+/// Program with its fixed arguments.
 pub(super) struct CommandLine {
     program: String,
     place: SourceSpan,
@@ -60,7 +60,7 @@ impl Setting for CommandLine {
     }
 }
 
-/// Parses a fixed word of a command line.
+/// Parses a word of a command line; templates are rejected.
 fn word(context: ReadContext<'_>, node: &Node) -> Checked<Expanded> {
     let text = scalar(context, node, "a word of `command`")?;
     if text.contains("{{") {
@@ -71,7 +71,8 @@ fn word(context: ReadContext<'_>, node: &Node) -> Checked<Expanded> {
     without_nul(context, node.span, expansion::expand(context, node.span, &text)?)
 }
 
-/// Rejects NUL, which ends a string of a program: each start would fail.
+/// Rejects NUL characters: they end the string that a program gets, so starting the program would always
+/// fail.
 fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -> Checked<Expanded> {
     if expanded.text.contains('\0') {
         let message = "an argument or variable of a program can't contain NUL characters";
@@ -92,7 +93,7 @@ pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<CommandLine>> {
     Ok(Some(CommandLine { program, place, arguments }))
 }
 
-/// Parses a working directory; a warning is reported if it does not exist.
+/// Parses a working directory; warns if it does not exist.
 pub(super) fn read_directory(value: &Cursor<'_>) -> Checked<Option<PathBuf>> {
     let text = expansion::expand(value.context, value.node.span, text_of(value)?)?.text;
     let directory = absolute(value.context, value.node.span, &text)?;
@@ -119,7 +120,7 @@ pub(super) fn command(
     Ok(Program { name, path, arg0: program, arguments, folder, environment, secrets })
 }
 
-/// Resolves a program to an absolute path; returns the name unchanged, with a warning, if it does not exist.
+/// Resolves a program to an absolute path. If it does not exist, returns the name unchanged, with a warning.
 fn find(
     context: ReadContext<'_>,
     span: SourceSpan,
@@ -148,7 +149,7 @@ fn is_program(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(is_executable)
 }
 
-/// Makes a path absolute, relative to the folder of the file that contains it.
+/// Makes a path absolute; a relative path is relative to the folder of the file that contains it.
 fn absolute(context: ReadContext<'_>, span: SourceSpan, text: &str) -> Checked<PathBuf> {
     let path = Path::new(text);
     if path.is_absolute() {
@@ -163,8 +164,8 @@ fn absolute(context: ReadContext<'_>, span: SourceSpan, text: &str) -> Checked<P
 }
 
 impl EnvSettings {
-    /// All variables of a program (`PATH`, a locale, inherited ones and those that are set), and the secret
-    /// values among them.
+    /// Returns all environment variables of a program (`PATH`, a locale, inherited and configured variables),
+    /// and the secret values among them.
     fn variables(self, environment: &Environment) -> (Vec<(String, String)>, Vec<String>) {
         let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(PATH_DEFAULT);
         let mut variables = vec![
@@ -189,7 +190,7 @@ impl EnvSettings {
     }
 }
 
-/// Parses variables with their values, in the order of the file.
+/// Parses environment variables with their values, in the order of the file.
 fn read_variables(value: &Cursor<'_>) -> Checked<Option<Vec<(String, Expanded)>>> {
     let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
     let read = |Entry { key, value: node }: &Entry| {
@@ -211,7 +212,7 @@ impl FromText for VariableName {
     }
 }
 
-/// Location of an MCP server.
+/// Location of an MCP server: an address, or a program.
 pub(super) enum McpServer {
     At(Addresses),
     Child(McpChild),
@@ -249,8 +250,8 @@ impl Setting for McpServer {
 }
 
 impl McpChild {
-    /// Creates the program, with `HOME` in its environment: servers that download themselves (such as by
-    /// `npx`) use it as their cache.
+    /// Creates the program. Adds `HOME` to its environment, because servers that download themselves (for
+    /// example with `npx`) store their cache in it.
     pub(super) fn program(self, context: ReadContext<'_>, name: UpstreamName) -> Checked<Program> {
         const HOME: &str = "HOME";
         let mut program = command(context, name, self.command, self.cwd, self.env)?;

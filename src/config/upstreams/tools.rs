@@ -1,4 +1,4 @@
-//! `tools`, `prompts` and `resources` of an MCP server: selection and renaming of the entries in its lists.
+//! `tools`, `prompts` and `resources` of an MCP server: selection and renaming of the listed entries.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -124,7 +124,7 @@ impl ToolRules {
         let mut checked = Ok(());
         let renamed = section.get("rename").and_then(Node::as_map).unwrap_or_default();
         for (index, Entry { value, .. }) in renamed.iter().enumerate() {
-            // Other values than strings have been reported.
+            // A value that is not a string has already been reported.
             let Some(name) = value.as_text() else { continue };
             if renamed[..index].iter().any(|other| other.value.as_text() == Some(name)) {
                 let message = format!("two tools are renamed to `{name}`");
@@ -135,24 +135,24 @@ impl ToolRules {
         checked
     }
 
-    /// Name for clients, with `_` in place of characters that some clients reject.
+    /// Returns the name of a tool for clients. Characters that some clients reject are replaced with `_`.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
         let renamed = self.rename.0.iter().find(|(known, _)| known == name);
         renamed.map_or_else(|| self.names.name_of(name), |(_, renamed)| renamed.to_string())
     }
 
-    /// Names that its tools may have, until they are known.
+    /// Returns the names that the tools of the server may have, until the server has listed them.
     pub fn awaited(&self) -> AwaitedServer {
         let given = self.rename.0.iter().map(|(_, renamed)| renamed.to_string()).collect();
         AwaitedServer { given, ..self.names.awaited() }
     }
 
-    /// Description that overrides that of the server.
+    /// Returns the configured description of a tool, which overrides the server's description.
     pub(in crate::config) fn description_of(&self, name: &str) -> Option<&str> {
         self.describe.0.iter().find(|(known, _)| known == name).map(|(_, text)| text.trim_end())
     }
 
-    /// Configured names that the server does not have.
+    /// Returns the configured names that are not in `names`, the list of the server.
     pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> BTreeSet<&'a str> {
         let keys = self.rename.0.iter().map(|(name, _)| name.as_str());
         let keys = keys.chain(self.describe.0.iter().map(|(name, _)| name.as_str()));
@@ -162,7 +162,8 @@ impl ToolRules {
 }
 
 impl NameRules {
-    /// Rejects a prefix that can't begin the name of a tool or prompt. Names of resources are free text.
+    /// Rejects a prefix that is not valid in the name of a tool or prompt. Names of resources may contain any
+    /// text.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         if section.value.key.is_some_and(|key| key.name == "resources") {
             return Ok(());
@@ -180,18 +181,18 @@ impl NameRules {
             && !matches_wildcard(&self.except, name)
     }
 
-    /// Name for clients, with `_` in place of characters that some clients reject.
+    /// Returns the name of an entry for clients. Characters that some clients reject are replaced with `_`.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         self.prefix.chars().chain(name.chars()).map(|c| if allowed(c) { c } else { '_' }).collect()
     }
 
-    /// Names that its entries may have, until they are known.
+    /// Returns the names that the entries may have, until the server has listed them.
     pub fn awaited(&self) -> AwaitedServer {
         AwaitedServer { prefix: self.prefix.clone(), given: Vec::new() }
     }
 
-    /// Exact names that the server does not have.
+    /// Returns the configured names without wildcards that are not in `names`, the list of the server.
     pub(in crate::config) fn unknown_names<'a>(&'a self, names: &[&str]) -> BTreeSet<&'a str> {
         let exact = self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'));
         exact.map(String::as_str).filter(|name| !names.contains(name)).collect()
