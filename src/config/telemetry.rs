@@ -194,8 +194,8 @@ struct OtelVariables<'a> {
 }
 
 impl<'a> OtelVariables<'a> {
-    /// Value of a variable. An empty one counts as unset (OpenTelemetry, "Environment Variable
-    /// Specification").
+    /// Returns the value of a variable. An empty variable is treated as unset (OpenTelemetry, "Environment
+    /// Variable Specification").
     fn get(&self, name: &str) -> Option<&'a str> {
         self.context.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
