@@ -43,7 +43,7 @@ pub(in crate::config) struct InputRequestSettings {
     optional: bool,
 }
 
-/// Parses one input request; also returns the arguments that it asks the user for.
+/// Parses one input request; also returns the arguments that it requests from the user.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,

@@ -28,7 +28,7 @@ pub(super) struct ParsedInputRequests {
     rounds: Vec<Vec<ParsedInputRequest>>,
 }
 
-/// Input request, with the arguments that it asks the user for if the call omits them.
+/// Input request, with the arguments that it requests if the call omits them.
 type ParsedInputRequest = (InputRequestTemplate, Vec<(String, SourceSpan)>);
 
 /// Parses `input_requests` and `confirm` of a route or a prompt. Returns `None` after reporting the problems.
@@ -60,7 +60,7 @@ impl ParsedInputRequests {
         self.rounds.iter().flatten().map(|(request, _)| request.name.as_str())
     }
 
-    /// Arguments that input requests ask the user for if the call omits them.
+    /// Arguments that are requested from the user if the call omits them.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, SourceSpan)> {
         self.rounds.iter().flatten().flat_map(|(_, arguments)| arguments)
     }

@@ -249,8 +249,8 @@ pub(super) fn warn_of_colon_names(value: &Cursor<'_>, path: &str) {
     }
 }
 
-/// Warns of `${name}` in a path or query. Other programs write arguments this way; here, `{name}` is the
-/// argument and `$` is literal.
+/// Warns of `${name}` in a path or query. Other programs write arguments this way; glossator reads a literal
+/// `$` and the argument `{name}`.
 fn warn_of_dollar_names(value: &Cursor<'_>, text: &str) {
     for (at, _) in text.match_indices("${") {
         let Some(name) = text[at + 2..].split('}').next().and_then(as_name) else { continue };

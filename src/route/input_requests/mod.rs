@@ -174,7 +174,7 @@ pub struct InputRequestTemplate {
     pub when: Option<Jq>,
     /// Whether a call continues without a response.
     pub optional: bool,
-    /// Whether the form asks a person for the arguments that the client omitted; they are the fields of the
+    /// Whether the form requests the arguments that the client omitted; these arguments are the fields of the
     /// form.
     pub gives_arguments: bool,
     /// Kind and content of the request.
