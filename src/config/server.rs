@@ -222,8 +222,8 @@ fn hosts_of(listen: SocketAddr) -> Vec<HostPattern> {
 /// Parses address and port; the host may be `localhost`.
 impl Setting for SocketAddr {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        // In YAML, `listen: 8080` is a number. It is parsed as a string, so that the error is about the missing
-        // host.
+        // In YAML, `listen: 8080` is a number. It is parsed as a string, so that the error is about the
+        // missing host.
         let Some(text) = value.node.scalar() else { return value.reject_kind("a string", None) };
         let numbers = match text.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),

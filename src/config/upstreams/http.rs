@@ -215,7 +215,8 @@ fn expanded(context: ReadContext<'_>, Entry { key, value }: &Entry, what: &str) 
 
 fn header(context: ReadContext<'_>, entry: &Entry) -> Checked<(http::HeaderName, HeaderValue)> {
     let Entry { key, value } = entry;
-    // `header_name` would reject `Host`, which is allowed in `headers`: it names a virtual host that differs from the host in the address.
+    // `header_name` would reject `Host`, which is allowed in `headers`: it names a virtual host that differs
+    // from the host in the address.
     let is_host = HOST.as_str().eq_ignore_ascii_case(&key.text);
     let name = if is_host { Ok(HOST) } else { header_name(context, &key.text, key.span) };
     let expanded = expanded(context, entry, "header");
