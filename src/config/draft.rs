@@ -55,8 +55,8 @@ impl Importer {
         Draft { route, problems: report.into_problems() }
     }
 
-    /// Returns the source text of the route `name`, without `tests` and with secrets masked. The text consists
-    /// of the lines of the file if they can be parsed on their own; otherwise the route is formatted as YAML.
+    /// Returns the source text of the route `name`, without `tests` and with secrets masked. The text is the
+    /// lines of the file if they can be parsed on their own; otherwise the route is formatted as YAML.
     pub fn route_source(&self, name: &str) -> Option<String> {
         let trees = self.trees();
         let entries = trees.entry_of(name)?.value.as_map()?;
