@@ -7,13 +7,16 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, header, uri::PathAndQuery};
 use parking_lot::Mutex;
+use ring::signature::{RsaPublicKeyComponents, UnparsedPublicKey};
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use super::jws::{Jwks, Jws};
+use super::jws::{Algorithm, Jws, VERIFICATIONS, Verification};
 use super::{AuthError, RequestIdOf};
 use crate::route::{HttpRequest, PathBase};
 use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, expansion, text_of};
@@ -199,6 +202,134 @@ async fn fetch_jwks(
         return Err(format!("the server responded with {}", response.status));
     }
     Jwks::read(&response.body)
+}
+
+/// A set of public keys (JWKS).
+#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
+#[debug("Jwks({} keys)", _0.len())]
+pub struct Jwks(Vec<Jwk>);
+
+/// A key, with its id and algorithm.
+#[derive(Clone, PartialEq, Eq)]
+struct Jwk {
+    id: Option<String>,
+    algorithm: Option<Algorithm>,
+    /// The kind of the key: `RSA`, or the name of a curve.
+    kind: &'static str,
+    /// The modulus of an RSA key, or a public key of the curve: for ECDSA, an uncompressed point.
+    key: Vec<u8>,
+    /// The exponent of an RSA key; empty for a curve.
+    exponent: Vec<u8>,
+}
+
+pub(super) const NOT_JSON: &str = "it is not a JSON object with a list `keys`";
+pub(super) const NONE_USABLE: &str = "it lists no key that can verify a signature";
+
+impl Jwks {
+    /// Maximum number of keys.
+    pub const LIMIT: usize = 100;
+
+    /// Maximum number of keys that are tried for one token.
+    const TRIED_LIMIT: usize = 8;
+
+    /// Parses a JWKS document. Keys for other purposes, or of unsupported types, are omitted.
+    ///
+    /// # Errors
+    ///
+    /// A sentence if the document is malformed, too long, or has no usable key.
+    pub fn read(document: &[u8]) -> Result<Self, String> {
+        let document: Value = serde_json::from_slice(document).map_err(|_| NOT_JSON)?;
+        let listed = document.get("keys").and_then(Value::as_array).ok_or(NOT_JSON)?;
+        if listed.len() > Self::LIMIT {
+            return Err(format!("it lists more than {} keys", Self::LIMIT));
+        }
+        let keys: Vec<Jwk> = listed.iter().filter_map(Jwk::read).collect();
+        if keys.is_empty() { Err(NONE_USABLE.to_owned()) } else { Ok(Self(keys)) }
+    }
+
+    /// Whether a key matches the token's key id and algorithm.
+    pub(super) fn has_key_for(&self, token: &Jws<'_>) -> bool {
+        self.candidates(token).next().is_some()
+    }
+
+    /// Whether one of the keys verifies the token's signature.
+    pub(super) fn verify(&self, token: &Jws<'_>) -> bool {
+        self.candidates(token).take(Self::TRIED_LIMIT).any(|key| key.verify(token))
+    }
+
+    fn candidates<'k>(&'k self, token: &'k Jws<'_>) -> impl Iterator<Item = &'k Jwk> {
+        let is_named = move |key: &&Jwk| token.key_id.is_none() || token.key_id == key.id;
+        self.0.iter().filter(is_named).filter(|key| key.can_verify(token.algorithm))
+    }
+}
+
+impl Jwk {
+    fn read(value: &Value) -> Option<Self> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str);
+        let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?).ok();
+        if text("use").is_some_and(|purpose| purpose != "sig") {
+            return None;
+        }
+        if let Some(operations) = value.get("key_ops").and_then(Value::as_array)
+            && !operations.iter().any(|operation| operation == "verify")
+        {
+            return None;
+        }
+        let algorithm = match value.get("alg") {
+            None => None,
+            Some(name) => Some(name.as_str()?.parse().ok()?),
+        };
+        let point = |length: usize| {
+            let (x, y) = (bytes("x")?, bytes("y")?);
+            (x.len() == length && y.len() == length).then(|| [&[4][..], &x, &y].concat())
+        };
+        let (kind, key, exponent) = match (text("kty")?, text("crv")) {
+            ("RSA", _) => {
+                let number =
+                    |name| Some(bytes(name)?.into_iter().skip_while(|byte| *byte == 0).collect::<Vec<u8>>());
+                let (modulus, exponent) = (number("n")?, number("e")?);
+                // A modulus of 2048 to 8192 bits.
+                if !(256..=1024).contains(&modulus.len()) || !(1..=8).contains(&exponent.len()) {
+                    return None;
+                }
+                ("RSA", modulus, exponent)
+            }
+            ("EC", Some("P-256")) => ("P-256", point(32)?, Vec::new()),
+            ("EC", Some("P-384")) => ("P-384", point(48)?, Vec::new()),
+            ("OKP", Some("Ed25519")) => ("Ed25519", bytes("x").filter(|x| x.len() == 32)?, Vec::new()),
+            _ => return None,
+        };
+        let key = Self { id: text("kid").map(str::to_owned), algorithm, kind, key, exponent };
+        // A key that contradicts its own `alg` is ignored.
+        algorithm.is_none_or(|algorithm| key.can_verify(algorithm)).then_some(key)
+    }
+
+    /// Whether the key can verify a signature of this algorithm. The type of the key decides, not the
+    /// algorithm that the token names.
+    fn can_verify(&self, algorithm: Algorithm) -> bool {
+        let kind = match VERIFICATIONS[algorithm as usize].1 {
+            Verification::Rsa(_) => "RSA",
+            Verification::Curve(curve, _) => curve,
+        };
+        kind == self.kind && self.algorithm.is_none_or(|own| own == algorithm)
+    }
+
+    /// Whether the key verifies the signature of a token. The key must be one that
+    /// [can verify](Self::can_verify) the algorithm of the token.
+    fn verify(&self, token: &Jws<'_>) -> bool {
+        let Self { key, exponent, .. } = self;
+        let verified = match &VERIFICATIONS[token.algorithm as usize].1 {
+            Verification::Rsa(parameters) => RsaPublicKeyComponents { n: key, e: exponent }.verify(
+                parameters,
+                token.message,
+                &token.signature,
+            ),
+            Verification::Curve(_, algorithm) => {
+                UnparsedPublicKey::new(*algorithm, key).verify(token.message, &token.signature)
+            }
+        };
+        verified.is_ok()
+    }
 }
 
 #[cfg(test)]

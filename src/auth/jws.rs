@@ -1,13 +1,11 @@
-//! Signed tokens (JWS, RFC 7515, section 7.1): parses a token, and verifies its signature with a key set
-//! (JWKS, RFC 7517).
+//! Signed tokens (JWS, RFC 7515, section 7.1), and the signature algorithms. `jwks` has the keys that verify
+//! the signatures.
 //!
 //! The crate `jsonwebtoken` is not used. It has no provider for `ring`, it ignores `crit`, and it does not
 //! support the name `Ed25519` (RFC 9864). With `arbitrary_precision` of `serde_json` it can't read `exp`.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use ring::signature::{
-    self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
-};
+use ring::signature::{self, RsaParameters, VerificationAlgorithm};
 use serde_json::{Map, Value};
 use strum::VariantNames;
 
@@ -42,14 +40,14 @@ pub enum Algorithm {
 }
 
 /// Method to verify a signature with a key.
-enum Verification {
+pub(super) enum Verification {
     Rsa(&'static RsaParameters),
     /// The name of the elliptic curve in a JWK (`crv`), and the algorithm.
     Curve(&'static str, &'static dyn VerificationAlgorithm),
 }
 
 /// Verification method of every algorithm (RFC 7518, section 3.1; RFC 8037), in the order of [`Algorithm`].
-static VERIFICATIONS: [(Algorithm, Verification); 9] = [
+pub(super) static VERIFICATIONS: [(Algorithm, Verification); 9] = [
     (Algorithm::Rs256, Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256)),
     (Algorithm::Rs384, Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384)),
     (Algorithm::Rs512, Verification::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512)),
@@ -129,139 +127,12 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// A set of public keys (JWKS).
-#[derive(derive_more::Debug, Clone, PartialEq, Eq)]
-#[debug("Jwks({} keys)", _0.len())]
-pub struct Jwks(Vec<Jwk>);
-
-/// A key, with its id and algorithm.
-#[derive(Clone, PartialEq, Eq)]
-struct Jwk {
-    id: Option<String>,
-    algorithm: Option<Algorithm>,
-    /// The kind of the key: `RSA`, or the name of a curve.
-    kind: &'static str,
-    /// The modulus of an RSA key, or a public key of the curve: for ECDSA, an uncompressed point.
-    key: Vec<u8>,
-    /// The exponent of an RSA key; empty for a curve.
-    exponent: Vec<u8>,
-}
-
-const NOT_JSON: &str = "it is not a JSON object with a list `keys`";
-const NONE_USABLE: &str = "it lists no key that can verify a signature";
-
-impl Jwks {
-    /// Maximum number of keys.
-    pub const LIMIT: usize = 100;
-
-    /// Maximum number of keys that are tried for one token.
-    const TRIED_LIMIT: usize = 8;
-
-    /// Parses a JWKS document. Keys for other purposes, or of unsupported types, are omitted.
-    ///
-    /// # Errors
-    ///
-    /// A sentence if the document is malformed, too long, or has no usable key.
-    pub fn read(document: &[u8]) -> Result<Self, String> {
-        let document: Value = serde_json::from_slice(document).map_err(|_| NOT_JSON)?;
-        let listed = document.get("keys").and_then(Value::as_array).ok_or(NOT_JSON)?;
-        if listed.len() > Self::LIMIT {
-            return Err(format!("it lists more than {} keys", Self::LIMIT));
-        }
-        let keys: Vec<Jwk> = listed.iter().filter_map(Jwk::read).collect();
-        if keys.is_empty() { Err(NONE_USABLE.to_owned()) } else { Ok(Self(keys)) }
-    }
-
-    /// Whether a key matches the token's key id and algorithm.
-    pub(super) fn has_key_for(&self, token: &Jws<'_>) -> bool {
-        self.candidates(token).next().is_some()
-    }
-
-    /// Whether one of the keys verifies the token's signature.
-    pub(super) fn verify(&self, token: &Jws<'_>) -> bool {
-        self.candidates(token).take(Self::TRIED_LIMIT).any(|key| key.verify(token))
-    }
-
-    fn candidates<'k>(&'k self, token: &'k Jws<'_>) -> impl Iterator<Item = &'k Jwk> {
-        let is_named = move |key: &&Jwk| token.key_id.is_none() || token.key_id == key.id;
-        self.0.iter().filter(is_named).filter(|key| key.can_verify(token.algorithm))
-    }
-}
-
-impl Jwk {
-    fn read(value: &Value) -> Option<Self> {
-        let text = |name: &str| value.get(name).and_then(Value::as_str);
-        let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?).ok();
-        if text("use").is_some_and(|purpose| purpose != "sig") {
-            return None;
-        }
-        if let Some(operations) = value.get("key_ops").and_then(Value::as_array)
-            && !operations.iter().any(|operation| operation == "verify")
-        {
-            return None;
-        }
-        let algorithm = match value.get("alg") {
-            None => None,
-            Some(name) => Some(name.as_str()?.parse().ok()?),
-        };
-        let point = |length: usize| {
-            let (x, y) = (bytes("x")?, bytes("y")?);
-            (x.len() == length && y.len() == length).then(|| [&[4][..], &x, &y].concat())
-        };
-        let (kind, key, exponent) = match (text("kty")?, text("crv")) {
-            ("RSA", _) => {
-                let number =
-                    |name| Some(bytes(name)?.into_iter().skip_while(|byte| *byte == 0).collect::<Vec<u8>>());
-                let (modulus, exponent) = (number("n")?, number("e")?);
-                // A modulus of 2048 to 8192 bits.
-                if !(256..=1024).contains(&modulus.len()) || !(1..=8).contains(&exponent.len()) {
-                    return None;
-                }
-                ("RSA", modulus, exponent)
-            }
-            ("EC", Some("P-256")) => ("P-256", point(32)?, Vec::new()),
-            ("EC", Some("P-384")) => ("P-384", point(48)?, Vec::new()),
-            ("OKP", Some("Ed25519")) => ("Ed25519", bytes("x").filter(|x| x.len() == 32)?, Vec::new()),
-            _ => return None,
-        };
-        let key = Self { id: text("kid").map(str::to_owned), algorithm, kind, key, exponent };
-        // A key that contradicts its own `alg` is ignored.
-        algorithm.is_none_or(|algorithm| key.can_verify(algorithm)).then_some(key)
-    }
-
-    /// Whether the key can verify a signature of this algorithm. The type of the key decides, not the
-    /// algorithm that the token names.
-    fn can_verify(&self, algorithm: Algorithm) -> bool {
-        let kind = match VERIFICATIONS[algorithm as usize].1 {
-            Verification::Rsa(_) => "RSA",
-            Verification::Curve(curve, _) => curve,
-        };
-        kind == self.kind && self.algorithm.is_none_or(|own| own == algorithm)
-    }
-
-    /// Whether the key verifies the signature of a token. The key must be one that
-    /// [can verify](Self::can_verify) the algorithm of the token.
-    fn verify(&self, token: &Jws<'_>) -> bool {
-        let Self { key, exponent, .. } = self;
-        let verified = match &VERIFICATIONS[token.algorithm as usize].1 {
-            Verification::Rsa(parameters) => RsaPublicKeyComponents { n: key, e: exponent }.verify(
-                parameters,
-                token.message,
-                &token.signature,
-            ),
-            Verification::Curve(_, algorithm) => {
-                UnparsedPublicKey::new(*algorithm, key).verify(token.message, &token.signature)
-            }
-        };
-        verified.is_ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::auth::jwks::{Jwks, NONE_USABLE, NOT_JSON};
 
     fn token(header: &Value, claims: &str) -> String {
         let part = |text: &str| URL_SAFE_NO_PAD.encode(text);

@@ -27,9 +27,9 @@ use crate::upstream::Client;
 
 use credentials::ConfiguredClients;
 pub use credentials::{ApiKey, CertificateName, KeyHash, random_api_key};
-pub use jwks::KeySource;
+pub use jwks::{Jwks, KeySource};
+pub use jws::Algorithm;
 use jws::Jws;
-pub use jws::{Algorithm, Jwks};
 use jwt::Issuer;
 pub use jwt::TokenSettings;
 pub use oauth_metadata::{METADATA_PATH, ResourceServer, ResourceUrl};

@@ -1,6 +1,6 @@
 //! `resource`: the MCP resource of a route. [`ResourceDefinition`] declares the keys.
 
-use super::lint::no_effect::forwarded;
+use super::lint::forwarded_credentials::forwarded;
 use super::request::{add_argument, span_of};
 use super::section::is_template;
 use crate::model::Annotations;

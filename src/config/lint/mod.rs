@@ -1,13 +1,15 @@
 //! Lints: checks that involve several sections. Each file has one subject.
 //!
 //! [`check_conflicts`] finds routes that match the same request. `no_effect` checks the settings of routes,
-//! `upstreams` the use of upstreams and the settings of the process, `templates` the templates of prompts and
-//! request bodies. `output_schema` compares rules with a tool's output schema. `schemas` and
-//! `javascript_regex` find parts of JSON Schemas that clients reject.
+//! `forwarded_credentials` the credentials that routes forward, `upstreams` the use of upstreams and the
+//! settings of the process, `templates` the templates of prompts and request bodies. `output_schema` compares
+//! rules with a tool's output schema. `schemas` and `javascript_regex` find parts of JSON Schemas that clients
+//! reject.
 //!
 //! Each kind of problem has a [code](crate::settings::code::Code), whose documentation explains why the
 //! problem matters.
 
+pub(super) mod forwarded_credentials;
 pub(super) mod javascript_regex;
 pub(super) mod no_effect;
 pub(super) mod output_schema;

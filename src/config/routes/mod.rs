@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use self::shared::ResponseSettings;
 use super::compile::RESPONSE;
 use super::input_requests::InputRequestRounds;
-use super::lint::{no_effect, templates};
+use super::lint::{forwarded_credentials, no_effect, templates};
 use super::request::Upstreams;
 use super::response;
 use super::route_calls::UncheckedRouteCall;
@@ -313,7 +313,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if report.errors() > before {
         return None;
     }
-    no_effect::warn_of_credentials(&section, entry, &request.template, upstream);
+    forwarded_credentials::warn_of_credentials(&section, entry, &request.template, upstream);
     let mut redact = responses.redact.0;
     redact.extend(upstream.and_then(|file| file.secrets.clone()));
     let redaction = Redaction(redact);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::compile::RESPONSE;
-use crate::config::lint::no_effect::warn_of_forwarded_authorization;
+use crate::config::lint::forwarded_credentials::warn_of_forwarded_authorization;
 use crate::config::section::ReadElsewhere;
 use crate::model::ErrorFormat;
 use crate::policy::PolicySettings;
