@@ -35,7 +35,7 @@ parsed_settings! {
 /// Body of a response as text, with the charset used.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodedText {
-    /// The text. Shares the body's buffer if that is UTF-8 already.
+    /// The text. Shares the buffer of the body if the body is UTF-8 already.
     pub(crate) text: ByteString,
     /// Standard name of the charset.
     pub(crate) charset: &'static str,
@@ -44,8 +44,8 @@ pub(crate) struct DecodedText {
     pub(crate) because: &'static str,
 }
 
-/// Decodes a body. The first of these decides: the rule's charset, a byte order mark, `Content-Type`, the
-/// document's own declaration, UTF-8.
+/// Decodes a body with the charset of the first source that names one: the rule, a byte order mark,
+/// `Content-Type`, the document's own declaration. The default is UTF-8.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ fn encoding_of(
     Ok((encoding, 0, because))
 }
 
-/// Searched beginning of a document, in bytes (HTML, section 4.2.5.4).
+/// Number of bytes at the beginning of a document that are searched for a charset (HTML, section 4.2.5.4).
 const LOOKED_THROUGH_BYTES: usize = 1024;
 
 /// Charset declared by a document, and the position of the declaration.
@@ -118,8 +118,9 @@ type DeclaredCharset = (&'static Encoding, &'static str);
 
 /// Finds the charset that a document declares; `None` if it declares none.
 ///
-/// For a media type of HTML, `<meta>` comes first, as in browsers. Without a media type, or with
-/// `text/plain`, `<meta>` counts if the text begins like HTML. The XML declaration counts in any text.
+/// For an HTML media type, `<meta>` takes precedence over the XML declaration, as in browsers. Without a
+/// media type, or with `text/plain`, `<meta>` counts if the text begins like HTML. The XML declaration counts
+/// in any text.
 ///
 /// # Errors
 ///
@@ -178,7 +179,8 @@ fn xml_declaration(start: &[u8]) -> Option<String> {
     value_of("encoding", &from_bytes(&rest[..end])).map(str::to_owned)
 }
 
-/// Each byte as a character of its own: tags and labels are ASCII in every charset that can be declared here.
+/// Converts each byte to one character: tags and charset names are ASCII in every charset that a document can
+/// declare in its text.
 fn from_bytes(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
@@ -196,7 +198,8 @@ fn meta(start: &[u8]) -> Option<String> {
     })
 }
 
-/// The value of a name, such as that of `charset` in `text/html; charset=iso-8859-1`.
+/// Value of the parameter or attribute `name`, such as `iso-8859-1` for `charset` in `text/html;
+/// charset=iso-8859-1`.
 fn value_of<'t>(name: &str, text: &'t str) -> Option<&'t str> {
     let at = text.to_ascii_lowercase().find(name)? + name.len();
     let value = text[at..].trim_ascii_start().strip_prefix('=')?.trim_ascii_start();

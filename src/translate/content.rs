@@ -1,6 +1,7 @@
 //! Content blocks of a result, built from templates or from the response.
 //!
-//! A [`ContentTemplate`] has blocks, each with a [`BlockPayload`]; [`render`] builds those of one result.
+//! A [`ContentTemplate`] has blocks, each with a [`BlockPayload`]; [`render`] builds the blocks of one
+//! result.
 
 use std::sync::LazyLock;
 
@@ -27,9 +28,9 @@ use crate::settings::{Checked, Cursor, Invalid, Setting as _, Word as _, fixed_r
 #[derive(Debug, Default)]
 pub struct ContentTemplate(pub Vec<BlockTemplate>);
 
-/// Limit of the blocks of one result; a longer list is an error that names the limit.
+/// Maximum number of content blocks of one result. A longer list is an error that names the limit.
 pub const BLOCK_LIMIT: usize = 1000;
-/// Limit of the blocks of one result together, in bytes.
+/// Maximum length of all content blocks of one result together, in bytes.
 const CONTENT_LIMIT_BYTES: usize = 64 << 20;
 
 /// One block, or one for each item of a list.
@@ -121,7 +122,7 @@ pub struct AnnotationsTemplate {
     pub last_modified: Option<Template>,
 }
 
-/// Parses a timestamp, or a template that renders to one at each call.
+/// Parses `lastModified`: a timestamp, or a template that renders a timestamp at each call.
 fn read_last_modified(value: &Cursor<'_>) -> Checked<Option<Template>> {
     let text = text_of(value)?;
     if text.contains("{{") || is_timestamp(text) {
@@ -132,8 +133,8 @@ fn read_last_modified(value: &Cursor<'_>) -> Checked<Option<Template>> {
 }
 
 impl AnnotationsTemplate {
-    /// Annotations with a rendered `lastModified`. It is omitted if it is no timestamp: strict clients would
-    /// reject the whole result for an invalid one.
+    /// Returns the annotations with a rendered `lastModified`. Text that is not a timestamp is omitted,
+    /// because strict clients would reject the whole result.
     pub(crate) fn render<E>(
         &self,
         render: impl FnOnce(&Template) -> Result<String, E>,
@@ -146,7 +147,7 @@ impl AnnotationsTemplate {
     }
 }
 
-/// A rendered block, and the way to shorten it.
+/// A rendered block. The source of its text determines how the block can be shortened.
 pub(in crate::translate) struct RenderedBlock {
     pub(in crate::translate) content: Content,
     pub(in crate::translate) text: TextKind,
@@ -155,7 +156,7 @@ pub(in crate::translate) struct RenderedBlock {
 /// Source of the text of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::translate) enum TextKind {
-    /// The structured content as JSON; shortened by shortening the structured content.
+    /// The structured content as JSON. To shorten the text, shorten the structured content.
     Json,
     /// The response, unchanged.
     Verbatim,
@@ -164,17 +165,17 @@ pub(in crate::translate) enum TextKind {
 }
 
 impl ContentTemplate {
-    /// Templates of all blocks, for checks at load.
+    /// Templates of all blocks, for checks when the configuration is loaded.
     pub fn templates(&self) -> Vec<&Template> {
         self.0.iter().flat_map(BlockTemplate::templates).collect()
     }
 
-    /// Whether a condition or a list of rows is computed from the structured content.
+    /// Whether a block has `when` or `for_each`, which are filters on the structured content.
     fn has_filters(&self) -> bool {
         self.0.iter().any(|block| block.when.is_some() || block.each.is_some())
     }
 
-    /// Whether a block reads the structured content as a tree.
+    /// Whether rendering needs the structured content as a parsed tree, not only as JSON text.
     pub(in crate::translate) fn reads_structure(&self) -> bool {
         let in_template = || self.templates().iter().any(|template| template.uses("structured"));
         self.has_filters() || self.is_pretty() || in_template()
@@ -358,7 +359,7 @@ impl BlockPayload {
 }
 
 impl LinkTemplate {
-    /// The templates in it, for checks at load.
+    /// Templates of the link, for checks when the configuration is loaded.
     pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
         [&self.uri, &self.name].into_iter().chain(&self.description)
     }
@@ -377,9 +378,10 @@ impl LinkTemplate {
     }
 }
 
-/// The structured content as indented JSON; compact if deep nesting would make most of it indentation.
+/// Formats the structured content as indented JSON, or as compact JSON if deep nesting would make most of the
+/// text indentation.
 pub(in crate::translate) fn pretty(structured: &Structured) -> String {
-    /// Largest ratio of the indented to the compact text.
+    /// Maximum ratio of the length of indented JSON to the length of compact JSON.
     const MAX_TIMES_LONGER: usize = 8;
     let value = structured.value(ObjectsOnly);
     let compact = value.to_string();
@@ -390,7 +392,7 @@ pub(in crate::translate) fn pretty(structured: &Structured) -> String {
     }
 }
 
-/// Removes white space and checks the data: invalid Base64 would break the client's whole result.
+/// Removes white space from Base64 data and validates it: invalid data would break the client's whole result.
 fn base64_text(text: &str) -> Result<String, ReadError> {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let text: String = text.split_ascii_whitespace().collect();

@@ -163,19 +163,20 @@ fn decode_in_steps(
     }
 }
 
-// Without flate2's reader: at the end of truncated data, it reports success.
+// Does not use flate2's reader, which reports success at the end of truncated data.
 fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> io::Result<()> {
     let mut decoder = Decompress::new(wrapped);
     decode_in_steps(data, out, |data, buffer| {
         let before = (decoder.total_in(), decoder.total_out());
         let status = decoder.decompress(data, buffer, FlushDecompress::None).map_err(io::Error::other)?;
-        // Both counts are at most the length of a slice.
+        // Each count is at most the length of a slice, so it fits into `usize`.
         let (read, written) = (decoder.total_in() - before.0, decoder.total_out() - before.1);
         Ok((read as usize, written as usize, status == Status::StreamEnd))
     })
 }
 
-// Without the crate's reader: it accepts windows beyond the 16 MiB of RFC 7932, a non-standard extension.
+// Does not use the crate's reader, which accepts windows beyond the 16 MiB of RFC 7932 (a non-standard
+// extension).
 fn brotli(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     let memory = StandardAlloc::default;
     let mut state = BrotliState::new_strict(memory(), memory(), memory());
@@ -199,7 +200,7 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     })
 }
 
-/// Largest zstd window, in bytes; the response limit if that is larger (RFC 9659, section 3).
+/// Maximum zstd window, in bytes (RFC 9659, section 3). The response limit is the maximum if it is higher.
 const ZSTD_WINDOW_BYTES: usize = 8 << 20;
 
 fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! Conversion of strings to the types that a schema or a field requires. Nothing is guessed: other strings
-//! stay, and fail the schema check.
+//! Conversion of strings to the types that a schema or a field requires. Nothing is guessed: a string that is
+//! not a value of the type is unchanged, and fails the schema check.
 
 use serde_json::{Map, Value};
 
@@ -63,7 +63,7 @@ pub(crate) fn without_exponent(number: &str) -> Option<String> {
     Some(format!("{sign}{whole}{dot}{fraction}"))
 }
 
-/// A decimal number of units, as a whole number, truncated: `1.5` times 60 is 90.
+/// Multiplies a decimal number by `unit`, and truncates the product to a whole number: `1.5` times 60 is 90.
 pub(crate) fn scaled(number: &str, unit: i128) -> Option<i128> {
     // With a unit of up to two exabytes, no product overflows.
     const MAX_WHOLE_DIGITS: usize = 19;
@@ -84,7 +84,7 @@ pub(crate) fn convert_to_schema(value: &mut Value, schema: &Map<String, Value>) 
     convert(value, schema, schema, 0)
 }
 
-/// Recursive conversion, no deeper than any value, because a schema may refer to itself.
+/// Converts recursively, down to the depth limit of JSON values: a schema may refer to itself.
 fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Value>, depth: usize) -> bool {
     if depth > crate::model::JSON_DEPTH_LIMIT {
         return false;

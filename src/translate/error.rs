@@ -1,5 +1,5 @@
-//! Tool errors: of error rules, of responses that no rule matches, and of MCP servers. The default texts tell
-//! a model how to act, without internals of the upstream.
+//! Tool errors: built by error rules, for responses that no rule matches, and for errors of MCP servers. The
+//! default texts tell a model how to act, and contain no internals of the upstream.
 
 use minijinja::Value as Name;
 use serde_json::{Value, json};
@@ -82,10 +82,10 @@ impl Setting for CodeTemplate {
 }
 
 impl CodeTemplate {
-    /// Limit of a code, in bytes; a longer code is omitted.
+    /// Maximum length of a code, in bytes; a longer code is omitted.
     pub const MAX_BYTES: usize = 200;
 
-    /// Wraps a template.
+    /// Creates the template of a code. A single expression keeps the type of its value.
     pub fn new(template: Template) -> Self {
         let inside = template.source().trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
         let inside = inside.map(|inside| inside.trim_matches('-')).filter(|inside| !inside.contains("}}"));
@@ -154,8 +154,8 @@ impl TranslationRun<'_> {
         ToolResult { structured, ..result }
     }
 
-    /// Tool error with this text, or the default error if it is empty. The code is omitted if it is empty,
-    /// null, too long, or not a scalar.
+    /// Builds a tool error with `text`, or the default error if `text` is empty. The code is omitted if it is
+    /// empty, null, too long, or not a scalar.
     fn error_or_default(
         &mut self,
         view: &ResponseView<'_>,
@@ -205,7 +205,8 @@ impl TranslationRun<'_> {
         self.error_or_default(view, error_type, &text, code)
     }
 
-    /// Tool error of an MCP server, with its own blocks. Internals of the server are replaced.
+    /// Builds the tool error for an error of an MCP server, with the server's content blocks. Internals are
+    /// masked.
     pub(super) fn mcp_error(
         &mut self,
         view: &ResponseView<'_>,
@@ -268,8 +269,8 @@ fn error_type(view: &ResponseView<'_>, declared: Option<u16>) -> ErrorType {
     }
 }
 
-/// The HTTP status of the response, if it has one, or the exit status of the program, for the `_meta` of a
-/// tool error.
+/// Key and value of the status in the `_meta` of a tool error: the exit status of a program, or the HTTP
+/// status of the response, if it has one.
 pub(super) fn status_meta(response: &UpstreamResponse) -> (&'static str, Option<Value>) {
     match &response.exit {
         Some(exit) => (EXIT_META_KEY, Some(exit.end.to_json())),
@@ -340,8 +341,8 @@ fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
     format!("The service failed with status {status}. Different arguments are unlikely to help. {advice}")
 }
 
-/// Message and code of a 4xx: from the usual fields of JSON, from the heading and first paragraph of HTML, or
-/// the text.
+/// Message and error code of a 4xx response: from the usual fields of JSON, from the heading and the first
+/// paragraph of HTML, or from the text.
 ///
 /// Searches no more text than can be shown.
 fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<String>, Option<Value>) {
@@ -373,10 +374,11 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
     (safe_text(&begun(&text), &sent), None)
 }
 
-/// Searched beginning of an HTML error page, in bytes: the message follows the styles, near the beginning.
+/// Number of bytes at the beginning of an HTML error page that are searched: the message is after the styles,
+/// near the beginning.
 const PAGE_LIMIT_BYTES: usize = 16 << 10;
 
-/// Searches the fields in which APIs put messages; RFC 9457 has `detail` and `title`.
+/// Returns the message in the JSON fields in which APIs usually put it; RFC 9457 has `detail` and `title`.
 fn message_in(json: &Value) -> Option<String> {
     const NAMES: [&str; 7] =
         ["message", "detail", "error_description", "description", "reason", "title", "msg"];
@@ -413,14 +415,14 @@ fn code_in(json: &Value) -> Option<Value> {
     is_code.then(|| code.clone())
 }
 
-/// A text with its internals masked; `None` if it is markup, a trace or empty.
+/// Masks the internals in a text; `None` if the text is empty, markup, or a stack trace.
 fn safe_text(text: &str, sent: &ClientStrings<'_>) -> Option<String> {
     let text = text.trim();
     let markup = text.starts_with('<');
     (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text, sent))
 }
 
-/// Masks the text of a block; a block without internals is unchanged.
+/// Masks the text of a content block with `shown`; a block whose text does not change is returned as it is.
 fn safe(content: Content, shown: impl Fn(&str) -> String) -> Content {
     match content.block.text(None).map(|text| (shown(&text), text)) {
         Some((shown, text)) if shown != text => {

@@ -1,5 +1,5 @@
-//! Compiler of jq filters and templates in configuration files. Reports each problem at its position. Their
-//! [`Scope`] has the names that they may use, and records the arguments that they use.
+//! Compiles the jq filters and templates of configuration files, and reports each problem at its position.
+//! The [`Scope`] of an expression has the names that it may use, and records the arguments that it uses.
 
 use std::{cell::RefCell, sync::LazyLock};
 
@@ -13,7 +13,8 @@ use crate::settings::{
     Checked, Code, Cursor, Node, ProblemContext, Report, Setting, SourceSpan, fixed_regex, suggest, text_of,
 };
 
-/// Compiles a filter, which may use the captures of its scope as variables. Records the names that it uses.
+/// Compiles a filter, which may use the captures of its scope as variables. Records the arguments that it
+/// uses.
 impl Setting for Jq {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scope = Scope::from_cursor(value);
@@ -42,22 +43,22 @@ impl Setting for Jq {
     }
 }
 
-/// Suggests the path in jq for one in JSONPath: `$.data[*]` is `.data[]`.
+/// Suggests the jq path for a JSONPath: `.data[]` for `$.data[*]`.
 fn hint_at_path(text: &str) -> Option<String> {
     let path = text.strip_prefix('$').filter(|path| path.starts_with(['.', '[']) && !path.contains('\n'))?;
     let dot = if path.starts_with('[') { "." } else { "" };
     Some(format!("did you mean `{dot}{}`? ", path.trim_end().replace("[*]", "[]")))
 }
 
-/// Suggests names in place of those that a message says are unknown, or an operator in place of that of
-/// another language.
+/// Suggests names for the unknown names in an error message, or the jq operator for an operator of another
+/// language.
 fn hint_at_names(text: &str, message: &str, scope: &Scope) -> String {
     let found = message.split_once("found `").and_then(|(_, found)| found.split(['`', ' ', '.', '(']).next());
     if let Some(help) = found.and_then(|found| suggest::foreign("operator", found, [])) {
         return format!("{help}; ");
     }
     let unknown = message.strip_prefix("there is ").unwrap_or_default().split(", ");
-    // A filter is known by its name and the number of its arguments.
+    // A common filter is unknown if its number of arguments is wrong: jq identifies a filter by both.
     let is_common = |name: &&str| COMMON_JQ_FILTERS.split(' ').any(|known| known == *name);
     if let Some(name) = unknown.clone().filter_map(unknown_filter).find(is_common) {
         let other = if text.contains(&format!("{name}(")) { name.to_owned() } else { format!("{name}(…)") };
@@ -70,7 +71,7 @@ fn hint_at_names(text: &str, message: &str, scope: &Scope) -> String {
     if meant.is_empty() { meant } else { format!("did you mean {meant}? ") }
 }
 
-/// Name of the filter that a part of a message says is unknown.
+/// Name of the unknown filter in a part of an error message.
 fn unknown_filter(unknown: &str) -> Option<&str> {
     unknown.strip_prefix("no filter `")?.strip_suffix('`')
 }
@@ -91,7 +92,7 @@ fn hint_at_variable(unknown: &str, scope: &Scope) -> Option<String> {
     argument.or_else(|| Some(format!("`{}`", suggest::nearest(name, VARIABLES)?)))
 }
 
-/// Reads a jq condition, which may not be an assignment: that is always true.
+/// Reads a jq condition. Rejects assignments, because their value is always true.
 ///
 /// # Errors
 ///
@@ -106,7 +107,8 @@ pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     )
 }
 
-/// Compiles a template, which may use the names and captures of its scope. Records those that it uses.
+/// Compiles a template, which may use the names and captures of its scope. Records the arguments that it
+/// uses.
 impl Setting for Template {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let scope = Scope::from_cursor(value);
@@ -147,7 +149,7 @@ impl Setting for Template {
                 }
                 None => {
                     let help = suggest::help(name, "known names", names.iter().copied());
-                    // A field of the result is often written without the name of the result.
+                    // Authors often forget `structured.` before a field of the structured content.
                     let is_field = names.contains(&"structured")
                         && suggest::nearest(name, names.iter().copied()).is_none();
                     help.map(|help| match is_field {
@@ -166,13 +168,13 @@ impl Setting for Template {
 
 /// Reports an unknown name, filter, test or method of a template; returns `false`.
 fn report_unknown(report: &Report<'_>, node: &Node, what: &str, name: &str, help: Option<String>) -> bool {
-    // The variable `rows` is not that in `structured.rows`.
+    // For the variable `rows`, skip the field in `structured.rows`.
     let span = span_of_word(report, node.span, name, |before| before.ends_with('.') == (what == "method"));
     report.error(Code::UnknownName.at_span(span), format!("unknown {what} `{name}` in a template"), help);
     false
 }
 
-/// Warns of `${structured.a}`, the syntax of other languages, which is sent as it is.
+/// Warns about placeholders of other languages, such as `${structured.a}`, which are sent literally.
 fn warn_of_placeholders(report: &Report<'_>, node: &Node, text: &str, scope: &Scope, names: &[&str]) {
     static PLACEHOLDER: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"\$\{\s*(([A-Za-z_][0-9A-Za-z_]*)[0-9A-Za-z_.]*)\s*\}"));
@@ -224,7 +226,7 @@ fn span_of_word(
     })
 }
 
-/// The arguments that a template uses, and whether each is optional; `None` for all arguments at once.
+/// Arguments that a template uses, and whether each is optional; `None` if it uses `args` as a whole.
 pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
     let mut arguments = Vec::new();
     for path in &template.used.paths {
@@ -271,7 +273,7 @@ impl Scope {
         self.with_names(&all, read)
     }
 
-    /// Runs `read` with captures of its own, which are not visible outside.
+    /// Runs `read` with an empty list of captures, and discards the captures that `read` adds.
     pub(super) fn with_own_captures<T>(&self, read: impl FnOnce() -> T) -> T {
         let outer = self.captures.take();
         let read = read();
@@ -296,7 +298,7 @@ pub(crate) struct UsedArguments {
     pub(crate) arguments: Vec<ArgumentUse>,
     /// Names of the arguments of the request, to suggest `args.NAME` in a rule for a name alone.
     pub(crate) declared: Vec<String>,
-    /// Context of problem reports about the uses that are added next, if a `use` inserted the rule.
+    /// Context for problem reports about the arguments added next; set if `use` inserted the rule.
     pub(crate) context: Option<ProblemContext>,
     /// Whether an expression uses all arguments together.
     pub(crate) all: bool,
@@ -304,7 +306,7 @@ pub(crate) struct UsedArguments {
     pub(crate) answers: Vec<InputResponseUse>,
 }
 
-/// Use of an input response: its name, its position, and the target of the problem report.
+/// Use of an input response: its name, its position, and the context for problem reports.
 #[derive(Debug, Clone)]
 pub(crate) struct InputResponseUse {
     pub(crate) name: String,
@@ -332,7 +334,7 @@ pub(crate) enum ArgumentKind {
     Text,
     /// A string that is a part of the path.
     PathPart,
-    /// An integer that counts rows or pages; clients receive its next value.
+    /// An integer that counts rows or pages; a truncated result has its next value.
     Count,
 }
 
@@ -357,7 +359,8 @@ impl UsedArguments {
         self.arguments.iter_mut().find(|known| known.name == name)
     }
 
-    /// Records that a text of the request fails without this argument, which has been added.
+    /// Records the position of a text in the request that fails without this argument, if the argument has
+    /// been added.
     pub(crate) fn set_needed(&mut self, name: &str, at: SourceSpan) {
         if let Some(known) = self.find(name) {
             known.needed_at.get_or_insert(at);
@@ -394,7 +397,7 @@ impl UsedArguments {
         }
     }
 
-    /// Makes an argument optional: an input request asks the user for it.
+    /// Makes an argument optional, because an input request asks the user for it.
     pub(crate) fn make_optional(&mut self, name: &str) {
         if let Some(known) = self.find(name) {
             (known.optional, known.needed_at) = (true, None);
@@ -421,7 +424,7 @@ impl UsedArguments {
         self.answers.extend(other.answers.iter().cloned());
     }
 
-    /// Whether an argument is used, by name or as one of all.
+    /// Whether an argument is used, by its name or by an expression that uses all arguments.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.all || self.has(name)
     }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::settings::credential_forms::{FORMS, PRIVATE_KEYS};
 use crate::settings::fixed_regex;
 
-/// Replaces addresses, paths and credentials in a text; replaces a stack trace or SQL as a whole. Strings
-/// that the client has sent itself stay.
+/// Masks addresses, paths and credentials in an error text, except strings that the client has sent itself. A
+/// text with a stack trace or a database error is replaced as a whole.
 pub(super) fn redact_error_text(text: &str, sent: &ClientStrings<'_>) -> String {
     const NOT_SHOWN: &str = "The service failed. Its message has internal details and is not shown.";
     if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text, sent) }
@@ -18,9 +18,9 @@ pub(super) fn redact_error_text(text: &str, sent: &ClientStrings<'_>) -> String 
 
 /// Strings among the arguments of a call.
 ///
-/// If an error quotes a path or an address from the arguments, the client knows it already. Masking it would
-/// only hide which argument was wrong. A string counts as a whole, so that a call can't test many guesses in
-/// one string.
+/// If an error quotes a path or an address from the arguments, the client knows it already. Masking the quote
+/// would only hide which argument was wrong. A string counts only if the error contains all of it, so that a
+/// call can't test many guesses in one string.
 #[derive(Debug, Default)]
 pub(super) struct ClientStrings<'a>(Vec<&'a str>);
 
@@ -62,8 +62,8 @@ pub(super) fn looks_internal(text: &str) -> bool {
     INTERNAL.is_match(text) || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
 }
 
-/// Replaces addresses, file paths and credentials in a text, except for strings that the client has sent
-/// itself. Credentials are replaced even then.
+/// Masks addresses, file paths and credentials in a text. Addresses and paths that the client has sent itself
+/// stay; credentials are always masked.
 pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
     static ADDRESSES: LazyLock<Regex> =
         LazyLock::new(|| compile(&alternatives(include_str!("leak_patterns/addresses.txt"))));
@@ -89,8 +89,8 @@ pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
     text.replace("\"[path]", "[path]")
 }
 
-/// Replacement of a match, after the text of its first group. The full stop of a sentence is not part of a
-/// path.
+/// Replaces a match by `mask`. Keeps the first group before a path, and a full stop at the end, which is the
+/// end of a sentence.
 fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &ClientStrings<'_>) -> String {
     let before = found.get(1).filter(|_| mask == "[path]").map_or("", |before| before.as_str());
     let start = found.get_match().start() + before.len();
@@ -118,7 +118,7 @@ fn without_ipv6(text: &str) -> String {
     BRACKETS.replace_all(&replaced, "[address]").into_owned()
 }
 
-/// Range of an address in a word: the whole word, or the part after a colon, as in `host:fe80::1`.
+/// Range of an IPv6 address in a word: the whole word, or the part after a colon, as in `host:fe80::1`.
 fn ipv6_in(word: &str) -> Option<Range<usize>> {
     let (address, _zone) = word.split_once('%').unwrap_or((word, ""));
     let trimmed = address.trim_end_matches('.');
@@ -136,13 +136,15 @@ const CREDENTIAL: &str = "[credential]";
 
 /// Replaces passwords, tokens and keys in a text of an upstream. Ordinary sentences about credentials stay.
 fn without_credentials(text: &str) -> String {
-    // The names first: after `npm_token_of_the_registry=`, the value is the credential and not the name.
+    // The patterns with a name come first: in `npm_token_of_the_registry=…`, the value is the credential, not
+    // the name.
     static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
         let in_context = alternatives(include_str!("leak_patterns/credentials.txt"));
         compile(&["(?i)", &in_context, "|", FORMS].concat())
     });
     static PRIVATE_KEY: LazyLock<Regex> = LazyLock::new(|| compile(&["(?i)", PRIVATE_KEYS].concat()));
-    // Before all others: after `private_key:`, the value would end at the first space of the key.
+    // Private keys come first: otherwise, the value of `private_key:` would end at the first space of the
+    // key.
     let text = PRIVATE_KEY.replace_all(text, CREDENTIAL);
     let masked = CREDENTIALS.replace_all(&text, |found: &Captures<'_>| {
         let whole = &found[0];
@@ -162,8 +164,8 @@ fn without_credentials(text: &str) -> String {
     masked.into_owned()
 }
 
-/// Masks a password in a sentence, if the word is one. `before` are the words that name it; `after` follows
-/// it.
+/// Masks `value` in a sentence if it looks like a password. `before` is the text that introduces the value,
+/// `after` is the text that follows it.
 fn mask_in_sentence(before: &str, has_verb: bool, value: &str, after: &str) -> String {
     let is_quoted = value.starts_with(['"', '\'', '`']);
     let bare = value.trim_end_matches(['.', '!', '?', ':', ')', ']', '}']);
@@ -203,7 +205,7 @@ fn is_description(value: &str) -> bool {
     WORDS.split_whitespace().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// Whether the text after `-p` is the rest of an option's name, or a port.
+/// Whether the text after `-p` is the rest of an option's name or a port, and not a password.
 fn is_an_option(given: &str) -> bool {
     const NAMES: &str = include_str!("leak_patterns/options.txt");
     let name = given.split(['=', ':']).next().unwrap_or(given).trim_end_matches(['.', ')', ']']);
@@ -221,7 +223,7 @@ const WORD_CLASS: &str = concat!(
     r"\u{10000}-\u{1EFFF}\u{1F130}-\u{1F189}\u{1FBF0}-\u{10FFFF}]",
 );
 
-/// The pattern of a file with an alternative in each line; lines that begin with `# ` are comments.
+/// Builds a pattern from a file with an alternative in each line. Lines that begin with `# ` are comments.
 fn alternatives(file: &str) -> String {
     let lines = file.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
     lines.collect::<Vec<_>>().join("|")

@@ -58,7 +58,7 @@ pub struct Matcher {
 #[derive(Debug, Default, PartialEq)]
 pub struct HeaderPatterns(pub Vec<(HeaderName, Pattern)>);
 
-/// Pattern of an HTTP status, or of a range.
+/// HTTP status, or range of HTTP statuses, that a condition accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatusPattern {
     first: u16,
@@ -70,7 +70,7 @@ pub struct StatusPattern {
 pub struct MediaPattern(String);
 
 impl Matcher {
-    /// Whether the conditions can match the output of a program only.
+    /// Whether a condition can only match the output of a program, never the response of a server.
     pub fn is_about_programs(&self) -> bool {
         self.exit.is_some() || self.stderr.is_some()
     }
@@ -101,7 +101,8 @@ impl Matcher {
         self.value.is_some() || self.not.as_ref().is_some_and(|not| not.reads_value())
     }
 
-    /// The named captures if every condition holds; otherwise the failed condition and the value found.
+    /// Returns the named captures if every condition matches, otherwise the failed condition and the value
+    /// found.
     pub(super) fn matches(&self, extraction: &LazyExtraction<'_>) -> Result<Captures, String> {
         let view = extraction.view;
         let response = view.response;
@@ -165,7 +166,7 @@ impl Matcher {
     }
 }
 
-/// Fails if there are patterns and none of them matches. `found` is the beginning of the reason.
+/// Fails if patterns are configured and none of them matches. `found` returns the beginning of the reason.
 fn match_any<T: fmt::Display>(
     patterns: &Option<OneOrMore<T>>,
     matches: impl Fn(&T) -> bool,
@@ -197,7 +198,7 @@ fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
     Ok(pattern)
 }
 
-/// Reads a condition on the arguments; it may use all of them.
+/// Reads a condition on the arguments, and records that the route may use any of them.
 fn read_args_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     Scope::from_cursor(value).used.borrow_mut().all = true;
     read_condition(value)
@@ -265,7 +266,7 @@ impl StatusPattern {
     /// Every status but 5xx.
     pub(super) const ALL_BUT_SERVER_ERRORS: Self = Self { first: 100, last: 499 };
 
-    /// Whether this pattern matches every status that the other matches.
+    /// Whether this pattern matches every status that `other` matches.
     pub fn includes(self, other: Self) -> bool {
         self.first <= other.first && self.last >= other.last
     }
@@ -328,11 +329,11 @@ impl FromStr for MediaPattern {
 pub enum ExitPattern {
     /// Exit statuses from the first to the last.
     Codes(i32, i32),
-    /// One signal; any if there is no number.
+    /// The signal with this number, or any signal for `None`.
     Signal(Option<i32>),
 }
 
-/// The word for any signal.
+/// Keyword for any signal.
 const ANY_SIGNAL: &str = "signal";
 
 impl ExitPattern {
@@ -371,7 +372,8 @@ impl fmt::Display for ExitPattern {
     }
 }
 
-/// The status of a response in a sentence, as conditions name it: `status is 404`, `exit status is 2`.
+/// Status of a response, or exit status of a program, in the words of the conditions: `status is 404`, `exit
+/// status is 2`.
 pub(super) fn status_text(response: &UpstreamResponse) -> String {
     match &response.exit {
         Some(exit) => format!("exit status is {}", exit.end),

@@ -1,4 +1,5 @@
-//! Declared output schema of a route. It types the strings of a value, and every success must satisfy it.
+//! Output schema that a route declares. Strings of a value are converted to the types that it requires, and
+//! every success must satisfy it.
 
 use serde_json::{Map, Value, json};
 use settings_derive::Word;
@@ -10,9 +11,9 @@ use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaErr
 
 /// Schema of a route's `structuredContent`.
 ///
-/// There are two kinds. A schema whose root allows objects is advertised unchanged, with an explicit
-/// `"type": "object"`. Any other schema is advertised as an object with the value under `result`: legacy
-/// clients drop the whole tool list if a root is not an object.
+/// There are two kinds. A schema whose root allows objects is advertised unchanged, with an explicit `"type":
+/// "object"`. Any other schema is advertised as an object with the value under `result`: legacy clients drop
+/// the whole tool list if the root of one schema is not an object.
 #[derive(Debug)]
 pub struct OutputSchema {
     /// Schema of the value before any wrapping.
@@ -33,7 +34,7 @@ pub enum WrapNonObjects {
 }
 
 impl OutputSchema {
-    /// Limit of the violations reported for one value.
+    /// Maximum number of violations reported for one value.
     const MAX_VIOLATIONS: usize = 3;
 
     /// Compiles a schema; its root may omit `"type": "object"`.
@@ -55,7 +56,7 @@ impl OutputSchema {
         Ok(Self { schema: Schema::compile(&document)?, is_object, wrap })
     }
 
-    /// The schema as configured: of the value before any wrapping.
+    /// Schema as configured; it describes the value before any wrapping.
     pub fn document(&self) -> &SchemaDocument {
         self.schema.document()
     }
@@ -74,16 +75,17 @@ impl OutputSchema {
         }
     }
 
-    /// Schema for clients that accept any JSON value; `None` if they receive that for objects, too.
+    /// Schema for clients that accept any JSON value; `None` if they receive the schema of
+    /// [`Self::advertised`].
     pub fn advertised_bare(&self) -> Option<SchemaDocument> {
         (!self.is_object && self.wrap == WrapNonObjects::LegacyClients)
             .then(|| self.schema.document().clone())
     }
 
-    /// Types and checks a value.
+    /// Converts the strings of a value to the types that the schema requires, and validates the value.
     ///
-    /// `source` is the JSON text of the value, if the value is unchanged; that text is then sent. A check
-    /// that would take more steps than `stop` allows is not run, and fails.
+    /// `source` is the JSON text of the value, if there is one. The text is sent if the conversion changes
+    /// nothing. A check that would take more steps than `stop` allows is not run, and fails.
     ///
     /// # Errors
     ///
@@ -111,12 +113,13 @@ impl OutputSchema {
             return Err(ReadError::new(messages.join("; "), plain.join("; ")));
         }
         let json = match source {
-            // The tree was checked, so the text is sent only if it contains nothing else (such as a duplicate
-            // name).
+            // The check was of the tree, so send the text only if it contains nothing else (such as a
+            // duplicate name).
             Some(source) if !changed && source.matches_tree(&value) => source.clone(),
             _ => JsonText::from_value(&value),
         };
-        // The advertised schema of another root requires the wrapping, even of an object.
+        // If the root of the schema allows other values than objects, the advertised schema requires
+        // wrapping, even of an object.
         let wrapped = !self.is_object || !json.is_object();
         Ok(Structured { json, wrapped, bare_allowed: self.wrap == WrapNonObjects::LegacyClients })
     }
@@ -135,7 +138,8 @@ impl OutputSchema {
     }
 }
 
-/// Wraps a schema for `{"result": …}`. Definitions move to the new root, to which references point.
+/// Wraps a schema for `{"result": …}`. Definitions move to the new root, because references point to the
+/// root.
 fn wrapped(mut document: Map<String, Value>) -> Map<String, Value> {
     let hoisted = ["$schema", "$defs", "definitions"].map(|key| document.shift_remove_entry(key));
     let outer = [

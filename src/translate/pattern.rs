@@ -13,7 +13,7 @@ pub(crate) type Captures = Vec<(String, String)>;
 #[derive(Debug, Clone, derive_more::Deref, derive_more::Display)]
 pub struct Pattern(Regex);
 
-/// Patterns are equal if they are written alike.
+/// Two patterns are equal if their sources are equal.
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
@@ -21,10 +21,10 @@ impl PartialEq for Pattern {
 }
 
 impl Pattern {
-    /// Limit of the memory of a compiled pattern, in bytes.
+    /// Maximum memory of a compiled pattern, in bytes.
     const SIZE_LIMIT_BYTES: usize = 1 << 20;
-    /// Limit of the memory of a compiled alternation of literal texts, in bytes. It has no repetition that
-    /// multiplies its size.
+    /// Maximum memory of a compiled alternation of literals, in bytes. The limit is higher because literals
+    /// have no repetition that multiplies the memory.
     const TEXTS_LIMIT_BYTES: usize = 16 << 20;
 
     /// Compiles a pattern.
@@ -36,7 +36,7 @@ impl Pattern {
         Self::build(&mut RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
     }
 
-    /// Compiles an alternation of literal texts; its size is that of the texts.
+    /// Compiles an alternation of literals. Its memory grows only with the length of the source.
     ///
     /// # Errors
     ///
@@ -63,7 +63,8 @@ impl Pattern {
         self.capture_names().flatten()
     }
 
-    /// Texts of the named captures in the first match; empty for a capture without a match.
+    /// Returns the named captures of the first match, or `None` if nothing matches. A capture that takes no
+    /// part in the match is empty.
     pub(super) fn named_captures(&self, text: &str) -> Option<Captures> {
         // A search without captures is quicker.
         if self.names().next().is_none() {
@@ -120,7 +121,7 @@ impl Setting for Pattern {
     }
 }
 
-/// Position of the character that the regex engine marks in its error message.
+/// Position of the character that the regex engine marks with `^` in its error message.
 fn mark_of(pattern: &str) -> Option<usize> {
     const MARGIN: usize = 4;
     let error = Regex::new(pattern).err()?.to_string();
@@ -129,7 +130,7 @@ fn mark_of(pattern: &str) -> Option<usize> {
     (!pattern.contains('\n')).then(|| drawing.find('^').map(|at| at.saturating_sub(MARGIN)))?
 }
 
-/// The reason, from the last line of the engine's message: `error: unclosed group`.
+/// Reason of a syntax error: the last line of the engine's message, such as `error: unclosed group`.
 fn pattern_message(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();

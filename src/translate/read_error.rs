@@ -1,67 +1,67 @@
-//! Reason why a response could not be read, and notes for the log: each with and without quotes of the
-//! response.
+//! Reasons why a response could not be read, and notes for the log. Each has two texts: one that may quote
+//! the response, and one without quotes.
 
 use crate::model::cut_characters;
 use crate::settings::suggest::quoted;
 
-/// Builds a reason, formatted as by `format!`, that quotes nothing of the response.
+/// Formats a reason as `format!` does. The text must quote nothing of the response.
 macro_rules! read_error {
     ($($sentence:tt)*) => {
         $crate::translate::read_error::ReadError::unquoted(format!($($sentence)*))
     };
 }
 
-/// Reason in two wordings: one that may quote the response, for the client and for logs at `debug`, and one
+/// Reason in two texts: one that may quote the response, for the client and for logs at `debug`, and one
 /// without quotes, for logs at every level.
 #[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 #[display("{quoting}")]
 pub(crate) struct ReadError {
     quoting: String,
-    /// The wording for the log, which quotes nothing of the response but types and lengths.
+    /// Text for the log. It contains types and lengths of the response, but no quotes.
     pub(super) plain: String,
 }
 
 impl ReadError {
-    /// Both wordings. `plain` may contain the rule's own names, types and lengths, and nothing else of the
-    /// response.
+    /// Creates a reason from both texts. `plain` may contain names from the rule, and types and lengths of
+    /// the response, but nothing else of the response.
     pub(crate) fn new(quoting: impl Into<String>, plain: impl Into<String>) -> Self {
         Self { quoting: quoting.into(), plain: plain.into() }
     }
 
-    /// One wording for both: it quotes nothing.
+    /// Creates a reason from a text that quotes nothing of the response.
     pub(crate) fn unquoted(sentence: impl Into<String>) -> Self {
         let sentence = sentence.into();
         Self::new(sentence.clone(), sentence)
     }
 
-    /// Builds both wordings from one closure, whose argument formats a quote of the response: the text, cut
-    /// to `longest` characters, or its length in bytes for the log.
+    /// Builds both texts with one closure. The argument of the closure is a function that formats a quote of
+    /// the response: the quoted text, cut to `longest` characters, or only its length in bytes for the log.
     pub(crate) fn with_quotes(longest: usize, sentence: impl Fn(&dyn Fn(&str) -> String) -> String) -> Self {
         let words = |text: &str| quoted(&cut_characters(text, longest));
         let length = |text: &str| format!("text of {} bytes", text.len());
         Self::new(sentence(&words), sentence(&length))
     }
 
-    /// Builds both wordings from words of the rule's own and a quote of the response after them, as
+    /// Builds both texts from `before`, which quotes nothing, and a quote of the response after it, as
     /// [`Self::with_quotes`] does.
     pub(crate) fn with_quote(longest: usize, before: &str, text: &str) -> Self {
         Self::with_quotes(longest, |quoted| format!("{before}{}", quoted(text)))
     }
 
-    /// Prefixes the reason with a part of the response, named in the rule's own words.
+    /// Prefixes the reason with the place of the problem. `place` must not quote the response.
     #[must_use]
     pub(crate) fn in_part(self, place: &str) -> Self {
         self.in_quoted_part(place, place)
     }
 
-    /// Prefixes the reason with a part of the response. `place` may quote the response, `plain` must not.
+    /// Prefixes the reason with the place of the problem. `place` may quote the response, `plain` must not.
     #[must_use]
     pub(crate) fn in_quoted_part(self, place: &str, plain: &str) -> Self {
         Self::new(format!("{place}: {}", self.quoting), format!("{plain}: {}", self.plain))
     }
 
-    /// Names the place of "the value" that the reason is about, or the place around it. `place` may quote the
-    /// response, `plain` must not.
+    /// Adds the place of the problem to the reason: in place of "the value" at its beginning, or else before
+    /// the reason. `place` may quote the response, `plain` must not.
     #[must_use]
     pub(crate) fn under(self, place: &str, plain: &str) -> Self {
         let name = |place: &str, inner: &str| match inner.strip_prefix("the value ") {
@@ -71,19 +71,19 @@ impl ReadError {
         Self::new(name(place, &self.quoting), name(plain, &self.plain))
     }
 
-    /// Appends words of the rule's own.
+    /// Appends a text that quotes nothing of the response.
     #[must_use]
     pub(crate) fn with_suffix(self, words: &str) -> Self {
         Self::new(self.quoting + words, self.plain + words)
     }
 }
 
-/// A note for the log, with the reason for the result.
+/// Note for the log that explains a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogNote {
-    /// Wording without quotes of the response or the arguments.
+    /// Text without quotes of the response or the arguments.
     pub plain: Option<String>,
-    /// Wording with quotes of them, or the beginning of the response: for `debug` only.
+    /// Text that quotes the response or the arguments; logged at `debug` only.
     pub quoting: Option<String>,
     /// Whether a template of the rule failed to render, which its author must see.
     pub is_template_error: bool,
@@ -96,7 +96,7 @@ impl From<&'static str> for ReadError {
     }
 }
 
-/// Fails if there are more than `limit` of something, named in the plural.
+/// Fails if `count` exceeds `limit`. `what` names the counted things in the plural.
 pub(crate) fn at_most(limit: usize, count: usize, what: &str) -> Result<(), ReadError> {
     if count > limit { Err(read_error!("expected at most {limit} {what}, found more")) } else { Ok(()) }
 }

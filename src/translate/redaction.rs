@@ -16,13 +16,14 @@ use crate::model::{
 };
 use crate::settings::{Checked, Code, Cursor, Setting, fixed_regex, text_of};
 
-/// Replacement of a secret.
+/// Text that replaces a secret.
 const MARK: &str = "[redacted]";
 
 /// Number of bytes after the end of the shown text that are still searched, so that a secret across the end
-/// is found whole. A string of an error's structured content that is longer is replaced as a whole: with some
-/// patterns, a search in it would take quadratic time. Also the length of the parts in which a long text is
-/// searched.
+/// is found as a whole. Also the length of the parts in which a long text is searched.
+///
+/// A longer string in the structured content of an error is replaced as a whole, because some patterns would
+/// take quadratic time to search it.
 const REACH_BYTES: usize = 64 << 10;
 
 /// Patterns of text that no tool error may contain.
@@ -30,7 +31,7 @@ const REACH_BYTES: usize = 64 << 10;
 pub struct Redaction(pub Vec<SecretPattern>);
 
 impl Redaction {
-    /// Limit of the searched part of a status message, in bytes.
+    /// Maximum number of bytes of a status message that are searched.
     const STATUS_MESSAGE_SEARCH_BYTES: usize = 4096;
 
     /// Whether there are no patterns.
@@ -38,8 +39,7 @@ impl Redaction {
         self.0.is_empty()
     }
 
-    /// Replaces all matches in a text, which is searched one part at a time. A match may be at least as long
-    /// as a part.
+    /// Replaces all matches in a text. The text is searched in parts; a match may still be as long as a part.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_empty() {
             return text.into();
@@ -53,8 +53,8 @@ impl Redaction {
         hidden
     }
 
-    /// Replaces all matches in the first `end` bytes of a text. A match that begins there is replaced as a
-    /// whole, even if it ends later. Also returns the length of the consumed text.
+    /// Replaces all matches in the first `end` bytes of a text. A match that begins in these bytes is
+    /// replaced as a whole, even if it ends after them. Also returns the number of processed bytes.
     fn redact_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
         let reach = text.floor_char_boundary(end.saturating_add(REACH_BYTES));
         let end = text.floor_char_boundary(end);
@@ -81,7 +81,8 @@ impl Redaction {
         (Cow::Owned(hidden), done.max(end))
     }
 
-    /// Truncates a text to `limit_bytes`, after replacing all matches: half a secret matches no pattern.
+    /// Replaces all matches in a text, then truncates it to `limit_bytes`: half a secret would match no
+    /// pattern.
     pub fn capped(&self, text: &str, limit_bytes: usize) -> String {
         if self.is_empty() {
             return cut_bytes(text, limit_bytes);
@@ -103,8 +104,8 @@ impl Redaction {
         cut_bytes(&redact_error_text(&line, &ClientStrings::default()), limit_bytes)
     }
 
-    /// About the first `most_bytes` of a text, with all matches replaced. Cut at white space, so that no
-    /// address is cut in two.
+    /// Returns about the first `most_bytes` bytes of a text, with all matches replaced. The text is cut at
+    /// white space, so that no address is cut in two.
     pub(super) fn beginning(&self, text: &str, most_bytes: usize) -> String {
         let (begun, _) = self.redact_part(text, most_bytes);
         if text.len() <= most_bytes {
@@ -113,7 +114,7 @@ impl Redaction {
         begun.rfind(char::is_whitespace).map_or_else(String::new, |end| begun[..end].to_owned())
     }
 
-    /// Replaces the truncated quotes of the response in a sentence, because they may end in half a secret.
+    /// Replaces truncated quotes of the response in a sentence, because a quote may end in half a secret.
     pub(super) fn without_cut_quotes<'t>(&self, sentence: &'t str) -> Cow<'t, str> {
         static CUT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"…\]?[`"]"#));
         let mut sentence = Cow::Borrowed(sentence);
@@ -122,7 +123,7 @@ impl Redaction {
         }
         while let Some(cut) = CUT.find(&sentence) {
             let before = &sentence[..cut.start()];
-            // A quote may contain quotes, so take the first opening one.
+            // A quote may contain quotation marks, so take the first one.
             let found =
                 ["found `", "found \""].iter().find_map(|words| Some(before.find(words)? + words.len() - 1));
             let start = found.or_else(|| before.find(['`', '"'])).unwrap_or(0);
@@ -182,7 +183,7 @@ impl Redaction {
                 BlockText::StructuredContent => BlockText::StructuredContent,
             }),
             ContentBlock::Foreign(sent) => self.sent(sent, limits),
-            // Only a success has the blocks of a rule.
+            // Only success rules build blocks of these kinds.
             ContentBlock::ResourceLink { .. }
             | ContentBlock::Resource { .. }
             | ContentBlock::Image { .. }
@@ -239,11 +240,11 @@ impl Redaction {
     }
 }
 
-/// Name of the capture that alone is replaced.
+/// Name of the capture that is replaced instead of the whole match.
 const PART: &str = "secret";
 
 /// One pattern of a [`Redaction`]. The whole match is replaced, or only the capture `secret` if there is one.
-/// `Debug` does not show the pattern: that of a single secret would reveal it.
+/// `Debug` does not print the pattern, because the pattern of a single secret reveals the secret.
 #[derive(derive_more::Debug, Clone)]
 #[debug("SecretPattern(…)")]
 pub struct SecretPattern(Pattern);
@@ -269,8 +270,8 @@ impl Setting for SecretPattern {
 }
 
 impl SecretPattern {
-    /// Uses a pattern for redaction; `None` if it matches the empty string, or has a named capture other than
-    /// `secret`.
+    /// Creates a pattern for redaction; `None` if it matches the empty string, or has a named capture other
+    /// than `secret`.
     pub fn new(pattern: &Pattern) -> Option<Self> {
         let is_valid = !pattern.is_match("") && Self::other_capture(pattern).is_none();
         is_valid.then(|| Self(pattern.clone()))

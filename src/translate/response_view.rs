@@ -34,7 +34,7 @@ pub(crate) struct ResponseView<'a> {
     json: OnceCell<Option<Value>>,
     headers: OnceCell<Value>,
     pub(super) limits: TranslationLimits,
-    /// Reason why a part was not parsed: it exceeds the route's `max_values`.
+    /// Reason why a part of the response was not parsed: it has more values than the route's `max_values`.
     too_much: OnceCell<String>,
 }
 
@@ -50,12 +50,12 @@ impl<'a> ResponseView<'a> {
         Self { response, body, input, charset, text, json, headers, limits, too_much }
     }
 
-    /// The same response, decoded with another charset.
+    /// View of the same response, decoded with another charset.
     pub(super) fn with_charset(&self, charset: Charset) -> Self {
         Self { charset: Some(charset), ..Self::new(self.response, self.body, self.input, self.limits) }
     }
 
-    /// The same response with a part of it as the text.
+    /// View of the same response whose text is `text`, a part of the response.
     pub(super) fn with_text(&self, text: ByteString) -> Self {
         let (charset, because) = ("UTF-8", "what was found");
         let text = OnceCell::from(Ok(DecodedText { text, charset, because }));
@@ -109,16 +109,16 @@ impl<'a> ResponseView<'a> {
     ///
     /// # Errors
     ///
-    /// A sentence, if it has too many values.
+    /// A sentence, if the JSON has too many values.
     pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, ReadError> {
         self.check_value_count(json).map(|()| json.parse())
     }
 
-    /// Checks that JSON may be parsed into a tree.
+    /// Checks that JSON has few enough values to be parsed into a tree.
     ///
     /// # Errors
     ///
-    /// A sentence, if it has too many values.
+    /// A sentence, if the JSON has too many values.
     pub(super) fn check_value_count(&self, json: &JsonText) -> Result<(), ReadError> {
         json.check_value_count(self.limits.values).map_err(|TooManyValues { most, line, column }| {
             self.too_many_values_error(format!(
@@ -127,8 +127,8 @@ impl<'a> ResponseView<'a> {
         })
     }
 
-    /// Checks that a tree extracted from the response is not too large. `before` counts the values of all
-    /// trees of the same value so far.
+    /// Checks that a tree extracted from the response is not too large. `before` is the number of values in
+    /// earlier trees of the same value; the values of `tree` are added to it.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl<'a> ResponseView<'a> {
         ReadError::unquoted(why)
     }
 
-    /// Reason why a part was not parsed, if one had too many values.
+    /// Reason why a part of the response was not parsed, if a part had too many values.
     pub(super) fn too_much(&self) -> Option<&str> {
         self.too_much.get().map(String::as_str)
     }
@@ -179,7 +179,8 @@ pub(super) struct LazyExtraction<'a> {
 }
 
 impl<'a> LazyExtraction<'a> {
-    /// Extraction by this extractor; by media type if the rule has none.
+    /// Creates an extraction with `extract`, or with the default for the media type if the rule has no
+    /// extractor.
     pub(super) fn new(extract: Option<&'a Extract>, view: &'a ResponseView<'a>) -> Self {
         Self { extract, default: OnceCell::new(), view, found: OnceCell::new(), value: OnceCell::new() }
     }
@@ -197,20 +198,20 @@ impl<'a> LazyExtraction<'a> {
         }
     }
 
-    /// Consumes the extraction: its result, and the tree if it was built already. Records it in the trace.
+    /// Returns the result, and the tree if it has been built already. Records the extraction in the trace.
     pub(super) fn into_extracted(
         mut self,
         trace: &mut Trace,
     ) -> Result<(Extracted, Option<Value>), ReadError> {
-        // An error is recorded, too.
+        // Run the extractor first, so that the trace also records its error.
         let _ = self.extracted();
         self.trace(trace);
         let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
         Ok((found, self.value.take().and_then(Result::ok)))
     }
 
-    /// The extractor to run; `None` for an empty response if the rule has no extractor: old servers declare a
-    /// media type and then send no body.
+    /// Returns the extractor to run. `None` if the rule has no extractor and the response is empty: old
+    /// servers declare a media type and then send no body.
     fn extract(&self) -> Option<&Extract> {
         let by_media_type = || Extract::One(Box::new(Extractor::whole(extractor_for_media_type(self.view))));
         match self.extract {
@@ -284,7 +285,7 @@ fn describe_found(found: &Extracted) -> String {
     }
 }
 
-/// Default extractor, by media type.
+/// Selects the default extractor by media type.
 pub(super) fn extractor_for_media_type(view: &ResponseView<'_>) -> ExtractorKind {
     const TEXTS: [&str; 7] =
         ["xml", "yaml", "x-yaml", "javascript", "x-www-form-urlencoded", "x-ndjson", "toml"];

@@ -83,7 +83,7 @@ impl TranslationRun<'_> {
             }
             (_, structured) => (structured, None),
         };
-        // If the value is the text of the response, a cut value is the rest of that text.
+        // If the value is the text of the response, the shortened value replaces that text.
         if let (Some(text), Some(_), Some(structured)) = (&mut whole_text, &cut, &structured)
             && let Value::String(rest) = structured.json.parse()
         {

@@ -24,13 +24,13 @@ use crate::model::{
 /// Compiled rules of one route.
 #[derive(Debug)]
 pub struct Translator {
-    /// Tried in order; the first that matches decides. If there are none, the default rules decide.
+    /// Rules, tried in order; the first rule that matches is applied. Without rules, the default rules apply.
     pub rules: Vec<Rule>,
     /// Result for a successful response that no rule matches.
     pub on_no_match: OnNoMatch,
     /// Schema that every success must satisfy.
     pub output: Option<OutputSchema>,
-    /// Clients that receive a value that is not an object as `{"result": …}`, if there is no schema.
+    /// Clients for which a value that is not an object is wrapped in `{"result": …}`, if there is no schema.
     pub wrap: WrapNonObjects,
     /// Patterns of secrets, replaced in every tool error.
     pub redaction: Redaction,
@@ -46,16 +46,16 @@ pub struct Translator {
 #[section(default)]
 pub struct TranslationLimits {
     /// Maximum length of an upstream response.
-    // It applies to the decompressed body as well.
+    // The limit applies to the decompressed body as well.
     #[key(name = "response_limit", size = 1..=1 << 30, default = 8 << 20)]
     pub response_bytes: usize,
     /// Maximum number of JSON values in a response that a rule parses.
-    // The limit of one tree. Lists and objects count as values. By default a table of 100,000 rows and ten
-    // columns, with a margin.
+    // The limit applies to each tree. Lists and objects count as values. The default is enough for a table of
+    // 100,000 rows and 10 columns.
     #[key(name = "max_values", range = 1..=100_000_000, default = 1_200_000)]
     pub values: usize,
     /// Maximum length of an error text.
-    // People and models read it.
+    // People and models read the text.
     #[key(name = "error_text_limit", size = 64..=1 << 20, default = 2048)]
     pub error_text_bytes: usize,
 }
@@ -67,8 +67,8 @@ pub struct Rule {
     /// failure is never read as data. An error rule without one does not match 5xx, so that no part of a
     /// crash is passed on by accident.
     pub matcher: Matcher,
-    /// Extractor of the value that conditions, filters and templates use; selected by media type if there is
-    /// none.
+    /// Extractor of the value that conditions, filters and templates use. Without one, the media type selects
+    /// the extractor.
     pub extract: Option<Extract>,
     /// Charset of the response, if its headers are wrong or do not name one.
     pub charset: Option<Charset>,
@@ -87,7 +87,7 @@ pub enum RuleAction {
 }
 
 impl Rule {
-    /// The statuses that it matches: those of its condition, or the default for its effect.
+    /// Statuses that the rule matches: those of its condition, or the default for a success or an error rule.
     pub fn statuses(&self) -> Vec<StatusPattern> {
         match (&self.matcher.status, &self.action) {
             (Some(patterns), _) => patterns.0.clone(),
@@ -96,7 +96,8 @@ impl Rule {
         }
     }
 
-    /// The named captures if the rule matches; otherwise the failed condition, or the default for the status.
+    /// Returns the named captures if the rule matches, otherwise the failed condition or the default one on
+    /// the status.
     fn matches(&self, extraction: &LazyExtraction<'_>) -> Result<Captures, String> {
         let response = extraction.view.response;
         let status = response.status;
@@ -131,7 +132,7 @@ pub enum OnNoMatch {
     Text,
 }
 
-/// Input of a translation beside the response.
+/// Input of a translation besides the response.
 #[derive(Debug, Clone, Copy)]
 pub struct CallInput<'a> {
     /// Name of the called tool.
@@ -156,9 +157,9 @@ impl<'a> CallInput<'a> {
 pub struct Translation {
     /// Result for the client.
     pub result: ToolResult,
-    /// Index of the rule that decided, from 0; `None` for the default rules.
+    /// Index of the rule that was applied, from 0; `None` for the default rules.
     pub rule: Option<usize>,
-    /// Sampling request to the client's model, to be sent first; `result` is only a placeholder then.
+    /// Sampling request that must be sent to the client's model first; `result` is then only a placeholder.
     pub sampling: Option<Box<SamplingRequest>>,
     /// Notes for the operator, to be logged; some quote the response.
     pub notes: Vec<LogNote>,
@@ -184,7 +185,7 @@ pub fn translate(
     let mut run = TranslationRun { translator, trace, notes: Vec::new(), sampling: None };
     let (mut result, rule) = run.apply_rules(&view);
     let TranslationRun { trace, notes, sampling, .. } = run;
-    // The default error for a status has it after the code.
+    // The default error for a status has added the status to `_meta` already, after the code.
     let (status_key, status) = status_meta(response);
     if result.is_error()
         && sampling.is_none()
@@ -220,7 +221,7 @@ impl<W: Into<ReadError>> From<W> for TranslationFailure {
     }
 }
 
-/// One run of a translator. [`success`](super::success) and [`error`](super::error) continue it.
+/// One run of a translator. [`success`](super::success) and [`error`](super::error) have more of its methods.
 pub(super) struct TranslationRun<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
@@ -324,7 +325,7 @@ impl TranslationRun<'_> {
         }
     }
 
-    /// Tool error for a response that a rule could not read. The redaction cuts its text afterwards.
+    /// Tool error for a response that a rule could not read. The redaction truncates its text later.
     fn unreadable(&self, view: &ResponseView<'_>, why: &str) -> ToolResult {
         let what = match view.response.exit {
             Some(_) => "The output of the program",
@@ -345,7 +346,7 @@ impl TranslationRun<'_> {
         self.notes.push(LogNote { plain, quoting, is_template_error: false });
     }
 
-    /// Notes why something failed, with and without quotes of the response; returns the former.
+    /// Adds a note about the failure of `what`, with and without quotes. Returns the reason with quotes.
     pub(super) fn note_why(&mut self, what: &str, why: &ReadError) -> String {
         let quoting = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
         let (plain, quoted) = (format!("{what}: {}", why.plain), format!("{what}: {quoting}"));
@@ -353,14 +354,14 @@ impl TranslationRun<'_> {
         quoting
     }
 
-    /// Notes a template that failed to render. The engine's message may quote its input.
+    /// Adds a note about a template that failed to render. The error text of the engine may quote its input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
         self.note_why(&format!("the template of `{key}`"), &error.in_part("it failed to render"));
         self.notes.last_mut().expect("a note was added").is_template_error = true;
     }
 
-    /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that
-    /// error.
+    /// Adds a note about the error of a filter. An error that the filter raised with `error(…)` is not noted,
+    /// because the client receives it.
     pub(super) fn note_detail(&mut self, error: &JqError) {
         // A truncated message may end in half a secret.
         let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
@@ -369,7 +370,7 @@ impl TranslationRun<'_> {
         }
     }
 
-    /// Notes the beginning of an unexpected body.
+    /// Adds a note with the beginning of an unexpected body.
     pub(super) fn note_body(&mut self, view: &ResponseView<'_>) {
         const MAX_NOTED: usize = 240;
         // A body that can't be decompressed is not readable.
@@ -380,7 +381,7 @@ impl TranslationRun<'_> {
     }
 }
 
-/// Longest value that a trace step shows, in bytes.
+/// Maximum length of a value in a trace step, in bytes.
 pub(super) const MAX_TRACED: usize = 4000;
 
 /// Step of a translation.
@@ -402,7 +403,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Limit of recorded steps; a translation has far fewer.
+    /// Maximum number of recorded steps; a translation has far fewer.
     const MAX_STEPS: usize = 1000;
 
     /// A trace that records nothing.
@@ -433,7 +434,7 @@ impl Trace {
     }
 }
 
-/// Whether a rule matches, with its captures, or the reason why it does not.
+/// Describes whether a rule matches: with its captures, or with the reason why it does not.
 fn match_text(matched: Result<&Captures, &String>) -> String {
     match matched {
         Err(why) => format!("does not match: {why}"),

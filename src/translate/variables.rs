@@ -36,8 +36,9 @@ pub(super) struct TemplateContext<'a> {
 }
 
 impl TemplateContext<'_> {
-    /// Values of the variables that these templates use, and of the captures. Secrets are replaced by a
-    /// redaction: a template may cut a text so that half a secret is left, which matches no pattern.
+    /// Returns the variables that `templates` use, and the captures, each with its value. Secrets in the
+    /// values are redacted before rendering: a template may cut a text in the middle of a secret, and half a
+    /// secret matches no pattern.
     pub(super) fn names<'t>(
         &self,
         redaction: &Redaction,
@@ -71,7 +72,7 @@ impl TemplateContext<'_> {
     }
 }
 
-/// Variables of the filters of a rule, besides the value.
+/// Values of the variables that the jq filters of a rule can use, such as `$args` and `$status`.
 pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -> JqNames<'a> {
     JqNames {
         args: view.input.args,
@@ -126,23 +127,24 @@ pub enum MessageRole {
     Assistant,
 }
 
-/// Name of the sampling response among the input responses.
+/// Key of the model's response to a sampling request in `input_responses`.
 pub const SAMPLE: &str = "sample";
 
 impl SamplingRequestTemplate {
-    /// Limit of all messages together, in bytes: a model reads them.
+    /// Maximum length of all rendered texts of a request together, in bytes.
     pub const LIMIT_BYTES: usize = 1 << 20;
 
-    /// Templates of the sampling request, for checks at load.
+    /// All templates of the request, for checks when the configuration is loaded.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         self.messages.iter().map(|(_, template)| template).chain(&self.system)
     }
 
-    /// Renders the templates; `stop` limits that work and cancels it.
+    /// Renders the templates. The work counts against the budget `stop`, which may also cancel it.
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] if one of them fails, or the texts together are too long.
+    /// [`TemplateError`] if a template fails, or if the rendered texts together are longer than
+    /// [`Self::LIMIT_BYTES`].
     pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<SamplingRequest, TemplateError> {
         let budget = TemplateBudget::new(stop);
         let render = |template: &Template| template.render_within(names, &budget);

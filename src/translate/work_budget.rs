@@ -7,10 +7,11 @@ use std::sync::{
 
 use super::read_error::ReadError;
 
-/// Step counter and cancellation flag of a translation. A step is counted between two matches of a pattern,
-/// between two rounds of a filter, and before a check whose cost is known. Only that work may take time that
-/// grows faster than the response. A stopped translation returns an error that no client reads. Clones share
-/// one budget.
+/// Step counter and cancellation flag of a translation. Clones share one budget.
+///
+/// A step is counted between two matches of a pattern, between two iterations of a filter, and before a check
+/// whose cost is known. No other work takes time that grows faster than the response. A stopped translation
+/// returns an error that no client receives.
 #[derive(Debug, Clone, Default)]
 pub struct WorkBudget(Arc<State>);
 
@@ -42,7 +43,7 @@ impl WorkBudget {
         self.0.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Takes so many steps and returns whether they are allowed. If not, the work must end.
+    /// Spends this many steps, and returns whether the work may continue.
     pub(crate) fn spend(&self, steps: u64) -> bool {
         if let Some(steps_left) = &self.0.steps_left {
             // A plain load and store suffice: only the thread that does the work counts.
@@ -54,13 +55,13 @@ impl WorkBudget {
         !self.0.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Fails if a search through so many bytes needs more steps than are left.
+    /// Spends the steps of a search through `bytes` bytes. Fails if fewer steps are left.
     pub(crate) fn check_search(stop: Option<&Self>, bytes: usize) -> Result<(), ReadError> {
         let may_search = stop.is_none_or(|stop| stop.spend(Self::steps_of_search(bytes)));
         if may_search { Ok(()) } else { Err(STOPPED.into()) }
     }
 
-    /// Number of steps of a search through so many bytes.
+    /// Number of steps of a search through this many bytes.
     pub(crate) fn steps_of_search(bytes: usize) -> u64 {
         const STEP_BYTES: u64 = 256;
         1 + bytes as u64 / STEP_BYTES

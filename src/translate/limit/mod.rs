@@ -62,13 +62,14 @@ impl Limit {
         Ok(())
     }
 
-    /// Truncates the structured content to as many rows as fit, and returns the cut; unchanged if all fit.
+    /// Truncates the structured content to as many rows as fit, and returns a description of the omitted
+    /// part. The content is unchanged if all rows fit.
     ///
-    /// `pretty` is set if the rule shows it as indented JSON; then that length is measured.
+    /// With `pretty`, the rule shows the content as indented JSON, and the length of that JSON is measured.
     ///
     /// # Errors
     ///
-    /// A sentence for the client, if it can't be shortened to fit.
+    /// A sentence for the client, if the structured content can't be shortened to fit.
     pub(super) fn structure(
         &self,
         structured: Structured,
@@ -137,8 +138,8 @@ impl Limit {
         Ok((cut, Some(OmittedPart { unit, shown, total, text: None, next })))
     }
 
-    /// Truncates the text blocks to as many lines as fit, and returns the cut. JSON of the structured content
-    /// is unchanged here: it was shortened with that.
+    /// Truncates the text blocks to as many lines as fit, and returns a description of the omitted part. A
+    /// block with the structured content as JSON is unchanged: [`Self::structure`] has shortened it.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl Limit {
         Ok((content, cut))
     }
 
-    /// The path of the list in a value.
+    /// Path of the list to truncate in a value: the configured path, or that of the longest list.
     fn list_in(&self, value: &Value, wrapped: bool) -> Option<Vec<String>> {
         match &self.of {
             // Clients see the value under `result`, so the rule's path may begin with it.
@@ -239,14 +240,14 @@ impl fmt::Display for OmittedPart {
 }
 
 impl OmittedPart {
-    /// Adds the cut of the text beside it; one note describes both.
+    /// Adds the omitted part of the text blocks, so that one note describes both.
     pub(in crate::translate) fn and_text(mut self, text: &Self) -> Self {
         let is_said = (self.unit, self.shown, self.total) == (text.unit, text.shown, text.total);
         self.text = (!is_said).then_some((text.shown, text.total));
         self
     }
 
-    /// For programs: the `_meta` of the result.
+    /// Returns the `_meta` of the result, for programs.
     pub(in crate::translate) fn meta(&self) -> Value {
         let Self { unit, shown, total, text, next } = self;
         let mut meta = json!({ "unit": unit, "shown": shown, "leftOut": total - shown, "total": total });
@@ -259,7 +260,7 @@ impl OmittedPart {
         meta
     }
 
-    /// For people and models: the rule's note, or a default sentence.
+    /// Returns the note for people and models: the rule's own, or a default sentence.
     ///
     /// # Errors
     ///
@@ -310,7 +311,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Removes the rows from a value; there are none if it is neither a list nor a string.
+    /// Takes the rows out of a value. There are none if the value at `path` is neither a list nor a string.
     fn take(value: &mut Value, path: &[String]) -> Self {
         match at_mut(value, path).map(Value::take) {
             Some(Value::Array(items)) => Self { items, is_text: false },
@@ -330,7 +331,7 @@ impl Rows {
         }
     }
 
-    /// The largest number of rows that, as compact JSON, add at most `characters` to the value without rows.
+    /// Maximum number of rows that, as compact JSON, add at most `characters` to the value without rows.
     fn fitting(&self, characters: usize) -> usize {
         /// One pair of quotes encloses all lines of a text.
         const QUOTES: usize = 2;
@@ -350,7 +351,7 @@ fn at_mut<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
     path.iter().try_fold(value, |value, name| value.get_mut(name))
 }
 
-/// The longest list that is reachable through objects only; the first of equal ones.
+/// Longest list that is reachable through objects only; the first one if several have that length.
 fn longest_list(value: &Value) -> Option<(usize, Vec<String>)> {
     let lists = value.as_object()?.iter().filter_map(|(name, member)| {
         let (length, mut path) = match member {
