@@ -80,8 +80,8 @@ impl Matcher {
         *self == Self::default()
     }
 
-    /// Whether the conditions, except on the status, are among those of another matcher. A condition on the
-    /// value never is, because the two rules may have different extractors.
+    /// Whether `other` has all conditions of this matcher, apart from the status. A condition on the value
+    /// makes this false, because the two rules may have different extractors.
     pub fn covers_except_status(&self, other: &Self) -> bool {
         fn is_among<T: PartialEq>(own: &Option<T>, other: &Option<T>) -> bool {
             own.is_none() || own == other

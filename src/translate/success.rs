@@ -102,8 +102,8 @@ impl TranslationRun<'_> {
             return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
         }
         let mut shown = content::render(&rule.content, &context, self.trace)?;
-        // A binary block and the blocks of an MCP server pass unchanged, unless they contain values that are
-        // cut now.
+        // A binary block and the blocks of an MCP server are returned unchanged, unless they contain values
+        // that have been shortened.
         if shown.is_empty() && cut.is_none() {
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Rendered };
             shown.extend(answered.into_iter().map(|content| RenderedBlock { content, text }));
@@ -117,7 +117,7 @@ impl TranslationRun<'_> {
             Some(limit) => {
                 let (content, of_text) = limit.texts(shown).map_err(TranslationFailure::TooLong)?;
                 let cut = match (cut, of_text) {
-                    // A text that was cut before needs no second note on the rest.
+                    // If the text was already shortened with the structured content, one note is enough.
                     (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
                     (cut, of_text) => cut.or(of_text),
                 };
@@ -138,7 +138,7 @@ impl TranslationRun<'_> {
         Ok(ToolResult { content, structured, ..result })
     }
 
-    /// The structured content, and the value it was made from if a template uses that.
+    /// Builds the structured content. Also returns the extracted value, if a template uses it.
     fn structure(
         &mut self,
         rule: &SuccessRule,
@@ -212,8 +212,8 @@ pub fn empty_success_text(response: &UpstreamResponse) -> String {
     }
 }
 
-/// The default block: the text of the response if that is the whole value, else the structured content as
-/// JSON.
+/// Builds the default block: the text of the response if the text is the whole value, else the structured
+/// content as JSON.
 fn default_block(
     response: &UpstreamResponse,
     whole_text: Option<ByteString>,

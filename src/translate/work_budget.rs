@@ -28,9 +28,9 @@ impl WorkBudget {
     /// Number of steps of a schema check that take as long as one step of a rule.
     pub const CHECK_STEPS: u64 = 10;
 
-    /// Steps that the templates of a prompt, an input request or a message may take together, about ten
-    /// milliseconds. They are rendered on threads that serve other calls. Looked-up bytes count, so the limit
-    /// is 6.4 MB of them; a client may send 4 MiB.
+    /// Maximum number of steps for all templates of a prompt, an input request or a message together, about
+    /// 10 ms. These templates are rendered on threads that serve other calls. Looked-up bytes count as steps,
+    /// so the templates may read 6.4 MB; a client may send 4 MiB.
     pub const TEXT_STEPS: u64 = 100_000;
 
     /// Budget that cancels itself after so many steps; its owner then restarts the work elsewhere.

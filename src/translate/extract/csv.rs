@@ -118,7 +118,7 @@ impl Csv {
             Err(why) => return self.without_table(why),
         };
         let begin = text.len() - table.len();
-        // Sentinel after the text: an unclosed quote would swallow it.
+        // Mark the end of the text, to detect an unclosed quote: the quoted cell would contain the mark.
         let end = [self.row_delimiter.unwrap_or(b'\n'), b'\0'];
         let length = (table.len() + end.len()) as u64;
         let mut reader = ReaderBuilder::new();
@@ -139,20 +139,21 @@ impl Csv {
                 if record.len() == 1 && record.get(0) == Some("\0") {
                     break;
                 }
-                // The position is that of blank lines before the record.
+                // The record's position is before the blank lines that precede it.
                 let start = begin + record.position().map_or(0, |position| position.byte() as usize);
                 let quote = text[start..].find(|c| !matches!(c, '\r' | '\n')).unwrap_or(0);
                 let line = self.line(text, start + quote);
                 return Err(read_error!("line {line}: expected a closing quote, found none"));
             }
-            // Blank lines and comments may be before a record, so its last line is counted.
+            // Blank lines and comments may precede a record, so report the line at its end.
             let line = || self.line(text, begin + end as usize - 1);
             at_most(RECORD_LIMIT, record.len(), "cells")
                 .map_err(|error| error.in_part(&format!("line {}", line())))?;
             if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
                 continue;
             }
-            // With another row delimiter, a line break after it is only formatting.
+            // With a row delimiter other than a line break, a line break after the delimiter is only
+            // formatting.
             let bare = |(index, cell): (usize, _)| if index == 0 { self.without_break(cell) } else { cell };
             let cells =
                 record.iter().enumerate().map(bare).map(|cell| if self.trim { cell.trim() } else { cell });
@@ -179,7 +180,8 @@ impl Csv {
         if self.allow_empty { Ok(Value::Array(Vec::new())) } else { Err(why) }
     }
 
-    /// The text after the prefix of the header line; from the first row on if no header is configured.
+    /// Returns the text after the prefix of the header line, or from the first row if no prefix is
+    /// configured.
     fn table<'t>(&self, text: &'t str) -> Result<&'t str, ReadError> {
         let end = self.row_delimiter.map_or('\n', char::from);
         let mut rest = after_lines(text, self.skip, end)?;

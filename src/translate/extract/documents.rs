@@ -1,5 +1,5 @@
-//! `json`, `ndjson`, `form` and `text`: the body as a value. `binary` and `header`: parts of the response as
-//! the upstream sent them.
+//! Extractors `json`, `ndjson`, `form` and `text`, which parse the body, and `binary` and `header`, which
+//! return the body or headers as the upstream sent them.
 
 use std::borrow::Cow;
 
@@ -63,7 +63,7 @@ impl Extraction for NdJson {
         if documents.is_empty() && !self.allow_empty {
             return Err("expected one JSON document per line, found an empty response".into());
         }
-        // The list is one level deeper than its documents.
+        // The list nests one level deeper than its documents, so check it as a whole.
         let list = JsonText::check_text(&format!("[{}]", documents.join(",")).into());
         list.map(Extracted::Raw).map_err(|error| ReadError::unquoted(error.message))
     }
@@ -84,7 +84,7 @@ impl Extraction for Form {
     }
 }
 
-/// Parses a form whose percent-encoded text is in this encoding.
+/// Parses a form whose percent-encoded text is in `encoding`.
 fn read_form(text: &str, encoding: &'static Encoding) -> Result<Value, ReadError> {
     let text = text.trim();
     if text.is_empty() {
@@ -128,8 +128,8 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, ReadErro
     if !text.contains('%') {
         return Ok(text);
     }
-    // A character may be percent-encoded in part only: `%83A` is one in Shift_JIS.
-    // Some charsets have characters that can't be encoded again: they would become `&#30000;`.
+    // A character may be percent-encoded in part: `%83A` is one character in Shift_JIS. Some charsets have
+    // characters that can't be encoded again: they would become `&#30000;`.
     let (bytes, _, is_lossy) = encoding.encode(&text);
     let bytes: Vec<u8> = percent_decode(&bytes).collect();
     let decoded = encoding.decode_without_bom_handling_and_without_replacement(&bytes);
@@ -272,7 +272,7 @@ fn header_name(value: &Cursor<'_>, node: &Node) -> Checked<String> {
 }
 
 impl Header {
-    /// Reads a list of names or one name; `None` for a map.
+    /// Reads the short form, a list of names or one name; `None` for a map.
     pub(crate) fn read_short(value: &Cursor<'_>) -> Option<Checked<Self>> {
         let (names, shape) = match value.node.kind {
             Kind::List(_) => (header_names(value), HeaderShape::Object),
@@ -283,13 +283,13 @@ impl Header {
     }
 }
 
-/// The shape of the extracted headers.
+/// Shape of the extracted headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderShape {
-    /// An object of all of them.
+    /// An object with all headers.
     #[default]
     Object,
-    /// The value of the only one.
+    /// The value of the only header.
     Value,
 }
 

@@ -29,7 +29,7 @@ pub struct Mcp;
 /// Media type of responses from an upstream that is an MCP server; selects this extractor by default.
 pub const MCP_MEDIA_TYPE: &str = "application/vnd.mcp+json";
 
-/// Whether a response is from an upstream that is an MCP server. Its HTTP status and headers are not known.
+/// Whether a response is from an upstream that is an MCP server. Its HTTP status and headers are unknown.
 pub(crate) fn is_from_mcp_server(response: &UpstreamResponse) -> bool {
     response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
@@ -41,7 +41,7 @@ pub(crate) struct McpResult {
     pub(crate) content: Vec<Content>,
     /// The value; for a protocol error, the error object.
     pub(crate) value: Option<Box<Extracted>>,
-    /// Whether the value is only the text of one of several blocks, so that it is not the whole result.
+    /// Whether the value is the text of one of several blocks, and so not the whole result.
     pub(crate) is_partial: bool,
     /// Success or kind of error.
     pub(crate) verdict: ResultKind,
@@ -79,7 +79,7 @@ struct ProtocolError {
     message: Option<String>,
 }
 
-/// Members of a content block that decide its type.
+/// Members of a content block that determine its type.
 #[derive(Deserialize)]
 struct BlockMembers {
     #[serde(rename = "type")]
@@ -130,8 +130,7 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
             );
         }
     };
-    // Every revision requires `content`; a server that sends only `structuredContent` is accepted all the
-    // same.
+    // Every revision of MCP requires `content`, but a result with `structuredContent` alone is accepted.
     let content = content.or_else(|| structured.map(|_| Vec::new()));
     let content = content.ok_or("expected an MCP tool result, found a result without `content`")?;
     at_most(RECORD_LIMIT, content.len(), "content blocks")?;
@@ -161,19 +160,19 @@ fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, Rea
     })
 }
 
-/// The value of a text: its JSON if it parses, else the string.
+/// Value of a text: parsed as JSON if possible, else the string.
 fn value_of_text(text: &str) -> Extracted {
     let text = ByteString::from(text);
     JsonText::check_text(&text).map_or(Extracted::Text(text), Extracted::Raw)
 }
 
-/// Base64 decoder that ignores padding, like clients do.
+/// Base64 decoder that ignores padding, as clients do.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Invalid Base64 would break the client's whole result.
+/// Validates Base64 data: invalid data would break the client's whole result.
 fn check_base64(kind: &str, data: &str) -> Result<(), ReadError> {
     BASE64.decode(data).map(|_| ()).map_err(|error| {
         let what = format!("expected Base64 data in a block `{kind}`, found text that is not");
@@ -181,8 +180,8 @@ fn check_base64(kind: &str, data: &str) -> Result<(), ReadError> {
     })
 }
 
-/// Parses one content block, which stays unchanged. A text block without `text` is skipped: the call has been
-/// executed, and the other blocks are valid.
+/// Parses one content block, which is not changed. A text block without `text` is skipped, because the call
+/// has been executed and the other blocks are valid.
 fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, ReadError> {
     let members: BlockMembers = read(block.get())?;
     let missing = |what: &str| {
@@ -219,7 +218,7 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
     Ok(Some(ContentBlock::Foreign(ForeignBlock { json: part(message, block)?, text, link }).into()))
 }
 
-/// Part of a document as a document that shares its buffer.
+/// Returns a part of a document as a document that shares its buffer.
 fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, ReadError> {
     JsonText::check(&whole.bytes().slice_ref(part.get().as_bytes()))
         .map_err(|error| ReadError::unquoted(error.to_string()))
@@ -229,10 +228,10 @@ fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, ReadError> {
     serde_json::from_str(json).map_err(|_| "expected an MCP tool result, found JSON of another kind".into())
 }
 
-/// The first result or error in an event stream. Notifications may come before it.
+/// Returns the first result or error in an event stream. Notifications may come before it.
 fn response_in_events(text: &str) -> Result<JsonText, ReadError> {
     let mut data = String::new();
-    // Lines may end in CR alone. A blank line ends an event; the end of the stream ends the last one.
+    // Lines may end in CR alone. A blank line ends an event, and the end of the stream ends the last event.
     for line in with_plain_line_ends(text).split(['\n', '\r']).chain([""]) {
         if line.is_empty() {
             if let Ok(json) = JsonText::check(&Bytes::from(std::mem::take(&mut data)))

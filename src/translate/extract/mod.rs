@@ -1,5 +1,5 @@
-//! `extract` of a rule: parsers from a response to a value, and the types of the result. A new extractor is a
-//! file here, its line in `extractors!`, and its name in the `extractors!` of `config::extract`.
+//! Extractors, the parsers of a rule's `extract`: they read a value from a response. A new extractor needs a
+//! file in this module, a line in `extractors!`, and its name in the `extractors!` of `config::extract`.
 
 mod columns;
 mod csv;
@@ -41,7 +41,7 @@ use super::response_view::ResponseView;
 use crate::model::{Content, JsonText, kind_of};
 use crate::settings::{Checked, Code, Cursor, suggest};
 
-/// Limit of the records or keys of one response. Without it, a response of many short lines could take a
+/// Maximum number of records or keys of one response. Without it, a response of many short lines could take a
 /// hundred times its size in memory.
 pub const RECORD_LIMIT: usize = 100_000;
 
@@ -56,7 +56,7 @@ pub struct SyntaxError {
 }
 
 impl SyntaxError {
-    /// Reports a setting whose text is not a `what`, such as a path, at the position of the mistake.
+    /// Reports an invalid setting, such as a path, at the position of the mistake. `what` names its syntax.
     fn reject<T>(&self, value: &Cursor<'_>, code: Code, what: &str, help: &str) -> Checked<T> {
         let text = value.node.as_text().unwrap_or_default();
         let place = value.context.report.character_in(value.node, text, self.at);
@@ -107,9 +107,9 @@ impl Extract {
         }
     }
 
-    /// JSON Schema of the value, or of an untyped extractor that knows its result.
+    /// JSON Schema of the value; for an `html` extractor without types, the schema of the selected members.
     ///
-    /// For derived output schemas only: a configured output schema may convert the result.
+    /// Use it only to derive an output schema: a configured output schema may convert the value.
     pub fn found_schema(&self) -> Option<Map<String, Value>> {
         self.schema().or_else(|| {
             let Self::One(extractor) = self else { return None };
@@ -160,7 +160,7 @@ impl Extract {
 }
 
 impl ExtractPart {
-    /// JSON Schema of the part; without types, that of the result of its extractor.
+    /// JSON Schema of the part; without types, the schema of what its extractor returns.
     fn schema(&self) -> Value {
         match (self.extractor.schema(), &self.extractor.kind) {
             (Some(schema), _) => Value::Object(schema),
@@ -170,8 +170,8 @@ impl ExtractPart {
         }
     }
 
-    /// Extracts the part. `None` if it is optional and absent: its pattern has no match, its header is
-    /// missing, or the text is empty. A part that is present and invalid is an error.
+    /// Extracts the part. `None` if the part is optional and absent: its pattern has no match, its header is
+    /// missing, or the text is empty. A part that is present but invalid is an error.
     fn extract(&self, view: &ResponseView<'_>) -> Result<Option<Extracted>, ReadError> {
         let found = match self.extractor.find(view) {
             Err(_) if self.optional && self.finds_nothing(view) => return Ok(None),
@@ -199,7 +199,7 @@ impl ExtractPart {
 /// Extractor with its source and the types of its result.
 #[derive(Debug)]
 pub struct Extractor {
-    /// Extractor of the text to parse; the response itself if there is none.
+    /// Extractor that returns the text to parse; `None` to parse the response itself.
     pub source: Option<Box<Self>>,
     /// Parser and its options.
     pub kind: ExtractorKind,
@@ -208,12 +208,12 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// Extractor without types, whose result stays as it is.
+    /// Extractor without types, whose result is not converted.
     pub fn whole(kind: ExtractorKind) -> Self {
         Self { source: None, kind, typing: Typing::Untyped }
     }
 
-    /// JSON Schema of the value, a list if there are records; `None` if it has no types.
+    /// JSON Schema of the value, or of the list if there are records; `None` without types.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         let record = self.typing.schema()?;
         // A block has no types.
@@ -241,11 +241,11 @@ impl Extractor {
         typed.map_err(|why| self.with_missing_patterns(why, view))
     }
 
-    /// Extracts with `pairs`, without the keys that no field uses. `None` if all keys are used, and on
-    /// errors, whose text lists all keys.
+    /// Extracts with `pairs`, but skips the keys that no field uses. `None` if the extractor is not `pairs`,
+    /// if the rule needs all keys, or on errors, because an error text lists all keys.
     ///
-    /// A status page has many keys, and a route uses few of them. Without this, a call with 2 KB of text
-    /// takes twice the instructions.
+    /// A status page has many keys, and a route uses few of them. Without this function, a call with 2 KB of
+    /// text takes twice the instructions.
     fn extract_used_keys(&self, view: &ResponseView<'_>) -> Option<Extracted> {
         let ExtractorKind::Pairs(pairs @ Pairs { each: EachPairs::Text, .. }) = &self.kind else {
             return None;
@@ -256,8 +256,8 @@ impl Extractor {
         self.typed(Extracted::Value(found), view).ok()
     }
 
-    /// If several patterns are configured, adds those without a match to the error: their captures are
-    /// missing.
+    /// If several patterns are configured, adds the patterns without a match to the error, because their
+    /// captures are missing.
     fn with_missing_patterns(&self, why: ReadError, view: &ResponseView<'_>) -> ReadError {
         let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return why };
         if self.source.is_some() || regex.patterns.0.len() < 2 {
@@ -270,7 +270,7 @@ impl Extractor {
         }
     }
 
-    /// The result before typing.
+    /// Returns the result before types are applied.
     fn find(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         let Some(source) = &self.source else { return self.kind.extraction().find(view, &self.typing) };
         let inner =
@@ -278,7 +278,7 @@ impl Extractor {
         self.kind.extraction().find(&view.with_text(inner), &self.typing)
     }
 
-    /// The result, which must be a string.
+    /// Returns the result as text. A result that is not a string is an error.
     fn text(&self, view: &ResponseView<'_>) -> Result<ByteString, ReadError> {
         match self.extract(view)?.into_success()?.into_value(view)? {
             Value::String(text) => Ok(text.into()),
@@ -298,7 +298,7 @@ impl Extractor {
             }
             found => {
                 let found = found.into_value(view)?;
-                // The type of one record is in the advertised schema.
+                // The advertised schema has the type of one record, so a list is an error.
                 if let (ValueCount::One, Value::Array(items)) = (self.kind.value_count(), &found)
                     && !matches!(self.typing, Typing::Value { from: None, .. })
                 {
@@ -314,14 +314,14 @@ impl Extractor {
     }
 }
 
-/// Parser of one kind, with the options of a rule.
+/// Parser of one format, with the options of a rule.
 pub(crate) trait Extraction {
     /// Number of values per response, and the names that fields may use.
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::One, MemberNames::AnyNames)
     }
 
-    /// Extracts the value. `typing` has the types that are applied afterwards.
+    /// Extracts the value, without applying `typing`, the types of the result.
     ///
     /// # Errors
     ///
@@ -445,18 +445,18 @@ pub(crate) enum Extracted {
 }
 
 impl Extracted {
-    /// The result as a part of a value, or as the source of another extractor. An error of an MCP server is
-    /// neither, because its value has another type.
+    /// Returns the result for use as a part of a value, or as the source of another extractor. An error of an
+    /// MCP server is rejected, because its value has another type.
     fn into_success(self) -> Result<Self, ReadError> {
         let is_error = matches!(&self, Self::Mcp(answered) if !answered.is_success());
         if is_error { Err("the server returned an error and no value".into()) } else { Ok(self) }
     }
 
-    /// The value as a tree.
+    /// Returns the value as a tree.
     ///
     /// # Errors
     ///
-    /// A sentence, if there is none, or if it has too many values.
+    /// A sentence, if there is no value, or if it consists of too many values.
     pub(crate) fn to_value(&self, view: &ResponseView<'_>) -> Result<Value, ReadError> {
         match self {
             Self::Raw(json) => view.tree_of(json),
@@ -468,7 +468,7 @@ impl Extracted {
         }
     }
 
-    /// Converts to a tree without a copy.
+    /// Converts the result to a tree without a copy.
     ///
     /// # Errors
     ///
@@ -490,7 +490,7 @@ pub enum Typing {
     Fields(Fields),
     /// A single value, or a list of such values.
     Value {
-        /// Path of the value in an object; the result itself if there is none.
+        /// Path of the value in an object; `None` for the result itself.
         from: Option<FieldPath>,
         /// Type of the value.
         kind: Box<FieldType>,
@@ -516,7 +516,8 @@ impl Typing {
         }
     }
 
-    /// Checks that records with these names have the required fields; called if there are no records to type.
+    /// Checks that records with these member names have the required fields. Used if there are no records to
+    /// convert.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ pub struct Records {
     pub allow_empty: bool,
 }
 
-/// Reads a string, list or map that is not empty.
+/// Reads a string, list or map, and rejects an empty one.
 pub(super) fn not_empty<T: Setting>(value: &Cursor<'_>) -> Checked<T> {
     let is_empty = match &value.node.kind {
         Kind::Text(text) => text.is_empty(),
@@ -48,7 +48,7 @@ pub(super) fn not_empty<T: Setting>(value: &Cursor<'_>) -> Checked<T> {
     }
 }
 
-/// Reads one string or a list, none of them empty.
+/// Reads one string or a list of strings, and rejects empty ones.
 pub(super) fn texts(value: &Cursor<'_>) -> Checked<Vec<String>> {
     match value.node.one_or_more() {
         [] => not_empty(value),
@@ -61,14 +61,14 @@ pub(super) fn texts(value: &Cursor<'_>) -> Checked<Vec<String>> {
 /// Block of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LineBlock<'t> {
-    /// Number of its first line in the response, from 1.
+    /// Number of the block's first line in the response, from 1.
     pub(super) line: usize,
-    /// Text of all its lines.
+    /// Text of all lines of the block.
     pub(super) text: &'t str,
 }
 
 impl<'t> LineBlock<'t> {
-    /// Lines of the block without their ends, LF or CR LF.
+    /// Lines of the block, without their line ends (LF or CR LF).
     pub(super) fn lines(self) -> impl Iterator<Item = Self> {
         self.split(b'\n')
     }
@@ -93,13 +93,13 @@ impl<'t> LineBlock<'t> {
         self.line + self.text[..at].matches('\n').count()
     }
 
-    /// Prefixes a reason with the number of the first line.
+    /// Prefixes an error with the number of the block's first line.
     pub(super) fn locate(self, error: ReadError) -> ReadError {
         error.in_part(&format!("line {}", self.line))
     }
 }
 
-/// The lines of a text without their ends: LF, CR LF, or in a text without LF, CR.
+/// Lines of a text, without their line ends: LF or CR LF, or CR in a text without LF.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = LineBlock<'_>> {
     let end = if memchr(b'\n', text.as_bytes()).is_some() { b'\n' } else { b'\r' };
     LineBlock { line: 1, text }.split(end)
@@ -126,7 +126,7 @@ impl Records {
         checked
     }
 
-    /// The blocks of a text, in order; each has at least one line.
+    /// Blocks of a text, in order; each has at least one line.
     pub(super) fn blocks<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
         let cut = self.block_delimiter.iter().flat_map(move |delimiter| cut(text, delimiter));
         let lines = self.block_delimiter.is_none().then(|| self.blocks_of_lines(text));
@@ -136,7 +136,7 @@ impl Records {
     fn blocks_of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
         let mut lines = text.split_inclusive('\n').enumerate();
         let mut position = 0;
-        // Line number and position of the block that has begun.
+        // Line number and position of the current block.
         let mut open: Option<(usize, usize)> = None;
         std::iter::from_fn(move || {
             for (index, whole) in lines.by_ref() {
@@ -161,7 +161,7 @@ impl Records {
     }
 }
 
-/// The blocks between the delimiters of a text, without surrounding line breaks. Blank blocks are omitted.
+/// Blocks between the delimiters of a text, without surrounding line breaks. Blank blocks are omitted.
 fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
     let mut line = 1;
     text.split(delimiter).filter_map(move |part| {
@@ -173,8 +173,9 @@ fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = LineBlock<
     })
 }
 
-/// The text with `\n` as line ends: old servers send CR LF, and some programs CR alone. `$` in a pattern does
-/// not match before a CR. In a text with LF, a CR alone is part of a line.
+/// Replaces CR LF by LF, and CR by LF in a text without LF: old servers send CR LF, and some programs CR
+/// alone. Without this, `$` in a pattern would not match before a CR. In a text with LF, a CR alone is part
+/// of a line.
 pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
     match (memchr(b'\r', text.as_bytes()), memchr(b'\n', text.as_bytes())) {
         (None, _) => text.into(),
@@ -183,7 +184,7 @@ pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Length of a quoted text, up to the first quote that is not escaped by a backslash.
+/// Length of a quoted text up to the closing quote, which is the first one that no backslash escapes.
 pub(super) fn quoted_length(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     text.bytes().position(|byte| {
@@ -193,7 +194,8 @@ pub(super) fn quoted_length(text: &str) -> Option<usize> {
     })
 }
 
-/// Resolves the escapes `\\`, `\"`, and `more` of a letter and its meaning; others are unchanged.
+/// Resolves the escapes `\\`, `\"`, and those in `more`, pairs of a letter and its meaning. Other escapes are
+/// unchanged.
 pub(super) fn unescaped(text: &str, more: &[(char, char)]) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -208,7 +210,7 @@ pub(super) fn unescaped(text: &str, more: &[(char, char)]) -> String {
     plain + rest
 }
 
-/// Collects at most [`RECORD_LIMIT`] records; `what` names them, in the plural.
+/// Collects at most [`RECORD_LIMIT`] records; more are an error. `what` names the records in the plural.
 pub(super) fn gather(
     found: impl Iterator<Item = Result<Value, ReadError>>,
     what: &str,
@@ -218,8 +220,8 @@ pub(super) fn gather(
     Ok(records)
 }
 
-/// Adds a value under its name. The values of a repeated name become a list, in order. They are not lists
-/// themselves.
+/// Adds a value under a name. The values of a repeated name become a list, in order. `value` must not be a
+/// list.
 pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, value: Value) {
     match members.entry(name) {
         Entry::Vacant(entry) => {
@@ -234,15 +236,15 @@ pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, val
 
 // Rows of cells under column names: the common part of `csv` and `columns`.
 
-/// Limit of the memory of a table, in bytes, however long its response is.
+/// Maximum memory of a table, in bytes, for a response of any length.
 // An eighth in unit tests, because debug builds are slow.
 const TABLE_LIMIT_BYTES: usize = if cfg!(test) { 32 << 20 } else { 256 << 20 };
 
-/// Limit of the memory of a table with a short response, in bytes.
+/// Memory that every table may use, in bytes, even with a short response.
 const SHORT_TABLE_LIMIT_BYTES: usize = 16 << 20;
 
-/// Memory limit of a table per byte of its response, in bytes; a cell of 2 bytes needs that much. Without the
-/// limit, short padded rows or long names would use a thousand times the length of the response.
+/// Memory that a table may use per byte of its response, in bytes; a cell of 2 bytes needs that much. Without
+/// this limit, short padded rows or long names would use a thousand times the length of the response.
 const TABLE_BYTES_PER_BYTE: usize = 128;
 
 /// Memory of a cell besides its text and its name, in bytes; measured with cells of a few bytes.
@@ -265,7 +267,7 @@ pub enum RaggedRows {
 pub struct ColumnNames(pub Vec<String>);
 
 impl ColumnNames {
-    /// Names of the members of a row: those that the rule declares, else those in the response.
+    /// Names of the members of a row: the names in the rule, or any names if the response has a header.
     pub(super) fn members(declared: Option<&Self>) -> MemberNames<'_> {
         declared.map_or(MemberNames::AnyNames, |names| {
             MemberNames::Names(names.0.iter().map(String::as_str).collect())
@@ -294,7 +296,7 @@ impl Setting for ColumnNames {
     }
 }
 
-/// Limit of the quoted part of a line in an error, in characters.
+/// Maximum length of a quoted part of a line in an error, in characters.
 const SHOWN: usize = 80;
 
 /// Builder of a list of row objects, with string members.
@@ -302,10 +304,11 @@ const SHOWN: usize = 80;
 pub(super) struct Rows {
     /// Line number of the header in the response; `None` if the rule declares the names.
     header_line: Option<usize>,
-    /// Whether the header resembles prose: a space after each separator, and several words between two.
+    /// Whether the header resembles prose: a space after each separator, and several words between two
+    /// separators.
     pub(super) is_prose: bool,
-    /// Whether the first line is certainly a header: the configured rule declares its beginning, the table is
-    /// optional, or a horizontal line is drawn under it.
+    /// Whether the first line is certainly a header: the rule configures its beginning, the table is
+    /// optional, or there is a horizontal rule below the line.
     pub(super) is_certain: bool,
     names: Vec<String>,
     /// Whether rows may have one surplus empty cell: every line ends in a separator.
@@ -317,7 +320,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Begins a table with the names of a header; ignores an empty name at its end. `text` is the whole
+    /// Begins a table with the names of a header. An empty name at the end is ignored. `text` is the whole
     /// response.
     ///
     /// # Errors
@@ -329,7 +332,7 @@ impl Rows {
         ragged_rows: RaggedRows,
         text: &str,
     ) -> Result<Self, ReadError> {
-        // An HTML page would otherwise be parsed as a table, its first line as the header.
+        // Otherwise, an HTML page would be parsed as a table with its first line as the header.
         if let Some(first) = names.first().filter(|_| is_markup(&names)) {
             return Err(markup(header_line, first));
         }
@@ -353,18 +356,18 @@ impl Rows {
         Ok(Self { header_line: Some(header_line), spare, ..Self::named(names, ragged_rows, text) })
     }
 
-    /// Begins a table with the names that a rule declares, which were checked at load. `text` is the whole
-    /// response.
+    /// Begins a table with the names configured in the rule, which were checked when it was loaded. `text` is
+    /// the whole response.
     pub(super) fn named(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
         Self { names, ragged_rows, limit_bytes: allowed.min(TABLE_LIMIT_BYTES), ..Self::default() }
     }
 
-    /// Adds a row; `line` is called if an error needs it.
+    /// Adds a row. `line` returns its line number for an error.
     ///
     /// # Errors
     ///
-    /// A sentence with the line, if the row does not have the table's number of cells, or the table grows too
+    /// A sentence with the line number, if the row has the wrong number of cells, or the table grows too
     /// large.
     pub(super) fn add(
         &mut self,
@@ -412,12 +415,13 @@ impl Rows {
         Ok(())
     }
 
-    /// All rows, as a list.
+    /// Returns all rows, as a list.
     ///
     /// # Errors
     ///
-    /// A sentence with the line, if there are no rows and the header is not plausible. Such a header has no
-    /// column for a required field, or is a single name or a sentence, like a message in place of the table.
+    /// A sentence with the line number, if there are no rows and the header is not plausible: it has no
+    /// column for a required field, or is a single name or a sentence, such as an error message in place of
+    /// the table.
     pub(super) fn into_value(self, typing: &Typing) -> Result<Value, ReadError> {
         if let (Some(line), []) = (self.header_line, &*self.rows) {
             let found = self.names.iter().map(|name| (name.clone(), Value::from(""))).collect();
@@ -445,8 +449,8 @@ fn is_markup(names: &[String]) -> bool {
     begins_page(first) || is_tag && !in_brackets
 }
 
-/// Whether a column name is more likely part of a sentence. Names of three words are common in headers with
-/// rows. Without rows and without a matching field, there is no other evidence that they are names.
+/// Whether a column name looks like a part of a sentence. It is checked only for a header without rows and
+/// without a matching field, because headers with rows often have names of three words.
 fn is_sentence(name: &str) -> bool {
     name.split_whitespace().count() > 3
         || name.contains(char::is_whitespace) && name.ends_with(['.', '!', '?'])
@@ -461,11 +465,11 @@ fn markup(line: usize, begin: &str) -> ReadError {
     ReadError::with_quote(SHOWN, &format!("line {line}: expected a table, found markup: "), begin)
 }
 
-/// The text after its first `count` lines, which end with `end`.
+/// Returns the text after its first `count` lines, which end with `end`.
 ///
 /// # Errors
 ///
-/// A sentence, when there are fewer.
+/// A sentence, if the text has fewer lines.
 pub(super) fn after_lines(text: &str, count: usize, end: char) -> Result<&str, ReadError> {
     let mut rest = text;
     for found in 0..count {

@@ -66,7 +66,7 @@ impl Setting for CapturePatterns {
 }
 
 impl CapturePatterns {
-    /// Reads one pattern or a list, each with `read`.
+    /// Reads one pattern or a list of patterns, each with `read`.
     pub(super) fn read_with(
         value: &Cursor<'_>,
         read: impl Fn(&Cursor<'_>) -> Checked<CapturePattern>,
@@ -91,7 +91,7 @@ impl CapturePatterns {
 #[derive(Debug)]
 pub struct CapturePattern {
     pub(super) pattern: Pattern,
-    /// The pattern as configured, in grok syntax if that is what the rule has.
+    /// The pattern as configured, which may be in grok syntax.
     pub(super) written: String,
     /// Captures, in the order of the pattern.
     pub(super) captures: Vec<Capture>,
@@ -104,12 +104,12 @@ pub struct Capture {
     pub group: String,
     /// Name in the result.
     pub name: String,
-    /// Type of the value; none for a string, unchanged.
+    /// Type of the value; `None` for a string that is not converted.
     pub kind: Option<FieldType>,
 }
 
 impl CapturePattern {
-    /// Pattern whose captures keep their names and are strings.
+    /// Creates a pattern whose captures keep their names and are strings.
     pub fn plain(pattern: Pattern) -> Self {
         let text = |name: &str| Capture { group: name.to_owned(), name: name.to_owned(), kind: None };
         let captures = pattern.names().map(text).collect();
@@ -164,8 +164,8 @@ impl Extraction for Regex {
 }
 
 impl Regex {
-    /// Extracts the records. Checks `stop` between two matches: one search takes linear time, and many may
-    /// take quadratic time.
+    /// Extracts the records. Checks `stop` between two matches: one search takes linear time, but many
+    /// searches may take quadratic time.
     pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, ReadError> {
         let text = &*with_plain_line_ends(text);
         let whole = LineBlock { text, line: 1 };
@@ -174,7 +174,7 @@ impl Regex {
             SearchScope::Match => {
                 let matches = self.patterns.0.iter().take(1).flat_map(|pattern| {
                     pattern.pattern.captures_iter(text).map(move |found| {
-                        // The search for the next match may read the whole rest.
+                        // The search for the next match may read the whole rest of the text.
                         let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
                         WorkBudget::check_search(stop, left)?;
                         let mut record = Map::new();
@@ -197,7 +197,7 @@ impl Regex {
         Ok(Value::Array(records))
     }
 
-    /// The captures of all patterns in one block; `None` if none of them matches.
+    /// Returns the captures of all patterns in one block; `None` if no pattern matches.
     fn record(&self, block: LineBlock<'_>) -> Option<Result<Value, ReadError>> {
         let mut record = None;
         for pattern in &self.patterns.0 {
@@ -209,7 +209,7 @@ impl Regex {
         record.map(|record| Ok(Value::Object(record)))
     }
 
-    /// The patterns without a match in a text, as configured.
+    /// Returns the patterns without a match in a text, as configured.
     pub(super) fn missing_in(&self, text: &str) -> impl Iterator<Item = &str> {
         let text = with_plain_line_ends(text);
         let missing = move |pattern: &&CapturePattern| !pattern.pattern.is_match(&text);

@@ -1,4 +1,4 @@
-//! Cell layout of a text table: under the names of a header, or between the bars of a [`Frame`].
+//! Cell layout of a text table: cells are below the names of a header, or between the bars of a [`Frame`].
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -11,7 +11,7 @@ use crate::translate::read_error::ReadError;
 /// Distance of tab stops, in characters.
 const TAB_STOP: usize = 8;
 
-/// The characters of a line, with tabs expanded, and without trailing white space.
+/// Expands the tabs of a line, and removes trailing white space.
 pub(super) fn expand_tabs(line: &str) -> Vec<char> {
     let line = line.trim_end();
     let mut characters = Vec::with_capacity(line.len());
@@ -41,7 +41,7 @@ pub(super) fn is_rule(line: &str) -> bool {
             && (line.contains("---") || line.contains("==="))
 }
 
-/// Cuts a line into cells before these positions.
+/// Splits a line into cells before each position in `starts`.
 pub(super) fn cut_at(line: &[char], starts: &[usize]) -> Vec<String> {
     let mut from = 0;
     let cells = starts.iter().copied().chain([line.len()]).map(|to| {
@@ -70,7 +70,7 @@ pub(super) struct HeaderLine {
 }
 
 impl HeaderLine {
-    /// Columns of a header with a line of `---- -----` under it.
+    /// Columns of a header that has a line of `---- -----` below it.
     pub(super) fn ruled(header: &[char], rule: &[char]) -> Self {
         let spans = words(rule);
         let starts: Vec<usize> = spans.iter().skip(1).map(|span| span.start).collect();
@@ -94,7 +94,7 @@ impl HeaderLine {
         let by_words = !boundaries.contains(&None) && is_prose(&words, rows.clone(), first.is_some());
         let is_close = |&second: &usize| words[second].start - words[second - 1].end == 1;
         let close: Vec<usize> = (1..words.len()).filter(|index| !by_words && is_close(index)).collect();
-        // Number of rows with a separate cell under the word, minus the number of other rows.
+        // For each word, the number of rows with a separate cell below it, minus the number of other rows.
         let mut apart = vec![0_i64; words.len()];
         let mut count = 0;
         if !close.is_empty() {
@@ -132,7 +132,8 @@ impl HeaderLine {
         Self { names, spans, filled, first_is_given: first.is_some(), by_words, fixed: false }
     }
 
-    /// The header's own name of a first column that the rule also names: a word at the beginning of the line.
+    /// The name that the header itself has for the first column, if the rule also names that column: a word
+    /// at the beginning of the line.
     pub(super) fn first_named(&self) -> Option<&str> {
         let is_named =
             self.first_is_given && !self.by_words && self.spans.get(1).is_some_and(|span| span.start == 0);
@@ -160,8 +161,8 @@ impl HeaderLine {
     ///
     /// # Errors
     ///
-    /// A sentence, if they can't be separated: a cell runs into the next, or words between two names may
-    /// belong to either column.
+    /// A sentence, if the cells can't be separated: a cell runs into the next one, or words between two names
+    /// may belong to either column.
     pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, ReadError> {
         const EXPECTED: &str = "expected cells below the words of the header, found";
         const FIX: &str = "; `columns` or `widths` set where cells begin";
@@ -200,15 +201,16 @@ impl HeaderLine {
         Ok(cut_at(row, &starts))
     }
 
-    /// The last words before a cut that are between two names and under neither. Their column is unknown if
-    /// one of the two columns is empty here and filled in most rows (`n/a`, left-aligned among numbers).
+    /// Returns the last words before a cut if they are between two names and below neither. Their column is
+    /// unknown if one of the two columns is empty in this row and filled in most rows (`n/a`, left-aligned
+    /// among numbers).
     fn ambiguous_word(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
         let part = row.get(from..cut.min(row.len()))?;
         let end = from + part.iter().rposition(|c| !c.is_whitespace())? + 1;
         let gap = row[from..end].windows(2).rposition(|two| two.iter().all(|c| c.is_whitespace()));
         let start = match gap {
             Some(gap) => from + gap + 2,
-            // Text that begins under the left name belongs to that column.
+            // Text that begins below the left name belongs to that column.
             None if !is_blank(row, from) => return None,
             None => from + 1,
         };
@@ -221,7 +223,7 @@ impl HeaderLine {
     }
 }
 
-/// For each name, whether most rows have text under it.
+/// For each name, whether most rows have text below it.
 fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Vec<bool> {
     let (mut counts, mut all) = (vec![0_usize; spans.len()], 0_usize);
     for row in rows {
@@ -234,8 +236,9 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
     counts.into_iter().map(|count| count * 2 > all).collect()
 }
 
-/// For each word of a header, the number of wanted names that begin or end before it: with two of them, a
-/// column name ends there. `None` if the word and the one before it are in one wanted name.
+/// For each word of a header, the number of wanted names that begin at the word or end before it. If the
+/// number is 2, a column name ends before the word. `None` if the word and the previous one are in one wanted
+/// name.
 fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Option<usize>> {
     let mut names: Vec<Vec<char>> = wanted.iter().map(|name| name.chars().collect()).collect();
     names.retain(|name| !name.is_empty());
@@ -261,10 +264,10 @@ fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<O
 
 /// Whether every row has as many words as the header, so that the words are the cells.
 ///
-/// Equal counts may be a coincidence, if names and cells have several words each. Two signs in most rows show
-/// that. There are more words under a name than the name has (`RESTARTS`: `1 (3d ago)`). Or the row ends in
-/// two words one space apart, like words of one cell, and the last is not under its name (`Mounted on`:
-/// `/my disk`).
+/// Equal numbers may be a coincidence, if names and cells have several words each. There are two signs of
+/// that in most rows. Either more words are below a name than the name has (`RESTARTS`: `1 (3d ago)`), or the
+/// row ends in two words one space apart, like words of one cell, and the last word is not below its name
+/// (`Mounted on`: `/my disk`).
 fn is_prose<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, first_is_given: bool) -> bool {
     let expected = header.len() + usize::from(first_is_given);
     let mut begins: Vec<usize> = (0..header.len())
@@ -299,8 +302,8 @@ fn is_prose<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, fi
     count > 0 && against * 2 <= count
 }
 
-/// The word before a cut that is between two names, under neither, and one space before the next cell. It
-/// belongs to a right-aligned cell of several words, or to one that extends past its name.
+/// Returns the word before a cut that is between two names, below neither, and one space before the next
+/// cell. The word belongs to a right-aligned cell of several words, or to a cell that extends past its name.
 fn word_between(row: &[char], from: usize, cut: usize, name: usize) -> Option<String> {
     if cut >= name || cut < from + 2 || !is_blank(row, cut - 1) || is_blank(row, cut - 2) {
         return None;
@@ -309,7 +312,7 @@ fn word_between(row: &[char], from: usize, cut: usize, name: usize) -> Option<St
     (start >= from).then(|| row[start..cut - 1].iter().collect())
 }
 
-/// Whether a row has text under a name.
+/// Whether a row has text below a name.
 fn has_text(row: &[char], name: &Range<usize>) -> bool {
     (name.start..name.end.min(row.len())).any(|at| !is_blank(row, at))
 }
@@ -318,7 +321,7 @@ fn is_blank(line: &[char], at: usize) -> bool {
     line.get(at).is_none_or(|character| character.is_whitespace())
 }
 
-/// Start of the word at a position; the position itself if there is none.
+/// Start of the word at a position, or the position itself if it is blank.
 fn token_start(line: &[char], at: usize) -> usize {
     if is_blank(line, at) {
         return at;
@@ -326,8 +329,8 @@ fn token_start(line: &[char], at: usize) -> usize {
     line[..at].iter().rposition(|character| character.is_whitespace()).map_or(0, |blank| blank + 1)
 }
 
-/// Positions of the bars of a framed table, from the rule below or above its header: `+----+----+`,
-/// `----+----`, `|---|---|`.
+/// Positions of the vertical bars of a framed table, from the horizontal rule above or below its header:
+/// `+----+----+`, `----+----`, `|---|---|`.
 pub(super) struct Frame {
     /// Positions of the bars and crossings.
     bars: Vec<usize>,
@@ -366,15 +369,15 @@ impl Frame {
         let has_ends =
             (has_left || has_dashes(start..first)) && (has_right || has_dashes(last + 1..line.len()));
         let is_markdown = line[first] == '|';
-        // Only Markdown has blanks and colons in a rule.
+        // Only a Markdown rule has blanks and colons.
         let is_plain = is_markdown || line[start..].iter().all(|&c| c != ':' && !c.is_whitespace());
         let frame = Self { has_left, has_right, end: line.len(), is_markdown, bars };
         let is_frame = is_drawn && has_cells && has_ends && is_plain && frame.width() > 0;
         (is_frame && frame.width() <= COLUMN_LIMIT).then_some(frame)
     }
 
-    /// The frame of the table in these lines, the line of its header, and the first line of its rows; `None`
-    /// if no rule is drawn. Lines above the header are titles, and not part of the table.
+    /// Finds the frame of the table in these lines, the index of its header line, and the index of its first
+    /// row; `None` without a horizontal rule. Lines above the header are titles, and not part of the table.
     pub(super) fn around(lines: &[LineBlock<'_>]) -> Option<(Self, usize, usize)> {
         let (at, frame) =
             lines.iter().enumerate().find_map(|(at, line)| Some((at, Self::parse(line.text)?)))?;
@@ -386,7 +389,7 @@ impl Frame {
             let below = lines.get(at).and_then(|line| Self::parse(line.text));
             below.is_some_and(|below| below.width() == frame.width())
         };
-        // The rule is the edge above the header, or the line between header and rows.
+        // The rule is either the top edge above the header, or the line between header and rows.
         if fits(at + 1) && is_drawn(at + 2) {
             return Some((frame, at + 1, at + 3));
         }
@@ -399,10 +402,10 @@ impl Frame {
         (self.bars.len() + 1).saturating_sub(usize::from(self.has_left) + usize::from(self.has_right))
     }
 
-    /// The cells of a line; `None` for a line without bars.
+    /// Splits a line into cells; `None` for a line without bars.
     ///
-    /// Cuts at the bars of the frame, so that a cell may contain bars. Cuts at the line's own bars if these
-    /// are elsewhere: in unaligned Markdown, and with characters that are two columns wide.
+    /// Splits at the bars of the frame, so that a cell may contain bars. If the line has its bars at other
+    /// positions, splits at those: in unaligned Markdown, and with characters that are two columns wide.
     pub(super) fn cells(&self, line: &str) -> Option<Vec<Cell>> {
         let row = expand_tabs(line);
         if !row.iter().any(|&c| is_bar(c)) {
@@ -446,8 +449,8 @@ impl Frame {
     }
 }
 
-/// Merges the next line into a row, if some of its cells continue and the others have no text in it;
-/// otherwise returns it as a row of its own.
+/// Merges the next line into a row if some cells of the row continue, and the next line has no text for the
+/// others. Otherwise returns the next line, which is a row of its own.
 pub(super) fn merge(row: &mut [Cell], next: Vec<Cell>) -> Option<Vec<Cell>> {
     let belongs = row.iter().any(|cell| cell.continued.is_some())
         && row.len() == next.len()
@@ -463,7 +466,7 @@ pub(super) fn merge(row: &mut [Cell], next: Vec<Cell>) -> Option<Vec<Cell>> {
     None
 }
 
-/// Whether a line ends a table with its number of rows: `(3 rows)`, `3 rows in set (0.00 sec)`.
+/// Whether a line is the number of rows at the end of a table: `(3 rows)`, `3 rows in set (0.00 sec)`.
 pub(super) fn is_count(line: &str) -> bool {
     static COUNT: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"^(\([0-9]+ \s*\p{Alphabetic}*\s*\)$|[0-9]+ rows? in set)"));
@@ -475,7 +478,7 @@ fn is_dash(c: char) -> bool {
     matches!(c, '-' | '=' | ':' | '─' | '━' | '═' | '╌' | '╍' | '┄' | '┅' | '┈' | '┉')
 }
 
-/// Whether a character is a crossing or a bar in such a rule.
+/// Whether a character is a crossing or a bar in a horizontal rule.
 fn is_crossing(c: char) -> bool {
     matches!(c, '+' | '|') || ('\u{2500}'..='\u{257f}').contains(&c) && !is_dash(c)
 }

@@ -19,13 +19,13 @@ use crate::translate::Pattern;
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
 
-/// Limit of the columns of a table: each is searched in every row.
+/// Maximum number of columns of a table: each column is searched for in every row.
 const COLUMN_LIMIT: usize = 1000;
 
-/// Limit of the width of a column.
+/// Maximum width of a column, in characters.
 const WIDTH_LIMIT: u64 = 10_000;
 
-/// Limit of a line, in bytes.
+/// Maximum length of a line, in bytes.
 const LINE_LIMIT_BYTES: usize = 1 << 20;
 
 /// Parses a table into a list of objects of strings; white space around cells is removed.
@@ -59,7 +59,7 @@ pub struct Columns {
     pub allow_empty: bool,
 }
 
-/// Reads the name of the first column, which is not blank.
+/// Reads the name of the first column, and rejects a blank one.
 fn read_first_column(value: &Cursor<'_>) -> Checked<Option<String>> {
     match text_of(value)? {
         blank if blank.trim().is_empty() => value.reject_empty("write the name of the column"),
@@ -142,7 +142,7 @@ impl Columns {
         rows.into_value(typing)
     }
 
-    /// The lines of the table without blank ones; empty if there is no table and the rule allows that.
+    /// Lines of the table, without blank lines; empty if the response has no table and the rule allows that.
     fn lines<'t>(&self, text: &'t str) -> Result<Vec<LineBlock<'t>>, ReadError> {
         let without_table = |why| if self.allow_empty { Ok(Vec::new()) } else { Err(why) };
         if let Err(why) = after_lines(text, self.skip, '\n') {
@@ -172,7 +172,8 @@ impl Columns {
         Ok(table)
     }
 
-    /// Begins a table with the names in its header, which is certainly one if a horizontal rule is below it.
+    /// Begins a table with the names in its header. A horizontal rule below the line makes it certainly a
+    /// header.
     fn rows_under(
         &self,
         header: LineBlock<'_>,
@@ -203,7 +204,7 @@ impl Columns {
         }
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or(NO_HEADER)?;
         let header = expand_tabs(lines[at].text);
-        // A heading over several columns, as in `vmstat`: `---swap--`.
+        // `---swap--` is a heading over several columns, as in `vmstat`.
         let is_drawn = |word: &&[char]| word.starts_with(&['-', '-']) && word.ends_with(&['-', '-']);
         if let Some(drawn) = words(&header).into_iter().map(|word| &header[word]).find(is_drawn) {
             let drawn: String = drawn.iter().collect();
@@ -226,7 +227,7 @@ impl Columns {
             return Err(first_is_named(lines[at], name));
         }
         let mut rows = self.rows_under(lines[at], header.names.clone(), lines, text)?;
-        // A long cell shifts the cells after it. If every cell is one word, they can be counted instead.
+        // A long cell shifts the cells after it. If every cell is one word, the words can be counted instead.
         let all_words = LazyCell::new(|| {
             let mut straight =
                 body().filter_map(|line| header.cells(&expand_tabs(line.text)).ok()).peekable();
@@ -282,7 +283,7 @@ fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut Rows) -> Resu
     begun.map_or(Ok(()), |(row, line)| rows.add(&row, || line.line))
 }
 
-/// Adds the fix to an error of the last of several rows, which may be a total below the table.
+/// Adds a hint to an error in the last of several rows, because that line may be a total below the table.
 fn with_hint(error: ReadError, lines: &[LineBlock<'_>], line: &LineBlock<'_>) -> ReadError {
     match lines.len() > 2 && lines.last().is_some_and(|last| last.line == line.line) {
         true => error.with_suffix("; if it is below the table, `stop_before` ends the table there"),

@@ -35,7 +35,7 @@ impl From<Grok> for Regex {
     }
 }
 
-/// Named patterns available in a rule: its own and those of the library. Its own override the library's.
+/// Named patterns available in a rule: its custom patterns, which take precedence, and those of the library.
 #[derive(Debug, Clone, Default)]
 pub struct GrokPatterns(pub Vec<(String, String)>);
 
@@ -44,7 +44,7 @@ pub struct GrokPatterns(pub Vec<(String, String)>);
 #[error("{message}")]
 pub struct GrokError {
     message: String,
-    /// Text of the mistake, in this pattern or in one to which it refers.
+    /// Text of the mistake, in this pattern or in a pattern to which it refers.
     found: Option<String>,
     help: String,
 }
@@ -62,10 +62,10 @@ impl GrokError {
 }
 
 impl GrokPatterns {
-    /// Limit of an expanded pattern, in bytes.
+    /// Maximum length of an expanded pattern, in bytes.
     pub const LENGTH_LIMIT_BYTES: usize = 64 << 10;
 
-    /// Limit of nested references.
+    /// Maximum depth of nested references.
     const DEPTH_LIMIT: usize = 64;
 
     /// Compiles a pattern in which `^` and `$` match at line ends.
@@ -77,7 +77,7 @@ impl GrokPatterns {
         let mut expansion =
             Expansion { patterns: self, text: String::new(), captures: Vec::new(), inside: Vec::new() };
         expansion.put(written)?;
-        // A named group in the text itself is a capture, too; all in the order of the pattern.
+        // A named group in the configured text is a capture, too. Captures are in the order of the pattern.
         let pattern = Pattern::multi_line(&expansion.text).map_err(|error| {
             let message = format!(
                 "once those that it names are put in, the pattern is not a regular expression: {error}"
@@ -95,7 +95,7 @@ impl GrokPatterns {
         Ok(pattern)
     }
 
-    /// Names and texts of all patterns, those of the rule first.
+    /// Names and texts of all patterns, beginning with those of the rule.
     fn all(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
         let own = self.0.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         own.chain(LIBRARY.iter().copied())
@@ -107,7 +107,7 @@ struct Expansion<'p> {
     patterns: &'p GrokPatterns,
     text: String,
     captures: Vec<Capture>,
-    /// Names of the enclosing patterns.
+    /// Names of the patterns that are being expanded, outermost first.
     inside: Vec<&'p str>,
 }
 
@@ -225,7 +225,7 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
     })
 }
 
-/// Reads the custom patterns, and reports those that can't be used, even if no pattern refers to them.
+/// Reads the custom patterns. Reports invalid ones, even if no pattern refers to them.
 fn read_custom_patterns(value: &Cursor<'_>) -> Checked<Named<String>> {
     let known = custom_patterns(Some(value.node));
     let checked = value.node.as_map().unwrap_or_default().iter().map(|entry| {

@@ -131,7 +131,8 @@ impl Html {
         }
     }
 
-    /// JSON Schema of the selected members, which are strings; `None` if the page decides the names.
+    /// JSON Schema of the selected members, which are strings; `None` without `select`, because the page
+    /// decides the names.
     pub(super) fn schema(&self) -> Option<Map<String, Value>> {
         let select = &self.select.as_ref()?.0;
         let property = |(name, selected): &(String, Selected)| {
@@ -197,7 +198,7 @@ impl Html {
     }
 }
 
-/// The selected members of an element.
+/// Builds the object of the selected members of an element.
 fn object(
     select: &Named<Selected>,
     within: ElementRef<'_>,
@@ -220,7 +221,7 @@ impl Selected {
         Err(section.missing(message, "write a CSS selector: `css: \"a[href]\"`"))
     }
 
-    /// The value; `None` if nothing is found and the member is optional.
+    /// Value of the member; `None` if the member is optional and nothing is found.
     fn value(
         &self,
         name: &str,
@@ -242,7 +243,7 @@ impl Selected {
         }
     }
 
-    /// The attribute or the text of an element; `None` without the attribute.
+    /// Attribute or text of an element; `None` if the element does not have the attribute.
     fn read(&self, element: ElementRef<'_>, work: &mut PageBudget) -> Result<Option<Value>, ReadError> {
         let Some(attribute) = &self.attribute else {
             return text::rendered_text(element, work).map(|text| Some(text.into()));

@@ -1,6 +1,6 @@
 //! Bounded HTML parser: page tree, work limit, and CSS selectors of bounded cost.
 //!
-//! At most tags, html5ever walks all open elements, so a deeply nested page would take hours. The text is
+//! For most tags, html5ever walks all open elements, so a deeply nested page would take hours. The text is
 //! therefore parsed in pieces, and the new nodes are checked after each piece.
 
 use html5ever::{
@@ -12,16 +12,16 @@ use scraper::{Element, ElementRef, Html, HtmlTreeSink, Selector, error::Selector
 use crate::translate::extract::{RECORD_LIMIT, SyntaxError};
 use crate::translate::read_error::{ReadError, at_most};
 
-/// Limit of nested elements, as in browsers.
+/// Maximum depth of nested elements, as in browsers.
 const DEPTH_LIMIT: usize = 512;
 
-/// Limit of the elements, texts and comments of a page.
+/// Maximum number of elements, texts and comments of a page.
 const NODE_LIMIT: usize = 10 * RECORD_LIMIT;
 
 /// Number of bytes that are parsed between two checks of the tree.
 const PIECE_BYTES: usize = 4096;
 
-/// Parses a page. Every text is valid HTML.
+/// Parses a page. Every text is valid HTML, so only limits can fail.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Html, ReadError> {
     check_attributes(text)?;
     let sink = HtmlTreeSink::new(Html::new_document());
     let mut parser = driver::parse_document(sink, ParseOpts::default());
-    // Pages rendered in the browser fetch table rows alone, which HTML does not allow outside of a table.
+    // Scripts of a page may fetch table rows alone, which HTML does not allow outside of a table.
     parser.process(StrTendril::from(table_around(text)));
     let (mut done, mut nodes_before) = (0, 0);
     while done < text.len() {
@@ -45,7 +45,7 @@ pub(super) fn parse(text: &str) -> Result<Html, ReadError> {
     Ok(parser.finish())
 }
 
-/// The tags to insert before a response that begins with table rows or cells; empty for other responses.
+/// Tags to insert before a response that begins with table rows or cells; empty for other responses.
 fn table_around(text: &str) -> &'static str {
     let mut rest = text.trim_start_matches('\u{feff}').trim_start();
     while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
@@ -76,18 +76,18 @@ fn check_tree(page: &Html, nodes_before: usize) -> Result<(), ReadError> {
     at_most(ATTRIBUTE_LIMIT, most, "attributes in a tag")
 }
 
-/// Limit of the attributes of a tag.
+/// Maximum number of attributes of a tag.
 const ATTRIBUTE_LIMIT: usize = 1000;
 
 fn line_of(text: &str, offset: usize) -> String {
     format!("line {}", text[..offset].matches('\n').count() + 1)
 }
 
-/// Checks the number of attributes of each tag, and of text that would be a tag outside of scripts and
-/// comments.
+/// Checks the number of attributes of each tag. Also counts those of text that only looks like a tag, inside
+/// scripts and comments.
 ///
-/// Only the parser knows which `<a` begins a tag, so each is followed as if it did. Candidates in the same
-/// tokenizer state are merged, with the largest count of attributes, so the scan is linear.
+/// Only the parser knows which `<a` begins a tag, so every candidate is followed as if it did. Candidates in
+/// the same tokenizer state are merged, with the largest number of attributes, so the scan is linear.
 fn check_attributes(text: &str) -> Result<(), ReadError> {
     let mut live = Candidates::default();
     let bytes = text.as_bytes();
@@ -113,7 +113,7 @@ fn check_attributes(text: &str) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Number of attributes of each tag that may have begun, by its state.
+/// For each tokenizer state, the number of attributes of a tag that may have begun.
 type Candidates = [Option<(usize, State)>; 8];
 
 /// State of the tokenizer in a tag (HTML, section 13.2.5, from "tag name state" on).
@@ -151,12 +151,12 @@ impl State {
     }
 }
 
-/// Remaining work on a page: visited elements and copied bytes. Selectors may read the same part repeatedly,
-/// so this keeps the total linear in the page.
+/// Remaining work on a page: visited elements and copied bytes. Selectors may read the same part repeatedly;
+/// the budget keeps the total work linear in the size of the page.
 pub(super) struct PageBudget {
     /// Bytes that may still be copied; a visited element costs [`BYTES_AN_ELEMENT`].
     remaining_bytes: usize,
-    /// Largest depth, and largest number of siblings.
+    /// Maximum depth and maximum number of siblings in the page.
     deepest: usize,
     widest: usize,
 }
@@ -174,7 +174,7 @@ impl PageBudget {
         }
     }
 
-    /// Accounts for copied bytes.
+    /// Charges copied bytes.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
         let remaining = self.remaining_bytes.checked_sub(bytes);
         self.remaining_bytes = remaining
@@ -182,7 +182,7 @@ impl PageBudget {
         Ok(())
     }
 
-    /// Accounts for a search of a selector in an element.
+    /// Charges the search for a selector in an element.
     fn search(&mut self, css: &CssSelector, within: ElementRef<'_>) -> Result<(), ReadError> {
         let below = if css.visits_descendants { self.deepest } else { 0 };
         let beside = if css.visits_siblings { self.widest } else { 0 };
@@ -208,9 +208,9 @@ impl CssSelector {
     ///
     /// # Errors
     ///
-    /// [`SyntaxError`], for an invalid selector, for `:scope`, and for selectors that may be slow on a
-    /// hostile page: `~`, which examines all siblings, and in parentheses (`:is()`, `:not()`, `:has()`)
-    /// nested ones, or more than one element.
+    /// [`SyntaxError`] for an invalid selector, for `:scope`, and for selectors that may be slow on a hostile
+    /// page: `~`, which examines all siblings, and `:is()`, `:not()` or `:has()` with nested parentheses or
+    /// more than one element inside.
     pub fn parse(source: &str) -> Result<Self, SyntaxError> {
         let (bare, unclosed) = without_literals(source);
         if let Some(closing) = unclosed {
@@ -228,7 +228,8 @@ impl CssSelector {
         })
     }
 
-    /// All matching elements in an element, in document order; the root of a page is in itself.
+    /// Returns all matching elements inside an element, in document order. The root of a page counts as
+    /// inside itself.
     pub(super) fn all<'p>(
         &self,
         within: ElementRef<'p>,
@@ -241,8 +242,8 @@ impl CssSelector {
     }
 }
 
-/// The selector with an `x` for each character that only resembles syntax: strings, attributes, escapes, and
-/// formulas such as `:nth-child(2n + 1)`. Also the missing bracket or quote at the end of an unclosed one.
+/// Replaces each character that only resembles syntax by `x`: strings, attributes, escapes, and formulas such
+/// as `:nth-child(2n + 1)`. Also returns the bracket or quote that is missing at the end of an unclosed one.
 fn without_literals(source: &str) -> (String, Option<char>) {
     let mut bare = String::new();
     let mut closing = Vec::new();
@@ -269,7 +270,7 @@ fn is_before_formula(bare: &str) -> bool {
         && name.chars().all(|character| character.is_ascii_lowercase() || character == '-')
 }
 
-/// Checks that a selector without literals does not visit too many elements.
+/// Checks that a selector does not visit too many elements. `bare` is the selector without literals.
 fn check_cost(bare: &str) -> Result<(), SyntaxError> {
     let refuse = |at, message: &str| Err(SyntaxError { message: message.to_owned(), at });
     if let Some(at) = bare.find('~') {
@@ -296,7 +297,7 @@ fn check_cost(bare: &str) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-/// The error for an invalid selector. The library does not report where it stopped, so that is behind the
+/// Error for an invalid selector. The library does not report a position, so the error is placed after the
 /// longest valid beginning.
 fn selector_error(source: &str, error: &SelectorErrorKind) -> SyntaxError {
     const MAX_LENGTH: usize = 500;

@@ -11,7 +11,7 @@ use crate::translate::extract::records::add;
 use crate::translate::extract::{ColumnNames, RECORD_LIMIT};
 use crate::translate::read_error::{ReadError, at_most};
 
-/// The rows below the headings, as objects by column name.
+/// Returns the rows below the headings, as objects by column name.
 pub(super) fn rows(
     table: ElementRef<'_>,
     declared: Option<&ColumnNames>,
@@ -19,7 +19,7 @@ pub(super) fn rows(
 ) -> Result<Value, ReadError> {
     let rows = read(table, work)?;
     let first = rows.iter().take_while(|row| row.is_heading || row.is_blank()).count();
-    // Without headings, the first row is the header.
+    // Without heading rows (in `<thead>`, or with `<th>` only), the first row is the header.
     let first = if first == 0 && declared.is_none() { rows.len().min(1) } else { first };
     let (headings, rows) = rows.split_at(first);
     let names = declared.map_or_else(|| names(headings, rows), |declared| declared.0.clone());
@@ -37,11 +37,11 @@ pub(super) fn rows(
     Ok(Value::Array(found))
 }
 
-/// Unique names of the columns: the headings of each column from top to bottom. A heading over several
-/// columns is a prefix of each name; a heading that spans several rows occurs once.
+/// Unique names of the columns: the headings of each column, joined from top to bottom. A heading over
+/// several columns is a prefix of each name; a heading that spans several rows occurs once.
 fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
     let columns = headings.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or(0);
-    // Number of columns with each name: counting from 2 for each repetition would copy long names too often.
+    // Number of columns with each name. Counting from 2 for each repetition would copy long names too often.
     let mut seen = HashMap::<String, usize>::new();
     let unique = |column: usize| {
         let mut words: Vec<&Rc<str>> =
@@ -61,8 +61,8 @@ fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
     (0..columns).map(unique).collect()
 }
 
-/// An object of names and values, from rows `<th>name</th><td>value</td>` or of two cells of the same kind.
-/// Repeated values become a list.
+/// Returns an object of names and values, from rows `<th>name</th><td>value</td>`, or from rows of two cells
+/// of the same kind. The values of a repeated name become a list.
 pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
     let mut found = Map::new();
     for row in row_elements(table) {
@@ -92,10 +92,11 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Valu
     }
 }
 
-/// Limit of the columns of a table, and of `colspan` (HTML, section 4.9.11).
+/// Maximum number of columns of a table, and maximum `colspan` (HTML, section 4.9.11).
 const COLUMN_LIMIT: usize = 1000;
 
-/// Limit of the cells of a table, missing ones included; a spanning cell counts once per row and column.
+/// Maximum number of cells of a table, including missing ones. A spanning cell counts once per row and
+/// column.
 const CELL_LIMIT: usize = 10 * RECORD_LIMIT;
 
 /// Row with its spanning cells expanded.
@@ -112,7 +113,7 @@ impl Row {
     }
 }
 
-/// The rows of a table, without those of `<tfoot>` and of nested tables.
+/// Row elements of a table, without the rows of `<tfoot>` and of nested tables.
 fn row_elements(table: ElementRef<'_>) -> impl Iterator<Item = ElementRef<'_>> {
     let is_row = |element: &ElementRef<'_>| element.value().name() == "tr";
     let parts = table.child_elements().filter(|part| matches!(part.value().name(), "thead" | "tbody"));
@@ -127,7 +128,7 @@ fn is_heading(cell: &ElementRef<'_>) -> bool {
     cell.value().name() == "th"
 }
 
-/// All rows with one text per column; a spanning cell is repeated in each row and column.
+/// Reads all rows, with one text per column. A spanning cell is repeated in each row and column.
 fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadError> {
     let elements: Vec<ElementRef<'_>> = row_elements(table).collect();
     let mut grid: Vec<Vec<Option<Rc<str>>>> = vec![Vec::new(); elements.len()];
@@ -137,7 +138,7 @@ fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadEr
         let mut column = 0;
         for cell in cell_elements(*element) {
             let text: Rc<str> = text::rendered_text(cell, work)?.into();
-            // Cells above may span into this row.
+            // Skip columns that are occupied by spanning cells of the rows above.
             while grid[index].get(column).is_some_and(Option::is_some) {
                 column += 1;
             }

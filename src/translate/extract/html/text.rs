@@ -26,17 +26,17 @@ const PRESERVED: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
 /// Elements with a blank line before and after.
 const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 
-/// The text without markup. White space collapses to one space. `<br>` and block elements become line breaks,
-/// paragraphs and headings have a blank line around them, and cells of a row are separated by a tab. No-break
-/// spaces become spaces. White space in `<pre>` is preserved, even at the beginning of the first line, which
-/// may be the header of a table.
+/// Text of an element without markup. White space collapses to one space. `<br>` and block elements become
+/// line breaks, paragraphs and headings have a blank line around them, and the cells of a row are separated
+/// by a tab. No-break spaces become spaces. White space in `<pre>` is preserved, even at the beginning of the
+/// first line, which may be the header of a table.
 pub(super) fn rendered_text(root: ElementRef<'_>, work: &mut PageBudget) -> Result<String, ReadError> {
     let mut writer = Writer::default();
     render(root, &mut writer, work)?;
     Ok(writer.done())
 }
 
-/// Writes the text of an element. Recursive, as deep as elements may nest.
+/// Writes the text of an element. Recurses once per level of nested elements.
 fn render(element: ElementRef<'_>, writer: &mut Writer, work: &mut PageBudget) -> Result<(), ReadError> {
     let name = element.value().name();
     work.take(1)?;
@@ -87,7 +87,7 @@ impl Writer {
         }
     }
 
-    /// The text without surrounding blank lines and white space.
+    /// Returns the text without surrounding blank lines and white space.
     fn done(self) -> String {
         let text = self.text.trim_end();
         let from = match text.find(|character: char| !character.is_whitespace()) {
@@ -129,13 +129,13 @@ impl Writer {
     }
 }
 
-/// Words without information in an error message.
+/// Words that carry no information in an error message.
 const EMPTY_WORDS: [&str; 10] =
     ["code", "error", "http", "page", "report", "response", "status", "sorry", "the", "type"];
 
-/// The message of an error page: a line that begins with the status (`404 - No such project`), else the first
-/// heading and the first paragraph or line below it, else the title. Lines that only repeat the status are
-/// skipped, and so is the name of the server software.
+/// Message of an error page: a line that begins with the status (`404 - No such project`), else the first
+/// heading and the first paragraph or line below it, else the title. Lines that only repeat the status or
+/// name the server software are skipped.
 pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -> Option<String> {
     let page = page::parse(page).ok()?;
     let mut work = PageBudget::for_page(&page, "");
@@ -151,7 +151,7 @@ pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -
     if let Some(line) = lines.iter().find(begins_with_status) {
         return Some(line.clone());
     }
-    // A page may have menus behind the heading, so paragraphs come before other lines.
+    // A page may have menus after the heading, so paragraphs take precedence over other lines.
     let is_sentence = |line: &&String| line.contains(' ') && says(line);
     let behind_heading = lines.iter().position(|line| *line == heading).map_or(0, |at| at + 1);
     let sentence = paragraphs.iter().find(says).or_else(|| lines[behind_heading..].iter().find(is_sentence));
@@ -172,7 +172,7 @@ fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a line is the server software, such as `nginx/1.22.1` at the foot of a page.
+/// Whether a line is the name of the server software, such as `nginx/1.22.1` at the bottom of a page.
 fn is_program(line: &str) -> bool {
     line.split_once('/').is_some_and(|(name, version)| {
         !name.contains(' ') && version.starts_with(|character: char| character.is_ascii_digit())

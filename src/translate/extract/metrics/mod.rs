@@ -81,7 +81,7 @@ pub fn matches_wildcard(patterns: &[String], name: &str) -> bool {
     })
 }
 
-/// Metadata of a metric from its comments.
+/// Metadata of a metric, from `# TYPE` and `# HELP`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Family<'t> {
     /// Word of `# TYPE`: `counter`, `gauge` and others.
@@ -116,18 +116,18 @@ impl Metrics {
         if has_conflict { Err(section.conflict("help", "as")) } else { Ok(self) }
     }
 
-    /// Member names of [`MetricsShape::Samples`].
+    /// Members of an object in [`MetricsShape::Samples`].
     const MEMBERS: [&str; 8] =
         ["name", "type", "help", "labels", "value", "not_a_number", "timestamp", "exemplar"];
 
-    /// Limit of the labels of all samples together.
+    /// Maximum number of labels of all samples together.
     const LABELS_LIMIT: usize = 10 * RECORD_LIMIT;
 
-    /// Limit of the labels of one sample.
+    /// Maximum number of labels of one sample.
     const LABELS_OF_ONE_LIMIT: usize = 1_000;
 
-    /// Limit of the types and help texts of all samples together, in bytes. Each sample repeats those of its
-    /// metric, so one long text would occur a hundred thousand times.
+    /// Maximum length of the types and help texts of all samples together, in bytes. Each sample repeats the
+    /// texts of its metric, so one long text could occur 100,000 times.
     const REPEATED_LIMIT_BYTES: usize = 32 << 20;
 
     /// Type of a metric without `# TYPE`.
@@ -142,8 +142,8 @@ impl Metrics {
         gathered.finish(self)
     }
 
-    /// Takes the full name of a sample (in a histogram, with `_bucket`, `_sum` or `_count`) and its labels;
-    /// `None` if the rule does not select it.
+    /// Reads the full name of a sample (in a histogram, with `_bucket`, `_sum` or `_count`) and its labels;
+    /// `None` if the rule does not select the sample.
     fn name_and_labels(&self, rest: &mut Scanner<'_>) -> Result<Option<NameAndLabels>, ReadError> {
         let mut name = rest.take_name().to_owned();
         if name.is_empty() && !rest.0.starts_with('{') {
@@ -173,13 +173,13 @@ impl Metrics {
     }
 }
 
-/// Builder of the result, line by line, with the counts that limits apply to.
+/// Builds the result line by line, and counts what the limits apply to.
 #[derive(Default)]
 struct ResultBuilder<'t> {
     families: HashMap<&'t str, Family<'t>>,
     rows: Vec<Value>,
     object: Map<String, Value>,
-    /// Number of samples in the response, and of the labels of those that were extracted.
+    /// Number of samples in the response, and number of labels of the extracted samples.
     seen: usize,
     labels: usize,
     repeated_bytes: usize,
@@ -281,17 +281,17 @@ fn read_comment<'t>(comment: &'t str, families: &mut HashMap<&'t str, Family<'t>
     }
 }
 
-/// Metadata of the metric of a sample: a histogram `x` has samples `x_bucket`.
+/// Metadata of the metric that a sample belongs to: a histogram `x` has samples `x_bucket`.
 fn family_of<'t>(name: &str, families: &HashMap<&str, Family<'t>>) -> Family<'t> {
     const PARTS: [&str; 8] = ["_bucket", "_count", "_sum", "_total", "_created", "_info", "_gcount", "_gsum"];
     let of_part = || PARTS.iter().find_map(|part| families.get(name.strip_suffix(part)?));
     families.get(name).or_else(of_part).copied().unwrap_or_default()
 }
 
-/// Limit of the quoted part of a line in an error, in characters.
+/// Maximum length of a quoted part of a line in an error, in characters.
 const MAX_SHOWN: usize = 60;
 
-/// The rest of a line.
+/// Unread rest of a line.
 struct Scanner<'t>(&'t str);
 
 impl<'t> Scanner<'t> {
@@ -311,7 +311,7 @@ impl<'t> Scanner<'t> {
         taken
     }
 
-    /// Takes a name. Servers also print `.` and `-`, which the format does not allow.
+    /// Consumes a name. Servers also print `.` and `-` in names, which the format does not allow.
     fn take_name(&mut self) -> &'t str {
         if !self.0.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == ':') {
             return "";
@@ -327,7 +327,7 @@ impl<'t> Scanner<'t> {
         word
     }
 
-    /// Takes the labels up to `}`, and the quoted name of the metric if it is among them.
+    /// Consumes the labels up to `}`, and returns the quoted name of the metric if it is among the labels.
     fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, ReadError> {
         let mut metric = None;
         loop {
@@ -376,7 +376,7 @@ impl<'t> Scanner<'t> {
         Ok(text)
     }
 
-    /// Takes the value of a sample or an exemplar, and its text if it is not a JSON number.
+    /// Consumes the value of a sample or an exemplar. Also returns its text if it is not a JSON number.
     fn number(&mut self) -> Result<(Value, Option<&'static str>), ReadError> {
         let word = self.take_word();
         if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
@@ -391,7 +391,7 @@ impl<'t> Scanner<'t> {
         Ok((Value::Null, Some(word)))
     }
 
-    /// Error for an unexpected rest of the line.
+    /// Error for unexpected text in the rest of the line.
     fn error(&self, expected: &str) -> ReadError {
         ReadError::with_quote(MAX_SHOWN, &format!("expected {expected}, found "), self.0)
     }
@@ -405,7 +405,7 @@ impl<'t> Scanner<'t> {
         to_number(word).map(Some).ok_or_else(|| Scanner(word).error("a time after the value"))
     }
 
-    /// Takes the OpenMetrics exemplar of a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
+    /// Consumes the OpenMetrics exemplar of a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
     fn exemplar(&mut self) -> Result<Option<Value>, ReadError> {
         if !self.take('#') {
             return Ok(None);
@@ -424,5 +424,5 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// Escapes of texts besides those of the quote and the backslash.
+/// Escapes besides those of the quote and the backslash: the letter and its meaning.
 const ESCAPES: &[(char, char)] = &[('n', '\n')];

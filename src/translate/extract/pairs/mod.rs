@@ -160,15 +160,15 @@ impl Pairs {
     /// Section header in brackets, `[name]`, optionally followed by a comment.
     pub const BRACKETS: &'static str = r"^\[(?<name>[^\[\]]+)\]\s*(?:[#;].*)?$";
 
-    /// Limit of nested objects. Each may also be in a list, and the result must stay below the JSON depth
-    /// limit.
+    /// Maximum depth of nested objects. Each object may also be in a list, and the result must stay below the
+    /// JSON depth limit.
     const NESTING_LIMIT: usize = 32;
 
-    /// Limit of the pairs of all blocks of a response together.
+    /// Maximum number of pairs of all blocks of a response together.
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
-    /// Extracts the pairs. Checks `stop` between two matches of the pattern, because matching is quadratic in
-    /// the length of a line. With `wanted`, extracts only the outermost keys of its fields.
+    /// Extracts the pairs. Checks `stop` between two matches of the pattern, because matching takes quadratic
+    /// time in the length of a line. With `wanted`, extracts only the outermost keys that these fields use.
     pub(super) fn extract(
         &self,
         text: &str,
@@ -207,7 +207,7 @@ impl Pairs {
         Ok(Value::Array(objects))
     }
 
-    /// The pairs of a block and their number.
+    /// Returns the pairs of a block, and their number.
     fn object(
         &self,
         block: LineBlock<'_>,
@@ -228,7 +228,7 @@ impl Pairs {
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
         let found = self.separators.iter().filter_map(|separator| {
-            // Both take less than half the instructions of `str::find` on short lines.
+            // On short lines, both searches take less than half the instructions of `str::find`.
             let at = match separator.as_bytes() {
                 [byte] => memchr(*byte, line.as_bytes()),
                 bytes => memmem::find(line.as_bytes(), bytes),
@@ -239,7 +239,7 @@ impl Pairs {
         Some((&line[..at], &line[at + length..]))
     }
 
-    /// The value without surrounding white space and, if configured, without its quotes.
+    /// Returns the value without surrounding white space and, if configured, without its quotes.
     fn plain(&self, value: &str) -> String {
         let value = value.trim();
         let unquoted = if self.unquote { unquoted(value) } else { None };
@@ -254,7 +254,7 @@ fn without_leader(key: &str) -> &str {
     if key[bare.len()..].matches('.').count() > 1 && !bare.is_empty() { bare } else { key }
 }
 
-/// The text inside the quotes, if the value is one quoted text.
+/// Returns the text inside the quotes if the whole value is one quoted text.
 fn unquoted(value: &str) -> Option<String> {
     if let Some(inner) = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return (!inner.contains('\'')).then(|| inner.to_owned());
@@ -264,19 +264,19 @@ fn unquoted(value: &str) -> Option<String> {
     (end + 1 == rest.len()).then(|| unescaped(&rest[..end], &[]))
 }
 
-/// Builder of the value, line by line.
+/// Builds the value line by line.
 struct Builder<'p, 't> {
     pairs: &'p Pairs,
-    /// Fields whose outermost keys are extracted; all keys if there are none.
+    /// Fields whose outermost keys are extracted; `None` to extract all keys.
     wanted: Option<&'p Fields>,
     stop: Option<&'p WorkBudget>,
-    /// Limit and number of the pairs.
+    /// Maximum number of pairs, and their number so far.
     limit: usize,
     count: usize,
     /// The pairs outside of sections.
     found: Map<String, Value>,
-    /// Open sections, outermost first, and then the lines that may have continuations or members, each
-    /// indented more than the one before.
+    /// Open sections, outermost first, and after them the lines that may still have continuations or members,
+    /// each indented more than the previous one.
     open: Vec<Open<'t>>,
 }
 
@@ -288,7 +288,7 @@ struct Open<'t> {
     key: &'t str,
     /// The unparsed value; `None` for a line without a separator, and for a section.
     value: Option<Cow<'t, str>>,
-    /// The whole line, and the value at its end: they give the column at which the value begins.
+    /// The whole line and the value at its end, from which the column of the value is computed.
     place: Option<(&'t str, &'t str)>,
     /// Further values from the lines below.
     more: Vec<&'t str>,
@@ -310,7 +310,7 @@ impl<'t> Builder<'_, 't> {
         if is_indented && self.goes_on(line) {
             return Ok(());
         }
-        // White space precedes the value above, so an aligned line is indented, too.
+        // The value above has white space before it, so a line aligned with it is indented, too.
         if is_indented && self.is_below_value(line) {
             self.count_pair()?;
             if let Some(open) = self.open.last_mut() {
@@ -319,7 +319,7 @@ impl<'t> Builder<'_, 't> {
             return Ok(());
         }
         if pairs.comments.iter().any(|prefix| bare.starts_with(prefix)) {
-            // A comment may be folded, too (RFC 2849): the lines that continue it belong to no key.
+            // In LDIF, a comment may be folded, too (RFC 2849): its continuation lines belong to no key.
             if pairs.indented == Indented::Fold {
                 self.close(0);
                 self.open.push(Open { indent: Some(0), value: Some("".into()), ..Open::default() });
@@ -359,10 +359,10 @@ impl<'t> Builder<'_, 't> {
     }
 
     fn add_matches(&mut self, pattern: &Pattern, bare: &'t str) -> Result<(), ReadError> {
-        // A pair of the line above may continue up to here.
+        // The pair of the line above has no further continuations.
         self.close(0);
         for found in pattern.captures_iter(bare) {
-            // The search for the next match may read the whole rest.
+            // The search for the next match may read the whole rest of the line.
             WorkBudget::check_search(self.stop, bare.len() - found.get(0).map_or(0, |whole| whole.start()))?;
             let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
             let key = key.as_str().trim();
@@ -389,7 +389,7 @@ impl<'t> Builder<'_, 't> {
         at_most(Pairs::NESTING_LIMIT, self.open.len(), "levels of sections and indentation")
     }
 
-    /// Appends an indented line to the value above, if there is one.
+    /// Appends an indented line to the value above. Returns whether there was one.
     fn goes_on(&mut self, line: &str) -> bool {
         let mut rest = line.chars();
         rest.next();
@@ -406,8 +406,9 @@ impl<'t> Builder<'_, 't> {
         true
     }
 
-    /// Whether a line is aligned with the value above and is not a pair: `ipconfig` prints further addresses
-    /// like this. Such a value may contain the separator (`fe80::1`), but not followed by white space.
+    /// Whether a line is aligned with the value above and is not a pair itself, like the further addresses
+    /// that `ipconfig` prints. Such a value may contain the separator (`fe80::1`), but no white space after
+    /// it.
     fn is_below_value(&self, line: &str) -> bool {
         let above = self.open.last().and_then(|open| open.place);
         let Some(column) = above.and_then(|(line, value)| value_column(line, value)) else { return false };
@@ -435,7 +436,7 @@ impl<'t> Builder<'_, 't> {
                     more.into_iter().for_each(|value| add(&mut line.members, "value", value));
                     vec![Value::Object(line.members)]
                 }
-                // Text without a separator, below its parent line.
+                // A line without a separator and without members is a further value of its parent line.
                 None if more.is_empty() => {
                     let parent = self.open.last_mut().filter(|parent| parent.indent.is_some());
                     if let Some(parent) = parent.filter(|_| line.key.contains(char::is_alphanumeric)) {
@@ -491,7 +492,7 @@ fn value_column(line: &str, value: &str) -> Option<usize> {
     Some(columns(line[..line.len() - value.len() + begin].chars()))
 }
 
-/// The width of characters in columns.
+/// Width of characters, in columns.
 fn columns(characters: impl Iterator<Item = char>) -> usize {
     const TAB_COLUMNS: usize = 8;
     characters.fold(0, |column, character| match character {

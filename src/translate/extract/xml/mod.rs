@@ -88,8 +88,8 @@ pub enum Attributes {
 
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
-/// Namespaces whose attributes matter to XML parsers only (types and encodings): every element of an
-/// RPC-style SOAP response has some.
+/// Namespaces whose attributes matter only to XML parsers (types and encodings). Every element of an
+/// RPC-style SOAP response has such attributes.
 const MACHINERY: [&str; 5] = [
     SCHEMA_INSTANCE,
     "http://schemas.xmlsoap.org/soap/envelope/",
@@ -110,7 +110,7 @@ impl Extraction for Xml {
 
 impl Xml {
     fn extract(&self, text: &str) -> Result<Value, ReadError> {
-        // Scripts print blank lines before the declaration, which must come first.
+        // Scripts print blank lines before the XML declaration, which must be at the beginning.
         let document = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let lines_before = text[..text.len() - document.len()].matches('\n').count();
         if document.is_empty() {
@@ -157,7 +157,7 @@ impl Xml {
         Ok(values.collect())
     }
 
-    /// Recursive, down to [`DEPTH_LIMIT`] at most.
+    /// Converts an element. Recurses down to [`DEPTH_LIMIT`] at most.
     fn value(&self, element: Node<'_, '_>) -> Value {
         let is_nil =
             element.attribute((SCHEMA_INSTANCE, "nil")).is_some_and(|nil| matches!(nil.trim(), "true" | "1"));
@@ -177,7 +177,7 @@ impl Xml {
             }
         }
         if is_nil {
-            // A row of `mysql --xml` has its column name in an attribute, and no value.
+            // A null field of `mysql --xml` has its column name in an attribute, which is kept.
             if members.is_empty() {
                 return Value::Null;
             }
@@ -207,7 +207,7 @@ impl Xml {
         Value::Object(members)
     }
 
-    /// The text of an element and of all elements inside, in order: XPath's `string()`.
+    /// Text of an element and of all elements inside it, in order, like `string()` in XPath.
     fn whole_text(&self, element: Node<'_, '_>) -> String {
         let texts = element.descendants().filter(Node::is_text).filter_map(|node| node.text());
         let text: String = texts.collect();
@@ -223,7 +223,7 @@ impl Xml {
     }
 }
 
-/// Position of a byte, as `line 3, column 5`.
+/// Formats the position of a byte as `line 3, column 5`.
 fn position(document: &str, offset: usize, lines_before: usize) -> String {
     let before = &document[..offset];
     let line = before.matches('\n').count() + 1 + lines_before;
@@ -231,7 +231,7 @@ fn position(document: &str, offset: usize, lines_before: usize) -> String {
     format!("line {line}, column {column}")
 }
 
-/// Error message for an error of the parser, whose own text may quote the document.
+/// Error for an error of the parser, whose own error text may quote the document.
 fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError {
     if matches!(error, Error::UnclosedRootNode | Error::UnexpectedEndOfStream) {
         return ReadError::from("expected the end tag of every element, found the end of the response")
@@ -251,25 +251,25 @@ fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError
         .in_part(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
 }
 
-/// Limit of nested elements. Objects, and lists between them, then stay within
+/// Maximum depth of nested elements. It keeps the objects, and the lists between them, within
 /// [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT).
 const DEPTH_LIMIT: usize = 60;
 
-/// Limit of the elements of one response.
+/// Maximum number of elements of one response.
 const ELEMENT_LIMIT: usize = 10 * RECORD_LIMIT;
 
-/// Limit of the attributes of one element.
+/// Maximum number of attributes of one element.
 const ATTRIBUTE_LIMIT: usize = 250;
 
-/// Limit of namespace comparisons: each element with declarations compares all namespaces in scope with each
-/// other.
+/// Maximum number of namespace comparisons: for each element with declarations, the parser compares all
+/// namespaces in scope with each other.
 const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 
-/// Maximum number of `<` and `=` in one response: the parser allocates memory for as many nodes and
+/// Maximum number of `<` and `=` in one response: the parser allocates memory for this many nodes and
 /// attributes.
 const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
-/// Comments, CDATA sections, processing instructions, and tags. An unclosed one extends to the end of the
+/// Comments, CDATA sections, processing instructions, and tags. Unclosed markup extends to the end of the
 /// text.
 static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
     fixed_regex(
@@ -289,12 +289,12 @@ static DTD: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Replaces the document type declaration by white space: it may declare elements and attributes, and name
-/// an external file, which is never read. Positions in the text remain the same.
+/// Replaces the document type declaration by white space: it may declare elements and attributes, and name an
+/// external file, which is never read. Positions in the text remain the same.
 ///
 /// # Errors
 ///
-/// A sentence with the position, if it declares an entity.
+/// A sentence with the position, if the declaration declares an entity.
 fn without_dtd(text: &str, lines_before: usize) -> Result<Cow<'_, str>, ReadError> {
     let found = text.contains("<!DOCTYPE").then(|| DTD.captures(text)).flatten();
     let Some(dtd) = found.and_then(|found| found.name("dtd")) else { return Ok(text.into()) };
@@ -309,7 +309,8 @@ fn without_dtd(text: &str, lines_before: usize) -> Result<Cow<'_, str>, ReadErro
     Ok([&text[..dtd.start()], &blank.collect::<String>(), &text[dtd.end()..]].concat().into())
 }
 
-/// Checks that a text begins with a tag, and the limits of every tag. The parser reports malformed XML.
+/// Checks that a text begins with a tag, and that every tag is within the limits. The parser reports
+/// malformed XML.
 ///
 /// # Errors
 ///

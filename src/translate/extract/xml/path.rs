@@ -10,17 +10,17 @@ use crate::translate::extract::SyntaxError;
 use crate::translate::fields::distinct;
 use crate::translate::read_error::ReadError;
 
-/// Path from the root of a document: element names separated by `/`, the root's own name first.
+/// Path from the root of a document: element names separated by `/`, beginning with the name of the root.
 ///
 /// `*` matches any element, and `//` before a name matches at any depth. `prefix:name` requires a namespace;
-/// a name without a prefix matches in any. Conditions follow a name: `[2]` (position within its parent),
-/// `[@type]`, `[@type='x']`, `[name='x']`. The last step may be an attribute, `@name`.
+/// a name without a prefix matches in any namespace. Conditions follow a name: `[2]` (position within its
+/// parent), `[@type]`, `[@type='x']`, `[name='x']`. The last step may be an attribute, `@name`.
 #[derive(Debug, Clone)]
 pub struct ElementPath {
     /// The path as configured.
     pub(super) source: String,
     steps: Vec<Step>,
-    /// Attribute to read of each element.
+    /// Attribute to read from each element.
     pub(super) attribute: Option<Name>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Name {
 
 #[derive(Debug, Clone)]
 enum Condition {
-    /// From 1, among the siblings that meet the conditions before it.
+    /// Position from 1, among the siblings that meet the conditions before this one.
     Position(usize),
     Attribute(Name, Option<String>),
     Child(Name, String),
@@ -54,27 +54,27 @@ enum Condition {
 /// Minimum number of matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MinMatches {
-    /// None is valid, if all steps but the last one match.
+    /// No match is valid, if all steps but the last one match.
     Nothing,
     /// At least one.
     One,
 }
 
-/// Limit of the steps of a path.
+/// Maximum number of steps of a path.
 const STEP_LIMIT: usize = 32;
 
-/// Limit of the conditions of a path.
+/// Maximum number of conditions of a path.
 const CONDITION_LIMIT: usize = 8;
 
-/// A name with its prefix, up to white space or an ASCII sign other than `-`, `.` and `_`. A class of all
-/// letters takes long to compile.
+/// Name with its prefix. A name extends to white space or an ASCII character other than letters, digits, `-`,
+/// `.` and `_`. A Unicode class of letters would take long to compile.
 const NAME: &str = r"(?:(?<prefix>[^\s!-,/:-@\[-^`{-~]+):)?(?<name>[^\s!-,/:-@\[-^`{-~]+)";
 
-/// A step without its conditions.
+/// Step without its conditions.
 static STEP: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(&format!(r"^(?<slashes>/{{0,2}})(?:\*|(?<at>@)?{NAME})")));
 
-/// A condition of a step.
+/// Condition of a step.
 static CONDITION: LazyLock<Regex> = LazyLock::new(|| {
     let value = r#"'(?<single>[^']*)'|"(?<double>[^"]*)""#;
     fixed_regex(&format!(r"^\[(?:(?<position>[1-9][0-9]*)|(?<at>@)?{NAME}(?:=(?:{value}))?)\]"))
@@ -120,7 +120,8 @@ impl ElementPath {
         Ok(Self { source: source.to_owned(), steps, attribute })
     }
 
-    /// All matching elements, in document order; those with the attribute if the path names one.
+    /// Returns all matching elements, in document order. If the path names an attribute, only elements with
+    /// that attribute match.
     ///
     /// # Errors
     ///
@@ -238,7 +239,7 @@ impl Name {
 
 struct Reader<'a> {
     source: &'a str,
-    /// Position of the rest, in bytes.
+    /// Position of the unread rest, in bytes.
     at: usize,
     prefixes: &'a Prefixes,
 }
@@ -250,7 +251,7 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// The name in a part that begins at `start`, with the namespace of its prefix.
+    /// Returns the name found in a part of the path that begins at `start`, with the namespace of its prefix.
     fn name(&self, start: usize, found: &Captures<'_>) -> Result<Name, SyntaxError> {
         let namespace = found.name("prefix").map(|prefix| {
             self.prefixes.get(prefix.as_str()).cloned().ok_or_else(|| {
