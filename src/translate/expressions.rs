@@ -81,7 +81,7 @@ fn hint_at_key(unknown: &str) -> Option<String> {
     let name = unknown_filter(unknown)?;
     let nearest = suggest::nearest(name, COMMON_JQ_FILTERS.split(' '));
     let other = nearest.map(|nearest| format!("`{nearest}` or ")).unwrap_or_default();
-    // Filters that only other programs have are no keys.
+    // glossator removes filters such as `input` from jq, so they are not suggested as keys.
     is_pure(name).then(|| format!("{other}`.{name}`"))
 }
 

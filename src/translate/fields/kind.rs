@@ -21,7 +21,7 @@ pub struct FieldType {
     pub kind: FieldKind,
     /// One value or a list.
     pub count: Cardinality,
-    /// Words for null, ASCII case ignored; if there are none, null is an error.
+    /// Words that mean null, regardless of ASCII case. Without any, null is an error.
     pub nulls: Vec<String>,
     /// Title, for people.
     pub title: Option<String>,
@@ -55,7 +55,7 @@ pub enum FieldKind {
     Integer(NumberForm),
     /// Any JSON number; also accepts `.5` and `+5`, which old servers write.
     Number(NumberForm),
-    /// Object with these fields, or unchanged.
+    /// Object with these fields; without fields, the object is unchanged.
     Object(Option<Fields>),
     /// Size, as a number of bytes.
     Size(SizeForm),
@@ -75,7 +75,7 @@ impl FieldType {
     /// JSON Schema of the converted value.
     pub fn schema(&self) -> Map<String, Value> {
         let mut schema = object(self.kind.name_and_schema().1);
-        // A description of the field replaces that of its kind, the unit of a number.
+        // The field's own description replaces that of its type, which is the unit of a number.
         if self.description.is_some() {
             schema.shift_remove("description");
         }
@@ -140,7 +140,7 @@ impl FieldType {
     }
 }
 
-/// JSON Schema of a list of these items.
+/// JSON Schema of a list whose items have this schema.
 pub(in crate::translate) fn list_of(schema: Map<String, Value>) -> Map<String, Value> {
     object(json!({ "type": "array", "items": schema }))
 }
@@ -218,7 +218,7 @@ impl FieldKind {
         })
     }
 
-    /// Name of the expected value in messages, and JSON Schema.
+    /// Expected value, for error texts, and JSON Schema.
     fn name_and_schema(&self) -> (String, Value) {
         let (name, schema) = match self {
             Self::Any => ("a value", json!({})),
@@ -249,14 +249,14 @@ impl FieldKind {
 pub struct Enumeration {
     /// Words and their values: strings, numbers, `true`, `false` or null.
     pub words: Vec<(String, Value)>,
-    /// Value of all other words; without it, another word is an error.
+    /// Value of all other words; `None` if another word is an error.
     pub rest: Option<Value>,
     /// Whether ASCII case is ignored.
     pub ignore_case: bool,
 }
 
 impl Enumeration {
-    /// Words for true and for false.
+    /// Creates the enumeration of a boolean from the words for true and the words for false.
     pub fn from_booleans(yes: &[String], no: &[String]) -> Self {
         let pairs = yes.iter().map(|word| (word, true)).chain(no.iter().map(|word| (word, false)));
         let words = pairs.map(|(word, flag)| (word.clone(), flag.into())).collect();
@@ -280,7 +280,7 @@ impl Enumeration {
     }
 }
 
-/// The items without repetitions, in order.
+/// Returns the items without repetitions, in order.
 pub(in crate::translate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for item in items {
@@ -307,7 +307,7 @@ impl Setting for Enumeration {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         const REST: &str = "*";
-        /// Escape of the word `*`.
+        /// Escaped form of the word `*`.
         const STAR: &str = r"\*";
         const HELP: &str = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
         let entries = value.node.as_map().unwrap_or_default();

@@ -31,12 +31,12 @@ use super::read_error::ReadError;
 use crate::model::cut_characters;
 use crate::settings::suggest::quoted_list;
 
-/// Limit of a quoted value in a message, in characters.
+/// Maximum length of a quoted value in an error text, in characters.
 const MAX_SHOWN: usize = 60;
 
 /// Fields of an extracted object, in order.
 ///
-/// The result has exactly these fields. Other members are dropped, unless there is a type for them.
+/// The result has exactly these fields. Other members are dropped, unless `others` has a type for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
     /// The named fields.
@@ -52,7 +52,7 @@ pub struct Fields {
 pub struct Field {
     /// Name in the result.
     pub name: String,
-    /// Path in the extracted object; the field's own name by default.
+    /// Path in the extracted object. Default: the name of the field.
     pub from: FieldPath,
     /// Type of the value.
     pub kind: FieldType,
@@ -72,7 +72,7 @@ pub enum OnMissing {
 }
 
 impl Field {
-    /// A required field, under its own name.
+    /// Creates a required field that is read from the member of the same name.
     pub fn new(name: impl Into<String>, kind: FieldType) -> Self {
         let name = name.into();
         Self { from: FieldPath::exact(&name), name, kind, missing: OnMissing::Error }
@@ -80,14 +80,14 @@ impl Field {
 }
 
 impl Fields {
-    /// Fields in configured order.
+    /// Creates fields in the configured order.
     pub fn new(list: Vec<Field>) -> Self {
         let keys = |field: &Field| [field.from.as_str().to_owned(), field.from.first().to_owned()];
         let outermost_keys = list.iter().flat_map(keys).collect();
         Self { list: list.into(), others: None, outermost_keys }
     }
 
-    /// Whether a field uses this outermost key of an extracted object.
+    /// Whether a field uses this outermost key of the extracted object.
     pub(crate) fn uses_key(&self, key: &str) -> bool {
         self.outermost_keys.contains(key)
     }
@@ -118,7 +118,7 @@ impl Fields {
     pub(crate) fn apply(&self, found: &Value) -> Result<Value, ReadError> {
         each_record(found, |found| match found {
             Value::Object(found) => self.apply_to_one(found).map(Value::Object),
-            // An element without attributes and children.
+            // XML element with text only, without attributes and children.
             Value::String(_) | Value::Null if self.uses_key(TEXT_KEY) => {
                 let element = Map::from_iter([(TEXT_KEY.to_owned(), found.clone())]);
                 self.apply_to_one(&element).map(Value::Object)
@@ -127,7 +127,7 @@ impl Fields {
         })
     }
 
-    /// Checks that records with these names have all required fields, regardless of their values.
+    /// Checks that records with these member names have all required fields, regardless of their values.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Fields {
                 (None, OnMissing::Error) => return Err(missing(field, found)),
             }
         }
-        // Members that no field uses, under their own names. Null members are dropped.
+        // Add members that no field uses, under their own names. Null members are dropped.
         if let Some(others) = &self.others {
             let is_taken =
                 |name: &str| self.list.iter().any(|field| field.name == name || field.from.first() == name);
@@ -201,10 +201,10 @@ pub(crate) const TEXT_KEY: &str = "#text";
 
 /// Path into nested values: `disk.0.size`.
 ///
-/// A key that equals the whole path, dots included, comes first. Otherwise each part is a key of an object,
-/// or an index of a list, from 0. A value that is not a list is its own item 0, because an element that may
-/// be repeated often occurs once. A string is its own `#text`, because an element may or may not have
-/// attributes. A key with dots inside a longer path is in double quotes: `disk."a.b".size`.
+/// A key that equals the whole path, including dots, takes precedence. Otherwise each part is a key of an
+/// object, or an index of a list, from 0. A value that is not a list is its own item 0, because an XML
+/// element that may be repeated often occurs only once. A string is its own `#text`, because an element may
+/// or may not have attributes. In a longer path, a key with dots is in double quotes: `disk."a.b".size`.
 #[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 #[display("{text}")]
 pub struct FieldPath {
@@ -213,7 +213,7 @@ pub struct FieldPath {
 }
 
 impl FieldPath {
-    /// Path to exactly this key.
+    /// Creates a path to exactly this key.
     pub fn exact(name: &str) -> Self {
         Self { text: name.to_owned(), steps: vec![name.to_owned()] }
     }
@@ -255,7 +255,7 @@ impl FromStr for FieldPath {
     }
 }
 
-/// The names between the dots of a path, without their quotes.
+/// Splits a path at its dots into names, without their quotes.
 pub(in crate::translate) fn path_steps(path: &str) -> Result<Vec<String>, &'static str> {
     const QUOTES: &str = "expected `\"` at both ends of a name that is in quotes";
     let (mut steps, mut rest) = (Vec::new(), Some(path));

@@ -51,8 +51,8 @@ fn read_affixes(value: &Cursor<'_>) -> Checked<Vec<String>> {
 }
 
 impl NumberForm {
-    /// Normalizes a number to plain notation with a decimal point; `None` if it does not have this format.
-    /// The digits must be checked by the calling function.
+    /// Normalizes a number to plain notation with a decimal point; `None` if the text does not have this
+    /// format. The caller must check the digits.
     pub(crate) fn plain<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
         let text = text.trim();
         let (sign, rest) = sign_of(text);
@@ -85,8 +85,8 @@ fn sign_of(text: &str) -> (&str, &str) {
     (sign, rest.trim_start())
 }
 
-/// Removes the thousands separators of an integer. The last group must have three digits, and groups before
-/// it two or three (as in India), so that `1,5` does not become 15.
+/// Removes the thousands separators of an integer. The last group must have three digits, and the groups
+/// between the first and the last two or three (as in India), so that `1,5` does not become 15.
 pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
     let is_separator = |c: char| match separator {
         ' ' => matches!(c, ' ' | '\u{a0}' | '\u{202f}' | '\u{2009}'),
@@ -124,9 +124,9 @@ fn read_kilo_base(value: &Cursor<'_>) -> Checked<Option<u64>> {
     read_one_of(value, [("1000", 1000), ("1024", 1024)].into_iter()).map(Some)
 }
 
-/// Bytes of a unit: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected, because it may
-/// mean bits. `KiB` and `Ki` are always multiples of 1024. Without a base, `K` is 1024 and `kB` is 1000, as
-/// in `ls`, `df` and `du`.
+/// Number of bytes in a unit: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected,
+/// because it may mean bits. `KiB` and `Ki` are always multiples of 1024. Without `kilo_base`, `K` is 1024
+/// and `kB` is 1000, as in `ls`, `df` and `du`.
 pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
     if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
         return Some(1);
@@ -143,10 +143,11 @@ pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
 }
 
 impl SizeForm {
-    /// The expected form, for messages.
+    /// Expected form, for error texts.
     pub(super) const EXPECTED: &str = "a size such as `512`, `512K`, `10MB` or `1.5 GiB`";
 
-    /// Parses `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`, `1.5e+09`, rounded to whole bytes.
+    /// Parses sizes such as `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`, `1.5e+09`. The result is rounded to
+    /// whole bytes.
     pub(super) fn read(&self, text: &str) -> Option<Value> {
         const MAX_DIGITS: usize = 18;
         let text = text.trim();
@@ -215,18 +216,18 @@ const MINUTE: i128 = 60 * SECOND;
 pub(super) const SECOND: i128 = 1_000_000_000;
 pub(super) const MILLISECOND: i128 = 1_000_000;
 
-/// Nanoseconds of a unit: `ms`, `s`, `sec`, `minutes`. A bare `M` is rejected, because it may mean months.
+/// Number of nanoseconds in a unit: `ms`, `s`, `sec`, `minutes`. `M` is rejected, because it may mean months.
 pub(super) fn time_unit(name: &str) -> Option<i128> {
     if name == "M" || !name.chars().all(char::is_alphabetic) {
         return None;
     }
-    // jiff has the micro sign; programs also write the Greek letter.
+    // jiff accepts the micro sign; programs also write the Greek letter.
     span(&format!("1{}", name.to_lowercase().replace('μ', "µ")))
 }
 
 impl DurationForm {
-    /// Parses `90`, `5m30s`, `3d 4h`, `3 days, 4:05`, `1:02:03`, `1-02:03:04`, `PT1H30M`, `00:05:12.5`,
-    /// truncated to nanoseconds.
+    /// Parses durations such as `90`, `5m30s`, `3d 4h`, `3 days, 4:05`, `1:02:03`, `1-02:03:04`, `PT1H30M`,
+    /// `00:05:12.5`. Fractions of a nanosecond are truncated.
     ///
     /// # Errors
     ///
@@ -249,7 +250,7 @@ impl DurationForm {
             let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
             let (number, after) = rest.split_at(digits);
             if after.starts_with([':', '-']) {
-                // Only weeks and days may be before a clock.
+                // Only weeks and days may precede a clock such as `4:05`.
                 if last_unit < DAY {
                     return Err(EXPECTED);
                 }

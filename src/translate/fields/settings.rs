@@ -17,11 +17,11 @@ use crate::settings::{
 pub(super) const TEXTS: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
 const WORDS: ValueKind = ValueKind::OneOrMore(&ValueKind::Scalar);
 
-/// Configured field, without its name.
+/// Configuration of a field, without its name.
 #[derive(Debug)]
 pub(crate) struct FieldSetting {
     pub(crate) kind: FieldType,
-    /// Path to the value, and the position of its setting.
+    /// Path to the value, and the position of the setting `from`.
     pub(crate) from: Option<(FieldPath, SourceSpan)>,
     pub(crate) missing: OnMissing,
 }
@@ -76,7 +76,7 @@ struct FieldSettings {
     fields: Option<Fields>,
 }
 
-/// Types, and the options that only they have.
+/// Options that only some types have: the types, and their options.
 const OPTIONS_OF_TYPES: [(&[&str], &[&str]); 9] = [
     (&["boolean"], &["true_values", "false_values"]),
     (&["values"], &["ignore_case"]),
@@ -89,7 +89,7 @@ const OPTIONS_OF_TYPES: [(&[&str], &[&str]); 9] = [
     (&["object"], &["fields"]),
 ];
 
-/// Type names. A `[]` suffix makes a list, a `?` suffix an optional field.
+/// Type names. The suffix `[]` makes a list, the suffix `?` an optional field.
 pub(crate) const TYPE_NAMES: [&str; 10] =
     ["string", "number", "integer", "boolean", "date-time", "date", "duration", "size", "object", "any"];
 
@@ -131,7 +131,7 @@ impl Setting for TypeWord {
 }
 
 impl FieldSettings {
-    /// Reports options that do not belong to the type.
+    /// Reports options that the configured type does not have.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let written = section.entry("type").map(|entry| TypeWord::parse(&entry.value));
         let word = match (written, section.entry("values")) {
@@ -176,7 +176,7 @@ impl FieldSettings {
         if let Some(values) = &self.values {
             warn_of_null_words(value, values, &self.null_values);
         }
-        // The unit of numbers without a unit.
+        // Reads the unit of numbers without a unit.
         let unit = |default: &str, read: &dyn Fn(&str) -> Option<i128>, help: &str| {
             let name = self.input_unit.as_deref().unwrap_or(default);
             let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
@@ -238,7 +238,7 @@ impl Setting for FieldSetting {
     }
 }
 
-/// Warns of words of `values` that are in `null_values` as well, where they mean null.
+/// Warns about words of `values` that are also in `null_values`, which makes them null.
 fn warn_of_null_words(value: &Cursor<'_>, values: &Enumeration, nulls: &[String]) {
     let is_null = |word: &str| nulls.iter().any(|null| null.eq_ignore_ascii_case(word));
     let place = value.node.entry("values").map_or(value.place, |entry| entry.key.span);
@@ -320,7 +320,7 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let word = |item: &Node| {
         let (message, help) = match (item.scalar(), &item.kind) {
             (Some(word), _) => return Ok(word),
-            // `NULL`, as databases write it, `~` and an empty value.
+            // YAML reads `NULL` (as databases write it), `~` and an empty value as null.
             (None, Kind::Null) => (
                 format!("`{name}` contains a null value of YAML"),
                 format!("put it in quotes: `{name}: \"NULL\"`"),

@@ -36,12 +36,13 @@ pub enum TimeFormat {
     Standard,
     /// `strftime` directives.
     Directives(String),
-    /// A number of units since 1970, with or without a fraction: their name in messages, and the nanoseconds
-    /// of one.
+    /// A number of units since 1970, with or without a fraction: the name of the unit for error texts, and
+    /// its length in nanoseconds.
     Unix(&'static str, i128),
 }
 
-/// Units of time since 1970: the word for the format, the name in messages, and the nanoseconds.
+/// Units of time since 1970: name of the format, name of the unit for error texts, and its length in
+/// nanoseconds.
 const UNIX_UNITS: [(&str, &str, i128); 4] = [
     ("unix", "seconds", SECOND),
     ("unix-ms", "milliseconds", MILLISECOND),
@@ -67,12 +68,12 @@ impl std::str::FromStr for TimeZoneSetting {
 }
 
 impl TimeFormat {
-    /// Format by `strftime` directives. They are tested on a sample timestamp: directives that can't parse
-    /// their own output are useless.
+    /// Creates a format of `strftime` directives. They are tested on a sample timestamp, because a format
+    /// that can't parse its own output is useless.
     ///
     /// # Errors
     ///
-    /// The mistake, in one sentence.
+    /// A sentence with the mistake.
     pub fn directives(text: &str, wants_time: bool) -> Result<Self, String> {
         let zone = TimeZone::fixed(Offset::constant(1));
         let read = read_back(text, zone).map_err(|error| error.to_string())?;
@@ -85,7 +86,7 @@ impl TimeFormat {
         Ok(Self::Directives(text.to_owned()))
     }
 
-    /// Whether a text of this format can contain an offset from UTC.
+    /// Whether text in this format can contain an offset from UTC.
     pub fn may_have_an_offset(&self) -> bool {
         let directives = match self {
             Self::Directives(directives) => directives,
@@ -96,7 +97,7 @@ impl TimeFormat {
         })
     }
 
-    /// Description of the format, to follow the expected type.
+    /// Description of the format for error texts, after the expected type.
     fn name(&self) -> String {
         match self {
             Self::Standard => "such as `2026-11-21T09:30:00Z`".to_owned(),
@@ -106,13 +107,13 @@ impl TimeFormat {
     }
 }
 
-/// Writes a sample timestamp with `strftime` directives, and parses it with them.
+/// Formats a sample timestamp with `strftime` directives, and parses the result with them.
 fn read_back(directives: &str, zone: TimeZone) -> Result<strtime::BrokenDownTime, jiff::Error> {
     let sample = Timestamp::UNIX_EPOCH.to_zoned(zone);
     strtime::parse(directives, strtime::format(directives, &sample)?)
 }
 
-/// Expected types, for messages.
+/// Expected types, for error texts.
 const NO_TIME: &str = "a date and time";
 const A_DATE: &str = "a date";
 
@@ -142,7 +143,7 @@ impl TimeForm {
                         "a time that exists in its `timezone` (a clock change skips this one)".to_owned()
                     );
                 }
-                // In an hour that is repeated, the first occurrence.
+                // A local time that occurs twice, when clocks are set back, is the first one.
                 let zoned = zoned_time.earlier().map_err(|_| self.expected(NO_TIME))?;
                 (zoned.timestamp(), zoned.offset())
             }
@@ -150,7 +151,7 @@ impl TimeForm {
                 return Err("a date and time with its offset from UTC (or name its `timezone`)".to_owned());
             }
         };
-        // RFC 3339 has no seconds in an offset; time zones of the nineteenth century do.
+        // RFC 3339 has no seconds in an offset, but time zones of the 19th century do.
         let written = if offset == Offset::UTC || offset.seconds() % 60 != 0 {
             instant.to_string()
         } else {
@@ -159,7 +160,7 @@ impl TimeForm {
         self.with_four_digits(written)
     }
 
-    /// Parses a date: the calendar day of the upstream.
+    /// Parses a date. The calendar day is that of the upstream, not that in UTC.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl TimeForm {
         self.with_four_digits(self.find(text.trim(), A_DATE)?.date().to_string())
     }
 
-    /// RFC 3339 requires years of four digits.
+    /// Rejects years without four digits, which RFC 3339 requires.
     fn with_four_digits(&self, written: String) -> Result<String, String> {
         match written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-') {
             true => Ok(written),
@@ -181,7 +182,7 @@ impl TimeForm {
         format!("{what} {}", names.join(", or "))
     }
 
-    /// Parses a date, with a time and an offset if present; `what` is the expected type, for messages.
+    /// Parses a date, with a time and an offset if present. `what` is the expected type, for error texts.
     fn find<'t>(&self, text: &'t str, what: &str) -> Result<Pieces<'t>, String> {
         // `%Y` parses `26` as the year 26, which is never meant.
         let is_short = |found: &Pieces<'_>| {
@@ -226,7 +227,7 @@ fn parse_with_directives(directives: &str, text: &str) -> Option<Pieces<'static>
     }
     if read.iana_time_zone().is_some() {
         let zoned = read.to_zoned().ok()?;
-        // A local time that the zone skips would become another time.
+        // Reject a local time that the zone skips: it would become another time.
         let exists = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
         return exists.then(|| Pieces::from((zoned.timestamp(), zoned.offset())));
     }
@@ -277,7 +278,7 @@ impl Setting for TimeFormat {
         if let Some((_, name, unit_nanos)) = UNIX_UNITS.iter().find(|(word, ..)| *word == text) {
             return Ok(Self::Unix(name, *unit_nanos));
         }
-        // In a list of formats, one without a time is intentional.
+        // In a list of formats, a format without a time is intentional.
         let is_only = value.sibling("format").is_none_or(|formats| formats.one_or_more().len() < 2);
         let error = match Self::directives(text, is_only && is_date_time(value)) {
             Ok(format) => return Ok(format),

@@ -1,10 +1,11 @@
-//! Limits of work and memory of a filter, against responses crafted to exhaust them.
+//! Limits of the work and memory of a filter, against responses crafted to exhaust them.
 //!
-//! jq has loops and recursion, and `+` and `*` create values as large as their operands: `.price * .count` on
-//! `{"price": "x", "count": 1e12}` would be a terabyte of text. The engine has no limits of its own, so
-//! `rewrite` inserts them into the filter before it is compiled. Work is charged for every round of a loop,
-//! for every value of a term that may have several, and for every value that is read completely. Memory is
-//! charged for every value that is created and stored. One run has a budget of each.
+//! jq has loops and recursion, and `+` and `*` can create large values from small operands: `.price * .count`
+//! on `{"price": "x", "count": 1e12}` would be a terabyte of text. The engine has no limits of its own, so
+//! `rewrite` inserts counters into the filter before it is compiled. Work is charged for every round of a
+//! loop, for every value of a term that may have several, and for every value that is read completely. Memory
+//! is charged for every value that is created and stored. Each run has one budget for work and one for
+//! memory.
 
 use std::cell::{Cell, OnceCell};
 
@@ -16,38 +17,39 @@ use jaq_json::{Error, Num, Rc, Val};
 
 use crate::translate::work_budget::{STOPPED, WorkBudget};
 
-/// Limit of the work of one run, in steps: values of terms that may have several.
+/// Maximum work of one run, in steps. A step is one value of a term that may have several.
 pub const JQ_WORK_LIMIT: u64 = 20_000_000;
-/// Steps of a round of a loop (`range`, `recurse`, `until`, …).
+/// Number of steps charged for a round of a loop (`range`, `recurse`, `until`, …).
 pub const JQ_ROUND_STEPS: u64 = 20;
-/// Steps of a round of `reduce` and `foreach`. A round may nest the value one level deeper, which costs stack
-/// when it is dropped.
+/// Number of steps charged for a round of `reduce` and `foreach`. A round may nest the value one level
+/// deeper, which costs stack when the value is dropped.
 pub const JQ_FOLD_STEPS: u64 = 80;
-/// Limit of the memory of one run, in bytes: strings, lists and objects that it stores, even temporarily, and
+/// Maximum memory of one run, in bytes: strings, lists and objects that the run stores, even temporarily, and
 /// copies of existing ones.
 pub const JQ_MEMORY_LIMIT_BYTES: u64 = 128 << 20;
-/// Limit of an integer, in bytes: some ten thousand digits.
+/// Maximum size of an integer, in bytes: about ten thousand digits.
 const NUMBER_LIMIT_BYTES: u64 = 4 << 10;
-/// Limit of the nesting of a value that a loop creates, or that is read completely: dropping it recurses once
-/// per level.
+/// Maximum nesting depth of a value that a loop creates, or that is read completely: dropping such a value
+/// recurses once per level.
 const DEPTH_LIMIT: usize = 4_000;
 /// Number of loop rounds between two checks of the nesting depth of the loop's value.
 const ROUNDS_BETWEEN_LOOKS: u64 = 2_048;
-/// Maximum number of values that such a check visits; a larger value counts as nested too deep.
+/// Maximum number of values that one check of the nesting depth visits. A larger value counts as nested too
+/// deep.
 const LOOK_LIMIT: usize = 4_000_000;
-/// Limit of nested rounds of `reduce` that build a path: `setpath`, `delpaths`.
+/// Maximum number of nested rounds of `reduce` that build a path: `setpath`, `delpaths`.
 const NESTED_LIMIT: usize = 200;
 
-// Less in unit tests, because a debug build takes ten times as long.
+// The limits are lower in unit tests, because a debug build takes ten times as long.
 pub(super) const WORK_HERE: u64 = if cfg!(test) { JQ_WORK_LIMIT / 40 } else { JQ_WORK_LIMIT };
 pub(super) const MEMORY_HERE_BYTES: u64 =
     if cfg!(test) { JQ_MEMORY_LIMIT_BYTES / 40 } else { JQ_MEMORY_LIMIT_BYTES };
 
-/// Memory of an item of a list.
+/// Memory of an item of a list, in bytes.
 const ITEM_BYTES: u64 = 16;
-/// Memory of a member of an object, with its hash table entry.
+/// Memory of a member of an object, with its hash table entry, in bytes.
 const MEMBER_BYTES: u64 = 64;
-/// Memory of a string besides its bytes.
+/// Memory of a string in addition to its text, in bytes.
 const TEXT_BYTES: u64 = 48;
 
 /// Data of one run of a filter: the engine's lookup table of compiled definitions, and the budget.
@@ -77,12 +79,11 @@ pub(super) struct RunBudget {
     pub(super) steps_left: Cell<u64>,
     /// Remaining bytes of [`MEMORY_HERE_BYTES`].
     pub(super) bytes_left: Cell<u64>,
-    /// Number of loop rounds so far: the nesting of the value is checked every [`ROUNDS_BETWEEN_LOOKS`].
+    /// Number of loop rounds so far. Every [`ROUNDS_BETWEEN_LOOKS`] rounds, the nesting depth is checked.
     rounds: Cell<u64>,
     /// Number of rounds on the stack, at most [`NESTED_LIMIT`].
     nested: Cell<usize>,
-    /// Error message for the first limit that was exceeded; the run ends then, and its output is not a
-    /// result.
+    /// Error message for the first limit that was exceeded. The run ends then, and its output is not used.
     pub(super) exhausted: OnceCell<String>,
     /// The last value that the filter raised with `error(…)`; it may have been caught.
     pub(super) raised: Cell<Option<Val>>,
@@ -91,7 +92,7 @@ pub(super) struct RunBudget {
 }
 
 impl RunBudget {
-    /// Counters of a new run.
+    /// Creates the budget of a new run.
     pub(super) fn until(stop: Option<&WorkBudget>) -> Self {
         Self {
             steps_left: Cell::new(WORK_HERE),
@@ -105,7 +106,7 @@ impl RunBudget {
     }
 
     fn exhaust(&self, message: String) -> Error {
-        // The first limit applies; nothing continues after it.
+        // Only the first exceeded limit is reported, and no step is allowed after it.
         self.steps_left.set(0);
         Error::str(self.exhausted.get_or_init(|| message))
     }
@@ -114,24 +115,24 @@ impl RunBudget {
         self.exhaust(format!("builds a value nested more than {DEPTH_LIMIT} levels deep"))
     }
 
-    /// Charges steps before they are taken.
+    /// Charges steps before the work is done.
     pub(super) fn charge_steps(&self, steps: u64) -> Result<(), Error> {
         self.work_for(steps, steps.div_ceil(4))
     }
 
-    /// Charges steps, and separately time on the call's work budget: charging a whole long response as steps
-    /// would be too much.
+    /// Charges steps, and separately `time` to the work budget of the call. Reading a whole long response
+    /// takes time, but would be too many steps.
     pub(super) fn work_for(&self, steps: u64, time: u64) -> Result<(), Error> {
         if self.stop.as_ref().is_some_and(|stop| !stop.spend(time)) {
             return Err(self.exhaust(STOPPED.to_owned()));
         }
-        // No steps are left once the run is over.
+        // Once the run is over, no steps are left.
         let over = || self.exhaust(format!("takes more than {WORK_HERE} steps, the work limit of a filter"));
         self.steps_left.set(self.steps_left.get().checked_sub(steps).ok_or_else(over)?);
         Ok(())
     }
 
-    /// Charges allocated bytes, and steps for the time to write them.
+    /// Charges allocated bytes, and steps for the time to write these bytes.
     pub(super) fn charge_bytes(&self, bytes: u64) -> Result<(), Error> {
         let over = || {
             self.exhaust(format!("builds more than {MEMORY_HERE_BYTES} bytes, the memory limit of a filter"))
@@ -140,7 +141,8 @@ impl RunBudget {
         self.charge_steps(1 + bytes / 64)
     }
 
-    /// Charges a value that is stored in a list, an object or a variable. A shared value costs only its slot.
+    /// Charges a value that is stored in a list, an object or a variable. A shared value costs only its
+    /// reference.
     pub(super) fn charge_stored(&self, value: &Val) -> Result<(), Error> {
         let inside = match value {
             Val::Null | Val::Bool(_) | Val::Num(_) => 0,
@@ -151,7 +153,8 @@ impl RunBudget {
         self.charge_bytes(ITEM_BYTES + inside)
     }
 
-    /// Charges a round of a loop, and sometimes checks the nesting of its value.
+    /// Charges a round of a loop. Every [`ROUNDS_BETWEEN_LOOKS`] rounds, checks the nesting depth of the
+    /// value.
     pub(super) fn round(&self, steps: u64, value: &Val) -> Result<(), Error> {
         self.charge_steps(steps)?;
         self.rounds.set(self.rounds.get() + 1);
@@ -161,7 +164,7 @@ impl RunBudget {
         }
     }
 
-    /// Runs a nested round, which recurses on the stack.
+    /// Runs a nested round, which recurses on the stack; fails if too many rounds are nested.
     pub(super) fn nested<T>(&self, inner: impl FnOnce() -> T) -> Result<T, Error> {
         let nested = self.nested.get() + 1;
         if nested > NESTED_LIMIT {
@@ -173,7 +176,7 @@ impl RunBudget {
         Ok(done)
     }
 
-    /// Checks the size of a number.
+    /// Checks that an integer is not larger than [`NUMBER_LIMIT_BYTES`].
     pub(super) fn number(&self, value: &Val) -> Result<(), Error> {
         match value {
             Val::Num(Num::BigInt(integer)) if integer.bits() / 8 > NUMBER_LIMIT_BYTES => {
@@ -210,8 +213,8 @@ impl RunBudget {
         Ok(bytes)
     }
 
-    /// Charges a list whose items are compared with each other, as for sorting: it is read, and its
-    /// comparisons take time.
+    /// Charges a list whose items are compared with each other, as for sorting: for reading the list, and for
+    /// the time of the comparisons.
     pub(super) fn compare(&self, value: &Val) -> Result<(), Error> {
         self.read(value)?;
         let Val::Arr(items) = value else { return Ok(()) };
@@ -220,8 +223,8 @@ impl RunBudget {
     }
 }
 
-/// Whether a value nests too deep, or has more parts than any result. Costs no steps: the value of a loop
-/// grows with its rounds, so the steps of a loop over a long list would grow with the square of its length.
+/// Whether a value is nested too deep, or has more parts than any result. The check costs no steps: the value
+/// of a loop grows with its rounds, so a loop over a long list would be charged quadratically.
 fn nests_too_deep(value: &Val) -> bool {
     let (mut inside, mut looked_at) = (vec![(value, 1)], 0);
     while let Some((value, depth)) = inside.pop() {
@@ -238,7 +241,7 @@ fn nests_too_deep(value: &Val) -> bool {
     false
 }
 
-/// The items of a list, or the keys and values of an object.
+/// Items of a list, or keys and values of an object.
 fn parts(value: &Val) -> impl Iterator<Item = &Val> {
     let (items, members) = match value {
         Val::Arr(items) => (Some(items), None),
@@ -259,7 +262,7 @@ fn text_bytes(value: &Val) -> u64 {
     }
 }
 
-/// Whether a list, object or string has other references: a change copies it then.
+/// Whether a list, object or string has other references, so that a change copies it.
 pub(super) fn is_shared(value: &Val) -> bool {
     match value {
         Val::Null | Val::Bool(_) | Val::Num(_) => false,

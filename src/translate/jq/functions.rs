@@ -1,6 +1,6 @@
 //! Native jq functions that count work: operators, replacements of some library functions, and wrappers
-//! around others. Functions with regular expressions (`test`, `match`, `capture`, `scan`, `split`, `sub`) are
-//! as in the library, with its engine, but with each match counted.
+//! around others. Functions with regular expressions (`test`, `match`, `capture`, `scan`, `split`, `sub`) use
+//! the regex engine of the library, but count each match.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -37,7 +37,7 @@ const COMPARED: &str = "!compared";
 pub(super) const WRITTEN: &str = "!written";
 /// Counts the result of a library function.
 const MADE: &str = "!made";
-/// Returns the values of a term, and marks a single value as the last for the engine.
+/// Returns the values of a term. If there is only one, tells the engine that no other value follows.
 pub(super) const ONE: &str = "!one";
 pub(super) const SUM: &str = "!sum";
 pub(super) const DIFFERENCE: &str = "!difference";
@@ -46,22 +46,22 @@ pub(super) const QUOTIENT: &str = "!quotient";
 /// Counts the comparisons of a search for one value in another.
 const SOUGHT: &str = "!sought";
 
-/// Defined in jq, so that its rounds are counted; the engine's native version counts nothing.
+/// `range` in jq, so that its rounds are counted. The engine's native version counts nothing.
 const RANGE: &str = "def range($from; $to; $by): \
      def rec: if ($by > 0 and . < $to) or ($by < 0 and . > $to) then ., (. + $by | rec) else {}[] end; $from | rec;";
 
-/// `error` of a configured filter, distinct from that of the standard library: its message is for clients.
+/// Replacement of the standard library's `error` for configured filters, because its message is for clients.
 const RAISE: &str =
     "def error: raise_empty as $x | .; def error(message): (message | raise_empty) as $x | .;";
 
-/// Library functions that are replaced.
+/// Native functions of the library that this file replaces.
 const REPLACED: [&str; 5] = ["fromjson", "matches", "range", "split_", "split_matches"];
 
-/// Names, argument, and the counters before and after the call.
+/// Names and argument of functions, and the counters called before and after them.
 type WrappedFunctions = (&'static str, Option<&'static str>, Option<&'static str>, Option<&'static str>);
 
 /// Library functions that are wrapped with counters: their internal names, which no filter can contain, their
-/// argument, and the names of the functions that count before the call, and that count its result.
+/// argument, the function that counts before the call, and the function that counts the result.
 const WRAPPED: [WrappedFunctions; 6] = [
     // The result is a string or list of about the size of the input.
     (
@@ -75,7 +75,7 @@ const WRAPPED: [WrappedFunctions; 6] = [
     ("!group_by !max_by_or_empty !min_by_or_empty !sort_by", Some("f"), Some(COMPARED), Some(MADE)),
     ("!sort", None, Some(COMPARED), Some(MADE)),
     ("!tobytes", None, Some(READ), Some(MADE)),
-    // The argument is searched for.
+    // `$x` is the value to search for.
     ("!contains !indices", Some("$x"), Some(SOUGHT), Some(MADE)),
     ("!tojson", None, Some(WRITTEN), None),
 ];
@@ -98,13 +98,13 @@ fn wrappers() -> impl Iterator<Item = Def<&'static str>> {
     })
 }
 
-/// Parses definitions in jq.
+/// Parses definitions written in jq.
 fn parsed(definitions: &'static str) -> Vec<Def<&'static str>> {
     jaq_core::load::parse(definitions, |parser| parser.defs()).expect("the definitions are fixed and tested")
 }
 
-/// Native function that returns its input, also in paths and updates (`recurse(.[]?) |= …`, `del(.[] | .a)`),
-/// and counts it.
+/// Native function that counts its input and returns it, also in paths and updates (`recurse(.[]?) |= …`,
+/// `del(.[] | .a)`).
 macro_rules! counting {
     ($name:expr, $count:expr) => {{
         let native = Native::<EngineTypes>::new(|cv| bome($count(cv.0.data().spent, &cv.1).map(|()| cv.1)))
@@ -117,7 +117,7 @@ macro_rules! counting {
     }};
 }
 
-/// Native function that returns the values of its argument, and marks a single value as the last.
+/// Native function that returns the values of its argument, by [`known_single`].
 fn as_one() -> Native<EngineTypes> {
     let native = Native::<EngineTypes>::new(|mut cv| {
         let (filter, context) = cv.0.pop_fun();
@@ -166,10 +166,10 @@ fn functions() -> Vec<Fun<EngineTypes>> {
     ]
 }
 
-/// Returns the same values, but a single value is known to be the last.
+/// Returns the same values. If there is only one, the engine knows that no other value follows.
 ///
 /// Otherwise the engine keeps all state that it would need to continue: every intermediate value of a
-/// `reduce`, and each of them is a copy then.
+/// `reduce`, each of which is then a copy.
 fn known_single<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     let Some(first) = values.next() else { return Box::new(std::iter::empty()) };
     match values.next() {
@@ -178,7 +178,7 @@ fn known_single<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     }
 }
 
-/// Applies an operator to its operands, after charging for it.
+/// Charges for an operator, then applies it to its operands.
 fn operation(
     mut cv: Cv<'_, EngineTypes>,
     charge: fn(&RunBudget, &Val, &Val) -> Result<(), Error>,
@@ -186,7 +186,8 @@ fn operation(
 ) -> Result<Val, Error> {
     let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
     let spent = cv.0.data().spent;
-    // `.` may be one of the operands: with one reference fewer, it is changed in place, not copied.
+    // `.` may be one of the operands. With one reference fewer, the operand is changed in place and not
+    // copied.
     drop(cv);
     charge(spent, &left, &right)?;
     let result = operate(left, right)?;
@@ -238,13 +239,13 @@ fn charge_quotient(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Err
     spent.charge_steps(1)
 }
 
-/// Bytes that are copied when a value is changed.
+/// Number of bytes that are copied when a value is changed.
 fn copied(value: &Val) -> u64 {
     if is_shared(value) { extent(value) } else { 0 }
 }
 
-/// Bytes that are copied when two objects are merged recursively. If an object is copied, its parts become
-/// shared.
+/// Number of bytes that are copied when two objects are merged recursively. If an object is copied, its parts
+/// become shared.
 fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
     let (Val::Obj(members), Val::Obj(others)) = (left, right) else { return 0 };
     let is_copied = is_part_of_copied || is_shared(left);
@@ -255,22 +256,22 @@ fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
     own + extent(right) + inside.sum::<u64>()
 }
 
-/// Counts a search for one value in another, which may compare every part with every part.
+/// Charges a search for one value in another, which may compare every part with every part.
 fn seek(spent: &RunBudget, value: &Val, sought: &Val) -> Result<(), Error> {
     let (there, wanted) = (spent.read(value)?, spent.read(sought)?);
     spent.charge_steps((1 + there / 16).saturating_mul(1 + wanted / 16))
 }
 
 fn from_json(spent: &RunBudget, value: Val) -> Result<Val, Error> {
-    /// Largest number of bytes of a value per byte of its text: `[1,1]`.
+    /// Maximum memory of a value per byte of its JSON text, in bytes: `[1,1]`.
     const BYTES_OF_ONE: u64 = 8;
     let Val::TStr(text) = &value else { return Err(Error::typ(value, "string")) };
     spent.charge_steps(text.len() as u64 / 8)?;
-    // The engine's own parser recurses once per bracket.
+    // Check the text first, because the engine's parser recurses once per bracket.
     let json = JsonText::check(text).map_err(|error| Error::str(&error))?;
     check_numbers(json.as_str()).map_err(Error::str)?;
     spent.charge_bytes(text.len() as u64 * BYTES_OF_ONE)?;
-    // Not by way of a `serde_json` tree, whose values are several times as large as the engine's.
+    // Parse without a `serde_json` tree, whose values are several times as large as those of the engine.
     jaq_json::read::parse_single(json.bytes()).map_err(|error| Error::str(&error))
 }
 
@@ -282,23 +283,23 @@ fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
     found.try_for_each(|text| if text.starts_with('"') { Ok(()) } else { check_number(text) })
 }
 
-/// Size limits of a compiled pattern, in bytes, and the relative cost of a search with it.
+/// Size limits of a compiled pattern, in bytes, each with the relative cost of a search.
 const SIZES: [(usize, u64); 3] = [(8 << 10, 1), (64 << 10, 8), (256 << 10, 32)];
 /// Memory of the object of one group of a match.
 const GROUP_BYTES: u64 = 400;
 
-/// Result of a search: the matches, the text between them, or both.
+/// Parts of the text that a search returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WantedParts {
     Matches,
-    /// The text between the matches.
+    /// Texts between the matches.
     Between,
-    /// Both, in text order.
+    /// Matches and the texts between them, in text order.
     All,
 }
 
-/// Searches `.` for a pattern with flags. Returns a list of matches, each a list of groups, and of the text
-/// between them.
+/// Searches `.` for a pattern with flags. Returns a list of the wanted parts: matches, each a list of groups,
+/// and texts between them.
 fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> {
     let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
     let (spent, value) = (cv.0.data().spent, cv.1);
@@ -307,11 +308,11 @@ fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> 
         return Err(Error::typ(wrong, "string"));
     };
     let (regex, weight) = compile(spent, pattern, flags)?;
-    // All matches, not the first one only; and no empty ones.
+    // Flag `g`: all matches, not only the first. Flag `n`: no empty matches.
     let (is_global, not_empty) = (flags.contains('g'), flags.contains('n'));
     let Some(haystack) = value.as_utf8_bytes() else { return Err(Error::typ(value, "string")) };
     let (mut found, mut behind) = (Vec::new(), 0);
-    // The characters before a match are counted from the match before, and not from the beginning each time.
+    // Count characters from the previous match, not from the beginning each time.
     let (mut counted, mut index) = (0, 0);
     let mut matches = regex.captures_iter(haystack);
     loop {
@@ -358,7 +359,7 @@ fn text(value: &Val) -> Option<&str> {
     value.as_utf8_bytes().and_then(|bytes| str::from_utf8(bytes).ok())
 }
 
-/// Compiles a pattern. Also returns the relative cost of a search.
+/// Compiles a pattern. Also returns the relative cost of a search with it.
 fn compile(spent: &RunBudget, pattern: &str, flags: &str) -> Result<(jq_regex::Regex, u64), Error> {
     let mut builder = jq_regex::RegexBuilder::new(pattern);
     for flag in flags.chars() {
@@ -399,11 +400,11 @@ fn characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| *byte & 0xC0 != 0x80).count()
 }
 
-/// Functions that read or change anything other than their input.
+/// Functions that read or change something other than their input.
 const IMPURE: &str = "env now input inputs halt halt_error debug debug_empty stderr stderr_empty localtime \
      strflocaltime";
 
-/// Whether a function of jq only works on its input.
+/// Whether a jq function reads and changes nothing but its input.
 pub(in crate::translate) fn is_pure(name: &str) -> bool {
     IMPURE.split(' ').all(|impure| impure != name)
 }
@@ -411,18 +412,19 @@ pub(in crate::translate) fn is_pure(name: &str) -> bool {
 /// All jq definitions, rewritten to count their steps. A later definition replaces an earlier one of the same
 /// name.
 static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
-    // The library uses the first ones.
+    // The library calls these definitions, so they come first.
     let first = parsed(RANGE).into_iter().chain(wrappers());
     let library = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
     let pure = first.chain(library).filter(|definition| is_pure(definition.name));
     pure.chain(parsed(RAISE)).map(bounded_definition).collect()
 });
 
-/// Selects the definitions and native functions that a filter calls, directly or indirectly, by name
-/// regardless of the number of arguments.
+/// Selects the definitions and native functions that a filter calls, directly or indirectly. The selection is
+/// by name, regardless of the number of arguments.
 ///
 /// A compiled filter contains every definition that it was compiled with. With the whole library it needs 120
-/// KB and half a millisecond, at each start for each of 400 filters; with only those that it calls, a few KB.
+/// KB and 0.5 ms, at each start for each of 400 filters. With only the definitions that it calls, it needs a
+/// few KB.
 pub(super) fn used_by<'s>(filter: &mut Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun<EngineTypes>>) {
     let mut used: HashSet<&str> = HashSet::new();
     let mut found: Vec<&str> = Vec::new();

@@ -33,10 +33,10 @@ use crate::model::{JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, ProgramEx
 
 /// Compiled jq filter. Clones share the compiled form.
 ///
-/// Its input is `.`. It has the variables `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`,
-/// `$input_responses`, and the captures of the rule's patterns by name. Impure functions are not available,
-/// whether they read (`env`, `input`, `now`) or act (`halt`, `debug`, `stderr`), so the same response gives
-/// the same result.
+/// The input of the filter is `.`. The filter has the variables `$args`, `$status`, `$exit_status`,
+/// `$stderr`, `$headers`, `$input_responses`, and the captures of the rule's patterns by name. Impure
+/// functions are removed, both those that read (`env`, `input`, `now`) and those that act (`halt`, `debug`,
+/// `stderr`), so the same response always gives the same result.
 #[derive(derive_more::Debug, Clone)]
 #[debug("Jq({:?})", _0.source)]
 pub struct Jq(Arc<Compiled>);
@@ -44,11 +44,11 @@ pub struct Jq(Arc<Compiled>);
 struct Compiled {
     filter: jaq_core::Filter<bounds::EngineTypes>,
     source: Box<str>,
-    /// Which of [`VARIABLES`] the filter uses; the others are not computed.
+    /// For each of [`VARIABLES`], whether the filter uses it. Unused variables are not computed.
     used_variables: [bool; VARIABLES.len()],
     /// Captures that the filter may use, in the order of its variables.
     captures: Box<[String]>,
-    /// Operator of the assignment that is the value of the filter.
+    /// Assignment operator, such as `=`, if the value of the filter is that of an assignment.
     assignment: Option<String>,
 }
 
@@ -56,11 +56,11 @@ struct Compiled {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct JqError {
-    /// The problem, in one sentence. Quotes nothing of the value.
+    /// The problem, in one sentence that quotes nothing of the value.
     pub message: String,
-    /// The engine's own message, which may quote the whole value: for the log.
+    /// Error message of the engine, which may quote the whole value; for the log only.
     pub detail: Option<String>,
-    /// Value that the filter raised with `error(…)`: meant for the client.
+    /// Value that the filter raised with `error(…)`, meant for the client.
     pub raised: Option<Value>,
 }
 
@@ -75,13 +75,13 @@ impl JqError {
         Self { message: message.into(), detail: None, raised: None }
     }
 
-    /// Whether the engine's message is truncated.
+    /// Whether the error message of the engine is truncated.
     pub(super) fn is_detail_cut(&self) -> bool {
         self.detail.as_ref().is_some_and(|detail| detail.len() >= DETAIL_BYTES)
     }
 }
 
-/// Variables of a filter, besides `.`.
+/// Variables of a filter, besides the input `.`.
 #[derive(Debug, Clone, Copy)]
 pub struct JqNames<'a> {
     /// Arguments of the call, an object.
@@ -90,31 +90,31 @@ pub struct JqNames<'a> {
     pub answers: &'a Value,
     /// HTTP status of the response.
     pub status: u16,
-    /// Exit of the program that wrote the response.
+    /// Exit status and standard error of the program that wrote the response.
     pub exit: Option<&'a ProgramExit>,
     /// Headers of the response, an object with lower-case names.
     pub headers: &'a Value,
-    /// Names and texts of the captures of the rule's patterns; the last one of a name applies.
+    /// Names and texts of the captures of the rule's patterns; for a repeated name, the last capture applies.
     pub captures: &'a [(String, String)],
-    /// Limit of the values of the result, counted at every depth.
+    /// Maximum number of values in the result, counted at every depth.
     pub most_values: usize,
     /// Work budget; cancelled when no client waits for the result.
     pub stop: Option<&'a WorkBudget>,
 }
 
-/// Limit of the operators of a filter; keywords such as `if` count twice. Parser and evaluator recurse once
-/// per operator, and the stack is limited.
+/// Maximum number of operators of a filter; keywords such as `if` count twice. Parser and evaluator recurse
+/// once per operator, and the stack is limited.
 const OPERATOR_LIMIT: usize = 400;
 
-/// Number of unknown names that the message about a filter has at most.
+/// Maximum number of unknown names in an error message.
 const UNKNOWN_NAMES_SHOWN: usize = 10;
-/// Limit of the steps of a condition that is evaluated before a request is sent; a tenth of a microsecond
-/// each.
+/// Maximum number of steps of a condition that is evaluated before a request is sent; a step takes about 0.1
+/// µs.
 const STEPS_BEFORE: u64 = 100_000;
-/// Stack size of compiler threads, the same as of threads that run filters. Untouched, it is only address
-/// space.
+/// Stack size of compiler threads, equal to that of the threads that run filters. Unused stack takes only
+/// address space.
 const COMPILER_STACK_BYTES: usize = 128 << 20;
-/// Name of the configured filter among the definitions.
+/// Name of the definition that contains the configured filter.
 const MAIN: &str = "written";
 /// Variables of every filter.
 pub(super) const VARIABLES: [&str; 6] =
@@ -124,11 +124,11 @@ thread_local! {
     static IS_DEEP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work that compiles filters on a thread with a deep stack: the parser needs some kilobytes of stack
-/// per operator. `None` if the work panicked, or the system can't create the thread.
+/// Runs `work`, which compiles filters, on a thread with a deep stack: the parser needs some kilobytes of
+/// stack per operator. `None` if the work panicked, or the system can't create the thread.
 ///
-/// Starts a thread, unless the current one is such a thread. Compile many filters in one call: each thread
-/// has its own heap, and long-lived allocations in it retain some hundred kilobytes.
+/// Starts a new thread, unless the current one already has a deep stack. Compile many filters in one call:
+/// each thread has its own heap, and long-lived allocations in it retain some hundred kilobytes.
 pub fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     if IS_DEEP.get() {
         return Some(work());
@@ -144,7 +144,7 @@ pub fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
 }
 
 impl Jq {
-    /// Compiles a filter with these captures as variables; a capture without a match is null.
+    /// Compiles a filter with `captures` as variables. A capture without a match is null.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl Jq {
     }
 
     fn compile_here(source: &str, captures: &[String]) -> Result<Self, JqError> {
-        // Parse the source unchanged first, for the parser's error messages.
+        // Parse the unchanged source first, so that error messages are about the configured text.
         Loader::new([])
             .load(&Arena::default(), File { code: source, path: () })
             .map_err(|errors| JqError::new(load_message(source, errors)))?;
@@ -176,7 +176,7 @@ impl Jq {
         let filter = compiler.compile(modules).map_err(|errors| {
             let unknown = errors.into_iter().flat_map(|(_, errors)| errors);
             let unknown = unknown.map(|(name, kind)| format!("no {} `{name}`", kind.as_str()));
-            // A name may be used several times.
+            // A filter may use an unknown name several times.
             let mut unknown = distinct(unknown);
             unknown.truncate(UNKNOWN_NAMES_SHOWN);
             JqError::new(format!("there is {}", unknown.join(", ")))
@@ -191,8 +191,8 @@ impl Jq {
         &self.0.source
     }
 
-    /// Operator of the assignment that is the value of the filter, such as `=` in `.ok = false`. As a
-    /// condition, it is always true.
+    /// Assignment operator, such as `=` in `.ok = false`, if the value of the filter is that of an
+    /// assignment. As a condition, such a filter is always true.
     pub(in crate::translate) fn assignment(&self) -> Option<&str> {
         self.0.assignment.as_deref()
     }
@@ -207,7 +207,7 @@ impl Jq {
         self.apply_to(to_jq(value)?, names, &RunBudget::until(names.stop))
     }
 
-    /// Applies the filter to an owned value, which is not copied.
+    /// Applies the filter to an owned value, without a copy of the value.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl Jq {
         let mut results = self.run(value, names, spent)?;
         let first = results.next();
         let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
-        // The filter may have caught the error that ended its run, and continued without the result.
+        // The filter may have caught the error that ended the run, and continued.
         if let Some(message) = spent.exhausted.get() {
             return Err(JqError::new(message));
         }
@@ -244,8 +244,8 @@ impl Jq {
         self.condition(value, names).unwrap_or(false)
     }
 
-    /// Evaluates the condition before there is a response: the arguments are `.` and `$args`. A filter that
-    /// fails counts as true, because it decides whether an input request is sent.
+    /// Evaluates the condition before there is a response; `.` and `$args` are the arguments. A filter that
+    /// fails counts as true, so that the input request that depends on it is sent.
     pub fn is_true_before_request(&self, args: &Value, answers: &Value) -> bool {
         // Conditions before a request run on threads that serve other calls, too.
         let stop = &WorkBudget::with_steps(STEPS_BEFORE);
@@ -255,7 +255,8 @@ impl Jq {
         self.condition(args, names).unwrap_or(true)
     }
 
-    /// Whether there is a first value that is neither `false` nor `null`; `None` if the filter fails.
+    /// Whether the first value is neither `false` nor `null`; `None` if the filter fails. No value counts as
+    /// false.
     fn condition(&self, value: &Value, names: JqNames<'_>) -> Option<bool> {
         let spent = RunBudget::until(names.stop);
         let first = self.run(to_jq(value).ok()?, names, &spent).ok()?.next().transpose().ok()?;
@@ -292,7 +293,7 @@ impl Jq {
     }
 }
 
-/// Filters are equal if they are written alike.
+/// Two filters are equal if their sources are equal.
 impl PartialEq for Jq {
     fn eq(&self, other: &Self) -> bool {
         self.0.source == other.0.source
@@ -332,10 +333,10 @@ fn load_message(source: &str, errors: load::Errors<&str, ()>) -> String {
     message.unwrap_or_else(|| "the filter can't be read".to_owned())
 }
 
-/// Limit of the engine's error message, which may contain whole values, in bytes.
+/// Maximum length of an error message of the engine, in bytes. The message may contain whole values.
 const DETAIL_BYTES: usize = 300;
 
-/// The engine's error message, truncated.
+/// Error message of the engine, truncated.
 fn brief(error: &Error) -> String {
     let mut writer = LimitedWriter::new(DETAIL_BYTES);
     // An error here only means that the message was longer.
@@ -347,12 +348,12 @@ fn brief(error: &Error) -> String {
 ///
 /// # Errors
 ///
-/// [`NumberOutOfBounds`] if one of its numbers is.
+/// [`NumberOutOfBounds`] if a number in the value is out of bounds.
 fn to_jq(value: &Value) -> Result<Val, NumberOutOfBounds> {
     Ok(match value {
         Value::Null => Val::Null,
         Value::Bool(flag) => Val::Bool(*flag),
-        // The text of a decimal is preserved, so that `1.0` is written as `1.0`.
+        // Keep the text of a decimal, so that `1.0` is written as `1.0`.
         Value::Number(number) => {
             let text = number.as_str();
             check_number(text)?;
@@ -368,7 +369,7 @@ fn to_jq(value: &Value) -> Result<Val, NumberOutOfBounds> {
     })
 }
 
-/// Converts an owned value, whose strings are not copied.
+/// Converts an owned value to the engine's type, without a copy of its strings.
 fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
     Ok(match value {
         Value::String(text) => Val::utf8_str(text),
@@ -383,8 +384,8 @@ fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
     })
 }
 
-/// Converts the result of a filter. Counts its values: the engine shares equal parts, and each occurrence
-/// counts here, so a small value may become a large one.
+/// Converts the result of a filter to JSON, and counts its values. The engine shares equal parts, but each
+/// occurrence counts, because a small value may become large JSON.
 fn from_jq(value: &Val, depth: usize, values_left: &mut usize) -> Result<Value, JqError> {
     let over = || JqError::new("returned more values than `max_values` allows");
     *values_left = values_left.checked_sub(1).ok_or_else(over)?;

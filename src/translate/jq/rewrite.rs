@@ -27,7 +27,7 @@ use super::functions::{DIFFERENCE, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, ST
 ///
 /// # Errors
 ///
-/// [`JqError`] for a recursive definition: only the stack would bound it.
+/// [`JqError`] for a recursive definition, which only the size of the stack would bound.
 pub(super) fn rewrite(term: &mut Term<&str>) -> Result<(), JqError> {
     let mut rewriter = Rewriter { counts_values: true, enclosing: Vec::new(), calls_itself: None };
     rewriter.term(term);
@@ -39,7 +39,8 @@ pub(super) fn rewrite(term: &mut Term<&str>) -> Result<(), JqError> {
     }
 }
 
-/// Operator of the assignment that is the value of a term, or decides it in an `and` or `or`.
+/// Assignment operator, if the value of a term is that of an assignment, or depends on one in an `and` or
+/// `or`.
 pub(super) fn assignment(term: &Term<&str>) -> Option<String> {
     let Term::BinOp(left, operator, right) = term else { return None };
     match operator {
@@ -53,7 +54,7 @@ pub(super) fn assignment(term: &Term<&str>) -> Option<String> {
     }
 }
 
-/// Loops of the standard library, with their numbers of arguments; each round is a call of the inner `rec`.
+/// Loops of the standard library, with their numbers of arguments. Each round is a call of their inner `rec`.
 const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), ("until", 2), ("while", 2)];
 
 /// Rewrites a definition of the standard library.
@@ -69,7 +70,7 @@ pub(super) fn bounded_definition(mut definition: Def<&str>) -> Def<&str> {
     definition
 }
 
-/// Inserts counters of loops, operators and stored values, and finds recursive definitions.
+/// Inserts counters of loops, operators and stored values. Also finds recursive definitions.
 struct Rewriter<'s> {
     /// Whether each value of a term that may have several is counted.
     counts_values: bool,
@@ -130,9 +131,9 @@ fn bound_operation(term: &mut Term<&str>) {
     };
     let Term::BinOp(left, operator, right) = term else { return };
     match operator {
-        // The result of `%` is small.
+        // The result of `%` is small, so it is not counted.
         BinaryOp::Math(Math::Rem) | BinaryOp::UpdateMath(Math::Rem) => {}
-        // jq evaluates every right operand with each left one, not the other way round.
+        // jq iterates over the right operand in the outer loop, and over the left one in the inner loop.
         BinaryOp::Math(math) => {
             *term = call(function(math), [count_unless_single(take(right)), count_unless_single(take(left))])
         }
@@ -146,7 +147,7 @@ fn bound_operation(term: &mut Term<&str>) {
         }
         BinaryOp::Pipe(Some(_)) => stored(left),
         BinaryOp::Assign | BinaryOp::UpdateAlt => stored(right),
-        // A value that is updated in place was counted when it was stored.
+        // A value that is changed in place was counted when it was stored.
         BinaryOp::Update if is_single(left) && is_change(right) => {}
         BinaryOp::Update => each(right, STORED),
         // A comparison reads two values only up to the size of the smaller one.
@@ -164,7 +165,7 @@ pub(super) fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s st
     Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right))
 }
 
-/// Pipes each value of a term through a function, which replaces a counter of steps.
+/// Pipes each value of a term through a function. A step counter at the end of the term is replaced.
 fn each(term: &mut Term<&str>, function: &'static str) {
     match term {
         Term::BinOp(_, BinaryOp::Pipe(None), counter) if matches!(**counter, Term::Call(STEP, _)) => {
@@ -174,19 +175,20 @@ fn each(term: &mut Term<&str>, function: &'static str) {
     }
 }
 
-/// Counts the values of a term, which are stored.
+/// Counts the values of a term as stored, unless they exist already.
 fn stored(term: &mut Term<&str>) {
     if !makes_nothing(term) {
         each(term, STORED);
     }
 }
 
-/// The term itself if it can only have one value; otherwise a call of [`ONE`], which counts its values.
+/// Returns the term itself if it can have only one value; otherwise a call of [`ONE`], which counts its
+/// values.
 fn count_unless_single(term: Term<&str>) -> Term<&str> {
     if is_single(&term) { term } else { call(ONE, [term]) }
 }
 
-/// Whether the values of a term exist already, or were counted when created.
+/// Whether a term creates no value: its values exist already, or were counted when they were created.
 fn makes_nothing(term: &Term<&str>) -> bool {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) | Term::Arr(_) => true,
@@ -211,7 +213,7 @@ fn is_change(term: &Term<&str>) -> bool {
     is_operation(term) || makes_nothing(term) || matches!(term, Term::BinOp(_, BinaryOp::Update, _))
 }
 
-/// Whether a term is a scalar or empty, so that a comparison with it reads little.
+/// Whether a term is a scalar or empty, so that a comparison with it reads little of the other value.
 fn is_simple(term: &Term<&str>) -> bool {
     match term {
         Term::Num(_) | Term::Arr(None) => true,
@@ -225,7 +227,7 @@ fn is_simple(term: &Term<&str>) -> bool {
     }
 }
 
-/// Whether a term has at most one value, by its syntax.
+/// Whether the syntax of a term shows that it has at most one value.
 fn is_single(term: &Term<&str>) -> bool {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) | Term::Arr(_) | Term::Break(_) => true,
@@ -265,7 +267,7 @@ pub(super) fn call<'s>(
     Term::Call(name, arguments.into_iter().collect())
 }
 
-/// Collects the names that a term calls, formats such as `@csv` included.
+/// Collects the names that a term calls, including formats such as `@csv`.
 pub(super) fn collect_calls<'s>(term: &mut Term<&'s str>, found: &mut Vec<&'s str>) {
     if let Term::Call(name, _) | Term::Str(Some(name), _) = term {
         found.push(name);
@@ -273,7 +275,7 @@ pub(super) fn collect_calls<'s>(term: &mut Term<&'s str>, found: &mut Vec<&'s st
     parts(term).into_iter().for_each(|part| collect_calls(part, found));
 }
 
-/// The terms directly inside another.
+/// Terms directly inside another term.
 fn parts<'t, 's>(term: &'t mut Term<&'s str>) -> Vec<&'t mut Term<&'s str>> {
     match term {
         Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => Vec::new(),
@@ -305,7 +307,7 @@ fn parts<'t, 's>(term: &'t mut Term<&'s str>) -> Vec<&'t mut Term<&'s str>> {
     }
 }
 
-/// The terms inside a string.
+/// Terms inside an interpolated string.
 fn inserted<'t, 's>(
     parts: &'t mut [StrPart<&'s str, Term<&'s str>>],
 ) -> impl Iterator<Item = &'t mut Term<&'s str>> {
@@ -315,7 +317,7 @@ fn inserted<'t, 's>(
     })
 }
 
-/// The keys in a pattern such as `{a: $x}`.
+/// Terms of the keys in a pattern such as `{a: $x}`.
 fn keys<'t, 's>(pattern: &'t mut Pattern<&'s str>) -> Vec<&'t mut Term<&'s str>> {
     match pattern {
         Pattern::Var(_) => Vec::new(),

@@ -1,4 +1,4 @@
-//! Limits of a template: steps, values looked up, output, and depth of expressions.
+//! Limits of a template: steps, looked-up values, output, and depth of expressions.
 
 use std::{
     cell::Cell,
@@ -17,17 +17,17 @@ use minijinja::{
 use super::TemplateError;
 use crate::translate::work_budget::{STOPPED, WorkBudget};
 
-/// Limit of the work of one rendering, in instructions of the engine (its "fuel").
+/// Maximum work of one rendering, in instructions of the engine (its "fuel").
 pub(super) const FUEL: u64 = 2_000_000;
 
-/// Limit of the work of one rendering on a thread that serves other calls, too. A rendering that takes more
-/// is restarted elsewhere.
+/// Maximum work of one rendering on a thread that also serves other calls. A rendering that takes more work
+/// is repeated with [`FUEL`] on another thread.
 pub(super) const SHORT_FUEL: u64 = 10_000;
 
-/// Bytes that are looked up or written in about the time of one step.
+/// Number of bytes that are looked up or written in about the time of one step.
 pub(super) const STEP_BYTES: u64 = 64;
 
-/// Work budget of all templates of one result or request: a block for each of a thousand rows is a thousand
+/// Work budget of all templates of one result or request together: a block for each of 1000 rows is 1000
 /// renderings.
 #[derive(Debug)]
 pub(crate) struct TemplateBudget {
@@ -36,8 +36,8 @@ pub(crate) struct TemplateBudget {
 }
 
 impl TemplateBudget {
-    /// Budget of one result or request, equal to the limit of a single template. `stop` is the work budget of
-    /// the call, which is cancelled when no client waits for the result.
+    /// Creates the budget of one result or request, which is equal to the limit of a single template. `stop`
+    /// is the work budget of the call, which is cancelled when no client waits for the result.
     pub(crate) fn new(stop: Option<&WorkBudget>) -> Self {
         Self { remaining_steps: Cell::new(FUEL), stop: stop.cloned() }
     }
@@ -60,21 +60,21 @@ impl TemplateBudget {
         }
     }
 
-    /// Whether steps are limited because the thread serves other calls, too.
+    /// Whether steps are limited because the thread also serves other calls.
     pub(super) fn is_short(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.steps_left().is_some())
     }
 }
 
-/// Limit of the strings and lists that one rendering looks up, in bytes. Each lookup counts, regardless of
-/// the name. The engine counts only its own steps, and a single step of a loop may read a whole text.
+/// Maximum length of the strings and lists that one rendering looks up, in bytes. Each lookup counts, even of
+/// the same name. The engine counts only its own steps, and a single step of a loop may read a whole text.
 const LOOKED_UP_LIMIT_BYTES: u64 = if cfg!(test) { 32 << 20 } else { 8 << 30 };
 
 /// Size of an item of a list, in bytes.
 pub(super) const ITEM_BYTES: u64 = 16;
 
-/// Variables of a template, and the remaining bytes of lookups and output. After cancellation all variables
-/// are undefined, so that the rendering ends soon.
+/// Variables of a template, and the bytes that it may still look up and write. After cancellation, all
+/// variables are undefined, so that the rendering ends soon.
 #[derive(Debug)]
 pub(super) struct RenderContext {
     names: Value,
@@ -83,7 +83,8 @@ pub(super) struct RenderContext {
     stop: Option<WorkBudget>,
 }
 
-/// Variable under which filters find the [`RenderContext`]; its space keeps templates from naming it.
+/// Name of the variable through which filters find the [`RenderContext`]. No template can use the name,
+/// because it begins with a space.
 const OWN_NAME: &str = " looked up";
 
 impl RenderContext {
@@ -96,12 +97,12 @@ impl RenderContext {
         }
     }
 
-    /// The counters of the rendering that calls a filter.
+    /// Returns the context of the rendering that calls a filter.
     pub(super) fn from_state(state: &State<'_, '_>) -> Option<Arc<Self>> {
         state.lookup(OWN_NAME).and_then(|value| value.downcast_object::<Self>())
     }
 
-    /// Charges the length of a value that is looked up, in bytes.
+    /// Charges a value that is looked up. `bytes` is its length.
     pub(super) fn look_up(&self, bytes: u64) -> Result<(), Error> {
         let left = self.lookup_left_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
         self.lookup_left_bytes.store(left, Ordering::Relaxed);
@@ -111,12 +112,13 @@ impl RenderContext {
         }
     }
 
-    /// Charges the call for reading or writing bytes. Returns whether the call is cancelled.
+    /// Charges the work budget of the call for reading or writing bytes. Returns whether the call is
+    /// cancelled.
     fn is_stopped_after(&self, bytes: u64) -> bool {
         self.stop.as_ref().is_some_and(|stop| !stop.spend(bytes / STEP_BYTES))
     }
 
-    /// Fails if a lookup was refused.
+    /// Fails if a lookup was rejected.
     pub(super) fn check(&self) -> Result<(), TemplateError> {
         let message = if self.is_stopped_after(0) {
             STOPPED.to_owned()
@@ -139,14 +141,14 @@ impl Object for RenderContext {
     }
 }
 
-/// Limit of a rendered text, in bytes: a loop over a large response writes a multiple of it.
+/// Maximum length of a rendered text, in bytes. A loop over a large response could write a multiple of it.
 pub(super) const TEXT_LIMIT_BYTES: usize = 16 << 20;
 
-/// Limit of the operators of one expression, and of the `elif` of a template: the parser recurses once per
+/// Maximum number of operators of one expression, and of `elif` in a template: the parser recurses once per
 /// operator, and the stack is limited.
 const OPERATOR_LIMIT: usize = 400;
 
-/// Rejects templates that would make the engine's parser recurse too deep.
+/// Rejects templates for which the engine's parser would recurse too deep.
 pub(super) fn check_depth(source: &str) -> Result<(), TemplateError> {
     let parts = source.split("{{").flat_map(|part| part.split("{%"));
     let most = parts.map(|part| {
@@ -163,14 +165,14 @@ pub(super) fn check_depth(source: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// Limit of the output of all filters and operators of one rendering together, in bytes, their input
-/// excluded.
+/// Maximum length of the output of all filters and operators of one rendering together, in bytes, without
+/// their input.
 pub(super) const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
 
-/// Replaces the engine's filters that write long output from short input by bounded ones.
+/// Replaces those filters of the engine that write long output from short input by bounded ones.
 ///
 /// `text | replace('a', text)` squares the length of a response, and `rows | join(text)` multiplies it. The
-/// engine counts its own steps, not the output of one of them.
+/// engine counts its steps, not the output of a step.
 pub(super) fn add_filters(environment: &mut Environment<'static>) {
     type Cost = fn(&[Value]) -> Result<usize, Error>;
     /// Memory of an additional item of a list.
@@ -211,7 +213,7 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
         let (text,): (StringInput<'_>,) = from_args(arguments)?;
         Ok(text.as_str().len().saturating_mul(2))
     });
-    // Each partial sum of strings would be a copy of all before. `join` concatenates them.
+    // `sum` of strings would copy all previous strings at each step. `join` concatenates without copies.
     bounded("sum", Value::from_function(filters::sum), |arguments| {
         let (_, _, start, options): (&Value, Option<&Value>, Option<Value>, Kwargs) = from_args(arguments)?;
         match start.or(options.get("start")?).is_some_and(|start| start.as_str().is_some()) {
@@ -225,27 +227,27 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
     bounded("format", Value::from_function(filters::format), |arguments| {
         let (pattern, values): (&Value, Rest<ValueOrKwargs>) = from_args(arguments)?;
         let text = pattern.as_str().unwrap_or_default();
-        // A width is a number in the pattern, or one of the values for a `*`.
+        // A width is a number in the pattern, or for `*` one of the values.
         let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
         let written = numbers.map(|digits| digits.parse().unwrap_or(usize::MAX));
         let stars = text.matches('*').count();
         let given = values.iter().filter_map(|value| value.as_usize());
         let given = given.map(|width| width.saturating_mul(stars));
-        // One value may be written several times.
+        // The pattern may write one value several times.
         let longest = values.iter().filter_map(|value| value.as_str()).map(str::len).max().unwrap_or(0);
         let shown = longest.saturating_mul(text.matches('%').count());
         Ok(written.chain(given).chain([shown]).fold(0, usize::saturating_add))
     });
 }
 
-/// Encodes a string in Base64, as the filter of Ansible does.
+/// Encodes a string in Base64, like the filter of the same name in Ansible.
 fn base64(text: StringInput<'_>) -> String {
     BASE64_STANDARD.encode(text.as_str())
 }
 
 /// Charges the output of a filter or an operator before it is written.
 pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
-    // Templates are always rendered with these counters.
+    // Every template is rendered with a context.
     let context = RenderContext::from_state(state).ok_or_else(output_too_large)?;
     let left = context.output_left_bytes.load(Ordering::Relaxed).checked_sub(bytes);
     context.output_left_bytes.store(left.unwrap_or(0), Ordering::Relaxed);
@@ -253,7 +255,7 @@ pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), E
     if is_allowed { Ok(()) } else { Err(output_too_large()) }
 }
 
-/// Error of a rendering that exceeds the limit.
+/// Error of a rendering that exceeds [`OUTPUT_LIMIT_BYTES`].
 pub(super) fn output_too_large() -> Error {
     let message = format!("builds more than {OUTPUT_LIMIT_BYTES} bytes of strings and lists");
     Error::new(ErrorKind::InvalidOperation, message)

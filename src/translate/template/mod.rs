@@ -25,14 +25,15 @@ use crate::model::{LimitedWriter, cut_characters};
 
 /// Compiled Jinja template.
 ///
-/// Each setting documents the names that its templates may use. An undefined name is an error, never an empty
-/// text. Plain text is not escaped; the context into which it is inserted escapes it.
+/// Each setting documents the variables of its templates. An undefined name is an error, never an empty text.
+/// Plain text is not escaped; the context into which it is inserted escapes it.
 #[derive(derive_more::Debug)]
 #[debug("Template({source:?})")]
 pub struct Template {
     source: String,
     context: OutputContext,
-    /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
+    /// Engine with the compiled template. Compiled on first use: it takes 12 KB, and most templates are
+    /// rarely rendered.
     engine: OnceLock<Result<Box<Environment<'static>>, TemplateError>>,
     /// Names that the template uses.
     pub(crate) used: UsedNames,
@@ -44,13 +45,13 @@ pub struct Template {
 pub struct TemplateError {
     /// The problem, in one sentence.
     pub message: String,
-    /// The problem without values, which the engine's message may quote.
+    /// The problem, without the values that the engine's error message may quote.
     plain: String,
     /// Line of the template, from 1.
     pub line: Option<usize>,
 }
 
-/// Output context of a template, which decides how values are escaped.
+/// Output context of a template, which determines how values are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputContext {
     /// Text: values are not escaped.
@@ -64,8 +65,8 @@ pub enum OutputContext {
 
 const NAME: &str = "template";
 
-/// Environment common to all templates. Its clones share filters and functions, which take more memory than a
-/// template.
+/// Environment that all templates share. Its clones share filters and functions, which take more memory than
+/// a template.
 static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
@@ -103,7 +104,7 @@ impl Template {
     /// As [`compile`](Self::compile).
     pub fn compile_for(context: OutputContext, source: &str) -> Result<Self, TemplateError> {
         check_depth(source)?;
-        // Instrumentation nests products deeper; report here what no longer compiles.
+        // Instrumentation nests products deeper: report a template that no longer compiles when it is loaded.
         if source.contains('*') {
             engine_with(source, context)?;
         }
@@ -120,14 +121,14 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] on an undefined name, a value of the wrong type, too much work, or too long an
-    /// output.
+    /// [`TemplateError`] on an undefined name, a value of the wrong type, too much work, or an output that is
+    /// too long.
     pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
         self.render_within(names, &TemplateBudget::new(None))
     }
 
-    /// Renders on a thread that serves other calls, too, without a second attempt elsewhere. `stop` counts
-    /// the steps, and may be shared by several templates.
+    /// Renders on a thread that also serves other calls, and does not repeat the rendering on another thread.
+    /// The work counts against `stop`, which several templates may share.
     ///
     /// # Errors
     ///
@@ -158,7 +159,7 @@ impl Template {
         let compile = || engine_with(&self.source, self.context).map(Box::new);
         let mut engine = Cow::Borrowed(&**self.engine.get_or_init(compile).as_ref().map_err(Clone::clone)?);
         if !budget.is_short() {
-            // The copy shares the template and almost all else.
+            // The copy of the environment shares the template and almost everything else.
             engine.to_mut().set_fuel(Some(FUEL));
         }
         let template = engine.get_template(NAME).expect("the template was added when it was compiled");
@@ -193,12 +194,13 @@ pub(super) fn is_global(name: &str) -> bool {
     COMMON.globals().any(|(global, _)| global == name)
 }
 
-/// Engine with the instrumented template, and the limit of work of threads that serve other calls, too.
+/// Creates an engine with the instrumented template, and with the work limit of threads that also serve other
+/// calls.
 fn engine_with(source: &str, place: OutputContext) -> Result<Environment<'static>, TemplateError> {
     let mut engine = COMMON.clone();
     engine.set_formatter(move |out, state, value| write_value(place, out, state, value));
     if place == OutputContext::Xml {
-        // Marks the output of a block or a filter as escaped.
+        // The setting marks the output of a block or a filter as escaped.
         engine.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
     }
     let added = instrumented(source).and_then(|source| engine.add_template_owned(NAME, source));
@@ -210,7 +212,7 @@ impl TemplateError {
         Self { plain: message.clone(), message, line: None }
     }
 
-    /// A sentence with the part of a rule that failed.
+    /// Converts the error to a sentence that names the part of a rule that failed.
     pub(super) fn in_part(&self, what: &str) -> ReadError {
         let line = self.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
         ReadError::new(format!("{what}: {self}"), format!("{what}: {}{line}", self.plain))
@@ -220,8 +222,8 @@ impl TemplateError {
         Self { message: Self::message(error), plain: error.kind().to_string(), line: error.line() }
     }
 
-    /// Error of a rendering, with the part of the template that failed. The part is omitted if it has
-    /// counters in it, because the author did not write those.
+    /// Error of a rendering, with the part of the template that failed. The part is omitted if it contains
+    /// inserted counters, because the author did not write them.
     fn from_engine(error: &Error, instrumented: &str) -> Self {
         let place = error.range().and_then(|range| instrumented.get(range));
         let place = place.filter(|words| !words.is_empty() && !has_insertions(words));

@@ -1,10 +1,10 @@
-//! Syntax tree of a template: [`UsedNames`] finds what it uses, and [`instrumented`] inserts counters of work
-//! into its expressions before the engine compiles them.
+//! Syntax tree of a template: [`UsedNames`] finds the names in a template, and [`instrumented`] inserts
+//! counters of work into its expressions before the engine compiles them.
 //!
 //! The engine reports an unknown filter, test or method only when it renders the template, which may be years
-//! later. It counts its own instructions, and a single one may copy or search megabytes. So each value that
-//! is looked up is piped through a filter that counts its length. So is each operand of `~` and `+`, once per
-//! copy. `a * b` becomes a filter that counts before it repeats a text.
+//! later. It counts its own instructions, but a single instruction may copy or search megabytes. So each
+//! value that is looked up is piped through a filter that counts its length. Each operand of `~` and `+` is
+//! counted in the same way, once per copy. `a * b` becomes a filter that counts before it repeats a text.
 
 use std::{collections::BTreeSet, iter::once, ops::Range, sync::LazyLock};
 
@@ -27,11 +27,12 @@ pub(crate) struct UsedNames {
     pub(crate) names: Vec<String>,
     /// Variables with their attributes: `args.city`, `structured`.
     pub(crate) paths: BTreeSet<String>,
-    /// Arguments whose absence the template handles.
+    /// Arguments that may be absent, because the template handles that.
     pub(crate) optional_arguments: BTreeSet<String>,
-    /// Unknown filters and tests, and methods, which no value has: the kind and the name.
+    /// Unknown filters and tests, and methods, which no value has: the kind (filter, test or method) and the
+    /// name.
     pub(crate) unknown: Vec<(&'static str, String)>,
-    /// Variables of the template itself.
+    /// Variables that the template itself sets.
     local: Vec<String>,
 }
 
@@ -43,7 +44,7 @@ impl UsedNames {
         let outermost = |path: &String| path.split('.').next().unwrap_or(path).to_owned();
         used.names = used.paths.iter().map(outermost).collect();
         used.names.dedup();
-        // The filter does not mask what the client has sent itself.
+        // The filter `redact` does not mask strings that the client has sent itself, so it needs `args`.
         if source.contains("redact") && !used.paths.iter().any(|path| outermost(path) == "args") {
             used.names.push("args".to_owned());
         }
@@ -94,7 +95,7 @@ impl UsedNames {
             Expr::List(_) | Expr::Tuple(_) => {
                 children(target).into_iter().for_each(|target| self.assign(target));
             }
-            // A member of a namespace.
+            // The assignment is to a member of a namespace.
             _ => {}
         }
     }
@@ -132,7 +133,7 @@ impl UsedNames {
         }
     }
 
-    /// The argument that a condition begins with may be absent.
+    /// Records that the argument at the beginning of a condition may be absent.
     fn condition(&mut self, condition: &Expr<'_>) {
         match path_of(condition).as_deref() {
             Some(["args", name, ..]) => {
@@ -145,7 +146,7 @@ impl UsedNames {
 
     fn call(&mut self, call: &Call<'_>) {
         if let Expr::GetAttr(method) = &call.expr
-            // The only object with methods.
+            // `loop` is the only object with methods.
             && !matches!(&method.expr, Expr::Var(object) if object.id == "loop")
         {
             self.unknown.push(("method", method.name.to_owned()));
@@ -155,7 +156,7 @@ impl UsedNames {
 
     fn check(&mut self, what: &'static str, name: &str) {
         let mut state = super::COMMON.empty_state();
-        // Without a value to work on, a known one fails, too, but with another error.
+        // Without a value to work on, a known filter or test also fails, but with another error.
         let called = match what {
             "filter" => state.apply_filter(name, &[]).map(drop),
             _ => state.perform_test(name, &[]).map(drop),
@@ -168,17 +169,17 @@ impl UsedNames {
     }
 }
 
-/// Names of the inserted filters, which count work.
+/// Names of the inserted filters that count work.
 const LOOKED_UP: &str = "__looked_up";
 const COPIED: &str = "__copied";
 const TIMES: &str = "__times";
 
-/// Instruments a configured template. Its lines keep their numbers.
+/// Instruments a configured template. Line numbers do not change.
 pub(super) fn instrumented(written: &str) -> Result<String, Error> {
     let mut edits = Edits { written, replacements: Vec::new() };
     edits.statement(&parsed(written)?);
-    // The sort is stable: of two edits at one position, the outer one stays first at the beginning, and last
-    // at the end.
+    // The sort is stable. Of two edits at the same position, the edit of the outer expression comes first at
+    // its beginning, and last at its end.
     edits.replacements.sort_by_key(|(range, _)| range.start);
     let mut source = written.to_owned();
     for (range, text) in edits.replacements.into_iter().rev() {
@@ -194,7 +195,7 @@ pub(super) fn has_insertions(part: &str) -> bool {
 
 struct Edits<'a> {
     written: &'a str,
-    /// Texts, each with the range of the configured template that it replaces.
+    /// Inserted texts, each with the range of the configured template that it replaces.
     replacements: Vec<(Range<usize>, String)>,
 }
 
@@ -231,7 +232,7 @@ impl Edits<'_> {
 
     fn call(&mut self, call: &Call<'_>) {
         match &call.expr {
-            // A function name is not a value.
+            // The name of a function is not a value.
             Expr::Var(_) => {}
             Expr::GetAttr(method) => self.expression(&method.expr),
             called => self.expression(called),
@@ -239,7 +240,8 @@ impl Edits<'_> {
         self.expressions(values(&call.args));
     }
 
-    /// Instruments a value with its attributes and subscripts: of `args.rows[n].text` the whole, and `n`.
+    /// Instruments a value with its attributes and subscripts: for `args.rows[n].text`, the whole value and
+    /// `n`.
     fn looked_up(&mut self, expression: &Expr<'_>) {
         self.insert(start(expression), "(");
         let (mut root, mut subscripts) = (expression, Vec::new());
@@ -272,8 +274,8 @@ impl Edits<'_> {
         self.insert(operation.span().end_offset as usize, ")");
     }
 
-    /// Instruments `a ~ b ~ c`, which copies `a` and `b` twice: it is evaluated from left to right, and each
-    /// step copies all operands before.
+    /// Instruments `a ~ b ~ c`, which copies `a` and `b` twice: the engine evaluates it from left to right,
+    /// and each step copies all previous operands.
     fn sum(&mut self, operation: &BinOp<'_>, copies: usize) {
         for operand in [&operation.left, &operation.right] {
             match operand {
@@ -292,7 +294,7 @@ impl Edits<'_> {
     }
 }
 
-/// Beginning of an expression. The span of a filter begins at its name, after the value.
+/// Start of an expression. The span of a filter starts at its name, so the start is that of its value.
 fn start(expression: &Expr<'_>) -> usize {
     let inside = children(expression).into_iter().map(start).min();
     inside.unwrap_or(usize::MAX).min(expression.span().start_offset as usize)
@@ -306,7 +308,7 @@ fn end(expression: &Expr<'_>) -> usize {
 pub(super) fn add_counters(environment: &mut Environment<'static>) {
     environment.add_filter(LOOKED_UP, |state: &State<'_, '_>, value: Value| {
         let bytes = bytes_of(&value);
-        // Smaller values are covered by the step that looks them up.
+        // For smaller values, the step of the lookup is enough.
         if bytes > STEP_BYTES {
             RenderContext::from_state(state).map_or(Ok(()), |names| names.look_up(bytes))?;
         }
@@ -322,7 +324,7 @@ pub(super) fn add_counters(environment: &mut Environment<'static>) {
     environment.add_filter(TIMES, times);
 }
 
-/// Length of a string or list, in bytes.
+/// Length of a string, list or map, in bytes.
 fn bytes_of(value: &Value) -> u64 {
     match (value.as_bytes(), value.kind()) {
         (Some(bytes), _) => bytes.len() as u64,
@@ -333,7 +335,7 @@ fn bytes_of(value: &Value) -> u64 {
     }
 }
 
-/// The engine's `a * b`, which multiplies numbers, and repeats strings and lists.
+/// Evaluates `a * b` with the engine, which multiplies numbers, and repeats strings and lists.
 fn times(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
     static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(Environment::new);
     static PRODUCT: LazyLock<Expression<'static, 'static>> =
@@ -345,7 +347,7 @@ fn times(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Erro
         }
     }
     let product = PRODUCT.eval(Value::from_pairs([("a", left), ("b", right)]));
-    // Without its position, which is inside the helper expression.
+    // Omit the position, which is inside the helper expression.
     product.map_err(|error| Error::new(error.kind(), error.detail().unwrap_or_default().to_owned()))
 }
 
@@ -353,7 +355,7 @@ fn parsed(source: &str) -> Result<Stmt<'_>, Error> {
     parse(source, super::NAME, SyntaxConfig::default())
 }
 
-/// A variable and its attributes.
+/// Path of a variable with its attributes; `None` for other expressions.
 fn path_of<'s>(expression: &Expr<'s>) -> Option<Vec<&'s str>> {
     match expression {
         Expr::Var(variable) => Some(vec![variable.id]),
@@ -366,8 +368,8 @@ fn path_of<'s>(expression: &Expr<'s>) -> Option<Vec<&'s str>> {
     }
 }
 
-/// The expressions of a statement in the order in which they are evaluated, and the statements inside it.
-/// The expressions of a `do` statement are those of its call.
+/// Expressions of a statement in the order of evaluation, and the statements inside it. For a `do` statement,
+/// the expressions are those of its call.
 fn parts<'e, 's>(statement: &'e Stmt<'s>) -> (Vec<&'e Expr<'s>>, Vec<&'e [Stmt<'s>]>) {
     match statement {
         Stmt::Template(template) => (Vec::new(), vec![&template.children]),
@@ -387,7 +389,7 @@ fn parts<'e, 's>(statement: &'e Stmt<'s>) -> (Vec<&'e Expr<'s>>, Vec<&'e [Stmt<'
     }
 }
 
-/// The expressions directly inside another, from left to right.
+/// Expressions directly inside another one, from left to right.
 fn children<'e, 's>(expression: &'e Expr<'s>) -> Vec<&'e Expr<'s>> {
     match expression {
         Expr::Const(_) | Expr::Var(_) => Vec::new(),
@@ -413,7 +415,7 @@ fn children<'e, 's>(expression: &'e Expr<'s>) -> Vec<&'e Expr<'s>> {
     }
 }
 
-/// The arguments of a call.
+/// Arguments of a call.
 fn values<'e, 's>(arguments: &'e [CallArg<'s>]) -> impl Iterator<Item = &'e Expr<'s>> {
     arguments.iter().map(|argument| match argument {
         CallArg::Pos(value)

@@ -17,14 +17,14 @@ pub fn request_variables(arguments: &Arguments) -> Value {
     ])
 }
 
-/// Variables of progress and log messages to clients: `args`, and `status` once there is one.
+/// Variables of progress and log messages to clients: `args`, and `status` if the upstream has responded.
 pub fn message_variables(arguments: &Arguments, status: Option<u16>) -> Value {
     let args = ("args", from_map(&arguments.given));
     Value::from_pairs([args].into_iter().chain(status.map(|status| ("status", Value::from(status)))))
 }
 
-/// Converts a JSON value to a template value. Numbers stay numbers, so that they compare and add up; a number
-/// with too many digits for the engine becomes a string, so that none is lost.
+/// Converts a JSON value to a template value. Numbers stay numbers, so that templates can compare and add
+/// them. A number with too many digits for the engine becomes a string, so that no digit is lost.
 pub(crate) fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::from(()),
@@ -41,13 +41,13 @@ fn from_map(members: &Map<String, Json>) -> Value {
 }
 
 fn from_number(number: &serde_json::Number) -> Value {
-    /// Decimal digits that a double holds without loss.
+    /// Number of decimal digits that a double represents exactly.
     const EXACT_DIGITS: usize = 15;
     if let Some(integer) = number.as_i128() {
         return Value::from(integer);
     }
     let text = number.to_string();
-    // `2.7e+11` is a whole number, and is clearer as one.
+    // `2.7e+11` is an integer, and easier to read as one.
     if text.contains('e')
         && let Some(integer) = without_exponent(&text).and_then(|text| text.parse::<i64>().ok())
     {
@@ -67,8 +67,8 @@ pub(super) fn json_text(value: &Value) -> Result<String, Error> {
     Ok(to_json(value)?.to_string())
 }
 
-/// Converts a template value to JSON. Shared lists are small in a template and long as JSON, so the output is
-/// limited.
+/// Converts a template value to JSON. Shared lists are small in a template but long as JSON, so the length of
+/// the output is limited.
 pub(super) fn to_json(value: &Value) -> Result<Json, Error> {
     json_within(value, &mut OUTPUT_LIMIT_BYTES.clone())
 }
@@ -95,11 +95,11 @@ fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
     })
 }
 
-/// All characters but the unreserved ones of RFC 3986, section 2.3.
+/// All characters except the unreserved ones of RFC 3986, section 2.3.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Writes `{{ value }}`: lists and objects as JSON, null as `null`, other values as text. A URL has the value
-/// percent-encoded, XML has it escaped so that it is read as text only.
+/// Writes `{{ value }}`: lists and objects as JSON, null as `null`, other values as text. In a URL the text
+/// is percent-encoded; in XML it is escaped, so that it is read as text only.
 pub(super) fn write_value(
     place: OutputContext,
     out: &mut minijinja::Output<'_>,
@@ -109,12 +109,12 @@ pub(super) fn write_value(
     let is_json = matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None);
     let text = || if is_json { json_text(value) } else { Ok(value.to_string()) };
     let written = match place {
-        // Undefined is an error, not an empty text.
+        // The formatter rejects an undefined value, which must not become an empty text.
         _ if value.is_undefined() => value.clone(),
         OutputContext::Text if !is_json => value.clone(),
         OutputContext::Text => Value::from(text()?),
         OutputContext::Address => Value::from(utf8_percent_encode(&text()?, ENCODED).to_string()),
-        // Output that is marked as safe is escaped already.
+        // Output that is marked as safe has been escaped already.
         OutputContext::Xml if value.is_safe() => value.clone(),
         OutputContext::Xml => Value::from_safe_string(escaped(&text()?)),
     };
@@ -127,19 +127,19 @@ fn escaped(text: &str) -> String {
     text.replace('"', "&quot;").replace('\'', "&#39;").replace('\r', "&#13;")
 }
 
-/// Limit of the columns of a table; more are an error. Without it, rows with different names would make a
-/// table of quadratic size.
+/// Maximum number of columns of a table; more are an error. Without it, rows with different names would make
+/// a table of quadratic size.
 const COLUMN_LIMIT: usize = 100;
-/// Longest Markdown table, in bytes.
+/// Maximum length of a Markdown table, in bytes.
 const TABLE_LIMIT_BYTES: usize = 16 << 20;
 
-/// Markdown table of a list. Objects become rows with these columns, or with all in order of first
-/// occurrence; other values become the single column `value`. An object becomes a table of `key` and `value`.
-/// An empty value becomes an empty text.
+/// Formats a list as a Markdown table. Objects become rows with `columns`, or with all columns in order of
+/// first occurrence; other values become the single column `value`. An object becomes a table of `key` and
+/// `value`. An empty list, an empty object or null becomes an empty text.
 ///
 /// # Errors
 ///
-/// If the value is neither a list nor an object, or the table would be too large.
+/// If `value` is neither a list nor an object, or the table would be too large.
 pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Result<String, Error> {
     let rows: Vec<Json> = match value {
         Json::Array(rows) => {
@@ -174,7 +174,7 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
     Ok(table)
 }
 
-/// The columns of rows, in order of first occurrence; at most one more than the limit.
+/// Columns of rows, in order of first occurrence; at most one more than the limit.
 fn columns_of(rows: &[Json]) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     for name in rows.iter().filter_map(Json::as_object).flat_map(Map::keys) {
@@ -191,7 +191,7 @@ fn write_table_row(table: &mut String, cells: impl Iterator<Item = String>) {
     table.push('\n');
 }
 
-/// A cell, with characters that would end it escaped (GitHub Flavored Markdown, "Tables").
+/// Formats a cell. Escapes characters that would end it (GitHub Flavored Markdown, "Tables").
 fn cell(value: &Json) -> String {
     let text = match value {
         Json::Null => String::new(),
