@@ -84,7 +84,7 @@ pub(crate) fn decode_lossy(response: &UpstreamResponse, body: &Bytes) -> String 
     encoding.decode(body).0.into_owned()
 }
 
-/// The encoding, the length of the byte order mark, and the source of the charset.
+/// Returns the encoding, the length of the byte order mark, and the source of the charset.
 fn encoding_of(
     response: &UpstreamResponse,
     body: &[u8],
@@ -113,7 +113,7 @@ fn encoding_of(
 /// Number of bytes at the beginning of a document that are searched for a charset (HTML, section 4.2.5.4).
 const LOOKED_THROUGH_BYTES: usize = 1024;
 
-/// Charset declared by a document, and the position of the declaration.
+/// Charset declared by a document, and the name of the declaration's place for error texts.
 type DeclaredCharset = (&'static Encoding, &'static str);
 
 /// Finds the charset that a document declares; `None` if it declares none.
@@ -140,7 +140,7 @@ fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredChar
     found.transpose()
 }
 
-/// Whether a document is an HTML page, by its media type or its first tag.
+/// Whether a document is an HTML page. Decided by the media type, or by the first tag.
 pub(super) fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
     match media_type {
         Some("text/html" | "application/xhtml+xml") => true,

@@ -193,7 +193,7 @@ impl ContentTemplate {
 }
 
 impl BlockTemplate {
-    /// A block without conditions.
+    /// Creates a block without conditions.
     pub fn new(payload: BlockPayload) -> Self {
         Self { payload, annotations: None, when: None, each: None }
     }
@@ -279,7 +279,7 @@ pub(in crate::translate) fn render(
             Ok(other) => {
                 return Err(read_error!("expected a list for `for_each`, found {}", kind_of(&other)));
             }
-            // The message quotes nothing of the value.
+            // The error text quotes nothing of the value.
             Err(error) => return Err(read_error!("`for_each` {error}")),
         };
         if rows.len() > BLOCK_LIMIT {
@@ -304,7 +304,7 @@ fn is_timestamp(text: &str) -> bool {
         let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
         fixed_regex(&shape.replace(r"\d", "[0-9]"))
     });
-    // The parser checks days of months, but accepts more forms than RFC 3339.
+    // The parser checks the days of each month, but accepts more forms than RFC 3339.
     SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
 }
 

@@ -22,8 +22,8 @@ use crate::settings::Word as _;
 /// Maximum number of encodings of one body; no server needs more.
 const ENCODING_LIMIT: usize = 3;
 
-/// Maximum number of consecutive gzip members or zstd frames of one body: each allocates tables, even if it
-/// is short.
+/// Maximum number of consecutive gzip members or zstd frames of one body: each one allocates tables, even a
+/// short one.
 const MEMBER_LIMIT: usize = 10_000;
 
 /// Returns the decompressed body of a response; a body without an encoding is returned without a copy.
@@ -33,7 +33,7 @@ const MEMBER_LIMIT: usize = 10_000;
 /// A sentence that names the encoding and the problem: the encoding is unknown, or the data is truncated,
 /// corrupt or longer than `limit_bytes`.
 pub(super) fn decompress(response: &UpstreamResponse, limit_bytes: usize) -> Result<Bytes, ReadError> {
-    // A response without content (a 204, or the response to HEAD) may still name an encoding.
+    // A response without a body (a 204, or the response to HEAD) may still have `Content-Encoding`.
     if response.body.is_empty() {
         return Ok(Bytes::new());
     }
@@ -93,7 +93,7 @@ fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<
     let decoded = match encoding {
         ContentEncoding::Gzip => gzip(data, &mut out),
         ContentEncoding::Deflate => match inflate(data, true, &mut out) {
-            // Servers sent raw deflate data, without the zlib wrapper, for years (RFC 9110, section 8.4.1.2).
+            // Some servers send raw deflate data, without the zlib wrapper (RFC 9110, section 8.4.1.2).
             Err(error) if kind_of(&error) == ErrorKind::InvalidData => {
                 out = LimitedWriter::new(limit_bytes);
                 inflate(data, false, &mut out)
@@ -133,7 +133,7 @@ fn gzip(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     let mut rest = data;
     for _ in 0..MEMBER_LIMIT {
         io::copy(&mut GzDecoder::new(&mut rest), out)?;
-        // Consecutive members are one document (RFC 1952, section 2.2).
+        // Consecutive members belong to one document (RFC 1952, section 2.2).
         if !rest.starts_with(&[0x1f, 0x8b]) {
             return check_trailing(rest);
         }

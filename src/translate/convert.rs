@@ -40,7 +40,7 @@ pub(crate) fn to_integer(text: &str) -> Option<Value> {
 }
 
 /// Writes a decimal number without its exponent, and without trailing zeros in its fraction. A number without
-/// an exponent is unchanged. `None` if it would have more than 40 digits before or after the point.
+/// an exponent is unchanged. `None` if the result would have more than 40 digits before or after the point.
 pub(crate) fn without_exponent(number: &str) -> Option<String> {
     const MAX_DIGITS: i64 = 40;
     let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return Some(number.to_owned()) };
@@ -65,7 +65,7 @@ pub(crate) fn without_exponent(number: &str) -> Option<String> {
 
 /// Multiplies a decimal number by `unit`, and truncates the product to a whole number: `1.5` times 60 is 90.
 pub(crate) fn scaled(number: &str, unit: i128) -> Option<i128> {
-    // With a unit of up to two exabytes, no product overflows.
+    // With these limits and a `unit` of up to 2 exabytes, no product overflows.
     const MAX_WHOLE_DIGITS: usize = 19;
     const MAX_FRACTION_DIGITS: usize = 18;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));

@@ -104,7 +104,8 @@ impl CodeTemplate {
 }
 
 impl TranslationRun<'_> {
-    /// Applies an error rule to a response. Total: if a part fails, the client still receives a text.
+    /// Applies an error rule to a response. If a part of the rule fails, the client still receives an error
+    /// text.
     pub(super) fn error(
         &mut self,
         rule: &ErrorRule,
@@ -112,7 +113,7 @@ impl TranslationRun<'_> {
         captures: &Captures,
         extraction: &LazyExtraction<'_>,
     ) -> ToolResult {
-        // The text may be meant to hide the response from clients; the log has it for the operator.
+        // The rule may hide the response from clients, so log it for the operator.
         self.note_body(view);
         let error_type = error_type(view, rule.status);
         let value = rule.reads_value().then(|| extraction.value());
@@ -124,7 +125,7 @@ impl TranslationRun<'_> {
             match jq.apply(value, jq_names(view, captures)) {
                 Ok(structured) => {
                     self.trace_filter(jq, &structured);
-                    // An object for every client: the output schema of a route applies to successes only.
+                    // Errors always have an object: the output schema of a route applies to successes only.
                     Some(Structured::new(JsonText::from_value(&structured)))
                 }
                 Err(error) => {
@@ -216,15 +217,15 @@ impl TranslationRun<'_> {
         /// Codes of an internal error, an invalid request and a parse error (JSON-RPC 2.0, section 5.1).
         /// Their messages are for the operators of the server.
         const INTERNAL: [i64; 3] = [-32603, -32600, -32700];
-        // The operator should see the withheld text in the log.
+        // Log the response, because parts of its text may be withheld from the client.
         self.note_body(view);
         let is_blank =
             |content: &Content| content.block.text(None).is_some_and(|text| text.trim().is_empty());
         let sent = ClientStrings::from_arguments(view.input.args);
         let shown = |text: &str| redact_error_text(&self.translator.redaction.redact(text), &sent);
         let (content, code) = match verdict {
-            // Only for upstreams that are configured as MCP servers: over plain HTTP, the route's own rules
-            // fit better.
+            // This applies only to upstreams that are configured as MCP servers. Over plain HTTP, the rules
+            // of the route decide.
             ResultKind::ProtocolError { code, .. }
                 if is_from_mcp_server(view.response)
                     && code.as_ref().and_then(Value::as_i64).is_some_and(|code| INTERNAL.contains(&code)) =>
@@ -256,8 +257,9 @@ impl TranslationRun<'_> {
     }
 }
 
-/// Error type: the upstream's own HTTP status, or an error reported inside another status. An exit status is
-/// not an HTTP status.
+/// Error type of a response. A 4xx or 5xx response is an upstream error with its HTTP status, unless
+/// `declared` sets another status. Any other response reports an error inside another status. The exit status
+/// of a program is not an HTTP status.
 fn error_type(view: &ResponseView<'_>, declared: Option<u16>) -> ErrorType {
     let status = view.response.status;
     match declared {
@@ -301,7 +303,7 @@ pub(super) fn error_for_status(view: &ResponseView<'_>, translator: &Translator)
     ToolResult { meta, ..ToolResult::error(error_type, text) }
 }
 
-/// Text for a failed program. Its own output is withheld, like the body of a 5xx.
+/// Text for a failed program. The output of the program is withheld, like the body of a 5xx response.
 fn text_for_exit(end: ProgramEnd, args: &Value) -> String {
     match end {
         ProgramEnd::Code(_) => format!(
@@ -318,8 +320,8 @@ fn text_for_exit(end: ProgramEnd, args: &Value) -> String {
     }
 }
 
-/// Text for a status other than 2xx and 4xx. The body of a 5xx is never passed on: it may contain stack
-/// traces, queries and addresses of the upstream.
+/// Text for a status other than 2xx and 4xx. The body of a 5xx response is never passed on: it may contain
+/// stack traces, queries and addresses of the upstream.
 fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
     let status = response.status;
     if status.is_redirection() {
@@ -389,7 +391,7 @@ fn message_in(json: &Value) -> Option<String> {
         NAMES.iter().find_map(|name| value.get(name).and_then(text))
     }
     let message = named(json);
-    // `{"error": "invalid_grant", "error_description": "…"}` (RFC 6749): the description says more.
+    // In `{"error": "invalid_grant", "error_description": "…"}` (RFC 6749), the description is more helpful.
     let error = || match json.get("error")? {
         error @ Value::Object(_) => named(error),
         error => text(error).filter(|error| error.contains(' ') || message.is_none()),

@@ -202,12 +202,12 @@ const COMMON_FILTERS: &str = "abs b64encode capitalize default first float int j
 const COMMON_JQ_FILTERS: &str = "add all any contains first flatten from_entries group_by join keys last \
      length map not select sort_by split startswith test to_entries tonumber tostring unique values";
 
-/// Position of a name in a span; the whole span if the name can't be found as written.
+/// Position of a name in a span, or the whole span if the name is not found.
 pub(crate) fn span_of_name(report: &Report<'_>, span: SourceSpan, name: &str) -> SourceSpan {
     span_of_word(report, span, name, |_| true)
 }
 
-/// Position of the first word with this name that fits the text before it.
+/// Position of the first word `name` for which `fits` accepts the text before the word, or the whole span.
 fn span_of_word(
     report: &Report<'_>,
     span: SourceSpan,
@@ -246,14 +246,14 @@ pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
 pub(crate) struct Scope {
     /// Variables available to templates.
     names: RefCell<Vec<&'static str>>,
-    /// Named captures of the conditions read so far, available to filters and templates.
+    /// Named captures of the conditions read so far, for filters and templates.
     captures: RefCell<Vec<String>>,
     /// Arguments and input responses used so far.
     pub(crate) used: RefCell<UsedArguments>,
 }
 
 impl Scope {
-    /// The scope of a value.
+    /// Scope of the value at a cursor.
     pub(crate) fn from_cursor<'a>(value: &Cursor<'a>) -> &'a Self {
         let scope = value.context.scope.and_then(|scope| scope.downcast_ref());
         scope.expect("who reads a section with expressions gives it a scope")
@@ -296,11 +296,11 @@ impl Scope {
 #[derive(Debug, Default)]
 pub(crate) struct UsedArguments {
     pub(crate) arguments: Vec<ArgumentUse>,
-    /// Names of the arguments of the request, to suggest `args.NAME` in a rule for a name alone.
+    /// Names of the arguments of the request. A rule that uses such a name gets the suggestion `args.NAME`.
     pub(crate) declared: Vec<String>,
     /// Context for problem reports about the arguments added next; set if `use` inserted the rule.
     pub(crate) context: Option<ProblemContext>,
-    /// Whether an expression uses all arguments together.
+    /// Whether an expression may use all arguments.
     pub(crate) all: bool,
     /// Input responses used by name.
     pub(crate) answers: Vec<InputResponseUse>,
@@ -339,7 +339,7 @@ pub(crate) enum ArgumentKind {
 }
 
 impl UsedArguments {
-    /// Records an argument; one required use makes it required.
+    /// Records the use of an argument. One use that requires the argument makes it required.
     pub(crate) fn add(&mut self, name: &str, optional: bool, span: SourceSpan) {
         self.entry(name, span).optional &= optional;
     }
@@ -404,7 +404,7 @@ impl UsedArguments {
         }
     }
 
-    /// Records an argument of this kind; it is optional unless another use requires it.
+    /// Records the use of an argument of this kind. The argument is optional unless another use requires it.
     pub(crate) fn add_kind(&mut self, name: &str, kind: ArgumentKind, span: SourceSpan) {
         self.entry(name, span).kind = kind;
     }

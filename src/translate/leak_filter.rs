@@ -28,7 +28,7 @@ impl<'a> ClientStrings<'a> {
     /// Maximum number of strings that are collected, and the maximum length of each in bytes.
     const LIMITS: (usize, usize) = (64, 4096);
 
-    /// Collects the strings of these arguments.
+    /// Collects the strings in `arguments`.
     pub(super) fn from_arguments(arguments: &'a Value) -> Self {
         let mut strings = Vec::new();
         let mut open = vec![arguments];
@@ -45,7 +45,7 @@ impl<'a> ClientStrings<'a> {
         Self(strings)
     }
 
-    /// Whether this part of a text lies inside an occurrence of a sent string.
+    /// Whether `part` of a text lies inside an occurrence of a string that the client has sent.
     fn covers(&self, text: &str, part: &Range<usize>) -> bool {
         self.0.iter().any(|sent| {
             let mut places = text.match_indices(sent);
@@ -73,7 +73,7 @@ pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
             r"|\b[A-Za-z]:\\[^\s]+",
         ))
     });
-    // In this order, because a path inside an address would otherwise be replaced on its own.
+    // Addresses come before paths, because a path inside an address would otherwise be replaced alone.
     let text = without_credentials(text);
     let text = without_ipv6(&text);
     let text = ADDRESSES.replace_all(&text, |found: &Captures<'_>| {
@@ -101,8 +101,8 @@ fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &ClientStrings<'_>
     format!("{before}{shown}{stop}")
 }
 
-/// Replaces compressed IPv6 addresses outside brackets. A pattern can't distinguish them from times and from
-/// names of C++ and Ruby.
+/// Replaces compressed IPv6 addresses outside brackets. Candidates are parsed, because a pattern can't
+/// distinguish addresses from times and from names in C++ and Ruby.
 fn without_ipv6(text: &str) -> String {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| compile(r"[0-9A-Za-z_:.]*::[0-9A-Za-z_:.]*(?:%[\w\-]+)?"));
@@ -131,10 +131,11 @@ fn ipv6_in(word: &str) -> Option<Range<usize>> {
     parts.find(|(part, _)| part.is_some_and(is_address)).map(|(_, place)| place)
 }
 
-/// Replacement of a credential.
+/// Text that replaces a credential.
 const CREDENTIAL: &str = "[credential]";
 
-/// Replaces passwords, tokens and keys in a text of an upstream. Ordinary sentences about credentials stay.
+/// Replaces passwords, tokens and keys in a text of an upstream. Sentences that only mention credentials
+/// stay.
 fn without_credentials(text: &str) -> String {
     // The patterns with a name come first: in `npm_token_of_the_registry=…`, the value is the credential, not
     // the name.
@@ -188,7 +189,7 @@ fn ends_sentence(after: &str) -> bool {
     after.trim_start_matches([' ', '\t']).chars().next().is_none_or(|c| ",;\r\n".contains(c))
 }
 
-/// Whether a word looks generated: letters and digits mixed, capitals inside, or very long.
+/// Whether a word looks generated: it mixes letters and digits, has capitals inside, or is very long.
 fn looks_random(word: &str) -> bool {
     let word = word.trim_matches(['"', '\'', '`']);
     let has = |is: fn(&char) -> bool| word.chars().any(|c| is(&c));
@@ -213,9 +214,9 @@ fn is_an_option(given: &str) -> bool {
         || NAMES.split_whitespace().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Character class of words: all of Unicode's word characters, and neighbouring signs except punctuation. A
-/// few long ranges in place of Unicode's eight hundred. Case-sensitive, because a case-insensitive class
-/// would list each range again.
+/// Character class that replaces `\w`: all word characters of Unicode, and some characters between them, but
+/// no punctuation. It has a few long ranges instead of the 800 of Unicode. It is case-sensitive, because a
+/// case-insensitive class would list each range again.
 const WORD_CLASS: &str = concat!(
     r"[0-9A-Za-z_\u{AA}\u{B5}\u{BA}\u{C0}-\u{1FFF}\u{200C}\u{200D}\u{203F}\u{2040}\u{2054}\u{2070}-\u{218F}",
     r"\u{24B6}-\u{24E9}\u{2C00}-\u{2E2F}\u{3005}-\u{3007}\u{3021}-\u{303C}\u{3040}-\u{FEFF}",

@@ -250,7 +250,7 @@ fn expected_found(expected: &str, found: &str) -> String {
     format!("expected {expected}, found {}", quoted(found))
 }
 
-/// Parses a range such as `400-499`, or a single number.
+/// Parses a range such as `400-499`, or a single number as a range of one.
 fn range<T: PartialOrd>(text: &str, number: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     Some((number(first.trim())?, number(last.trim())?)).filter(|(first, last)| first <= last)

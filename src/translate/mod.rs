@@ -4,19 +4,21 @@
 //!
 //! - A [`Translator`] has a route's rules ([`Rule`]); [`translate`] applies them to a
 //!   [`UpstreamResponse`](crate::model::UpstreamResponse).
-//! - A `response_view` decompresses it (`content_encoding`), decodes its `charset` and runs extractors
+//! - A `response_view` decompresses the body (`content_encoding`), decodes its `charset` and runs extractors
 //!   ([`extract`]: bytes to a value, typed by [`Fields`]).
-//! - Each rule has a [`Matcher`], with an [`ExitPattern`] for the exit of a program.
+//! - Each rule has a [`Matcher`] with its conditions. An [`ExitPattern`] is a condition on the exit status of
+//!   a program.
 //! - `success` builds the structured content ([`Jq`]), checks it against the [`OutputSchema`], shortens it
-//!   ([`Limit`]) and renders it ([`ContentTemplate`]).
-//! - `error` builds a tool error by a rule, or that of a response that no rule matches, after the
-//!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
-//! - `variables` are the variables of a [`Template`]. [`inspect()`] evaluates conditions on a response that
-//!   is not yet a result. A [`WorkBudget`] limits the work of a translation and cancels it.
-//! - `expressions` compiles filters and templates of the configuration, each in its scope: the names that it
-//!   may use, and the arguments that it uses. A [`Pattern`] is a regular expression of the configuration.
+//!   ([`Limit`]) and renders content blocks ([`ContentTemplate`]).
+//! - `error` builds the tool error of an error rule, or of a response that no rule matches. The
+//!   `leak_filter` removes internals of the upstream, and [`Redaction`] replaces secrets in every error.
+//! - `variables` has the variables of a [`Template`]. [`inspect()`] evaluates conditions on a response that
+//!   is not translated yet. A [`WorkBudget`] limits the work of a translation and cancels it.
+//! - `expressions` compiles the filters and templates of the configuration. The scope of an expression has
+//!   the names that it may use, and records the arguments that it uses. A [`Pattern`] is a regular expression
+//!   of the configuration.
 //!
-//! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
+//! The module is pure: bytes and values in, values and notes out. Notes for the log are returned.
 
 #[macro_use]
 mod read_error;

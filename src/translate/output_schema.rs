@@ -61,7 +61,8 @@ impl OutputSchema {
         self.schema.document()
     }
 
-    /// Number of values from which on a check may exceed its limit; `None` if that number is large.
+    /// Number of values above which a check may exceed its limit; `None` if the number is too large to
+    /// matter.
     pub fn value_count_limit(&self) -> Option<u64> {
         self.schema.value_count_limit()
     }

@@ -66,7 +66,7 @@ impl Pattern {
     /// Returns the named captures of the first match, or `None` if nothing matches. A capture that takes no
     /// part in the match is empty.
     pub(super) fn named_captures(&self, text: &str) -> Option<Captures> {
-        // A search without captures is quicker.
+        // A search without captures is faster.
         if self.names().next().is_none() {
             return self.is_match(text).then(Captures::new);
         }

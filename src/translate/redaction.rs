@@ -64,7 +64,7 @@ impl Redaction {
         if found.is_empty() {
             return (Cow::Borrowed(&text[..end]), end);
         }
-        // Earlier marks stay as they are, even if a pattern matches them.
+        // Marks from an earlier redaction stay as they are, even if a pattern matches them.
         found.extend(window.match_indices(MARK).map(|(at, mark)| at..at + mark.len()));
         found.sort_by_key(|range| range.start);
         let (mut hidden, mut done) = (String::new(), 0);
@@ -137,7 +137,7 @@ impl Redaction {
     pub(in crate::translate) fn redact_in(&self, value: Value) -> Value {
         match value {
             Value::String(text) => self.redact_short(&text).into(),
-            // A card number may be a JSON number, too.
+            // A secret, such as a card number, may be a JSON number.
             Value::Number(number) => match self.redact_short(number.as_str()) {
                 shown if shown == number.as_str() => Value::Number(number),
                 hidden => hidden.into(),
@@ -148,7 +148,7 @@ impl Redaction {
                 let mut again: HashMap<String, usize> = HashMap::new();
                 for (name, value) in members {
                     let mut name = self.redact_short(&name).into_owned();
-                    // Two names may now be equal, and neither member may be lost.
+                    // After the redaction, two names may be equal, but no member may be lost.
                     while hidden.contains_key(&name) {
                         let count = again.entry(name.clone()).or_default();
                         *count += 1;
@@ -165,12 +165,12 @@ impl Redaction {
         }
     }
 
-    /// Replaces all matches in a text; replaces a text that is too long to search as a whole.
+    /// Replaces all matches in a text. A text that is too long to search is replaced as a whole.
     fn redact_short<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if text.len() > REACH_BYTES { Cow::Borrowed(MARK) } else { self.redact(text) }
     }
 
-    /// Redacts a block of an error; a block without matches and within the limits is unchanged.
+    /// Redacts a content block of an error. A block without matches and within the limits is unchanged.
     fn content(&self, content: Content, limits: &TranslationLimits) -> Content {
         let limit_bytes = limits.error_text_bytes;
         let Content { block, annotations } = content;
@@ -228,7 +228,7 @@ impl Redaction {
         })
     }
 
-    /// Names of the parts of a tool error in which something was replaced; `None` if nothing was.
+    /// Names of the parts of a tool error in which a secret was replaced; `None` if none was.
     pub(in crate::translate) fn redacted_parts(&self, result: &ToolResult) -> Option<String> {
         let code = result.meta.get(CODE_META_KEY).map(Value::to_string).unwrap_or_default();
         let structured = result.structured.as_ref().map_or("", |structured| structured.json.as_str());

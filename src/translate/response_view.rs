@@ -39,7 +39,7 @@ pub(crate) struct ResponseView<'a> {
 }
 
 impl<'a> ResponseView<'a> {
-    /// View of a response. Views may share the decompressed body.
+    /// Creates a view of a response. Several views may share the decompressed body.
     pub(super) fn new(
         response: &'a UpstreamResponse,
         body: &'a DecompressedBody,
@@ -62,7 +62,7 @@ impl<'a> ResponseView<'a> {
         Self { text, ..Self::new(self.response, self.body, self.input, self.limits) }
     }
 
-    /// The decompressed body.
+    /// Returns the decompressed body.
     pub(crate) fn body(&self) -> Result<&'a Bytes, ReadError> {
         self.body
             .get_or_init(|| decompress(self.response, self.limits.response_bytes))
@@ -70,7 +70,7 @@ impl<'a> ResponseView<'a> {
             .map_err(Clone::clone)
     }
 
-    /// Description of the decompression; `None` for a body without an encoding.
+    /// Description of the decompression for the trace; `None` for a body without an encoding.
     pub(super) fn expansion(&self) -> Option<String> {
         let encoding = self.response.headers.get(CONTENT_ENCODING)?.to_str().ok()?;
         let compressed = self.response.body.len();
@@ -96,7 +96,7 @@ impl<'a> ResponseView<'a> {
     }
 
     pub(crate) fn checked_json(&self) -> Result<JsonText, ReadError> {
-        // The parser's message names the expected token, and quotes nothing of the response.
+        // The error text of the parser names the expected token, and quotes nothing of the response.
         JsonText::check_text(self.text()?).map_err(|error| ReadError::unquoted(error.to_string()))
     }
 
@@ -171,7 +171,7 @@ impl<'a> ResponseView<'a> {
 pub(super) struct LazyExtraction<'a> {
     /// The rule's extractor.
     extract: Option<&'a Extract>,
-    /// The default by media type, if the rule has no extractor.
+    /// Default extractor for the media type, if the rule has no extractor.
     default: OnceCell<Extract>,
     pub(super) view: &'a ResponseView<'a>,
     found: OnceCell<Result<Extracted, ReadError>>,
@@ -185,12 +185,12 @@ impl<'a> LazyExtraction<'a> {
         Self { extract, default: OnceCell::new(), view, found: OnceCell::new(), value: OnceCell::new() }
     }
 
-    /// The extracted result, or a sentence with the reason why there is none.
+    /// Returns the extracted result, or the reason why extraction failed.
     pub(super) fn extracted(&self) -> Result<&Extracted, ReadError> {
         self.found.get_or_init(|| self.run()).as_ref().map_err(Clone::clone)
     }
 
-    /// The extracted result as a tree.
+    /// Returns the extracted result as a tree.
     pub(super) fn value(&self) -> Result<&Value, ReadError> {
         match self.extracted()? {
             Extracted::Value(value) => Ok(value),
@@ -308,11 +308,11 @@ pub(super) fn extractor_for_media_type(view: &ResponseView<'_>) -> ExtractorKind
     }
 }
 
-/// View of a response for several conditions and expressions, which share one extraction.
+/// View of a response for several conditions and filters, which share one extraction.
 pub struct Inspection<'a>(LazyExtraction<'a>);
 
-/// Evaluates conditions and expressions on a response. Without an extractor, the value is the response as
-/// JSON if it parses, and by media type otherwise.
+/// Evaluates conditions and filters on a response. Without an extractor, the value is the response as JSON if
+/// it parses; otherwise the media type selects the extractor.
 pub fn inspect<T>(
     extract: Option<&Extract>,
     input: CallInput<'_>,

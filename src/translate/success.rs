@@ -71,7 +71,7 @@ impl TranslationRun<'_> {
         };
         let mut whole_text = if let Extracted::Text(text) = &extracted { Some(text.clone()) } else { None };
         let (structured, value) = self.structure(rule, view, captures, extracted, tree)?;
-        // Clients that read only structured content would lose the other blocks.
+        // Without this, clients that read only structured content would lose the other blocks.
         let structured = structured.filter(|_| !(is_partial && has_no_value));
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
@@ -157,7 +157,7 @@ impl TranslationRun<'_> {
             Extracted::Nothing if rule.structured.is_none() => {
                 return Err("it is empty, but this tool has an output schema".into());
             }
-            // The fast path: nothing reads the response as a tree.
+            // This is the fast path: nothing reads the response as a tree.
             Extracted::Raw(json) if is_unchanged && !wants_value => {
                 if rule.limit.is_some() || rule.content.reads_structure() {
                     view.check_value_count(&json)?;
@@ -180,7 +180,7 @@ impl TranslationRun<'_> {
                     self.note_detail(&error);
                     match error.raised {
                         Some(raised) => TranslationFailure::Raised(raised),
-                        // The message quotes nothing of the value.
+                        // The error text quotes nothing of the value.
                         None => read_error!("`structured` {error}").into(),
                     }
                 })?;

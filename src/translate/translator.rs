@@ -37,7 +37,7 @@ pub struct Translator {
     /// Limits of a translation.
     pub limits: TranslationLimits,
     /// Whether the request may change something at the upstream, and is not declared `idempotent`. The
-    /// default error for a 5xx then says that the request may have taken effect.
+    /// default error for a 5xx status then says that the request may have taken effect.
     pub has_effect: bool,
 }
 
@@ -63,9 +63,9 @@ pub struct TranslationLimits {
 /// Rule: conditions and their effect.
 #[derive(Debug)]
 pub struct Rule {
-    /// Conditions. A success rule without a condition on the status matches 2xx only, so that the text of a
-    /// failure is never read as data. An error rule without one does not match 5xx, so that no part of a
-    /// crash is passed on by accident.
+    /// Conditions. A success rule without a condition on the status matches only 2xx, so that the text of a
+    /// failure is never read as data. An error rule without a condition on the status does not match 5xx, so
+    /// that no details of a crash are passed on by accident.
     pub matcher: Matcher,
     /// Extractor of the value that conditions, filters and templates use. Without one, the media type selects
     /// the extractor.
@@ -146,7 +146,7 @@ pub struct CallInput<'a> {
 }
 
 impl<'a> CallInput<'a> {
-    /// Input of a call without a limit on work.
+    /// Creates the input of a call without a work limit.
     pub fn new(tool: &'a ToolName, args: &'a Value) -> Self {
         Self { tool, args, input_responses: &Value::Null, stop: None }
     }
@@ -250,10 +250,9 @@ impl TranslationRun<'_> {
                 };
                 return (result, Some(index));
             }
-            // Record the value that a condition rejected.
+            // Record the extracted value that a condition rejected.
             extraction.trace(self.trace);
-            // A response that exceeds the limits may be the one that this rule is for: no later rule may
-            // match it.
+            // A response that exceeds the limits may be meant for this rule, so no later rule may match it.
             if let Some(why) = view.too_much().filter(|_| view.response.status.is_success()) {
                 self.note(format!("the response could not be processed: {why}"));
                 return (self.unreadable(view, why), Some(index));
@@ -363,7 +362,7 @@ impl TranslationRun<'_> {
     /// Adds a note about the error of a filter. An error that the filter raised with `error(…)` is not noted,
     /// because the client receives it.
     pub(super) fn note_detail(&mut self, error: &JqError) {
-        // A truncated message may end in half a secret.
+        // A truncated message may end in half a secret, which no pattern matches.
         let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
         if let Some(detail) = error.detail.as_ref().filter(|_| may_be_told && error.raised.is_none()) {
             self.add_note(None, Some(format!("a filter failed: {detail}")));
@@ -373,7 +372,7 @@ impl TranslationRun<'_> {
     /// Adds a note with the beginning of an unexpected body.
     pub(super) fn note_body(&mut self, view: &ResponseView<'_>) {
         const MAX_NOTED: usize = 240;
-        // A body that can't be decompressed is not readable.
+        // A body that can't be decompressed is not logged, because it is not readable.
         if view.body().is_ok_and(|body| !body.is_empty()) {
             let begins = self.translator.redaction.capped(&view.lossy_text(), MAX_NOTED);
             self.add_note(None, Some(format!("the response begins {begins:?}")));
@@ -406,12 +405,12 @@ impl Trace {
     /// Maximum number of recorded steps; a translation has far fewer.
     const MAX_STEPS: usize = 1000;
 
-    /// A trace that records nothing.
+    /// Creates a trace that records nothing.
     pub fn off() -> Self {
         Self { steps: None }
     }
 
-    /// A trace that records every step.
+    /// Creates a trace that records every step.
     pub fn on() -> Self {
         Self { steps: Some(Vec::new()) }
     }

@@ -21,7 +21,7 @@ struct State {
     steps_left: Option<AtomicU64>,
 }
 
-/// Error of an extractor or a filter that was stopped.
+/// Error of an extractor or a filter whose work budget was cancelled or used up.
 pub(crate) const STOPPED: &str = "the call ended before its response was processed";
 
 impl WorkBudget {
@@ -33,7 +33,8 @@ impl WorkBudget {
     /// so the templates may read 6.4 MB; a client may send 4 MiB.
     pub const TEXT_STEPS: u64 = 100_000;
 
-    /// Budget that cancels itself after so many steps; its owner then restarts the work elsewhere.
+    /// Creates a budget that cancels itself after this many steps. The caller can then repeat the work on
+    /// another thread.
     pub fn with_steps(steps: u64) -> Self {
         Self(Arc::new(State { cancelled: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))
     }
@@ -46,7 +47,7 @@ impl WorkBudget {
     /// Spends this many steps, and returns whether the work may continue.
     pub(crate) fn spend(&self, steps: u64) -> bool {
         if let Some(steps_left) = &self.0.steps_left {
-            // A plain load and store suffice: only the thread that does the work counts.
+            // Separate loads and stores suffice, because only the thread that does the work spends steps.
             match steps_left.load(Ordering::Relaxed).checked_sub(steps) {
                 Some(left) => steps_left.store(left, Ordering::Relaxed),
                 None => self.cancel(),

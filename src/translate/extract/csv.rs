@@ -197,12 +197,12 @@ impl Csv {
         ))
     }
 
-    /// Removes the line break at the beginning of a row, if rows have another delimiter.
+    /// Removes the line break at the beginning of a row, if a row delimiter is configured.
     fn without_break<'t>(&self, row: &'t str) -> &'t str {
         if self.row_delimiter.is_some() { row.trim_start_matches(['\r', '\n']) } else { row }
     }
 
-    /// Line number of a byte.
+    /// Line number of the byte at a position.
     fn line(&self, text: &str, at: usize) -> usize {
         let before = &text[..at];
         1 + match self.row_delimiter {

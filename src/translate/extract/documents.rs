@@ -202,7 +202,7 @@ impl Extraction for Binary {
 }
 
 impl Binary {
-    /// The body as a content block.
+    /// Builds the content block from the body.
     ///
     /// # Errors
     ///

@@ -204,8 +204,8 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
             Some(BlockResource { uri: Some(_), text: Some(_), .. }) => {}
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
         },
-        // An unknown type would make clients reject the whole result; as a text block, its contents stay
-        // readable.
+        // A block of unknown type would make clients reject the whole result. As a text block, its content is
+        // still readable.
         _ => return Ok(Some(Content::text(block.get()))),
     }
     let text = members.text.filter(|_| members.kind == "text");

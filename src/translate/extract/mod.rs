@@ -51,7 +51,7 @@ pub const RECORD_LIMIT: usize = 100_000;
 pub struct SyntaxError {
     /// The expected and the found syntax.
     pub message: String,
-    /// Position of the mistake in characters, from 0, or shortly before it.
+    /// Position of the mistake in characters, from 0. It may be shortly before the mistake.
     pub at: usize,
 }
 
@@ -94,7 +94,7 @@ impl Extract {
         }
     }
 
-    /// JSON Schema of the value; `None` if nothing is known about it.
+    /// JSON Schema of the value; `None` if no types are configured.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {
             Self::One(extractor) => extractor.schema(),
@@ -216,11 +216,11 @@ impl Extractor {
     /// JSON Schema of the value, or of the list if there are records; `None` without types.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         let record = self.typing.schema()?;
-        // A block has no types.
+        // A content block has no types.
         Some(if self.kind.value_count() == ValueCount::Many { list_of(record) } else { record })
     }
 
-    /// Names of the extractor and its sources, for messages.
+    /// Names of the extractor and its sources, for error texts.
     pub(crate) fn display_name(&self) -> String {
         match &self.source {
             Some(source) => format!("{} of {}", self.kind.name(), source.display_name()),
@@ -289,7 +289,7 @@ impl Extractor {
     fn typed(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         match found {
             found if matches!(self.typing, Typing::Untyped) => Ok(found),
-            // The value of an error is unchanged.
+            // The value of an error is not converted.
             Extracted::Mcp(result) if !result.is_success() => Ok(Extracted::Mcp(result)),
             Extracted::Mcp(result) => {
                 let value = result.value.ok_or("expected JSON in a text block, found no text block")?;
@@ -316,7 +316,7 @@ impl Extractor {
 
 /// Parser of one format, with the options of a rule.
 pub(crate) trait Extraction {
-    /// Number of values per response, and the names that fields may use.
+    /// Number of values per response, and the member names that fields may refer to.
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::One, MemberNames::AnyNames)
     }
@@ -394,7 +394,7 @@ impl ExtractorKind {
         self.extraction().finds().0
     }
 
-    /// Names that fields may use.
+    /// Member names that fields may refer to.
     pub fn finds(&self) -> MemberNames<'_> {
         self.extraction().finds().1
     }
@@ -419,7 +419,7 @@ pub enum ValueCount {
 /// Names of the members that an extractor returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberNames<'a> {
-    /// Any names: those in the response.
+    /// Any names: the response decides.
     AnyNames,
     /// Exactly these names.
     Names(Vec<&'a str>),
@@ -484,7 +484,7 @@ impl Extracted {
 /// Types of the result of an extractor.
 #[derive(Debug)]
 pub enum Typing {
-    /// The whole result, untyped.
+    /// The result is not converted.
     Untyped,
     /// An object with these fields, or a list of such objects.
     Fields(Fields),
@@ -498,7 +498,7 @@ pub enum Typing {
 }
 
 impl Typing {
-    /// JSON Schema of one record; `None` if it is untyped.
+    /// JSON Schema of one record; `None` without types.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {
             Self::Untyped => None,
@@ -530,7 +530,7 @@ impl Typing {
         }
     }
 
-    /// Converts a result to its types.
+    /// Converts a result to the configured types.
     ///
     /// # Errors
     ///

@@ -234,7 +234,7 @@ pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, val
     }
 }
 
-// Rows of cells under column names: the common part of `csv` and `columns`.
+// Rows of cells below column names: the common part of `csv` and `columns`.
 
 /// Maximum memory of a table, in bytes, for a response of any length.
 // An eighth in unit tests, because debug builds are slow.
@@ -247,7 +247,7 @@ const SHORT_TABLE_LIMIT_BYTES: usize = 16 << 20;
 /// this limit, short padded rows or long names would use a thousand times the length of the response.
 const TABLE_BYTES_PER_BYTE: usize = 128;
 
-/// Memory of a cell besides its text and its name, in bytes; measured with cells of a few bytes.
+/// Memory of a cell without its text and its name, in bytes; measured with cells of a few bytes.
 const CELL_BYTES: usize = 144;
 
 /// Handling of rows with more or fewer cells than columns.
@@ -262,7 +262,7 @@ pub enum RaggedRows {
     Skip,
 }
 
-/// Column names; unique, and none is empty.
+/// Column names, which are unique and not empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnNames(pub Vec<String>);
 
@@ -299,7 +299,7 @@ impl Setting for ColumnNames {
 /// Maximum length of a quoted part of a line in an error, in characters.
 const SHOWN: usize = 80;
 
-/// Builder of a list of row objects, with string members.
+/// Builds a list of row objects with string members.
 #[derive(Default)]
 pub(super) struct Rows {
     /// Line number of the header in the response; `None` if the rule declares the names.
@@ -456,7 +456,7 @@ fn is_sentence(name: &str) -> bool {
         || name.contains(char::is_whitespace) && name.ends_with(['.', '!', '?'])
 }
 
-/// Whether a cell begins an HTML page; rows may begin with other tags (`<none>`).
+/// Whether a cell is the beginning of an HTML page. Cells may begin with other tags (`<none>`).
 fn begins_page(cell: &str) -> bool {
     begins_with_tag(cell.as_bytes(), &["<!doctype", "<html", "<?xml"])
 }

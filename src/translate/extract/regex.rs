@@ -48,7 +48,7 @@ pub enum SearchScope {
     Block,
 }
 
-/// Patterns of a rule; at least one, and exactly one with [`SearchScope::Match`].
+/// Patterns of a rule: at least one, and exactly one with [`SearchScope::Match`].
 #[derive(Debug)]
 pub struct CapturePatterns(pub Vec<CapturePattern>);
 
@@ -126,7 +126,7 @@ impl CapturePattern {
         Ok(self)
     }
 
-    /// Adds the captures of one match in a block to a record.
+    /// Adds the captures of the match `found` in a block to a record.
     fn read(
         &self,
         found: &regex::Captures<'_>,

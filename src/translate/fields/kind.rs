@@ -157,7 +157,7 @@ pub(in crate::translate) fn object_of(
     schema
 }
 
-/// Converts a literal to a schema.
+/// Converts a JSON object to a schema.
 fn object(schema: Value) -> Map<String, Value> {
     if let Value::Object(members) = schema { members } else { Map::new() }
 }
@@ -251,7 +251,7 @@ pub struct Enumeration {
     pub words: Vec<(String, Value)>,
     /// Value of all other words; `None` if another word is an error.
     pub rest: Option<Value>,
-    /// Whether ASCII case is ignored.
+    /// Whether the words match regardless of ASCII case.
     pub ignore_case: bool,
 }
 

@@ -5,7 +5,7 @@
 //!
 //! - [`Fields`] lists the fields of an object.
 //! - A [`Field`] has a [`FieldPath`] to its value, and a [`FieldType`].
-//! - A [`FieldKind`] is the type of one value; those with a format of their own have a file each.
+//! - A [`FieldKind`] is the type of one value. Types with a format, such as dates, have a file each.
 //! - `settings` reads fields from the configuration.
 
 mod kind;
@@ -39,7 +39,7 @@ const MAX_SHOWN: usize = 60;
 /// The result has exactly these fields. Other members are dropped, unless `others` has a type for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
-    /// The named fields.
+    /// Named fields, in order.
     pub list: Box<[Field]>,
     /// Type of all other members.
     pub others: Option<Box<FieldType>>,

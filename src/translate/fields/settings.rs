@@ -269,7 +269,7 @@ impl Setting for Fields {
     const KIND: ValueKind = ValueKind::Map(&FieldSetting::KIND);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        /// Name of the entry for all other fields.
+        /// Name of the entry that sets the type of all other fields.
         const OTHERS: &str = "*";
         let Some(entries) = value.node.as_map() else {
             let help = "write `fields: { temperature: number, conditions: string }`".to_owned();

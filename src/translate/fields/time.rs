@@ -184,7 +184,7 @@ impl TimeForm {
 
     /// Parses a date, with a time and an offset if present. `what` is the expected type, for error texts.
     fn find<'t>(&self, text: &'t str, what: &str) -> Result<Pieces<'t>, String> {
-        // `%Y` parses `26` as the year 26, which is never meant.
+        // `%Y` parses `26` as the year 26, but no server means that.
         let is_short = |found: &Pieces<'_>| {
             let year = found.date().year();
             (0..100).contains(&year) && !text.contains(&format!("{year:04}"))

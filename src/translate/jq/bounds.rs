@@ -32,7 +32,7 @@ const NUMBER_LIMIT_BYTES: u64 = 4 << 10;
 /// Maximum nesting depth of a value that a loop creates, or that is read completely: dropping such a value
 /// recurses once per level.
 const DEPTH_LIMIT: usize = 4_000;
-/// Number of loop rounds between two checks of the nesting depth of the loop's value.
+/// Number of loop rounds between two checks of the nesting depth of a value.
 const ROUNDS_BETWEEN_LOOKS: u64 = 2_048;
 /// Maximum number of values that one check of the nesting depth visits. A larger value counts as nested too
 /// deep.
@@ -193,7 +193,7 @@ impl RunBudget {
             return self.charge_steps(bytes / 64).map(|()| bytes);
         }
         let mut bytes = 0;
-        // An explicit list of pending values, because a value may nest deeper than the stack allows.
+        // Use an explicit list of pending values, because a value may nest deeper than the stack allows.
         let mut inside = vec![(value, 1)];
         while let Some((value, depth)) = inside.pop() {
             let (before, mut count) = (bytes, 0);

@@ -71,7 +71,7 @@ const WRAPPED: [WrappedFunctions; 6] = [
         None,
         Some(MADE),
     ),
-    // All parts of a value are compared, and the result is a list of the same size.
+    // All items of a list are compared, and the result is a list of the same size.
     ("!group_by !max_by_or_empty !min_by_or_empty !sort_by", Some("f"), Some(COMPARED), Some(MADE)),
     ("!sort", None, Some(COMPARED), Some(MADE)),
     ("!tobytes", None, Some(READ), Some(MADE)),
@@ -226,7 +226,7 @@ fn charge_product(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Erro
 }
 
 fn charge_quotient(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
-    /// Memory of a part of a split string, in bytes.
+    /// Memory of each part of a split string, in bytes.
     const PART_BYTES: u64 = 64;
     if let (Val::TStr(text), Val::TStr(separator)) | (Val::BStr(text), Val::BStr(separator)) = (left, right) {
         spent.charge_steps(text.len() as u64 / 64)?;

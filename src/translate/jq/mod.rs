@@ -3,7 +3,7 @@
 //! In reading order:
 //!
 //! - [`Jq`] compiles a filter and runs it.
-//! - `bounds` has the limits of one run, and `rewrite` inserts them into the filter.
+//! - `bounds` has the limits of one run, and `rewrite` inserts their counters into the filter.
 //! - `functions` has the native functions, which count steps, and selects the standard library definitions
 //!   that a filter needs.
 
@@ -46,7 +46,7 @@ struct Compiled {
     source: Box<str>,
     /// For each of [`VARIABLES`], whether the filter uses it. Unused variables are not computed.
     used_variables: [bool; VARIABLES.len()],
-    /// Captures that the filter may use, in the order of its variables.
+    /// Captures that the filter may use, in the order of the variables that it was compiled with.
     captures: Box<[String]>,
     /// Assignment operator, such as `=`, if the value of the filter is that of an assignment.
     assignment: Option<String>,
@@ -247,7 +247,7 @@ impl Jq {
     /// Evaluates the condition before there is a response; `.` and `$args` are the arguments. A filter that
     /// fails counts as true, so that the input request that depends on it is sent.
     pub fn is_true_before_request(&self, args: &Value, answers: &Value) -> bool {
-        // Conditions before a request run on threads that serve other calls, too.
+        // Such conditions run on threads that also serve other calls.
         let stop = &WorkBudget::with_steps(STEPS_BEFORE);
         let (headers, most_values, stop) = (&Value::Null, TranslationLimits::default().values, Some(stop));
         let names =
@@ -339,7 +339,7 @@ const DETAIL_BYTES: usize = 300;
 /// Error message of the engine, truncated.
 fn brief(error: &Error) -> String {
     let mut writer = LimitedWriter::new(DETAIL_BYTES);
-    // An error here only means that the message was longer.
+    // An error only means that the message is longer.
     let _ = write!(writer, "{error}");
     String::from_utf8_lossy(&writer.written).trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
 }

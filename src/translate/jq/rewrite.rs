@@ -3,10 +3,10 @@
 //!
 //! In reading order:
 //!
-//! - [`rewrite`] rewrites a configured filter. It also counts each value of a term that may have several.
-//!   So a list can be iterated freely, and a cross product of lists ends in time.
-//! - [`bounded_definition`] rewrites the standard library. Its loops are tail calls, which they would not be
-//!   if their terms were counted.
+//! - [`rewrite`] rewrites a configured filter. It also counts each value of a term that may have several. So
+//!   a filter can iterate over a long list, but a cross product of lists exceeds the limit and ends.
+//! - [`bounded_definition`] rewrites the standard library. It does not count the values of terms: the loops
+//!   of the library would no longer be tail calls.
 //! - [`parts`] is the common traversal of terms.
 
 use std::{iter::once, mem::take};
@@ -76,7 +76,7 @@ struct Rewriter<'s> {
     counts_values: bool,
     /// Enclosing definitions, with their numbers of arguments.
     enclosing: Vec<(&'s str, usize)>,
-    /// The first recursive definition.
+    /// Name of the first recursive definition.
     calls_itself: Option<&'s str>,
 }
 
@@ -107,7 +107,7 @@ impl<'s> Rewriter<'s> {
         parts(term).into_iter().for_each(|part| self.part(part));
         match term {
             Term::BinOp(..) => bound_operation(term),
-            // The first part is the initial value, the second one the round.
+            // The first part is the initial value, the second part is the expression of each round.
             Term::Fold(.., rest) => {
                 if let Some(round) = rest.get_mut(1) {
                     *round = pipe(call(ROUND, []), call(ONE, [take(round)]));

@@ -22,7 +22,7 @@ use crate::model::{BlockText, Content, ContentBlock, JsonText, Structured};
 use crate::settings::suggest::quoted;
 use crate::settings::{Checked, Cursor, OpenSection, Setting, parsed_settings, text_of};
 
-/// Key in the `_meta` of a result: the numbers of shown and omitted rows or lines.
+/// Key in the `_meta` of a result: numbers of the shown and the omitted rows or lines.
 pub const LIMIT_META_KEY: &str = "glossator/limit";
 
 const ROWS: &str = "rows";
@@ -106,7 +106,7 @@ impl Limit {
             }
             remade(&value)
         };
-        // The rows that fit as compact JSON. Indented JSON is longer, so fewer of them may fit.
+        // Find the rows that fit as compact JSON first. Indented JSON is longer, so fewer rows may fit.
         let without_rows = with_rows(0);
         let most_fitting = remaining.saturating_sub(length(&without_rows));
         let mut shown = self.characters.map_or(most, |_| rows.fitting(most_fitting).min(most));
@@ -192,7 +192,7 @@ impl Limit {
     /// Path of the list to truncate in a value: the configured path, or that of the longest list.
     fn list_in(&self, value: &Value, wrapped: bool) -> Option<Vec<String>> {
         match &self.of {
-            // Clients see the value under `result`, so the rule's path may begin with it.
+            // For clients, a wrapped value is under `result`, so the configured path may begin with `result`.
             Some(path) if wrapped && path.0.first().is_some_and(|name| name == "result") => {
                 Some(path.0[1..].to_vec())
             }
@@ -220,7 +220,7 @@ pub(in crate::translate) struct OmittedPart {
     pub(super) unit: &'static str,
     pub(super) shown: usize,
     pub(super) total: usize,
-    /// Number of shown lines and of all lines of text, if the text was cut, too.
+    /// Number of shown lines and number of all lines of text, if the text was shortened, too.
     pub(super) text: Option<(usize, usize)>,
     /// Arguments that request the next part.
     pub(super) next: Map<String, Value>,
@@ -303,7 +303,7 @@ impl FromStr for ListPath {
     }
 }
 
-/// The rows of a list, or the lines of a text as strings.
+/// Rows of a list, or lines of a text.
 #[derive(Default)]
 struct Rows {
     items: Vec<Value>,
@@ -322,7 +322,7 @@ impl Rows {
         }
     }
 
-    /// The first `count` rows, as a value.
+    /// Returns the first `count` rows, as a value.
     fn first(&self, count: usize) -> Value {
         let items = &self.items[..count];
         match self.is_text {
@@ -406,10 +406,10 @@ impl PagingArguments {
         [&self.offset, &self.page, &self.size].into_iter().flatten()
     }
 
-    /// Arguments that request the rows after those shown.
+    /// Returns the arguments that request the rows after the shown ones.
     fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
         let shown = shown as u64;
-        // An argument without a type may be a string; a string that is not a number has no next value.
+        // An argument without a type may be a string. A string that is not a number has no next value.
         let current = |name: &str, first: u64| match args.get(name) {
             None | Some(Value::Null) => Some(first),
             Some(Value::String(text)) => text.trim().parse().ok(),
@@ -429,7 +429,7 @@ impl PagingArguments {
             }
             (None, ..) => None,
         };
-        // The value must match the input schema.
+        // The value must match the tool's input schema.
         let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
         let written = |(name, value): (&String, u64)| match is_text(name) {
             true => (name.clone(), Value::String(value.to_string())),

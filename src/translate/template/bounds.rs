@@ -175,7 +175,7 @@ pub(super) const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
 /// engine counts its steps, not the output of a step.
 pub(super) fn add_filters(environment: &mut Environment<'static>) {
     type Cost = fn(&[Value]) -> Result<usize, Error>;
-    /// Memory of an additional item of a list.
+    /// Memory of each additional item of a list, in bytes.
     const ADDED_ITEM_BYTES: usize = size_of::<Value>();
     let mut bounded = |name: &'static str, filter: Value, cost: Cost| {
         environment.add_filter(name, move |state: &mut State<'_, '_>, arguments: Rest<ValueOrKwargs>| {

@@ -77,8 +77,8 @@ impl UsedNames {
             Stmt::SetBlock(block) => self.assign(&block.target),
             _ => {}
         }
-        // Variables of a loop do not exist in its `else`. Variables that one branch of a condition sets do
-        // not exist in the other.
+        // The variables of a loop do not exist in its `else`. Variables set in one branch of a condition do
+        // not exist in the other branches.
         let kept = if matches!(statement, Stmt::ForLoop(_)) { outer } else { self.local.len() };
         for body in bodies {
             body.iter().for_each(|statement| self.statement(statement));

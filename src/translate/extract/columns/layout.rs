@@ -59,9 +59,9 @@ pub(super) struct HeaderLine {
     pub(super) names: Vec<String>,
     /// Positions of the names.
     spans: Vec<Range<usize>>,
-    /// Whether most rows have text under the name.
+    /// For each name, whether most rows have text below it.
     filled: Vec<bool>,
-    /// Whether cells begin exactly where the names begin.
+    /// Whether cells begin exactly at the positions of their names.
     fixed: bool,
     /// Whether the configured rule names the first column.
     first_is_given: bool,
@@ -77,12 +77,12 @@ impl HeaderLine {
         Self { names: cut_at(header, &starts), spans, fixed: true, ..Self::default() }
     }
 
-    /// Columns of a header, from its words and the rows below.
+    /// Columns of a header, from its words and the rows below it.
     ///
     /// Words separated by several spaces are separate names. Words separated by one space are one name
-    /// (`Mounted on`), with two exceptions: most rows have a separate cell under the second word, or `wanted`
-    /// names (those that fields use) decide otherwise. If every row has as many words as the header, the
-    /// words are the cells.
+    /// (`Mounted on`), with two exceptions: most rows have a separate cell below the second word, or the
+    /// `wanted` names (the names that fields use) decide otherwise. If every row has as many words as the
+    /// header, the words are the cells.
     pub(super) fn from_header<'t>(
         header: &[char],
         rows: impl Iterator<Item = &'t str> + Clone,
@@ -144,7 +144,7 @@ impl HeaderLine {
     ///
     /// # Errors
     ///
-    /// A sentence with the text.
+    /// A sentence that quotes the text.
     pub(super) fn check_first_column(&self, row: &[char]) -> Result<(), ReadError> {
         let is_free = self.first_is_given || self.fixed || self.by_words;
         let Some(first) = self.spans.first().filter(|_| !is_free) else { return Ok(()) };
@@ -338,7 +338,7 @@ pub(super) struct Frame {
     has_left: bool,
     /// Whether the last bar is the right edge.
     has_right: bool,
-    /// Length of the line.
+    /// Length of the rule, in characters.
     end: usize,
     /// Whether the table is a Markdown table, in which a bar inside a cell is escaped as `\|`.
     is_markdown: bool,
@@ -350,7 +350,7 @@ pub(super) struct Cell {
     /// Text without surrounding white space.
     #[as_ref(str)]
     pub(super) text: String,
-    /// Text without the continuation mark, if the cell continues in the next line.
+    /// Text without the continuation mark; `None` if the cell does not continue in the next line.
     continued: Option<String>,
 }
 

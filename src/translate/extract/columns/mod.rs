@@ -212,7 +212,7 @@ impl Columns {
             return Err(lines[at].locate(error.with_suffix(", which spans several; `skip` skips the line")));
         }
         at_most(COLUMN_LIMIT, words(&header).len(), "columns").map_err(|error| lines[at].locate(error))?;
-        // A line of `---- -----` under the header marks exactly where columns begin.
+        // A line of `---- -----` below the header marks exactly where columns begin.
         let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expand_tabs(line.text));
         let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
         let header = match ruled.filter(|rule| (2..=COLUMN_LIMIT).contains(&words(rule).len())) {
@@ -255,8 +255,8 @@ impl Columns {
     }
 }
 
-/// Adds the rows of a framed table. In `psql`, a cell of several lines continues in the next line, with a
-/// mark at its end.
+/// Adds the rows of a framed table. In the output of `psql`, a cell of several lines has a mark at the end of
+/// each line but the last.
 fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut Rows) -> Result<(), ReadError> {
     let mut begun: Option<(Vec<Cell>, &LineBlock<'_>)> = None;
     for line in lines.iter().filter(|line| Frame::parse(line.text).is_none()) {

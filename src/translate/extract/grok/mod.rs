@@ -72,7 +72,7 @@ impl GrokPatterns {
     ///
     /// # Errors
     ///
-    /// [`GrokError`] with the mistake and its text.
+    /// [`GrokError`] with the mistake and the text in which it is.
     pub fn compile(&self, written: &str) -> Result<CapturePattern, GrokError> {
         let mut expansion =
             Expansion { patterns: self, text: String::new(), captures: Vec::new(), inside: Vec::new() };
@@ -243,7 +243,7 @@ fn read_custom_patterns(value: &Cursor<'_>) -> Checked<Named<String>> {
     Named::read(value).and_then(|patterns| checked.map(|()| patterns))
 }
 
-/// The strings in a map of custom patterns.
+/// Collects the strings in a map of custom patterns.
 fn custom_patterns(node: Option<&Node>) -> GrokPatterns {
     let entries = node.and_then(Node::as_map).unwrap_or_default().iter();
     let texts = entries.filter_map(|entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned())));

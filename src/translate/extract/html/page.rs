@@ -60,11 +60,11 @@ fn table_around(text: &str) -> &'static str {
     }
 }
 
-/// Checks the nodes that were added since the tree had `nodes_before` nodes.
+/// Checks the nodes that were added after the tree had `nodes_before` nodes.
 fn check_tree(page: &Html, nodes_before: usize) -> Result<(), ReadError> {
     let nodes = page.tree.nodes();
     at_most(NODE_LIMIT, nodes.len(), "elements, texts and comments")?;
-    // Check all new nodes, because the last one may be less deep than others.
+    // Check all new nodes, because the last one may not be the deepest.
     let mut added = nodes.rev().take(page.tree.nodes().len() - nodes_before);
     if added.any(|node| node.ancestors().nth(DEPTH_LIMIT).is_some()) {
         return Err(read_error!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
@@ -161,7 +161,7 @@ pub(super) struct PageBudget {
     widest: usize,
 }
 
-/// Cost of a visited element in the [`PageBudget`], which counts copied bytes.
+/// Cost of a visited element in the [`PageBudget`], in bytes.
 const BYTES_AN_ELEMENT: usize = 4;
 
 impl PageBudget {
@@ -196,8 +196,8 @@ pub struct CssSelector {
     /// The selector as configured.
     pub(super) source: String,
     selector: Selector,
-    /// Whether the selector visits the descendants of an element (`:has()`): each is visited once per
-    /// ancestor.
+    /// Whether the selector visits the descendants of an element (`:has()`). Each element is then visited
+    /// once per ancestor.
     visits_descendants: bool,
     /// Whether the selector visits the siblings of an element (`:last-of-type`).
     visits_siblings: bool,

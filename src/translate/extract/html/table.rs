@@ -68,7 +68,7 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Valu
     for row in row_elements(table) {
         work.take(1)?;
         let cells: Vec<ElementRef<'_>> = cell_elements(row).collect();
-        // A row of headings only is not a pair; a row with several headings has one value per heading.
+        // A row of headings only is not a pair. A row with several headings is one pair per heading.
         let length = match cells.iter().filter(|cell| is_heading(cell)).count() {
             names if names == cells.len() => continue,
             0 | 1 => cells.len(),

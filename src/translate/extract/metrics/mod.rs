@@ -396,7 +396,7 @@ impl<'t> Scanner<'t> {
         ReadError::with_quote(MAX_SHOWN, &format!("expected {expected}, found "), self.0)
     }
 
-    /// Consumes the timestamp of a sample, in the unit that the server uses.
+    /// Consumes the timestamp of a sample, in the server's unit.
     fn time(&mut self) -> Result<Option<Value>, ReadError> {
         if self.0.is_empty() || self.0.starts_with('#') {
             return Ok(None);

@@ -422,7 +422,7 @@ impl<'t> Builder<'_, 't> {
         })
     }
 
-    /// Closes every line of the innermost section that is indented by at least `indent`.
+    /// Closes every open line of the innermost section that is indented by at least `indent` columns.
     fn close(&mut self, indent: usize) {
         while let Some(last) = self.open.last().filter(|line| line.indent.is_some_and(|own| own >= indent)) {
             if self.open.len() == 1 && !self.wants(last.key) {
@@ -464,7 +464,7 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    /// Whether an outermost key is extracted.
+    /// Whether to extract an outermost key.
     fn wants(&self, key: &str) -> bool {
         self.wanted.is_none_or(|fields| fields.uses_key(key))
     }

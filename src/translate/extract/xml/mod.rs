@@ -298,7 +298,7 @@ static DTD: LazyLock<Regex> = LazyLock::new(|| {
 fn without_dtd(text: &str, lines_before: usize) -> Result<Cow<'_, str>, ReadError> {
     let found = text.contains("<!DOCTYPE").then(|| DTD.captures(text)).flatten();
     let Some(dtd) = found.and_then(|found| found.name("dtd")) else { return Ok(text.into()) };
-    // Each declaration of the subset begins a new match.
+    // Each declaration of the internal subset is a match of its own.
     let mut declarations = MARKUP.find_iter(&dtd.as_str()[1..]);
     if let Some(entity) = declarations.find(|found| found.as_str().starts_with("<!ENTITY")) {
         let why = "expected a DTD without entities, found `<!ENTITY`: entities are not expanded";
@@ -323,7 +323,7 @@ fn check(text: &str, lines_before: usize) -> Result<(), ReadError> {
     let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
     at_most(MARK_LIMIT, marks, "marks `<` and `=`").map_err(at(0))?;
     let (mut elements, mut namespace_work) = (0, 0);
-    // Number of namespaces that each open element declares.
+    // For each open element, the number of namespaces that it declares.
     let mut open: Vec<usize> = Vec::new();
     for found in MARKUP.find_iter(text) {
         let tag = found.as_str();

@@ -56,7 +56,7 @@ enum Condition {
 pub(super) enum MinMatches {
     /// No match is valid, if all steps but the last one match.
     Nothing,
-    /// At least one.
+    /// At least one match is required.
     One,
 }
 
@@ -150,7 +150,7 @@ impl ElementPath {
 impl Step {
     fn find<'a, 'input>(&self, contexts: &[Node<'a, 'input>]) -> Vec<Node<'a, 'input>> {
         let mut found = Vec::new();
-        // Node IDs follow document order, so a context inside a visited subtree needs no second walk.
+        // Node IDs follow document order, so a context inside a visited subtree need not be visited again.
         let mut walked = 0;
         for context in contexts {
             if !self.anywhere {
