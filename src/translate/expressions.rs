@@ -81,7 +81,7 @@ fn hint_at_key(unknown: &str) -> Option<String> {
     let name = unknown_filter(unknown)?;
     let nearest = suggest::nearest(name, COMMON_JQ_FILTERS.split(' '));
     let other = nearest.map(|nearest| format!("`{nearest}` or ")).unwrap_or_default();
-    // glossator removes filters such as `input` from jq, so they are not suggested as keys.
+    // Filters that only the program `jq` has, such as `input`, are not suggested as keys.
     is_pure(name).then(|| format!("{other}`.{name}`"))
 }
 
@@ -334,7 +334,7 @@ pub(crate) enum ArgumentKind {
     Text,
     /// A string that is a part of the path.
     PathPart,
-    /// An integer that counts rows or pages; a truncated result has its next value.
+    /// An integer that counts rows or pages. A shortened result tells clients its next value.
     Count,
 }
 

@@ -165,7 +165,7 @@ impl Redaction {
         }
     }
 
-    /// Replaces all matches in a text. A text that is too long to search is replaced as a whole.
+    /// Replaces all matches in a text, or the whole text if it is too long to search.
     fn redact_short<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if text.len() > REACH_BYTES { Cow::Borrowed(MARK) } else { self.redact(text) }
     }

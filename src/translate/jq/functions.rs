@@ -117,7 +117,7 @@ macro_rules! counting {
     }};
 }
 
-/// Native function that returns the values of its argument, by [`known_single`].
+/// Native function that returns the values of its argument, with a single value known to be the last.
 fn as_one() -> Native<EngineTypes> {
     let native = Native::<EngineTypes>::new(|mut cv| {
         let (filter, context) = cv.0.pop_fun();

@@ -104,7 +104,7 @@ impl Template {
     /// As [`compile`](Self::compile).
     pub fn compile_for(context: OutputContext, source: &str) -> Result<Self, TemplateError> {
         check_depth(source)?;
-        // Instrumentation nests products deeper: report a template that no longer compiles when it is loaded.
+        // Instrumentation nests products deeper, so check now that the template will still compile.
         if source.contains('*') {
             engine_with(source, context)?;
         }

@@ -21,7 +21,7 @@ const NODE_LIMIT: usize = 10 * RECORD_LIMIT;
 /// Number of bytes that are parsed between two checks of the tree.
 const PIECE_BYTES: usize = 4096;
 
-/// Parses a page. Every text is valid HTML, so only limits can fail.
+/// Parses a page. Every text is valid HTML.
 ///
 /// # Errors
 ///

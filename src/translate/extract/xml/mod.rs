@@ -231,7 +231,7 @@ fn position(document: &str, offset: usize, lines_before: usize) -> String {
     format!("line {line}, column {column}")
 }
 
-/// Error for an error of the parser, whose own error text may quote the document.
+/// Converts an error of the parser, whose own error text may quote the document.
 fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError {
     if matches!(error, Error::UnclosedRootNode | Error::UnexpectedEndOfStream) {
         return ReadError::from("expected the end tag of every element, found the end of the response")
