@@ -162,7 +162,7 @@ impl Limit {
                 if shown_count == most_lines {
                     continue;
                 }
-                // After a line that does not fit, no other line is shown, neither in this block nor in later ones.
+                // After a line that does not fit, no other line is shown, in this block and in later blocks.
                 full |= line.trim_end_matches('\n').chars().count() > remaining;
                 if !full {
                     shown_count += 1;
