@@ -377,8 +377,9 @@ impl<'t> Builder<'_, 't> {
 
     fn count_pair(&mut self) -> Result<(), ReadError> {
         self.count += 1;
+        let most = if self.limit < RECORD_LIMIT { Pairs::PAIRS_OF_BLOCKS_LIMIT } else { RECORD_LIMIT };
         match self.count > self.limit {
-            true => Err(read_error!("expected at most {RECORD_LIMIT} pairs, found more")),
+            true => Err(read_error!("expected at most {most} pairs, found more")),
             false => Ok(()),
         }
     }

@@ -212,6 +212,9 @@ fn hostile_responses_take_linear_time_and_bounded_memory() {
     assert!(indented(Indented::Words).extract(&folded, None, None).is_ok());
     let blocks = || Pairs { each: EachPairs::Block, ..Pairs::default() };
     check(&blocks(), &"a:\n\n".repeat(150_000), Err("at most 100000 blocks of pairs"));
+    let blocks_of_nearly_all = format!("{}\n", "a:\n".repeat(99_999)).repeat(11);
+    let limit_of_all = Err("line 1000011: expected at most 1000000 pairs");
+    check(&blocks(), &blocks_of_nearly_all, limit_of_all);
     check(&sectioned(), &"[a]\n".repeat(150_000), Err("at most 100000 pairs"));
     check(&sectioned(), &"[".repeat(1 << 20), Err("found none"));
 }
