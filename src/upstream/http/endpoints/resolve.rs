@@ -113,7 +113,8 @@ impl Endpoints {
                     // The system returns first the address family that it reaches best. Addresses of the
                     // other family are a last resort.
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
-                    for at in &found {
+                    // Two equal lines of `/etc/hosts` return an address twice.
+                    for (_, at) in found.iter().enumerate().filter(|(nth, at)| !found[..*nth].contains(at)) {
                         let known = here.clone().find(|entry| entry.endpoint.at == Some(*at));
                         let endpoint = known.map_or_else(
                             || Endpoint::new(&self.settings, address, Some(*at)),
