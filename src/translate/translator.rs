@@ -7,7 +7,7 @@ use serde_json::Value;
 use settings_derive::{Section, Word};
 
 use super::error::{error_for_status, status_meta};
-use super::extract::{Extract, is_from_mcp_server};
+use super::extract::{Extract, is_from_mcp_server, is_mcp_error};
 use super::leak_filter::{ClientStrings, redacted};
 use super::matcher::status_text;
 use super::pattern::Captures;
@@ -63,9 +63,9 @@ pub struct TranslationLimits {
 /// Rule: conditions and their effect.
 #[derive(Debug)]
 pub struct Rule {
-    /// Conditions. A success rule without a condition on the status matches only 2xx, so that the text of a
-    /// failure is never read as data. An error rule without a condition on the status does not match 5xx, so
-    /// that no details of a crash are passed on by accident.
+    /// Conditions. A success rule without a condition on the status matches 2xx only, so that the text of a
+    /// failure is never read as data. For the same reason it never matches an error of an MCP server. An
+    /// error rule without one does not match 5xx, so that no part of a crash is passed on by accident.
     pub matcher: Matcher,
     /// Extractor of the value that conditions, filters and templates use. Without one, the media type selects
     /// the extractor.
@@ -114,11 +114,15 @@ impl Rule {
                 "a rule without `when: status` is not for 5xx",
             ),
         };
-        if !is_excluded {
-            return self.matcher.matches(extraction);
+        if is_excluded {
+            let excluded_by = if response.exit.is_some() { of_programs } else { of_servers };
+            return Err(format!("{}, and {excluded_by}", status_text(response)));
         }
-        let excluded_by = if response.exit.is_some() { of_programs } else { of_servers };
-        Err(format!("{}, and {excluded_by}", status_text(response)))
+        let captures = self.matcher.matches(extraction)?;
+        if matches!(self.action, RuleAction::Success(_)) && is_mcp_error(extraction.view) {
+            return Err("the result is an error, and a rule without `error` is for successes only".to_owned());
+        }
+        Ok(captures)
     }
 }
 
@@ -270,7 +274,8 @@ impl TranslationRun<'_> {
             self.note_body(view);
             return error_for_status(view, self.translator);
         }
-        if !self.translator.rules.is_empty() && self.translator.on_no_match == OnNoMatch::Error {
+        let is_unexpected = !self.translator.rules.is_empty() && !is_mcp_error(view);
+        if is_unexpected && self.translator.on_no_match == OnNoMatch::Error {
             self.trace.step("on_no_match", || "no rule matches: an error".into());
             self.note("no rule of the route matches a response with a success status");
             self.note_body(view);

@@ -34,6 +34,16 @@ pub(crate) fn is_from_mcp_server(response: &UpstreamResponse) -> bool {
     response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
 
+/// Whether a response is an error of an upstream that is an MCP server: a JSON-RPC error, or `isError: true`,
+/// even with content that is malformed.
+pub(crate) fn is_mcp_error(view: &ResponseView<'_>) -> bool {
+    let read = |json| read::<Message<'_>>(json).unwrap_or_default();
+    let text = view.text().ok().filter(|_| is_from_mcp_server(view.response));
+    let message = text.map(|text| read(text)).unwrap_or_default();
+    let is_error = message.result.map_or(message.is_error, |result| read(result.get()).is_error);
+    message.error.is_some() || is_error.is_some_and(|mark| mark.get() != "false")
+}
+
 /// Response of an MCP server.
 #[derive(Debug)]
 pub(crate) struct McpResult {
@@ -48,7 +58,7 @@ pub(crate) struct McpResult {
 }
 
 /// Success or kind of error of a tool call.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum ResultKind {
     /// Success.
     Success,
@@ -59,18 +69,18 @@ pub(crate) enum ResultKind {
 }
 
 /// JSON-RPC response, or a bare tool result.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     #[serde(borrow)]
-    content: Option<Vec<&'a RawValue>>,
+    content: Option<&'a RawValue>,
     #[serde(borrow, rename = "structuredContent")]
     structured: Option<&'a RawValue>,
-    #[serde(rename = "isError")]
-    is_error: Option<bool>,
+    #[serde(borrow, rename = "isError")]
+    is_error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -100,13 +110,6 @@ struct BlockResource {
     blob: Option<String>,
 }
 
-impl McpResult {
-    /// Whether the tool call succeeded.
-    pub(super) fn is_success(&self) -> bool {
-        matches!(self.verdict, ResultKind::Success)
-    }
-}
-
 impl Extraction for Mcp {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let is_stream = view.response.media_type().is_some_and(|found| found == "text/event-stream");
@@ -130,9 +133,11 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
             );
         }
     };
-    // Every revision of MCP requires `content`, but a result with `structuredContent` alone is accepted.
-    let content = content.or_else(|| structured.map(|_| Vec::new()));
+    // Every revision requires `content`; a server that sends only `structuredContent` is accepted all the
+    // same.
+    let content = content.map(RawValue::get).or(structured.map(|_| "[]"));
     let content = content.ok_or("expected an MCP tool result, found a result without `content`")?;
+    let content: Vec<&RawValue> = read(content)?;
     at_most(RECORD_LIMIT, content.len(), "content blocks")?;
     let content: Vec<Content> = content
         .into_iter()
@@ -142,7 +147,8 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
         Some(structured) => Some(Extracted::Raw(part(message, structured)?)),
         None => content.iter().find_map(|content| content.block.text(None)).map(|text| value_of_text(&text)),
     };
-    let verdict = if is_error == Some(true) { ResultKind::ToolError } else { ResultKind::Success };
+    let is_error = is_error.is_some_and(|mark| mark.get() != "false");
+    let verdict = if is_error { ResultKind::ToolError } else { ResultKind::Success };
     let is_partial = structured.is_none() && content.len() > 1;
     Ok(McpResult { content, value: value.map(Box::new), is_partial, verdict })
 }
@@ -341,7 +347,7 @@ mod tests {
         let result = r#""result": {"content": [{"type": "text", "text": "1"}]}"#;
         for (error, is_success) in [(r#"{"code": -32603}"#, false), ("{}", false), ("null", true)] {
             let both = answer(&format!(r#"{{{result}, "error": {error}}}"#)).unwrap();
-            assert_eq!(both.is_success(), is_success, "{error}");
+            assert_eq!(both.verdict == ResultKind::Success, is_success, "{error}");
         }
         check(&format!(r#"{{{result}, "error": "text"}}"#), Err("JSON of another kind"));
     }

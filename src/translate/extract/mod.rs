@@ -33,7 +33,7 @@ pub use self::{
 pub(crate) use self::{
     columns::has_frame,
     documents::read_media_type,
-    mcp::{McpResult, ResultKind, is_from_mcp_server},
+    mcp::{McpResult, ResultKind, is_from_mcp_server, is_mcp_error},
 };
 use super::fields::{Cardinality, FieldPath, FieldType, Fields, each_record, list_of, object_of};
 use super::read_error::ReadError;
@@ -289,8 +289,8 @@ impl Extractor {
     fn typed(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         match found {
             found if matches!(self.typing, Typing::Untyped) => Ok(found),
-            // The value of an error is not converted.
-            Extracted::Mcp(result) if !result.is_success() => Ok(Extracted::Mcp(result)),
+            // The value of an error is unchanged.
+            Extracted::Mcp(result) if result.verdict != ResultKind::Success => Ok(Extracted::Mcp(result)),
             Extracted::Mcp(result) => {
                 let value = result.value.ok_or("expected JSON in a text block, found no text block")?;
                 let value = Some(Box::new(self.typed(*value, view)?));
@@ -448,7 +448,7 @@ impl Extracted {
     /// Returns the result for use as a part of a value, or as the source of another extractor. An error of an
     /// MCP server is rejected, because its value has another type.
     fn into_success(self) -> Result<Self, ReadError> {
-        let is_error = matches!(&self, Self::Mcp(answered) if !answered.is_success());
+        let is_error = matches!(&self, Self::Mcp(answered) if answered.verdict != ResultKind::Success);
         if is_error { Err("the server returned an error and no value".into()) } else { Ok(self) }
     }
 
