@@ -183,14 +183,15 @@ pub(super) fn report_metrics(reading: &mut MetricsSnapshot, process: &Process, g
     let snapshot = gateway.snapshot();
     policy::metrics::read(reading, &snapshot.policies);
     if let Some(buffer) = &snapshot.upstream_buffer {
+        let buffer = buffer.state();
         let help = "Memory charged for upstream responses, in bytes";
-        reading.gauge("glossator_upstream_buffer_bytes", help).set(buffer.used_bytes());
+        reading.gauge("glossator_upstream_buffer_bytes", help).set(buffer.used_bytes);
         let help = "Limit of the memory for upstream responses, in bytes";
-        reading.gauge("glossator_upstream_buffer_limit_bytes", help).set(buffer.limit_bytes());
+        reading.gauge("glossator_upstream_buffer_limit_bytes", help).set(buffer.limit_bytes);
         let help = "Calls that wait for memory for their upstream response";
-        reading.gauge("glossator_upstream_buffer_queued", help).set(buffer.queued());
+        reading.gauge("glossator_upstream_buffer_queued", help).set(buffer.queued.iter().sum::<usize>());
         let help = "Calls rejected because no memory was free for their upstream response";
-        reading.counter("glossator_upstream_buffer_rejected", help).set(buffer.rejected());
+        reading.counter("glossator_upstream_buffer_rejected", help).set(buffer.rejected);
     }
     if let Some(shared) = &gateway.shared {
         let help = "Whether the store of shared state is reachable";

@@ -71,7 +71,7 @@ impl ResponseBuffer {
     }
 
     fn limit_bytes(&self) -> usize {
-        let half = self.upstream_buffer.as_ref().map(|buffer| buffer.limit_bytes() / 2);
+        let half = self.upstream_buffer.as_ref().map(|buffer| buffer.state().limit_bytes / 2);
         half.map_or(self.limit_bytes, |half| self.limit_bytes.min(half))
     }
 

@@ -37,22 +37,25 @@ pub struct UpstreamBuffer(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<BufferState>,
     /// Wakes the first call of each queue, after memory was freed or a call has left its queue.
     freed: Notify,
     queues: [tokio::sync::Mutex<()>; 2],
 }
 
-#[derive(Debug, Default)]
-struct State {
-    limit_bytes: usize,
-    used_bytes: usize,
+/// State of a buffer.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BufferState {
+    /// Limit in bytes.
+    pub limit_bytes: usize,
+    /// Bytes charged now.
+    pub used_bytes: usize,
     /// Whether one call exceeds the limit, so that it can finish and free its memory.
     is_overdrawn: bool,
-    /// Number of calls in each queue.
-    queued: [usize; 2],
-    /// Number of calls rejected so far.
-    rejected: u64,
+    /// Calls in each queue that wait for memory now.
+    pub queued: [usize; 2],
+    /// Calls rejected because no memory was free.
+    pub rejected: u64,
 }
 
 /// Queue of calls that hold a part of their body. They are served first, because they free memory soonest.
@@ -102,7 +105,7 @@ impl UpstreamBuffer {
 
     /// Creates a buffer of this size.
     pub fn new(limit_bytes: usize) -> Self {
-        let state = State { limit_bytes, ..State::default() };
+        let state = BufferState { limit_bytes, ..BufferState::default() };
         Self(Arc::new(Shared { state: Mutex::new(state), ..Shared::default() }))
     }
 
@@ -112,24 +115,9 @@ impl UpstreamBuffer {
         self.0.freed.notify_waiters();
     }
 
-    /// Limit in bytes.
-    pub fn limit_bytes(&self) -> usize {
-        self.0.state.lock().limit_bytes
-    }
-
-    /// Bytes charged now.
-    pub fn used_bytes(&self) -> usize {
-        self.0.state.lock().used_bytes
-    }
-
-    /// Calls that wait for memory now.
-    pub fn queued(&self) -> usize {
-        self.0.state.lock().queued.iter().sum()
-    }
-
-    /// Calls rejected because no memory was free.
-    pub fn rejected(&self) -> u64 {
-        self.0.state.lock().rejected
+    /// Current state.
+    pub fn state(&self) -> BufferState {
+        *self.0.state.lock()
     }
 
     /// Charges bytes that are in memory already, even above the limit.
@@ -321,6 +309,10 @@ mod tests {
         BodyCharge { buffer: UpstreamBuffer::new(limit_bytes), factor: 2 }
     }
 
+    fn queued(charge: &BodyCharge) -> usize {
+        charge.buffer.state().queued.iter().sum()
+    }
+
     fn account(charge: &BodyCharge) -> BodyAccount {
         BodyAccount::new(Some(charge), 10 * BODY, Instant::now() + 60 * SECOND)
     }
@@ -335,14 +327,14 @@ mod tests {
     async fn a_body_is_charged_until_the_last_part_of_it_is_dropped() {
         let charge = charge(4 * BODY);
         let body = read(&charge, BODY).await.unwrap();
-        assert_eq!(charge.buffer.used_bytes(), 2 * BODY);
+        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY);
         let part = body.slice(5..6);
         drop(body);
-        assert_eq!(charge.buffer.used_bytes(), 2 * BODY);
+        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY);
         drop(part);
-        assert_eq!(charge.buffer.used_bytes(), 0);
+        assert_eq!(charge.buffer.state().used_bytes, 0);
         let short = read(&charge, FREE_BYTES).await.unwrap();
-        assert_eq!((charge.buffer.used_bytes(), short.len()), (0, FREE_BYTES));
+        assert_eq!((charge.buffer.state().used_bytes, short.len()), (0, FREE_BYTES));
     }
 
     #[tokio::test(start_paused = true)]
@@ -351,25 +343,25 @@ mod tests {
         let (first, second) = (read(&charge, BODY).await.unwrap(), read(&charge, BODY).await.unwrap());
         let started = Instant::now();
         read(&charge, BODY).await.unwrap_err();
-        assert_eq!((started.elapsed(), charge.buffer.rejected()), (QUEUE_TIMEOUT, 1));
+        assert_eq!((started.elapsed(), charge.buffer.state().rejected), (QUEUE_TIMEOUT, 1));
         let long = async {
             let body = read(&charge, 2 * BODY).await.unwrap();
-            assert_eq!((charge.buffer.used_bytes(), charge.buffer.queued()), (4 * BODY, 1));
+            assert_eq!((charge.buffer.state().used_bytes, queued(&charge)), (4 * BODY, 1));
             drop(body);
         };
         let short = async { read(&charge, BODY).await.unwrap() };
         let freeing = async {
             tokio::task::yield_now().await;
-            assert_eq!(charge.buffer.queued(), 2);
+            assert_eq!(queued(&charge), 2);
             drop(first);
             tokio::task::yield_now().await;
-            assert_eq!(charge.buffer.queued(), 2, "the short one is not let past the long one");
+            assert_eq!(queued(&charge), 2, "the short one is not let past the long one");
             drop(second);
         };
         let (_, body, _) = tokio::join!(long, short, freeing);
-        assert_eq!(charge.buffer.used_bytes(), 2 * BODY);
+        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY);
         drop(body);
-        assert_eq!((charge.buffer.used_bytes(), charge.buffer.queued()), (0, 0));
+        assert_eq!((charge.buffer.state().used_bytes, queued(&charge)), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -393,25 +385,25 @@ mod tests {
         let (mut one, mut other) = (account(&charge), account(&charge));
         one.grow(60 << 10).await.unwrap();
         other.grow(60 << 10).await.unwrap();
-        assert_eq!(charge.buffer.used_bytes(), 256 << 10);
+        assert_eq!(charge.buffer.state().used_bytes, 256 << 10);
         one.grow(65 << 10).await.expect("one goes over the limit");
         one.grow(300 << 10).await.expect("and goes on to do so");
         let one_done = async {
             tokio::task::yield_now().await;
-            assert_eq!(charge.buffer.queued(), 1);
+            assert_eq!(queued(&charge), 1);
             drop(one.finish(vec![7; 65 << 10].into()));
         };
         let (grown, ()) = tokio::join!(other.grow(65 << 10), one_done);
         grown.unwrap();
         assert_eq!(other.finish(vec![7; 90 << 10].into()).len(), 90 << 10);
-        assert_eq!((charge.buffer.used_bytes(), charge.buffer.rejected()), (0, 0));
+        assert_eq!((charge.buffer.state().used_bytes, charge.buffer.state().rejected), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_over_the_whole_limit_is_read_alone() {
         let charge = charge(BODY);
         let body = read(&charge, 9 * BODY).await.unwrap();
-        assert_eq!(charge.buffer.used_bytes(), BODY);
+        assert_eq!(charge.buffer.state().used_bytes, BODY);
         read(&charge, BODY).await.unwrap_err();
         drop(body);
         read(&charge, BODY).await.unwrap();

@@ -25,7 +25,7 @@ use self::mcp::{McpTransport, McpUpstream};
 use self::program::Program;
 use crate::route::UpstreamName;
 
-pub use buffer::{BodyCharge, UpstreamBuffer};
+pub use buffer::{BodyCharge, BufferState, UpstreamBuffer};
 pub use call::{
     AttemptedEndpoints, Client, ClientIdentity, Deadline, ProgressEvent, ProgressReceiver, ProgressSender,
     UpstreamCall,

@@ -141,7 +141,7 @@ async fn every_kind_of_upstream_waits_for_memory() {
     }
     let mut held = served.connect().await;
     held.write("GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    until("the response is charged before all of it has come", || buffer.used_bytes() >= LIMIT).await;
+    until("the response is charged before all of it has come", || buffer.state().used_bytes >= LIMIT).await;
     let paths = ["/length", "/chunked", "/compressed", "/cached", "/program", "/script", "/child"];
     let mut waiting = Vec::new();
     for path in paths {
@@ -149,7 +149,7 @@ async fn every_kind_of_upstream_waits_for_memory() {
         client.write(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
         waiting.push((path, client));
     }
-    until("all of them wait", || buffer.queued() == paths.len()).await;
+    until("all of them wait", || buffer.state().queued.iter().sum::<usize>() == paths.len()).await;
     assert_eq!(
         served.connect().await.send("GET /short", &[], "").await.status,
         200,
@@ -165,8 +165,11 @@ async fn every_kind_of_upstream_waits_for_memory() {
     for (path, response) in soon("all responses", reading.join_all()).await {
         assert_eq!(response.status, 200, "{path}: {}", response.text());
     }
-    until("all memory is free", || buffer.used_bytes() == 0 && buffer.queued() == 0).await;
-    assert_eq!(buffer.rejected(), 0);
+    until("all memory is free", || {
+        buffer.state().used_bytes == 0 && buffer.state().queued.iter().sum::<usize>() == 0
+    })
+    .await;
+    assert_eq!(buffer.state().rejected, 0);
 }
 
 #[tokio::test]
@@ -176,7 +179,7 @@ async fn a_call_without_memory_gets_retry_after() {
     let (served, buffer, _script) = served(&upstream).await;
     let mut held = served.connect().await;
     held.write("GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    until("the memory is taken", || buffer.used_bytes() >= LIMIT).await;
+    until("the memory is taken", || buffer.state().used_bytes >= LIMIT).await;
     let response = served.connect().await.send("GET /rejected", &[], "").await;
     assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("2")));
     assert!(response.tool_text().contains("buffer for long responses is full"), "{}", response.text());
@@ -189,7 +192,7 @@ async fn a_call_without_memory_gets_retry_after() {
             .unwrap();
     assert_eq!((response.status, &message["result"]["isError"]), (200, &json!(true)), "{text}");
     assert_eq!(message["result"]["_meta"]["glossator/retryAfter"], 2, "{text}");
-    assert_eq!(buffer.rejected(), 2);
+    assert_eq!(buffer.state().rejected, 2);
     gate.open();
     assert_eq!(held.read(false).await.status, 200);
 }
@@ -205,9 +208,9 @@ async fn unread_responses_are_charged_too() {
     let mut stream = stream.connect(served.address).await.unwrap();
     let requests = "GET /longer HTTP/1.1\r\nHost: localhost\r\n\r\n";
     tokio::io::AsyncWriteExt::write_all(&mut stream, requests.as_bytes()).await.unwrap();
-    until("the result is charged, beyond the limit", || buffer.used_bytes() > 2 * LIMIT).await;
+    until("the result is charged, beyond the limit", || buffer.state().used_bytes > 2 * LIMIT).await;
     drop(stream);
-    until("the client has left", || buffer.used_bytes() == 0).await;
+    until("the client has left", || buffer.state().used_bytes == 0).await;
 }
 
 /// As many as would take half a gigabyte, if each had its own buffer.

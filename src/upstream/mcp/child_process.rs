@@ -668,14 +668,17 @@ mod tests {
             let (beginning, end) = line.as_bytes().split_at(line.len() - 100);
             child.output.write_all(beginning).await.unwrap();
             let charged = async {
-                while charge.buffer.used_bytes() < 6 * KIB * KIB {
+                while charge.buffer.state().used_bytes < 6 * KIB * KIB {
                     sleep(Duration::from_millis(1)).await;
                 }
             };
             timeout(Duration::from_secs(60), charged).await.expect("the line is charged while it is read");
             child.output.write_all(end).await.unwrap();
             let response = responses.remove(0).await.unwrap().unwrap();
-            assert_eq!((response.len(), charge.buffer.used_bytes()), (line.len() - 1, 3 * response.len()));
+            assert_eq!(
+                (response.len(), charge.buffer.state().used_bytes),
+                (line.len() - 1, 3 * response.len())
+            );
         }
     }
 
