@@ -53,7 +53,8 @@ impl MessageDispatcher {
         let cipher = settings.secret_key.as_ref().map_or_else(TokenCipher::random, TokenCipher::new);
         let unknown_sessions =
             if settings.secret_key.is_some() { UnknownSessions::Reject } else { UnknownSessions::Accept };
-        let replicas = Replicas::new(cipher.clone(), settings.advertise_url, settings.peer_tls);
+        let replicas =
+            Replicas { cipher: cipher.clone(), own: settings.advertise_url, tls: settings.peer_tls };
         let replicas = Arc::new(replicas);
         Self {
             gateway,

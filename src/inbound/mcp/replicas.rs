@@ -50,15 +50,15 @@ const FORWARDED: HeaderName = HeaderName::from_static("glossator-forwarded");
 /// Forwards messages to other replicas, and issues ids that contain the URL of this replica.
 #[derive(Debug)]
 pub(super) struct Replicas {
-    cipher: TokenCipher,
+    pub(super) cipher: TokenCipher,
     /// The URL at which other replicas reach this one.
     pub(super) own: Option<ReplicaUrl>,
     /// TLS settings for requests to other replicas.
-    tls: Option<ClientTls>,
+    pub(super) tls: Option<ClientTls>,
 }
 
-/// The URL of a replica: `http://10.0.0.7:8080` or `https://10.0.0.7:8080`.
-#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+/// The URL of a replica: `http://10.0.0.7:8080`, or the same with `https://`.
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Deref, derive_more::Display)]
 pub struct ReplicaUrl(Address);
 
 impl FromText for ReplicaUrl {
@@ -77,29 +77,16 @@ impl ReplicaUrl {
         let address: Address = text.parse().ok()?;
         address.socket().is_none().then_some(Self(address))
     }
-
-    /// Whether the URL is `https://`.
-    pub fn is_tls(&self) -> bool {
-        self.0.is_tls()
-    }
 }
 
 impl Replicas {
-    pub(super) fn new(cipher: TokenCipher, own: Option<ReplicaUrl>, tls: Option<ClientTls>) -> Self {
-        Self { cipher, own, tls }
-    }
-
-    /// Issues an unpredictable id for a request to a client, or for a stream. It contains the URL of this
-    /// replica, if configured.
+    /// An unpredictable name for a request of ours, or a stream. It contains the URL of this replica, if
+    /// there is one.
     pub(super) fn issue_id(&self) -> String {
         let id = random_id();
-        match &self.own {
-            None => id,
-            Some(own) => {
-                let content = format!("{id} {own}");
-                self.cipher.issue(Purpose::ClientRequest, content.as_bytes(), SystemTime::now() + ID_TTL)
-            }
-        }
+        let Some(own) = &self.own else { return id };
+        let content = format!("{id} {own}");
+        self.cipher.issue(Purpose::ClientRequest, content.as_bytes(), SystemTime::now() + ID_TTL)
     }
 
     /// Returns the URL of the other replica that issued an id. `None` if this replica issued it, or if the id
@@ -279,7 +266,8 @@ mod tests {
 
     fn peers(secret: &str, own: Option<&str>) -> Replicas {
         let secret = SecretKey::new(secret.as_bytes()).unwrap();
-        Replicas::new(TokenCipher::new(&secret), own.map(|own| ReplicaUrl::parse(own).unwrap()), None)
+        let own = own.map(|own| ReplicaUrl::parse(own).unwrap());
+        Replicas { cipher: TokenCipher::new(&secret), own, tls: None }
     }
 
     #[test]
@@ -409,7 +397,7 @@ mod signed_identity_tests {
         let client = Client::new("client a", "a", Scopes::from_client(["use"]));
         let token = sign_identity(&cipher, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
-        let replicas = |cipher: &TokenCipher| Replicas::new(cipher.clone(), None, None);
+        let replicas = |cipher: &TokenCipher| Replicas { cipher: cipher.clone(), own: None, tls: None };
         let check = |mut head: Parts, body: &[u8], cipher: &TokenCipher, now| {
             head.headers.insert(FORWARDED, HeaderValue::from_static("1"));
             head.headers.insert(IDENTITY, token.clone());

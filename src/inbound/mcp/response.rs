@@ -521,7 +521,7 @@ mod client_request_tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_to_the_client_is_sent_and_its_response_awaited() {
-        let replicas = Replicas::new(TokenCipher::random(), None, None);
+        let replicas = Replicas { cipher: TokenCipher::random(), own: None, tls: None };
         let open_requests = Arc::new(OpenRequests::new(Arc::new(replicas)));
         let (sender, mut receiver) = MessageSender::new();
         let all = Arc::clone(&open_requests);

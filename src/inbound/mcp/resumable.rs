@@ -302,7 +302,7 @@ mod tests {
 
     fn resumables(max_stream_duration: Option<Duration>) -> Arc<ResumableStreams> {
         let settings = ResumeSettings { max_stream_duration, ..ResumeSettings::default() };
-        let replicas = Replicas::new(TokenCipher::random(), None, None);
+        let replicas = Replicas { cipher: TokenCipher::random(), own: None, tls: None };
         Arc::new(ResumableStreams::new(settings, Arc::new(replicas)))
     }
 
