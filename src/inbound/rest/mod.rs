@@ -230,9 +230,11 @@ impl RestApi {
         let arguments = arguments(route, in_path, head, &body)?;
         let RequestInfo { request_id, span, address, api, .. } = &context.info;
         if span.is_recorded() {
-            let path = endpoint_of(route, head);
+            // The path of the route has the names of arguments, such as `/users/{id}`.
+            let own = route.rest.as_ref().filter(|_| !head.uri.path().starts_with("/tools/"));
+            let path = own.map_or(head.uri.path(), |endpoint| &endpoint.path);
             span.rename(|| format!("{} {path}", method_label(&head.method)));
-            span.text("http.route", path);
+            span.text("http.route", path.to_owned());
         }
         let call = Call::new(arguments, &head.headers, request_id.clone(), *api, client.clone());
         let call = Call { address: *address, span: span.clone(), ..call };
@@ -288,15 +290,8 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// Path of the endpoint that was called, with the names of its arguments, such as `/users/{id}`.
-fn endpoint_of(route: &Route, parts: &Parts) -> String {
-    let path = parts.uri.path();
-    let own = route.rest.as_ref().filter(|_| !path.starts_with("/tools/"));
-    own.map_or_else(|| path.to_owned(), |endpoint| endpoint.path.clone())
-}
-
-/// Collects the arguments of a call from the path, the query and the JSON body. A name may occur in only one
-/// of them. Text from path and query is converted to the type in the input schema.
+/// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and
+/// query are text, which is converted to the type that the input schema declares.
 fn arguments(
     route: &Route,
     in_path: Vec<(String, String)>,
