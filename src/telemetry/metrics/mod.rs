@@ -34,8 +34,9 @@ use crate::descriptors;
 #[debug("Meters")]
 pub struct Meters(Arc<Registry>);
 
+#[derive(Default)]
 struct Registry {
-    began: SystemTime,
+    began: StartTime,
     routes: Mutex<BTreeMap<RouteKey, Arc<RouteMeters>>>,
     upstreams: Mutex<BTreeMap<Arc<str>, Arc<UpstreamMeters>>>,
     http: HttpDurations,
@@ -50,16 +51,12 @@ type RouteKey = (Arc<str>, Arc<str>, usize);
 /// Function that adds the metrics of another module to a snapshot.
 type MeterSource = Box<dyn Fn(&mut MetricsSnapshot) + Send + Sync>;
 
-impl Default for Registry {
+/// The time at which counting began.
+struct StartTime(SystemTime);
+
+impl Default for StartTime {
     fn default() -> Self {
-        Self {
-            began: SystemTime::now(),
-            routes: Mutex::default(),
-            upstreams: Mutex::default(),
-            http: HttpDurations::default(),
-            failures: FailedCalls::default(),
-            sources: Mutex::default(),
-        }
+        Self(SystemTime::now())
     }
 }
 
@@ -86,7 +83,7 @@ impl Meters {
 
     /// Time at which counting began.
     pub fn began(&self) -> SystemTime {
-        self.0.began
+        self.0.began.0
     }
 
     /// Counts an HTTP request, once the headers of its response are complete.
@@ -118,7 +115,7 @@ impl Meters {
         }
         let help = "Log lines dropped because standard error was not read quickly enough";
         reading.counter("glossator_log_lines_dropped", help).set(super::log::dropped());
-        report_process(&mut reading, self.0.began);
+        report_process(&mut reading, self.0.began.0);
         reading
     }
 }
