@@ -157,16 +157,12 @@ impl ConfiguredClients {
     pub(super) fn new(settings: &[ClientSettings]) -> Self {
         let mut clients = Self::default();
         for settings in settings {
-            let client = &settings.client();
-            for key in &settings.api_key_hashes.0 {
-                clients.keys.insert(key.hash, (Arc::clone(client), key.expires));
-            }
-            for name in &settings.certificates {
-                clients.certificates.insert(name.clone(), Arc::clone(client));
-            }
-            for subject in &settings.jwt_subjects {
-                clients.subjects.insert(subject.clone(), Arc::clone(client));
-            }
+            let ClientSettings { api_key_hashes, certificates, jwt_subjects, .. } = settings;
+            let client = settings.client();
+            let keys = api_key_hashes.0.iter().map(|key| (key.hash, (client.clone(), key.expires)));
+            clients.keys.extend(keys);
+            clients.certificates.extend(certificates.iter().map(|name| (name.clone(), client.clone())));
+            clients.subjects.extend(jwt_subjects.iter().map(|subject| (subject.clone(), client.clone())));
         }
         clients
     }
