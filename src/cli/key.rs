@@ -27,10 +27,8 @@ const KEY_MIN_BYTES: usize = 24;
 
 pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), Failure> {
     let generated = (!arguments.stdin).then(random_api_key);
-    let hash = match &generated {
-        Some(key) => KeyHash::from_key(key).to_string(),
-        None => KeyHash::from_key(&read_key()?).to_string(),
-    };
+    let key = generated.clone().map_or_else(read_key, Ok)?;
+    let hash = KeyHash::from_key(key).to_string();
     match (arguments.output, generated) {
         (Output::Text, None) => screen.line(&hash),
         (Output::Json, None) => screen.json(&json!({ "hash": hash })),
