@@ -23,9 +23,6 @@ impl PartialEq for Pattern {
 impl Pattern {
     /// Maximum memory of a compiled pattern, in bytes.
     const SIZE_LIMIT_BYTES: usize = 1 << 20;
-    /// Maximum memory of a compiled alternation of literals, in bytes. The limit is higher because literals
-    /// have no repetition that multiplies the memory.
-    const TEXTS_LIMIT_BYTES: usize = 16 << 20;
 
     /// Compiles a pattern.
     ///
@@ -34,15 +31,6 @@ impl Pattern {
     /// A sentence, on a syntax error, or for a pattern that would be too large.
     pub fn compile(source: &str) -> Result<Self, String> {
         Self::build(&mut RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
-    }
-
-    /// Compiles an alternation of literals. Its memory grows only with the length of the source.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::compile`].
-    pub fn from_literals(source: &str) -> Result<Self, String> {
-        Self::build(&mut RegexBuilder::new(source), Self::TEXTS_LIMIT_BYTES)
     }
 
     /// Compiles a pattern in which `^` and `$` match at line ends.
@@ -54,7 +42,7 @@ impl Pattern {
         Self::build(RegexBuilder::new(source).multi_line(true), Self::SIZE_LIMIT_BYTES)
     }
 
-    fn build(builder: &mut RegexBuilder, limit_bytes: usize) -> Result<Self, String> {
+    pub(super) fn build(builder: &mut RegexBuilder, limit_bytes: usize) -> Result<Self, String> {
         builder.size_limit(limit_bytes).build().map(Self).map_err(|error| pattern_message(&error))
     }
 

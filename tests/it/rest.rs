@@ -7,7 +7,7 @@ use glossator::{
     inbound::filter::FilterSettings,
     model::ErrorFormat,
     route::{Envelope, ErrorStatus, JsonTemplate, RequestBodyTemplate},
-    translate::{Pattern, Redaction, SecretPattern},
+    translate::{Redaction, SecretPattern},
 };
 use serde_json::{Value, json};
 
@@ -450,7 +450,7 @@ async fn an_invalid_argument_is_quoted_without_secrets() {
         "type": "object",
         "properties": { "card": { "type": "integer" } },
     }));
-    let pattern = SecretPattern::new(&Pattern::compile(r"\d{4}-\d{4}").unwrap()).unwrap();
+    let pattern = SecretPattern::from_literals(r"\d{4}-\d{4}").unwrap();
     route.translator.redaction = Redaction(vec![pattern]);
     setup.routes = vec![route];
     let response = setup.start().await.call("pay", r#"{"card": "1234-5678"}"#).await;

@@ -22,7 +22,7 @@ use crate::settings::{
     Section, Setting, SourceSpan, ValueKind, text_of,
 };
 use crate::tls::ClientTls;
-use crate::translate::{Pattern, SecretPattern};
+use crate::translate::SecretPattern;
 use crate::upstream::UpstreamSettings;
 use crate::upstream::http::{
     AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings, QueryParameter,
@@ -273,7 +273,7 @@ impl UpstreamSection {
 /// after reporting that the pattern would be too large.
 fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> Option<Option<SecretPattern>> {
     let Some(source) = settings.secrets_pattern() else { return Some(None) };
-    let pattern = Pattern::from_literals(&source).ok().and_then(|pattern| SecretPattern::new(&pattern));
+    let pattern = SecretPattern::from_literals(&source);
     if pattern.is_none() {
         let message = "a secret of this upstream is too long to be removed from errors";
         let help = "check the files and variables of its secrets: a secret can have a few hundred characters";

@@ -55,7 +55,7 @@ fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
 
 #[test]
 fn secrets_are_in_no_note_and_redaction_is_a_step() {
-    let secret = SecretPattern::new(&Pattern::compile(r"card \d+").unwrap()).unwrap();
+    let secret = SecretPattern::from_literals(r"card \d+").unwrap();
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), None, None)], None);
     translator.redaction = Redaction(vec![secret]);
     let (tool, args) = ("pay".parse().unwrap(), json!({}));
@@ -308,7 +308,7 @@ fn error_templates_see_redacted_values() {
             let text = Some(Pattern::compile(r"card (?<words>\d+)").unwrap());
             let mut translator =
                 translator(vec![error(Matcher { text, ..Matcher::default() }, template)], None);
-            let secret = SecretPattern::new(&Pattern::compile(r"\d{16}").unwrap()).unwrap();
+            let secret = SecretPattern::from_literals(r"\d{16}").unwrap();
             translator.redaction = Redaction(vec![secret]);
             let mut response = response(200, "application/json", body.to_owned());
             response.headers.insert("x-card", HeaderValue::from_static("1234567812345678"));
