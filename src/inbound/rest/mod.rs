@@ -232,7 +232,7 @@ impl RestApi {
         if span.is_recorded() {
             // The path of the route has the names of arguments, such as `/users/{id}`.
             let own = route.rest.as_ref().filter(|_| !head.uri.path().starts_with("/tools/"));
-            let path = own.map_or(head.uri.path(), |endpoint| &endpoint.path);
+            let path = own.map_or_else(|| head.uri.path(), |endpoint| &endpoint.path);
             span.rename(|| format!("{} {path}", method_label(&head.method)));
             span.text("http.route", path.to_owned());
         }

@@ -135,7 +135,7 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
     };
     // Every revision requires `content`; a server that sends only `structuredContent` is accepted all the
     // same.
-    let content = content.map(RawValue::get).or(structured.map(|_| "[]"));
+    let content = content.map(RawValue::get).or_else(|| structured.map(|_| "[]"));
     let content = content.ok_or("expected an MCP tool result, found a result without `content`")?;
     let content: Vec<&RawValue> = read(content)?;
     at_most(RECORD_LIMIT, content.len(), "content blocks")?;
