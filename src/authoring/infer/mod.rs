@@ -1,7 +1,7 @@
 //! Inference of a route from recorded responses.
 //!
 //! - `samples` separates successes from failures, and finds rules for errors with a success status.
-//! - `candidates`, `markup` and `lines` propose extractors for each kind of text.
+//! - `candidates`, `markup`, `tables` and `lines` propose extractors for each kind of text.
 //! - This file runs the extractors on all samples, and ranks them by the share of text that they extract.
 //! - `fields` infers fields or a schema from the values; `field_types` infers the type of one field.
 //! - `write` writes the route, with the evidence for each part in comments.
@@ -16,6 +16,7 @@ mod field_types;
 mod lines;
 mod markup;
 mod samples;
+mod tables;
 mod write;
 
 use std::{cmp::Reverse, collections::HashSet, sync::LazyLock};
@@ -206,7 +207,7 @@ fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
             }
         }
         if let ("columns", Some(texts)) = (candidate.name, &classified.texts) {
-            candidates::join_names(&mut candidate.values, texts);
+            tables::join_names(&mut candidate.values, texts);
         }
         candidate.extracted_share = extracted_share(&candidate, &classified.texts);
         parsing.push(candidate);
