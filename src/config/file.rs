@@ -111,7 +111,7 @@ impl Secrets {
         }
     }
 
-    /// Marks the secrets in an entry of a map that may be of any of `kinds`.
+    /// Marks the secrets in one entry of a map; `kinds` are the possible kinds of the map.
     fn mark_entry(&mut self, Entry { key, value }: &mut Entry, kinds: &Kinds, masks_unknown_keys: bool) {
         let declared: Vec<_> =
             kinds.sections.iter().copied().filter_map(|section| key_of(section, &key.text)).collect();
@@ -179,7 +179,7 @@ fn key_of(section: &'static KeyTable, name: &str) -> Option<&'static KeySpec> {
     })
 }
 
-/// The possible kinds of a value, grouped by form.
+/// The possible kinds of a value, grouped into sections, lists, maps and scalars.
 #[derive(Default)]
 struct Kinds {
     sections: Vec<&'static KeyTable>,

@@ -106,8 +106,7 @@ impl RoutePolicySettings {
 impl PolicySettings {
     /// Default of `max_in_flight`, for a legacy server with some dozens of workers.
     const MAX_IN_FLIGHT_DEFAULT: usize = 128;
-    /// Default of `max_in_flight` for programs: each call starts a process, which takes a processor and
-    /// memory of its own.
+    /// Default of `max_in_flight` for programs: each call starts a process, which needs a CPU and memory.
     pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
     /// Maximum number of queued calls over the concurrency limit. Further calls are rejected at once.
     pub const MAX_QUEUED: usize = 256;

@@ -295,8 +295,8 @@ impl Suggestions {
     /// Maximum number of values in one response (MCP 2026-07-28, Completion, "Completion Results").
     pub const MAX_COUNT: usize = 100;
 
-    /// Selects the values that begin with the typed text, then the values that contain it, ignoring case. If
-    /// the route has already filtered the values (`chosen`), the remaining values follow.
+    /// Selects the values that begin with the typed text, then the values that contain it, ignoring case.
+    /// `chosen`: the route has already filtered the values by the typed text, so all others follow.
     pub fn matching(values: Vec<String>, typed: &str, chosen: bool) -> Self {
         let typed = typed.to_lowercase();
         let rank = |value: &str| match value.to_lowercase().find(&typed) {

@@ -52,8 +52,7 @@ impl FromIterator<(String, String)> for Environment {
     }
 }
 
-/// Returns the variables of this process as the operating system provides them, including those that are not
-/// UTF-8.
+/// Returns the environment variables of this process, including those that are not UTF-8.
 pub fn process_variables() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
 }

@@ -346,7 +346,7 @@ fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
 /// Message and error code of a 4xx response: from the usual fields of JSON, from the heading and the first
 /// paragraph of HTML, or from the text.
 ///
-/// Searches no more text than can be shown.
+/// Searches only the beginning for secrets: twice the limit of an error text, or 16 KiB of an HTML page.
 fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<String>, Option<Value>) {
     let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
     // Apply the route's redaction before the leak filter: an address may be part of a secret.

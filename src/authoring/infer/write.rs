@@ -102,7 +102,7 @@ impl ProposalDraft<'_> {
         let finding = self.extract_finding();
         let is_sure = finding.confidence == Confidence::Sure;
         out.line("      ", finding);
-        // An extractor that names words by position is not a useful alternative to a table.
+        // A weak extractor (values named by position, or one text) is not a useful alternative to a table.
         let is_table = self.candidate.is_table() && self.candidate.source.is_none();
         let is_poor = |other: &Candidate| other.is_last_resort() || is_table && other.is_weak;
         if let Some(other) = self.runner_up.filter(|other| !is_sure && !is_poor(other)) {

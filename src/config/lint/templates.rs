@@ -126,7 +126,7 @@ const LINE_BREAKS: [char; 2] = ['\n', '\r'];
 /// Template tags: expressions, statements and comments.
 static TAGS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
 
-/// Recognizes the syntax of the literal text of a template.
+/// Detects the syntax of a template (JSON, markup or lines) from the text outside its tags.
 fn syntax_of(template: &str) -> Option<Syntax> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*<[A-Za-z!?]|</[A-Za-z]|/>"));
     static JSON: LazyLock<Regex> =

@@ -301,7 +301,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// Finds the names in a text that can be replaced. Also returns the names that may refer to something else.
+/// Finds the names to replace in a text. Also returns the old names that the text itself may define.
 fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<String>) {
     let (mut found, mut unsure) = (Vec::new(), Vec::new());
     for (was, now) in words.names.iter().filter(|(was, _)| text.contains(was.as_str())) {

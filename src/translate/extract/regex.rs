@@ -1,4 +1,4 @@
-//! `regex`: named captures of regular expressions. Also runs `grok`, whose patterns become regular
+//! `regex`: named captures of regular expressions. Also runs `grok`, whose patterns are converted to regular
 //! expressions.
 
 use serde_json::{Map, Value};

@@ -35,7 +35,7 @@ use crate::upstream::{Failure, OnDrop, ProgressSender, UpstreamResult};
 
 /// Maximum length of a message that opens a session, and of an event that is not for a request, in bytes.
 const MESSAGE_LIMIT_BYTES: usize = 1 << 20;
-/// Maximum time that a server has to end a stream after the response, so that the connection can be reused.
+/// Timeout for reading the rest of a stream after the response, so that the connection can be reused.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout for sending a notification, and for ending a session.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);

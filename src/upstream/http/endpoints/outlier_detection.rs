@@ -95,8 +95,8 @@ impl EndpointCondition {
         }
     }
 
-    /// Records that a request is sent to the endpoint. Once the ejection is over, this request is the probe.
-    /// If the probe has no result by then, another probe follows after `base_ejection_time`.
+    /// Records that a request is sent to the endpoint. The first request after an ejection is the probe.
+    /// If it has no result within `base_ejection_time`, the next request is another probe.
     pub(super) fn request_started(&mut self, settings: &OutlierDetectionSettings, now: Instant) {
         if self.ejected_until.is_some_and(|until| until <= now) {
             (self.ejected_until, self.is_probing) = (Some(now + settings.base_ejection_time), true);
