@@ -146,7 +146,7 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["client::legacy"], &["upstream/"]),
         (&["granit_parser"], &["settings/"]),
         (&["rustls", "tokio_rustls", "rustls_native_certs", "x509_cert"], &["tls/"]),
-        (&["ring"], &["crypto", "tls/", "auth/jws"]),
+        (&["ring"], &["crypto", "tls/", "auth/jws", "auth/jwks"]),
         (&["jaq_"], &["translate/"]),
         (&["jsonschema"], &["model/"]),
         // The crate has the same name as the extractor's module.

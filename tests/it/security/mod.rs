@@ -96,7 +96,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("memory that a run of a jq filter allocates", "src/translate/jq/bounds.rs", "JQ_MEMORY_LIMIT_BYTES"),
     ("nesting of a value that a jq filter creates", "src/translate/jq/bounds.rs", "DEPTH_LIMIT"),
     ("a compiled regular expression", "src/translate/pattern.rs", "SIZE_LIMIT_BYTES"),
-    ("the regular expression of an upstream's secrets", "src/translate/pattern.rs", "TEXTS_LIMIT_BYTES"),
+    ("the regular expression of an upstream's secrets", "src/translate/redaction.rs", "LITERALS_LIMIT_BYTES"),
     ("size of a configuration file", "src/config/folder.rs", "FILE_LIMIT_BYTES"),
     ("number of configuration files", "src/config/folder.rs", "FILE_COUNT_LIMIT"),
     ("nesting of a configuration file", "src/settings/tree/yaml.rs", "DEPTH_LIMIT"),
