@@ -71,8 +71,10 @@ impl TranslationRun<'_> {
         };
         let mut whole_text = if let Extracted::Text(text) = &extracted { Some(text.clone()) } else { None };
         let (structured, value) = self.structure(rule, view, captures, extracted, tree)?;
-        // Without this, clients that read only structured content would lose the other blocks.
-        let structured = structured.filter(|_| !(is_partial && has_no_value));
+        // Without this, clients that read only structured content would lose the other blocks. A rule with
+        // its own content has chosen the blocks.
+        let passes_blocks = is_partial && has_no_value && rule.content.0.is_empty();
+        let structured = structured.filter(|_| !passes_blocks);
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
                 let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));

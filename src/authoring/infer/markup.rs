@@ -14,6 +14,8 @@ use super::samples::ClassifiedSamples;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
 
+/// Maximum number of selectors of tables that are compared.
+const MAX_SELECTORS: usize = 200;
 /// Path of the element in a SOAP body, without the element's name.
 pub(super) const SOAP_BODY: &str = "Envelope/Body/";
 /// Pattern of a password field, which indicates a login page.
@@ -114,7 +116,9 @@ fn best_table(pages: &[Vec<Table>]) -> Option<(&str, Vec<&str>)> {
         let is_match = |table: &&Table| table.0.contains(selector);
         pages.iter().map(|tables| Some(tables.iter().find(is_match)?.1.as_str())).collect::<Option<Vec<_>>>()
     };
+    let mut seen = HashSet::new();
     let selectors = pages.first()?.iter().flat_map(|(selectors, _)| selectors);
+    let selectors = selectors.filter(|selector| seen.insert(selector.as_str())).take(MAX_SELECTORS);
     let found: Vec<_> = selectors.filter_map(|name| Some((name.as_str(), matches(name)?))).collect();
     // Reversed, because `max_by_key` returns the last of equal elements, and the first is wanted.
     found.into_iter().rev().max_by_key(|(_, tables)| {

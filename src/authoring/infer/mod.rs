@@ -164,6 +164,10 @@ fn separate_odd_ones<'a>(
     let texts = classified.texts.as_ref()?;
     let mut indices: Vec<usize> = (0..texts.len()).collect();
     indices.sort_by_key(|index| Reverse(texts[*index].len()));
+    let is_message = |index: usize| {
+        let mut lines = candidates::full_lines(&texts[index]);
+        lines.next().is_some_and(|line| !line.trim_start().starts_with("OK")) && lines.next().is_none()
+    };
     let (mut kept, mut odd, mut candidates) = (Vec::new(), Vec::new(), Vec::new());
     for index in indices {
         let mut trial = [kept.as_slice(), &[index]].concat();
@@ -171,17 +175,14 @@ fn separate_odd_ones<'a>(
         let found = rank_candidates(&classified.with_successes(&trial, &[]));
         if found.first().is_some_and(|best| !best.is_last_resort() && (best.is_strict || !best.is_weak)) {
             (kept, candidates) = (trial, found);
-        } else {
+        } else if is_message(index) && 2 * (odd.len() + 1) <= texts.len() {
             odd.push(index);
+        } else {
+            return None;
         }
     }
     odd.sort_unstable();
-    let is_message = |index: &usize| {
-        let mut lines = candidates::full_lines(&texts[*index]);
-        lines.next().is_some_and(|line| !line.trim_start().starts_with("OK")) && lines.next().is_none()
-    };
-    let are_messages = kept.len() >= odd.len() && odd.iter().all(is_message);
-    are_messages.then(|| (classified.with_successes(&kept, &odd), candidates))
+    Some((classified.with_successes(&kept, &odd), candidates))
 }
 
 /// Returns the candidates that parse every success, best first. The last one extracts the whole text or the

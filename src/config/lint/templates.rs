@@ -147,20 +147,22 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
     static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\bargs\.([A-Za-z_]\w*)"));
     static LITERAL: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#"^\s*(?:'[^']*'|"[^"]*"|[0-9.]+|loop\.\w+)\s*$"#));
+    let names_in =
+        |text: &'t str| ARGUMENT.captures_iter(text).filter_map(|found| Some(found.get(1)?.as_str()));
+    let statements = TAGS.find_iter(template).filter(|tag| tag.as_str().starts_with("{%"));
+    let in_statements: Vec<&str> = statements.flat_map(|tag| names_in(tag.as_str())).collect();
     let expressions = TAGS.find_iter(template).filter_map(|tag| tag.as_str().strip_prefix("{{"));
     for expression in expressions.map(|expression| expression.trim_end_matches("}}").trim_matches('-')) {
         if is_escaped(expression, syntax) || LITERAL.is_match(expression) {
             continue;
         }
-        // A loop variable has values of an argument that is named elsewhere in the template, so all its
-        // arguments are checked.
+        // A loop variable has values of an argument that a statement names.
         let is_of_loop = syntax == Syntax::Lines && !ARGUMENT.is_match(expression);
-        let searched = if is_of_loop { template } else { expression };
-        let names: Vec<_> = ARGUMENT.captures_iter(searched).filter_map(|found| found.get(1)).collect();
+        let names = if is_of_loop { in_statements.clone() } else { names_in(expression).collect() };
         let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
         let is_harmless = |name: &str| property(name).is_some_and(|property| is_harmless(property, syntax));
-        match names.iter().find(|name| !is_harmless(name.as_str())) {
-            Some(name) => return Some(Some(name.as_str())),
+        match names.iter().find(|name| !is_harmless(name)) {
+            Some(name) => return Some(Some(name)),
             None if names.is_empty() && syntax != Syntax::Lines => return Some(None),
             None => {}
         }
@@ -183,8 +185,12 @@ fn is_escaped(expression: &str, syntax: Syntax) -> bool {
 /// Whether a pattern seems to match only texts without line breaks.
 fn is_of_one_line(pattern: &str) -> bool {
     const TRIED: [&str; 6] = ["\n", "\r", "a\na", "A\rA", "1\n1", "a: \r\n1"];
+    // A pattern may require a minimum length.
+    let is_within = |text: &str, regex: &Regex| {
+        [0, 4, 8, 16, 32, 64].iter().any(|length| regex.is_match(&format!("{text}{}", "a".repeat(*length))))
+    };
     let is_whole = pattern.starts_with('^') && pattern.ends_with('$');
-    is_whole && Regex::new(pattern).is_ok_and(|regex| !TRIED.iter().any(|text| regex.is_match(text)))
+    is_whole && Regex::new(pattern).is_ok_and(|regex| !TRIED.iter().any(|text| is_within(text, &regex)))
 }
 
 /// Whether no value of this schema needs escaping; for a list in lines, no item of it.
@@ -289,6 +295,7 @@ mod tests {
             "p": { "type": "string", "pattern": r"^[^\r\n]*$" }, "f": { "type": "string", "format": "date" },
             "w": { "type": "string", "pattern": r"^\d+(\s\d+)*$" }, "u": { "type": "string", "pattern": "^a" },
             "l": { "type": "array", "items": { "type": "string" } },
+            "m": { "type": "string", "pattern": "^[^;]{8,64}$" },
             "k": { "type": "array", "items": { "type": "string", "pattern": "^(?:a|[0-9]+)$" } },
         } });
         for (template, name) in [
@@ -300,6 +307,8 @@ mod tests {
             ("get {{ args.f }}\n", Some("f")),
             ("get {{ args.w }}\n", Some("w")),
             ("get {{ args.u }}\n", Some("u")),
+            ("get {{ args.m }}\n", Some("m")),
+            ("{{ args.s | safe }}\n{% for k in args.k %}{{ k }}\n{% endfor %}", None),
             ("{% for k in args.l %}get {{ k }}\n{% endfor %}", Some("l")),
         ] {
             let found = unescaped(template, Syntax::Lines, schema.as_object().unwrap());

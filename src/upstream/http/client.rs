@@ -280,18 +280,24 @@ impl HttpSettings {
     }
 }
 
-/// Appends the query parameters of the settings to a URI, unless the URI contains them already, as that of a
-/// redirect may.
+/// Appends the parameters of the settings to the query of a URI. They replace parameters of the same names,
+/// such as those that a server has repeated in `Location`.
 fn with_query(settings: &HttpSettings, uri: Uri) -> Result<Uri, http::Error> {
-    let (mut own, written) = (String::new(), uri.query().unwrap_or_default());
-    for QueryParameter { name, value, .. } in &settings.query {
-        push_parameter(&mut own, name, &value.0);
-    }
-    if own.is_empty() || format!("&{written}&").contains(&format!("&{own}&")) {
+    if settings.query.is_empty() {
         return Ok(uri);
     }
-    let separator = if written.is_empty() { "" } else { "&" };
-    let path_and_query = format!("{}?{written}{separator}{own}", uri.path()).parse()?;
+    let (mut own, mut beginnings) = (Vec::new(), Vec::new());
+    for QueryParameter { name, value, .. } in &settings.query {
+        for (parameters, value) in [(&mut own, &*value.0), (&mut beginnings, "")] {
+            parameters.push(String::new());
+            push_parameter(parameters.last_mut().expect("it was just added"), name, value);
+        }
+    }
+    let is_other =
+        |pair: &&str| !pair.is_empty() && !beginnings.iter().any(|name| pair.starts_with(name.as_str()));
+    let written = uri.query().unwrap_or_default().split('&').filter(is_other);
+    let query: Vec<&str> = written.chain(own.iter().map(String::as_str)).collect();
+    let path_and_query = format!("{}?{}", uri.path(), query.join("&")).parse()?;
     let mut parts = uri.into_parts();
     parts.path_and_query = Some(path_and_query);
     Ok(Uri::from_parts(parts)?)

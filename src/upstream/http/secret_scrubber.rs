@@ -14,9 +14,9 @@ use http::{HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::bytes::Regex;
 
-use super::{Address, AuthSettings, HttpSettings};
+use super::{Address, AuthSettings, HttpSettings, QueryParameter};
 use crate::model::UpstreamResponse;
-use crate::settings::secret::Hidden;
+use crate::settings::secret::{Hidden, is_secret_name};
 
 /// Replacement for a secret.
 pub(in crate::upstream) const MARK: &str = "[redacted]";
@@ -107,7 +107,10 @@ fn known_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
     let headers = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
     let headers = headers.map(|(name, value)| (name.to_string(), secrets_in(value)));
     let parameters = settings.query.iter().filter(|parameter| parameter.is_secret);
-    let parameters = parameters.map(|it| (it.name.to_ascii_lowercase(), vec![it.value.0.clone()]));
+    // Pages often contain their own URL. With its name, even a short value is found in them.
+    let parameters = parameters.map(|QueryParameter { name, value, .. }| {
+        (name.to_ascii_lowercase(), vec![value.0.clone(), format!("{name}={}", value.0)])
+    });
     for (name, texts) in headers.chain(parameters) {
         let secrets = if is_credential(&name) { &mut certain } else { &mut perhaps };
         secrets.extend(texts);
@@ -177,6 +180,7 @@ fn is_credential(name: &str) -> bool {
     *name == header::AUTHORIZATION
         || *name == header::COOKIE
         || CREDENTIAL_ENDS.split(' ').any(|end| name.ends_with(end))
+        || is_secret_name(name)
 }
 
 /// Returns a secret in the encodings that a server may use to echo it: unchanged, in JSON, in a URL, in HTML,
