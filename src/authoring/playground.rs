@@ -99,16 +99,20 @@ pub fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arg
 
 /// Generates values for the required arguments of a route.
 pub fn generated_arguments(route: &Route) -> Arguments {
-    let properties = route.input.document().get("properties");
+    let document = route.input.document();
+    let properties = document.get("properties");
+    let required = document.get("required").and_then(Value::as_array).into_iter().flatten();
     let argument = |name: &str| {
         let schema = properties.and_then(|properties| properties.get(name));
         (name.to_owned(), generated(schema.unwrap_or(&Value::Null)))
     };
-    route.input.required().map(argument).collect::<Map<_, _>>().into()
+    required.filter_map(Value::as_str).map(argument).collect::<Map<_, _>>().into()
 }
 
 fn generated(schema: &Value) -> Value {
-    if let Some(first) = schema["enum"].get(0).or_else(|| schema["examples"].get(0)) {
+    if let Some(first) =
+        schema.get("default").or_else(|| schema["enum"].get(0)).or_else(|| schema["examples"].get(0))
+    {
         return first.clone();
     }
     match schema["type"].as_str() {

@@ -144,7 +144,7 @@ fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredChar
 pub(super) fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
     match media_type {
         Some("text/html" | "application/xhtml+xml") => true,
-        None | Some("text/plain") => begins_with_tag(start, &["<!doctype html", "<html", "<head"]),
+        None | Some("text/plain") => begins_with_tag(start, &["<!doctype html", "<html", "<head>", "<head "]),
         Some(_) => false,
     }
 }

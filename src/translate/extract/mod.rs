@@ -280,9 +280,12 @@ impl Extractor {
 
     /// Returns the result as text. A result that is not a string is an error.
     fn text(&self, view: &ResponseView<'_>) -> Result<ByteString, ReadError> {
-        match self.extract(view)?.into_success()?.into_value(view)? {
-            Value::String(text) => Ok(text.into()),
-            other => Err(read_error!("expected a string to parse, found {}", kind_of(&other))),
+        match self.extract(view)?.into_success()? {
+            Extracted::Text(text) => Ok(text),
+            found => match found.into_value(view)? {
+                Value::String(text) => Ok(text.into()),
+                other => Err(read_error!("expected a string to parse, found {}", kind_of(&other))),
+            },
         }
     }
 

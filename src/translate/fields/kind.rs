@@ -273,18 +273,18 @@ impl Enumeration {
     }
 
     fn schema(&self) -> Value {
-        let values = distinct(self.words.iter().map(|(_, value)| value).chain(&self.rest));
-        let kinds = distinct(values.iter().map(|value| type_of(value)));
+        let values = distinct(self.words.iter().map(|(_, value)| value).chain(&self.rest), usize::MAX);
+        let kinds = distinct(values.iter().map(|value| type_of(value)), usize::MAX);
         let kinds: Value = if let [kind] = kinds[..] { kind.into() } else { kinds.into() };
         json!({ "type": kinds, "enum": values })
     }
 }
 
-/// Returns the items without repetitions, in order.
-pub(in crate::translate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+/// Returns the first items without repetitions, in order.
+pub(in crate::translate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>, most: usize) -> Vec<T> {
     let mut distinct = Vec::new();
     for item in items {
-        if !distinct.contains(&item) {
+        if distinct.len() < most && !distinct.contains(&item) {
             distinct.push(item);
         }
     }

@@ -177,8 +177,7 @@ impl Jq {
             let unknown = errors.into_iter().flat_map(|(_, errors)| errors);
             let unknown = unknown.map(|(name, kind)| format!("no {} `{name}`", kind.as_str()));
             // A filter may use an unknown name several times.
-            let mut unknown = distinct(unknown);
-            unknown.truncate(UNKNOWN_NAMES_SHOWN);
+            let unknown = distinct(unknown, UNKNOWN_NAMES_SHOWN);
             JqError::new(format!("there is {}", unknown.join(", ")))
         })?;
         let used_variables = VARIABLES.map(|name| source.contains(name));

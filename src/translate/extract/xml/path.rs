@@ -200,8 +200,7 @@ impl Step {
     /// Error for a step without a match: the expected and the found elements.
     fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> ReadError {
         let children = contexts.iter().flat_map(Node::children).filter(Node::is_element).take(1000);
-        let mut names = distinct(children.map(|child| child.tag_name().name()));
-        names.truncate(8);
+        let names = distinct(children.map(|child| child.tag_name().name()), 8);
         let wanted = &self.source;
         ReadError::with_quotes(60, |quoted| {
             let found = match names.as_slice() {
