@@ -152,7 +152,7 @@ fn counted(count: u64, noun: &str) -> String {
     }
 }
 
-/// Describes the expectations of several alternatives, all of which the value violates.
+/// Describes what the alternatives of a schema expect, if the value matches none of them.
 fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) -> String {
     const MAX_FORMS: usize = 5;
     let own = path_of(error);

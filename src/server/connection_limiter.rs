@@ -275,7 +275,7 @@ mod tests {
         tokio::join!(limiter.slot(&mut logged), leaving);
     }
 
-    /// The body of a response of which this client reads nothing.
+    /// Body of a response that the client does not read.
     fn unread(slot: &ConnectionSlot, bytes: usize) -> Body {
         let response = http::Response::new(Body::from(vec![b'a'; bytes]));
         slot.activity.begin_request().watch_response_body(response).into_body()

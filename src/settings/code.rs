@@ -835,7 +835,8 @@ codes! {
     ///
     /// A client can then add to the text: another parameter of a form, another element of XML, another
     /// command of a protocol. Write the body as a map; glossator escapes its values. In lines of `text` or
-    /// `stdin`, exclude line breaks from the argument, or write `{{ args.city | safe }}` if they can do no harm.
+    /// `stdin`, exclude line breaks from the argument, or write `{{ args.city | safe }}` if they can do no
+    /// harm.
     ///
     /// ```yaml
     /// body: { form: { city: "{{ args.city }}" } }   # not `text: "city={{ args.city }}"`
@@ -1287,8 +1288,8 @@ codes! {
     /// A secret is in the configuration file itself.
     ///
     /// Anyone who can read the file, its backups or its history can use the secret. Refer to an environment
-    /// variable or a file. Neither is expanded in a `request`: write the secret under `credentials`, `headers` or
-    /// `query` of the upstream.
+    /// variable or a file. Neither is expanded in a `request`: write the secret under `credentials`, `headers`
+    /// or `query` of the upstream.
     ///
     /// ```yaml
     /// credentials: { bearer: "${BILLING_TOKEN}" }   # or `file:/run/secrets/billing`

@@ -54,7 +54,8 @@ class Attack:
     def quiet(self):
         """The quiet run that this attack is compared with."""
         how = "nginx: " if self.through_nginx else "TLS: " if self.has_tls() else ""
-        return Attack(how + "quiet", config=self.config if self.has_tls() else {}, through_nginx=self.through_nginx)
+        config = self.config if self.has_tls() else {}
+        return Attack(how + "quiet", config=config, through_nginx=self.through_nginx)
 
 
 def numbers(text, count):
@@ -331,8 +332,9 @@ def measured(program, work, ports, attack):
         if attack.run:
             threads = [threading.Thread(target=attack.run, args=(proxy, ended, counts), daemon=True)]
         elif not attack.name.endswith("quiet"):
+            arguments = (proxy.address, body.encode(), ended, counts)
             threads = [
-                threading.Thread(target=attacker, args=(proxy.address, body.encode(), ended, counts), daemon=True)
+                threading.Thread(target=attacker, args=arguments, daemon=True)
                 for _ in range(attack.connections)
             ]
         for thread in threads:

@@ -1,13 +1,15 @@
 """Configurations of many routes, for what is measured of a start."""
 
 ROUTES = 200
-ROUTE = """\
+BEGINNING = """\
   route_{number}:
     description: Thing number {number} of the legacy server.
     request: GET legacy/things/{{id}}/{number}
     response:
       - when: {{ status: 404 }}
         error: "Nothing under {{{{ args.id }}}}."
+"""
+ROUTE = BEGINNING + """\
       - extract:
           pairs:
             separator: ":"
@@ -25,14 +27,9 @@ INPUT = """\
 """
 
 
-JQ_ROUTE = """\
-  route_{number}:
-    description: Thing number {number} of the legacy server.
-    request: GET legacy/things/{{id}}/{number}
-    response:
-      - when: {{ status: 404 }}
-        error: "Nothing under {{{{ args.id }}}}."
-      - structured: "{{ id, items: [.items[] | {{ name, kib: (.bytes / 1024 | floor) }}], total: ([.items[].bytes] | add) }}"
+JQ_ROUTE = BEGINNING + """\
+      - structured: >-
+          {{ id, items: [.items[] | {{ name, kib: (.bytes / 1024 | floor) }}], total: ([.items[].bytes] | add) }}
         content: "{{{{ structured.id }}}}"
 """
 

@@ -426,7 +426,7 @@ pub(super) fn folder(texts: &[&str]) -> Option<Candidate> {
 /// Maximum number of words of a line; a longer pattern would be hard to read.
 const MAX_LINE_WORDS: usize = 20;
 
-/// Proposes a pattern for lines that have the same number of words, some of which are constant.
+/// Proposes a pattern for lines with the same number of words and some constant words.
 pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     let all_lines = texts.iter().flat_map(|text| full_lines(text)).take(10_000);
     let lines: Vec<Lines<'_>> = all_lines.map(|line| vec![line.split_whitespace().collect()]).collect();

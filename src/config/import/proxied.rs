@@ -116,8 +116,8 @@ impl ListedServer<'_> {
     }
 }
 
-/// Selects the entries that are offered, in the upstream's order. Removes invalid members, because of which
-/// strict clients would reject the whole list.
+/// Selects the entries that are offered, in the upstream's order. Removes invalid members, because a strict
+/// client would reject the whole list.
 fn offered_entries(
     list: &[Box<str>],
     key: &'static str,

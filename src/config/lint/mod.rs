@@ -3,8 +3,8 @@
 //! [`check_conflicts`] finds routes that match the same request. `no_effect` checks the settings of routes,
 //! `forwarded_credentials` the credentials that routes forward, `upstreams` the use of upstreams and the
 //! settings of the process, `templates` the templates of prompts and request bodies. `output_schema` compares
-//! rules with a tool's output schema. `schemas` and `javascript_regex` find parts of JSON Schemas that clients
-//! reject.
+//! rules with a tool's output schema. `schemas` and `javascript_regex` find parts of JSON Schemas that
+//! clients reject.
 //!
 //! Each kind of problem has a [code](crate::settings::code::Code), whose documentation explains why the
 //! problem matters.

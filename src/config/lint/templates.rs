@@ -293,7 +293,8 @@ mod tests {
         let schema = json!({ "properties": {
             "n": { "type": "integer" }, "s": { "type": "string" }, "e": { "enum": ["a\"b"] },
             "p": { "type": "string", "pattern": r"^[^\r\n]*$" }, "f": { "type": "string", "format": "date" },
-            "w": { "type": "string", "pattern": r"^\d+(\s\d+)*$" }, "u": { "type": "string", "pattern": "^a" },
+            "w": { "type": "string", "pattern": r"^\d+(\s\d+)*$" },
+            "u": { "type": "string", "pattern": "^a" },
             "l": { "type": "array", "items": { "type": "string" } },
             "m": { "type": "string", "pattern": "^[^;]{8,64}$" },
             "k": { "type": "array", "items": { "type": "string", "pattern": "^(?:a|[0-9]+)$" } },

@@ -69,8 +69,8 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
 
 /// Help for a literal secret. A form field can only be in the request, so the help also suggests to protect
 /// the file.
-const SECRET_HELP: &str = "write it under `headers`, `query` or `credentials` of the upstream, as `${NAME}` or \
-                           `file:/path`; if the server does not read it there, protect the file";
+const SECRET_HELP: &str = "write it under `headers`, `query` or `credentials` of the upstream, as `${NAME}` \
+                           or `file:/path`; if the server does not read it there, protect the file";
 
 /// Warns of literal secrets in the parameters, headers and form fields of a request.
 pub(super) fn warn_of_secrets(report: &Report<'_>, request: &Node) {

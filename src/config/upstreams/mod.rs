@@ -199,7 +199,7 @@ pub(super) fn warn_of_client_limit(report: &Report<'_>, node: &Node, policy: &Po
 impl UpstreamSection {
     /// Creates the connection settings for the kind of the upstream.
     fn settings(&mut self, context: ReadContext<'_>, name: UpstreamName) -> Option<UpstreamSettings> {
-        /// Default of `max_redirects` for MCP servers, many of which redirect `/mcp` to `/mcp/`.
+        /// Default of `max_redirects` for MCP servers: many of them redirect `/mcp` to `/mcp/`.
         const REDIRECTS_OF_MCP: u8 = 2;
         let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
         if let Some(line) = self.command.take() {

@@ -168,8 +168,8 @@ fn functions() -> Vec<Fun<EngineTypes>> {
 
 /// Returns the same values. If there is only one, the engine knows that no other value follows.
 ///
-/// Otherwise the engine keeps all state that it would need to continue: every intermediate value of a
-/// `reduce`, each of which is then a copy.
+/// Otherwise the engine keeps all state that it would need to continue, such as a copy of every intermediate
+/// value of a `reduce`.
 fn known_single<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     let Some(first) = values.next() else { return Box::new(std::iter::empty()) };
     match values.next() {

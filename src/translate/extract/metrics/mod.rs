@@ -65,7 +65,7 @@ fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
     checked.map(|()| names)
 }
 
-/// Whether a name matches one of the patterns, in which each `*` matches any characters.
+/// Whether a name matches one of the patterns. `*` in a pattern matches any characters.
 pub fn matches_wildcard(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| {
         let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
