@@ -16,7 +16,7 @@ use super::section::{ReadElsewhere, context, open_section};
 use super::server::ServerSettings;
 use super::telemetry::TelemetrySettings;
 use super::upstreams::{self, UpstreamFile, UpstreamSection};
-use super::{AdminSettings, Loaded, certificates, clients, import, lint, response};
+use super::{AdminSettings, Loaded, certificate_expiry, clients, import, lint, response};
 use crate::auth::ClientSettings;
 use crate::inbound::mcp::McpApiSettings;
 use crate::policy::PassthroughSettings;
@@ -185,7 +185,7 @@ pub(in crate::config) fn compile(
     let elsewhere = elsewhere.map_or(root.span, |node| node.span);
     let limit = server.listener.shutdown_timeout;
     lint::upstreams::warn_of_long_timeouts(report, &root, limit, &routes, elsewhere);
-    let certificates = certificates::read(report, &root);
+    let certificates = certificate_expiry::read(report, &root);
     let needs_place = node_at("admin", "readiness_upstreams").map_or(root.span, |node| node.span);
     for name in admin.readiness_upstreams.iter().filter(|name| *name != "*") {
         let _ = upstreams_of_file.find(report, needs_place, name);

@@ -9,7 +9,7 @@
 //! Compilation:
 //!
 //! - `compile`: merges the files, parses every top-level section, and checks the sections against each other.
-//! - `server` (including `admin`), `telemetry`, `certificates`, `clients`: process settings and access
+//! - `server` (including `admin`), `telemetry`, `certificate_expiry`, `clients`: process settings and access
 //!   control.
 //! - `upstreams`: servers and programs, with their policies.
 //! - `routes`: routes; parts of a route are in `request`, `input_requests`, `schemas`, `async_operation`,
@@ -28,7 +28,7 @@
 //! [`crate::settings`], the framework for declared settings, read configuration files and the environment.
 
 mod async_operation;
-mod certificates;
+mod certificate_expiry;
 mod clients;
 mod compile;
 mod completions;
@@ -72,12 +72,12 @@ use crate::translate::with_deep_stack;
 use crate::upstream::UpstreamSettings;
 use crate::upstream::mcp::McpTransport;
 
-pub use crate::settings::code::Code;
 pub use crate::settings::expansion::{Environment, process_variables};
 pub use crate::settings::layers::Flag;
 pub use crate::settings::problem::{Problem, Problems, Severity};
+pub use crate::settings::problem_code::Code;
 pub(crate) use crate::settings::suggest::quoted_list;
-pub use certificates::CertificateExpiry;
+pub use certificate_expiry::CertificateExpiry;
 pub use draft::Draft;
 pub use editor_schema::schema;
 pub use folder::ConfigFingerprint;

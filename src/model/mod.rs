@@ -16,6 +16,7 @@
 mod definition;
 mod json;
 mod param_headers;
+mod program_exit;
 mod recording;
 mod response;
 mod result;
@@ -32,8 +33,9 @@ pub use param_headers::{
     InvalidParamHeader, PARAM_HEADER_KEYWORD, PARAM_HEADER_MAX_INTEGER, decode_header_text,
     encode_header_text, invalid_param_headers, is_exact_in_header, param_header_text, param_headers,
 };
+pub use program_exit::{ProgramEnd, ProgramExit};
 pub use recording::{EntryChoice, HarExchange, NO_ENTRIES, Recording, parse_header};
-pub use response::{ProgramEnd, ProgramExit, UpstreamResponse, media_type};
+pub use response::{UpstreamResponse, media_type};
 pub use result::{
     Annotations, BlockText, Content, ContentBlock, ErrorFormat, ErrorType, ForeignBlock, ResourceBody,
     ResourceContents, Structured, ToolOutcome, ToolResult,

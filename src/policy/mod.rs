@@ -39,7 +39,7 @@ pub use concurrency::{KeyedSemaphore, PerClientLimit};
 pub use hedge::HedgeSettings;
 pub use metrics::{CircuitBreakerView, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughBody, PassthroughSettings};
-pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
+pub use rate_limit::{OnStoreFailure, RateSettings};
 pub use retry::RetrySettings;
 pub use stack::{
     CallResponse, Policies, ReplicaSharing, RoutePolicies, UpstreamPolicies, result_label, status_class,

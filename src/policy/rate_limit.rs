@@ -7,8 +7,7 @@ use settings_derive::{Section, Word};
 use tokio::time::{Instant, sleep};
 
 use super::ReplicaSharing;
-use crate::settings::suggest::quoted;
-use crate::settings::{Checked, Code, Cursor, Invalid, OrOff, Setting, units};
+use crate::settings::{OrOff, units::Rate};
 use crate::shared_state::{SharedStore, StoreUnreachable};
 use crate::telemetry::LabelCounter;
 use crate::upstream::{ClientIdentity, Failure, RateLimitScope};
@@ -19,7 +18,7 @@ use crate::upstream::{ClientIdentity, Failure, RateLimitScope};
 pub struct RateSettings {
     /// Number of calls per time: `100 per minute`, `5 per 10s`.
     #[key(example = "rate: 100 per minute")]
-    pub rate: CallsPer,
+    pub rate: Rate,
     /// Number of calls admitted at once after an idle time.
     #[key(range = 1..=1_000_000, shown = "the number in `rate`")]
     pub burst: Option<u32>,
@@ -27,15 +26,6 @@ pub struct RateSettings {
     /// all calls are rejected (`deny`), or admitted (`allow`).
     #[key(default = OnStoreFailure::Local)]
     pub on_store_failure: OnStoreFailure,
-}
-
-/// Number of calls per period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallsPer {
-    /// Number of calls, from 1 to 1,000,000.
-    pub count: u32,
-    /// Period, at most a day.
-    pub per: Duration,
 }
 
 /// Behaviour of a shared rate limit while the store is unreachable.
@@ -47,46 +37,6 @@ pub enum OnStoreFailure {
     Deny,
     /// All calls are admitted.
     Allow,
-}
-
-impl CallsPer {
-    const MAX_COUNT: u32 = 1_000_000;
-    const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
-
-    /// Parses `100 per minute`, `5 per 10s`. Error messages continue after the name of the key.
-    fn parse(text: &str) -> Result<Self, Invalid> {
-        let invalid = |code, expected: &str| {
-            let message = format!("must be {expected}, found {}", quoted(text));
-            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
-            let count = digits.parse().unwrap_or(100).clamp(1, Self::MAX_COUNT);
-            let help = format!("write `{count} per second`, `{count} per minute`, or `{count} per 10s`");
-            Invalid::new(message, help).with_code(code)
-        };
-        let wrong = || invalid(Code::InvalidUnit, "a number of calls and a time");
-        let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
-        let count: u32 = count.trim().parse().map_err(|_| wrong())?;
-        let per = match per.trim() {
-            "second" => Duration::from_secs(1),
-            "minute" => Duration::from_secs(60),
-            "hour" => Duration::from_secs(3600),
-            "day" => Self::MAX_LENGTH,
-            other => units::duration(other).map_err(|_| wrong())?,
-        };
-        if !(1..=Self::MAX_COUNT).contains(&count) || per.is_zero() || per > Self::MAX_LENGTH {
-            return Err(invalid(Code::OutOfRange, "1 to 1000000 calls in 1 ms to 1 day"));
-        }
-        Ok(Self { count, per })
-    }
-}
-
-impl Setting for CallsPer {
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        // A bare number is read too, so that the message can say what is missing.
-        let text = value.node.scalar().unwrap_or_else(|| value.node.found());
-        Self::parse(&text).or_else(|invalid| {
-            value.reject(Invalid { message: format!("{} {}", value.name, invalid.message), ..invalid })
-        })
-    }
 }
 
 /// Rate limit and its current usage.
@@ -131,7 +81,7 @@ impl RateLimit {
         let settings = settings?.on()?;
         let now = Instant::now();
         let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
-        let (CallsPer { count, per }, burst) = (settings.rate, settings.burst());
+        let (Rate { count, per }, burst) = (settings.rate, settings.burst());
         let counted = sharing.map(|ReplicaSharing { store, .. }| {
             // The settings are part of the identity, so a changed limit starts afresh: points of the old
             // limit may be far ahead.
@@ -200,7 +150,7 @@ impl RateLimit {
     }
 
     fn limited(&self, retry_after: Duration) -> Failure {
-        let CallsPer { count, per } = self.settings.rate;
+        let Rate { count, per } = self.settings.rate;
         Failure::RateLimited { scope: self.scope, count, per, retry_after }
     }
 
@@ -260,8 +210,8 @@ mod tests {
     const TEN_A_SECOND: RateSettings =
         RateSettings { rate: calls(10, SECOND), burst: None, on_store_failure: OnStoreFailure::Local };
 
-    const fn calls(count: u32, per: Duration) -> CallsPer {
-        CallsPer { count, per }
+    const fn calls(count: u32, per: Duration) -> Rate {
+        Rate { count, per }
     }
 
     fn rate(scope: RateLimitScope, settings: RateSettings) -> RateLimit {
@@ -443,25 +393,5 @@ mod tests {
             memory.reconnect();
         });
         done.unwrap().unwrap();
-    }
-
-    #[test]
-    fn a_rate_is_parsed() {
-        assert_eq!(CallsPer::parse("100 per minute"), Ok(calls(100, 60 * SECOND)));
-        assert_eq!(CallsPer::parse("1 per  10s "), Ok(calls(1, 10 * SECOND)));
-        assert_eq!(CallsPer::parse("5 per day"), Ok(calls(5, CallsPer::MAX_LENGTH)));
-    }
-
-    #[test]
-    fn an_invalid_rate_is_an_error_with_help() {
-        for text in ["100", "100/s", "100 per", "ten per second", "100 per fortnight", "1.5 per second"] {
-            let error = CallsPer::parse(text).unwrap_err();
-            assert!(error.message.contains(&format!("found `{text}`")), "{error:?}");
-            assert!(error.help.as_ref().unwrap().starts_with("write `"), "{error:?}");
-        }
-        assert!(CallsPer::parse("100/s").unwrap_err().help.unwrap().contains("`100 per second`"));
-        for text in ["0 per second", "1000001 per second", "1 per 0s", "1 per 25h"] {
-            CallsPer::parse(text).unwrap_err();
-        }
     }
 }

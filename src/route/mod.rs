@@ -17,13 +17,14 @@
 //! The module is pure: no `async`, clock, environment or log.
 
 mod input_requests;
-mod client_context;
 mod input;
 mod async_operation;
 mod path;
 mod request;
 mod resource;
+mod scopes;
 mod table;
+mod trace_context;
 
 use std::{collections::HashSet, str::FromStr, sync::Arc, time::Duration};
 
@@ -36,7 +37,6 @@ pub use async_operation::{
     AsyncOperationRule, CancelRule, InitialResponse, OperationLocation, OperationLocationRule,
     OperationRequest, OperationStatus, RunningOperation, StatusResponse, TaskRule, TaskSupport,
 };
-pub use client_context::{Scopes, TraceContext};
 pub use input::{InputSchema, quoted_names};
 pub use input_requests::{
     ClientCapability, InputForm, InputRequest, InputRequestKind, InputRequestKindTemplate,
@@ -51,7 +51,9 @@ pub use request::{
     UpstreamRequest, ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriTemplate};
+pub use scopes::Scopes;
 pub use table::{Conflict, EndpointMatch, RouteTable};
+pub use trace_context::TraceContext;
 
 use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName};
 use crate::settings::suggest::quoted;

@@ -8,9 +8,9 @@ use std::{
 };
 
 use super::{
-    code::Code,
     layers::PREFIX,
     problem::Problems,
+    problem_code::Code,
     section::{Checked, ReadContext},
     source_text::{self, SourceSpan},
 };

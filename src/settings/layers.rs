@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use config::{Config, ConfigError, Value, ValueKind as Merged};
 
 use super::{
-    code::Code,
     expansion::Environment,
     keys::{KeySpec, KeyTable, ShortForm, ValueKind},
     problem::Problem,
+    problem_code::Code,
     report::Report,
     source_text::{Files, Origin, SourceSpan},
     suggest,

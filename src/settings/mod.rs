@@ -3,8 +3,9 @@
 //! Input and diagnostics:
 //!
 //! - `source_text`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
-//! - `code`, `problem`, `report`: codes of problems, one diagnostic, and the collector of one run.
-//! - `units`: durations and sizes; `suggest`: "did you mean".
+//! - `problem_code`, `problem`, `excerpt`, `report`: codes of problems, one diagnostic, the line shown with it,
+//!   and the collector of one run.
+//! - `units`: durations, sizes and rates; `suggest`: "did you mean".
 //! - `expansion`: expansion of `${VARIABLE}` and `file:/path` in values; `secret`: secrets that are detected
 //!   by the names of their keys; `credential_forms`: credentials that are recognized by their form.
 //!
@@ -17,12 +18,13 @@
 //! Sections of the configuration file are declared in `config` and in the modules that own a setting, not in
 //! this module.
 
-pub(crate) mod code;
 pub(crate) mod credential_forms;
+mod excerpt;
 pub(crate) mod expansion;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod problem;
+pub(crate) mod problem_code;
 pub(crate) mod report;
 pub(crate) mod secret;
 pub(crate) mod section;
@@ -32,10 +34,10 @@ pub(crate) mod tree;
 pub(crate) mod units;
 pub(crate) mod value;
 
-pub(crate) use code::{Code, CodedSpan};
 pub(crate) use expansion::{Environment, Expanded};
 pub(crate) use keys::{KeySpec, KeyTable, Masking, ShortForm, ValueKind};
 pub(crate) use problem::{Problem, Problems, Severity};
+pub(crate) use problem_code::{Code, CodedSpan};
 pub(crate) use report::{ProblemContext, Report};
 pub(crate) use section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section, Setting};
 pub(crate) use section::{read_each, read_section};

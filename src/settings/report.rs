@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    code::{Code, CodedSpan},
     problem::{Problem, Problems, Severity},
+    problem_code::{Code, CodedSpan},
     source_text::{Files, Origin, SourceSpan},
     tree::Node,
 };

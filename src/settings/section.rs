@@ -6,10 +6,10 @@
 use std::{any::Any, cell::RefCell};
 
 use super::{
-    code::{Code, CodedSpan},
     expansion::{self, Environment, Expanded},
     keys::{KeySpec, KeyTable, Row, ShortForm, ValueKind},
     layers,
+    problem_code::{Code, CodedSpan},
     report::{Help, Report},
     secret,
     source_text::{Origin, SourceSpan},

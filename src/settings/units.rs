@@ -1,11 +1,16 @@
-//! Parser and formatter for durations and sizes with units.
+//! Parser and formatter for durations and sizes with units, and parser for rates.
 
 use std::{sync::LazyLock, time::Duration};
 
 use regex::Regex;
 use serde::Serializer;
 
-use super::{code::Code, fixed_regex, section::Invalid, suggest::quoted};
+use super::{
+    fixed_regex,
+    problem_code::Code,
+    section::{Checked, Cursor, Invalid, Setting},
+    suggest::quoted,
+};
 
 /// Units in ascending order; a duration is formatted with the largest unit that divides it.
 const DURATION_UNITS: [(&str, u64); 5] =
@@ -134,6 +139,55 @@ fn check_range(amount: u128, range: [u64; 2], text: &str, format: fn(u64) -> Str
     Err(Invalid::new(message, help).with_code(Code::OutOfRange))
 }
 
+/// Rate: number of calls per period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Number of calls, from 1 to 1,000,000.
+    pub count: u32,
+    /// Period, at most a day.
+    pub per: Duration,
+}
+
+impl Rate {
+    const MAX_COUNT: u32 = 1_000_000;
+    const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
+
+    /// Parses `100 per minute`, `5 per 10s`. Error messages continue after the name of the key.
+    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
+        let invalid = |code, expected: &str| {
+            let message = format!("must be {expected}, found {}", quoted(text));
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            let count = digits.parse().unwrap_or(100).clamp(1, Self::MAX_COUNT);
+            let help = format!("write `{count} per second`, `{count} per minute`, or `{count} per 10s`");
+            Invalid::new(message, help).with_code(code)
+        };
+        let wrong = || invalid(Code::InvalidUnit, "a number of calls and a time");
+        let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
+        let count: u32 = count.trim().parse().map_err(|_| wrong())?;
+        let per = match per.trim() {
+            "second" => Duration::from_secs(1),
+            "minute" => Duration::from_secs(60),
+            "hour" => Duration::from_secs(3600),
+            "day" => Self::MAX_LENGTH,
+            other => duration(other).map_err(|_| wrong())?,
+        };
+        if !(1..=Self::MAX_COUNT).contains(&count) || per.is_zero() || per > Self::MAX_LENGTH {
+            return Err(invalid(Code::OutOfRange, "1 to 1000000 calls in 1 ms to 1 day"));
+        }
+        Ok(Self { count, per })
+    }
+}
+
+impl Setting for Rate {
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        // A bare number is read too, so that the message can say what is missing.
+        let text = value.node.scalar().unwrap_or_else(|| value.node.found());
+        Self::parse(&text).or_else(|invalid| {
+            value.reject(Invalid { message: format!("{} {}", value.name, invalid.message), ..invalid })
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +217,27 @@ mod tests {
         assert!(duration("5 parsecs").unwrap_err().message.contains("`parsecs`"));
         for text in ["", "s", ".5s", "1..2s", "-5s", "99999999999999999999s", "18446744073709551615d"] {
             assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_parsed() {
+        let calls = |count, per| Rate { count, per };
+        assert_eq!(Rate::parse("100 per minute"), Ok(calls(100, Duration::from_secs(60))));
+        assert_eq!(Rate::parse("1 per  10s "), Ok(calls(1, Duration::from_secs(10))));
+        assert_eq!(Rate::parse("5 per day"), Ok(calls(5, Rate::MAX_LENGTH)));
+    }
+
+    #[test]
+    fn an_invalid_rate_is_an_error_with_help() {
+        for text in ["100", "100/s", "100 per", "ten per second", "100 per fortnight", "1.5 per second"] {
+            let error = Rate::parse(text).unwrap_err();
+            assert!(error.message.contains(&format!("found `{text}`")), "{error:?}");
+            assert!(error.help.as_ref().unwrap().starts_with("write `"), "{error:?}");
+        }
+        assert!(Rate::parse("100/s").unwrap_err().help.unwrap().contains("`100 per second`"));
+        for text in ["0 per second", "1000001 per second", "1 per 0s", "1 per 25h"] {
+            Rate::parse(text).unwrap_err();
         }
     }
 }

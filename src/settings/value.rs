@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    code::Code,
     keys::ValueKind,
+    problem_code::Code,
     section::{Checked, Cursor, Invalid, Setting, read_each},
     source_text::SourceSpan,
     suggest,

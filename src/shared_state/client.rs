@@ -29,7 +29,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::address::StoreSettings;
-use super::topology::{OpenConnection, StoreConnection};
+use super::sentinel_and_cluster::{OpenConnection, StoreConnection};
 use super::{LISTENER_BACKLOG, ReplicaEvent, StoreUnreachable, WRITE_LIMIT, WRITE_UNIT_BYTES};
 use crate::crypto::{KeyedHash, Purpose, SecretKey, TokenCipher};
 use crate::telemetry::{ErrorChain, LabelCounter};

@@ -3,8 +3,8 @@
 //!
 //! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
 //! - `address` is the address of the store ([`StoreSettings`]).
-//! - `client` keeps the connection open, and has the scripts that run in the store. `topology` opens the
-//!   connection: to one server, to the primary that Sentinels name, or to a Cluster.
+//! - `client` keeps the connection open, and has the scripts that run in the store. `sentinel_and_cluster`
+//!   opens the connection: to one server, to the primary that Sentinels name, or to a Cluster.
 //!
 //! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
 //! each policy then decides how it behaves. Values are encrypted, and their keys are keyed hashes, so the
@@ -23,9 +23,9 @@ use crate::telemetry::LabelCounter;
 
 mod address;
 mod client;
+mod sentinel_and_cluster;
 #[cfg(test)]
 mod tests;
-mod topology;
 
 pub use address::{StoreAddress, StoreSettings};
 use client::StoreClient;

@@ -15,7 +15,7 @@
 pub mod log;
 
 mod call_context;
-mod history;
+mod call_history;
 mod log_writer;
 mod metrics;
 mod otlp;
@@ -23,7 +23,7 @@ mod request_id;
 mod traces;
 
 pub use call_context::CallContext;
-pub use history::{
+pub use call_history::{
     CallCounts, FAILURES_LIMIT, FailedCall, FailedCalls, HISTORY_ROUTES_LIMIT, History, HistorySlot,
     MatchedRule, SAMPLE_INTERVAL, SLOTS,
 };

@@ -10,7 +10,8 @@ use settings_derive::Section;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{Pem, TlsError, read_certificate, read_identity, read_key, read_trusted_cas, roots, with_advice};
+use super::certificates::{Pem, read_certificate, read_identity, read_key, read_trusted_cas, roots};
+use super::{TlsError, with_advice};
 use crate::crypto::{Digest, parse_digest, sha256};
 use crate::settings::suggest::quoted;
 use crate::settings::{

@@ -20,9 +20,8 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::name::Name;
 
-use super::{
-    ClientTls, ClientTlsOptions, Pem, TlsError, read_certificate, read_identity, read_key, read_trusted_cas,
-};
+use super::certificates::{Pem, read_certificate, read_identity, read_key, read_trusted_cas, roots};
+use super::{ClientTls, ClientTlsOptions, TlsError};
 use crate::crypto::{Digest, sha256};
 use crate::settings::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting, ValueKind};
 
@@ -101,7 +100,7 @@ impl ServerTls {
         let verifier = match &options.client_ca {
             None => None,
             Some(Pem(pem)) => {
-                let roots = Arc::new(super::roots(pem)?);
+                let roots = Arc::new(roots(pem)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = if is_required { verifier } else { verifier.allow_unauthenticated() }.build();
                 Some(verifier.map_err(|_| TlsError::Certificates)?)

@@ -237,7 +237,7 @@ fn every_code_is_reported_somewhere() {
             if path.is_dir() {
                 add(&path, sources);
             } else if path.extension().is_some_and(|extension| extension == "rs")
-                && !path.ends_with("settings/code.rs")
+                && !path.ends_with("settings/problem_code.rs")
             {
                 sources.push_str(&fs::read_to_string(&path).unwrap());
             }

@@ -6,7 +6,7 @@
 //! rules with a tool's output schema. `schemas` and `javascript_regex` find parts of JSON Schemas that
 //! clients reject.
 //!
-//! Each kind of problem has a [code](crate::settings::code::Code), whose documentation explains why the
+//! Each kind of problem has a [code](crate::settings::problem_code::Code), whose documentation explains why the
 //! problem matters.
 
 pub(super) mod forwarded_credentials;
