@@ -19,13 +19,14 @@
 //! The first two are for probes, which have neither an allowed host name nor a token.
 //!
 //! - [`Admin`] is the router with its layers; `admit` checks the access to a path.
-//! - `health`: probes, status, reloads and the scrape endpoint.
+//! - `health`: probes, status and reloads; `metrics`: the scrape endpoint.
 //! - `routes_and_upstreams`: the active routes and upstreams, with the state of their policies.
 //! - `calls`: history and failures of calls.
 //! - `playground`: tries rules on upstream responses.
 
 mod calls;
 mod health;
+mod metrics;
 mod playground;
 mod routes_and_upstreams;
 
@@ -122,7 +123,7 @@ impl Admin {
             ..FilterSettings::default()
         });
         let measured = (process.clone(), gateway.clone());
-        meters.register(move |reading| health::report_metrics(reading, &measured.0, &measured.1));
+        meters.register(move |reading| metrics::report_metrics(reading, &measured.0, &measured.1));
         let api = Arc::new(Api {
             gateway,
             meters,
@@ -156,7 +157,7 @@ fn router(api: &Arc<Api>) -> Router {
         .route("/readyz", get(health::readyz))
         .route_layer(admit(PathAccess::Probe));
     let metrics =
-        Router::new().route("/metrics", get(health::scrape)).route_layer(admit(PathAccess::Scraper));
+        Router::new().route("/metrics", get(metrics::scrape)).route_layer(admit(PathAccess::Scraper));
     let pages = page_router().route_layer(CompressionLayer::new()).route_layer(admit(PathAccess::Page));
     let operators = Router::new()
         .route("/status", get(health::status))

@@ -3,8 +3,8 @@
 //! Input and diagnostics:
 //!
 //! - `source_text`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
-//! - `problem_code`, `problem`, `excerpt`, `report`: codes of problems, one diagnostic, the line shown with it,
-//!   and the collector of one run.
+//! - `problem_code`, `problem`, `excerpt`, `report`: codes of problems, one diagnostic, the line shown
+//!   with it, and the collector of one run.
 //! - `units`: durations, sizes and rates; `suggest`: "did you mean".
 //! - `expansion`: expansion of `${VARIABLE}` and `file:/path` in values; `secret`: secrets that are detected
 //!   by the names of their keys; `credential_forms`: credentials that are recognized by their form.

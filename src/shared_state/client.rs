@@ -1,7 +1,7 @@
 //! Client of Redis or Valkey: keeps a connection open, and has the scripts that run in the store.
 //!
-//! The `redis` crate implements the protocol, and follows the redirects of a Cluster. This module adds the
-//! behaviour on failure:
+//! The `redis` crate implements the protocol, and `sentinel_and_cluster` opens its connections. This module
+//! adds the behaviour on failure:
 //!
 //! - A connection is opened in the background. While there is no connection, every operation fails at once;
 //!   with the crate's own `ConnectionManager`, each operation would wait for a connection.

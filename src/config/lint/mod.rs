@@ -6,8 +6,8 @@
 //! rules with a tool's output schema. `schemas` and `javascript_regex` find parts of JSON Schemas that
 //! clients reject.
 //!
-//! Each kind of problem has a [code](crate::settings::problem_code::Code), whose documentation explains why the
-//! problem matters.
+//! Each kind of problem has a [code](crate::settings::Code), whose documentation explains why the problem
+//! matters.
 
 pub(super) mod forwarded_credentials;
 pub(super) mod javascript_regex;
