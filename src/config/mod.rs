@@ -20,7 +20,7 @@
 //!
 //! Use of a compiled configuration:
 //!
-//! - `import`: routes for the tools that MCP servers list; `draft`: draft routes of the playground.
+//! - `import`: routes for the tools that MCP servers list; `draft_routes`: draft routes of the playground.
 //! - [`schema()`]: JSON Schema for editors; [`yaml`]: YAML writer.
 //! - `migrate`, `renamed`: replacement of old names in files.
 //!
@@ -33,7 +33,7 @@ mod clients;
 mod compile;
 mod completions;
 mod content;
-mod draft;
+mod draft_routes;
 mod editor_schema;
 mod extract;
 mod file;
@@ -78,7 +78,7 @@ pub use crate::settings::problem::{Problem, Problems, Severity};
 pub use crate::settings::problem_code::Code;
 pub(crate) use crate::settings::suggest::quoted_list;
 pub use certificate_expiry::CertificateExpiry;
-pub use draft::Draft;
+pub use draft_routes::Draft;
 pub use editor_schema::schema;
 pub use folder::ConfigFingerprint;
 pub use import::{ImportNote, Importer, ProxiedLists};

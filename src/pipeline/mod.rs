@@ -3,27 +3,28 @@
 //! - [`Call`] is the input from an API. [`Gateway`] has the active [`Snapshot`], in which every route is a
 //!   [`BoundRoute`].
 //! - `run`: the steps of a call.
-//! - `elicit`: input requests to the client.
+//! - `elicitation`: input requests to the client.
 //! - `async_operation`: operations that are polled after the first response.
 //! - `progress`: notifications to the client.
 //! - `access_log`: log line, metrics and span. `error_text`: texts of tool errors.
-//! - `resources`, `prompts` (with completions) and `proxied`, the prompts and resources of MCP upstreams.
-//! - `paginated_lists`: lists of tools, prompts and resources, as clients see them. `watch`: changes of lists
-//!   and resources.
+//! - `resources`, `prompts` (with completions) and `proxied_prompts_and_resources`, the prompts and
+//!   resources of MCP upstreams.
+//! - `paginated_lists`: lists of tools, prompts and resources, as clients see them. `change_detection`:
+//!   changes of lists and resources.
 //! - `worker_pool`: threads for CPU work that may take long.
 
 mod access_log;
 mod async_operation;
-mod elicit;
+mod change_detection;
+mod elicitation;
 mod error_text;
 mod paginated_lists;
 mod progress;
 mod prompts;
-mod proxied;
+mod proxied_prompts_and_resources;
 mod resources;
 mod run;
 mod snapshot;
-mod watch;
 mod worker_pool;
 
 use std::{net::IpAddr, sync::Arc};
@@ -40,16 +41,16 @@ use crate::telemetry::{RequestId, Span};
 use crate::upstream::ClientIdentity;
 
 pub use async_operation::{OpenOperation, OperationState};
-pub use elicit::{Elicitor, InputResponsesFuture, elicit_first};
+use change_detection::ResourceWatches;
+pub use change_detection::{ChangeEvent, ResourceWatch, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError};
+pub use elicitation::{Elicitor, InputResponsesFuture, elicit_first};
 pub use paginated_lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::Subscriber;
 pub use prompts::TypedArgument;
-pub use proxied::{Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};
+pub use proxied_prompts_and_resources::{Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};
 pub use resources::{CacheScope, FetchError, Freshness, ReadResource};
 pub use run::CallOutcome;
 pub use snapshot::{AwaitedLists, AwaitedServer, BoundRoute, Snapshot, SnapshotParts};
-use watch::ResourceWatches;
-pub use watch::{ChangeEvent, ResourceWatch, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError};
 pub use worker_pool::{WorkError, run_blocking};
 
 /// Key in `_meta` of a tool error for the seconds until a retry, if they can be estimated.
@@ -80,7 +81,7 @@ impl Gateway {
     pub fn new(snapshot: Snapshot) -> Self {
         Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
-            changes: broadcast::Sender::new(watch::BEHIND_LIMIT),
+            changes: broadcast::Sender::new(change_detection::BEHIND_LIMIT),
             watches: ResourceWatches::default(),
             shared: None,
             fetching_lists: tokio::sync::watch::Sender::new(false),

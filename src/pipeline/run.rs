@@ -9,7 +9,7 @@ use tracing::debug;
 
 use super::access_log::AccessLog;
 use super::async_operation::PollOutcome;
-use super::elicit::{elicit_first, elicit_for_rule};
+use super::elicitation::{elicit_first, elicit_for_rule};
 use super::error_text::{self, PossibleEffect, failure};
 use super::progress::{LINE_LIMIT_BYTES, Reporter};
 use super::worker_pool::WorkError;

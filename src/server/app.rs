@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{error, warn};
 
-use super::exporter::Exporter;
 use super::mcp_discovery::{Discovered, DiscoveredLists, poll};
+use super::otlp_exporter::Exporter;
 use super::reload::{Reloader, restart_differences};
 use super::{HttpHandler, Listener};
 use crate::auth::Access;

@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tracing::debug;
 
-use super::activity::{Activity, ConnectionTimeout, SHORT_BYTES};
+use super::connection_activity::{Activity, ConnectionTimeout, SHORT_BYTES};
 use super::line_ends::LineEnds;
 use super::listener::HandshakeFailures;
 use crate::config::ListenerSettings;

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use super::activity::Activity;
+use super::connection_activity::Activity;
 use crate::upstream::UpstreamBuffer;
 
 /// Time to wait for a slot before more connections are closed.

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use memchr::memchr;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::activity::Activity;
+use super::connection_activity::Activity;
 
 /// The read half of an HTTP/1 connection, which checks the lines as they are read.
 pub(super) struct LineEnds<R> {

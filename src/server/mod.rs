@@ -6,8 +6,8 @@
 //!   (graceful shutdown).
 //! - `connection` serves a client connection: TLS, HTTP/1.1 (with `line_ends` checked) or HTTP/2. Its
 //!   [`HttpHandler`] routes a request to its API and counts it.
-//! - `activity` tracks the requests of a connection. `connection_limiter` closes connections when there are
-//!   too many, or when they use too much memory.
+//! - `connection_activity` tracks the requests of a connection. `connection_limiter` closes connections
+//!   when there are too many, or when they use too much memory.
 //!
 //! Configuration:
 //!
@@ -18,17 +18,17 @@
 //! Others:
 //!
 //! - [`AdminListener`] serves the admin API.
-//! - `exporter` sends traces and metrics to a collector. [`stop_signal`] waits for a signal that ends the
-//!   program.
+//! - `otlp_exporter` sends traces and metrics to a collector. [`stop_signal`] waits for a signal that
+//!   ends the program.
 
-mod activity;
 mod app;
 mod connection;
+mod connection_activity;
 mod connection_limiter;
-mod exporter;
 mod line_ends;
 mod listener;
 mod mcp_discovery;
+mod otlp_exporter;
 mod reload;
 
 use std::{
@@ -52,8 +52,8 @@ use crate::telemetry::log;
 
 pub use app::{App, RunningApp};
 pub use connection::HttpHandler;
-pub use exporter::FLUSH_TIMEOUT;
 pub use listener::{AdminListener, Listener, bind, inherited};
+pub use otlp_exporter::FLUSH_TIMEOUT;
 pub use reload::{Reloader, hangup_signals};
 
 /// Serves until `stop` completes, then shuts down gracefully:

@@ -6,7 +6,7 @@
 //!   through all modules.
 //! - [`Meters`] is the registry of metrics. [`History`] has the call statistics of the last hour,
 //!   [`FailedCalls`] the last failed calls.
-//! - [`Tracer`] creates spans. `otlp` encodes spans and metrics for a collector.
+//! - [`Tracer`] creates spans. `otlp_encoding` encodes spans and metrics for a collector.
 //!
 //! Values of requests and responses are logged at `debug` only: at most [`LOGGED_BYTES`] of each, after the
 //! redaction of the route, and without the secrets of the configuration. At every other level, a log line has
@@ -18,7 +18,7 @@ mod call_context;
 mod call_history;
 mod log_writer;
 mod metrics;
-mod otlp;
+mod otlp_encoding;
 mod request_id;
 mod traces;
 
@@ -32,6 +32,6 @@ pub use metrics::{
     BUCKET_BOUNDS, CallEnd, Durations, LabelCounter, Labels, Meters, MetricFamily, MetricKind, MetricValue,
     MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
-pub use otlp::{ServiceAttributes, encode_spans, read_response};
+pub use otlp_encoding::{ServiceAttributes, encode_spans, read_response};
 pub use request_id::RequestId;
 pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanKind, SpanQueue, Tracer};

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::LabelCounter;
-use super::otlp::scope;
+use super::otlp_encoding::scope;
 use crate::route::TraceContext;
 
 /// The side of a request that a span describes: the server receives the request, the client sends it.

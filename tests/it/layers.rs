@@ -185,7 +185,7 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["wide::", "use wide"], &["model/json/escape"]),
         (
             &["opentelemetry", "opentelemetry_sdk", "opentelemetry_proto", "prost"],
-            &["telemetry/otlp", "telemetry/traces"],
+            &["telemetry/otlp_encoding", "telemetry/traces"],
         ),
     ];
     let mut wrong = Vec::new();

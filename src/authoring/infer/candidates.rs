@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::samples::ClassifiedSamples;
-use super::{extracted_values, lines, markup, tables};
+use super::{extracted_values, html_and_xml, lines, tables};
 use crate::authoring::without_empty;
 
 /// Extractor that may fit the responses.
@@ -174,11 +174,11 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
             json!({ "allow_empty": texts.iter().any(|text| text.trim().is_empty()).then_some(true) });
         found.push(Candidate::strict("ndjson", options, "every line is a JSON document"));
     }
-    let is_html = texts.iter().all(|text| markup::is_html(text, media_type));
+    let is_html = texts.iter().all(|text| html_and_xml::is_html(text, media_type));
     if is_html {
-        found.extend(markup::html(classified, texts));
+        found.extend(html_and_xml::html(classified, texts));
     } else if texts.iter().all(|text| text.trim_start_matches('\u{feff}').trim_start().starts_with('<')) {
-        found.push(markup::xml(texts));
+        found.push(html_and_xml::xml(texts));
     }
     found
 }

@@ -1,23 +1,23 @@
 //! Inference of a route from recorded responses.
 //!
 //! - `samples` separates successes from failures, and finds rules for errors with a success status.
-//! - `candidates`, `markup`, `tables` and `lines` propose extractors for each kind of text.
+//! - `candidates`, `html_and_xml`, `tables` and `lines` propose extractors for each kind of text.
 //! - This file runs the extractors on all samples, and ranks them by the share of text that they extract.
 //! - `fields` infers fields or a schema from the values; `field_types` infers the type of one field.
-//! - `write` writes the route, with the evidence for each part in comments.
+//! - `route_writer` writes the route, with the evidence for each part in comments.
 //!
 //! Every proposal is verified: the file loads without errors, translates each sample to a success or an error
 //! as classified, and its examples pass. If verification fails, the next simpler proposal is tried. The last
 //! one, which extracts the whole text, always passes.
 
 mod candidates;
-mod fields;
 mod field_types;
+mod fields;
+mod html_and_xml;
 mod lines;
-mod markup;
+mod route_writer;
 mod samples;
 mod tables;
-mod write;
 
 use std::{cmp::Reverse, collections::HashSet, sync::LazyLock};
 
@@ -27,8 +27,8 @@ use serde_json::{Map, Value, json};
 use settings_derive::Word;
 
 use self::candidates::Candidate;
+use self::route_writer::{MAX_RESPONSE_LIMIT_BYTES, ProposalDraft};
 use self::samples::ClassifiedSamples;
-use self::write::{MAX_RESPONSE_LIMIT_BYTES, ProposalDraft};
 use crate::authoring::{playground::result_json, without_empty};
 use crate::config::{self, Loaded, Sources, yaml};
 use crate::model::{ToolResult, UpstreamResponse};
@@ -126,7 +126,7 @@ impl Finding {
 
     /// Formats the confidence and the evidence as a comment.
     fn comment(&self) -> String {
-        format!("{}: {}", self.confidence.word(), write::one_line(&self.reason))
+        format!("{}: {}", self.confidence.word(), route_writer::one_line(&self.reason))
     }
 }
 
@@ -152,7 +152,7 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
             }
         }
     }
-    write::fallback(naming)
+    route_writer::fallback(naming)
 }
 
 /// Separates samples of one line that alone prevent an extractor from fitting the others; they are errors or

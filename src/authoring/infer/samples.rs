@@ -1,6 +1,6 @@
 //! Classification of samples as successes and failures, and rules for failures with a success status.
 
-use super::{Confidence, Finding, Sample, markup, run_extractor, sample_text};
+use super::{Confidence, Finding, Sample, html_and_xml, run_extractor, sample_text};
 use crate::authoring::count;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
@@ -225,16 +225,16 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
         .filter_map(|(sample, text)| text.as_deref().filter(|text| is_page(sample, text)))
         .collect();
     let is_page_rare = pages.len() * 2 <= good.len();
-    let is_password_rare = !pages.iter().all(|text| markup::has_password_field(text));
+    let is_password_rare = !pages.iter().all(|text| html_and_xml::has_password_field(text));
     // A web page may be returned in place of the data that the other samples contain.
     let page_evidence = |sample: &Sample, text: &str| match is_page(sample, text) {
         true if is_page_rare => Some(ErrorEvidence::sure(
             json!({ "use": "html_message" }),
             "a web page instead of data, in {} of the samples",
         )),
-        true if is_password_rare && markup::has_password_field(text) => Some(ErrorEvidence::sure(
+        true if is_password_rare && html_and_xml::has_password_field(text) => Some(ErrorEvidence::sure(
             json!({
-                "when": { "text": markup::PASSWORD_FIELD },
+                "when": { "text": html_and_xml::PASSWORD_FIELD },
                 "error": "The service responded with a login page instead of data.",
             }),
             "a web page with a password field, in {} of the samples: set `credentials` of the upstream",
@@ -267,7 +267,7 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
 }
 
 fn is_page(sample: &Sample, text: &str) -> bool {
-    markup::is_html(text, &sample.response.media_type().unwrap_or_default())
+    html_and_xml::is_html(text, &sample.response.media_type().unwrap_or_default())
 }
 
 /// Decodes samples; also returns the charset that a rule must set, if the declared one is missing or wrong.
@@ -298,7 +298,7 @@ fn charset_finding(label: &str, sample: &Sample) -> Finding {
 
 /// Finds evidence of an error in a SOAP envelope, or in a text of a few lines.
 fn error_in_text(text: &str) -> Option<ErrorEvidence> {
-    if markup::first_in_body(text).as_deref() == Some("Fault") {
+    if html_and_xml::first_in_body(text).as_deref() == Some("Fault") {
         let reason = "a SOAP fault with a success status, in {} of the samples";
         return Some(ErrorEvidence::sure(json!({ "use": "soap" }), reason));
     }

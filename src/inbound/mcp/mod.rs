@@ -3,12 +3,12 @@
 //! Transport and messages:
 //!
 //! - [`McpEndpoint`]: the HTTP endpoint; `stdio`: the same over stdin and stdout.
-//! - `message`: JSON-RPC messages and parameters; `context`: transport, headers, client and revision of a
-//!   message.
+//! - `message`: JSON-RPC messages and parameters; `message_context`: transport, headers, client and
+//!   revision of a message.
 //! - `revision`: protocol revisions and all differences between them; `rpc_error`: the table of errors.
 //! - `protocol`: dispatch of a message to its method.
 //! - `response`: results, errors and event streams, and the messages that precede a result.
-//! - `resumable`: streams that a client can resume.
+//! - `resumable_streams`: streams that a client can resume.
 //!
 //! Methods:
 //!
@@ -26,14 +26,14 @@
 //! into the response. The SDK (`rmcp`) provides types for small messages. Its server needs owned values, so
 //! the SDK is used only as the reference client in `tests/it/mcp/sdk.rs`.
 
-mod context;
 mod elicitation;
 mod message;
+mod message_context;
 mod prompts_and_resources;
 mod protocol;
 mod replicas;
 mod response;
-mod resumable;
+mod resumable_streams;
 mod revision;
 mod rpc_error;
 mod server_info;
@@ -58,8 +58,8 @@ use settings_derive::Section;
 use tokio::time::sleep;
 
 // Some of these names are for the submodules only.
-use self::context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
 use self::message::{RpcId, RpcRequest};
+use self::message_context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
 use self::protocol::MessageDispatcher;
 use self::replicas::Replicas;
 use self::response::{
@@ -80,7 +80,7 @@ use crate::telemetry::Meters;
 use crate::tls::ClientTls;
 
 pub use replicas::ReplicaUrl;
-pub use resumable::ResumeSettings;
+pub use resumable_streams::ResumeSettings;
 
 /// `Allow` header of the endpoint.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
@@ -218,7 +218,7 @@ impl McpEndpoint {
         }
         let dispatcher = &self.dispatcher;
         dispatcher.sessions.check(session, message.owner())?;
-        if let Some(id) = context::single_value(headers, &LAST_EVENT_ID)? {
+        if let Some(id) = message_context::single_value(headers, &LAST_EVENT_ID)? {
             // This replica has the stream, or another one.
             let mut stream = dispatcher.resumables.resume(&session.id, id);
             if let (None, Some((name, _))) = (&stream, id.rsplit_once('.')) {

@@ -14,7 +14,7 @@ use tracing::debug;
 use super::message::{self, ClientMessage, RejectedMessage};
 use super::prompts_and_resources::{complete, get_prompt, read_resource, subscribe, unsubscribe, uri_of};
 use super::response::{ClientResult, OpenRequests};
-use super::resumable::ResumableStreams;
+use super::resumable_streams::ResumableStreams;
 use super::rpc_error::ErrorCounts;
 use super::session_subscriptions::SessionSubscriptions;
 use super::sessions::{InFlightRequests, Sessions, UnknownSessions};

@@ -6,7 +6,7 @@
 //! - [`ResponseCache`]: the cache of one route, and its requests in flight.
 //! - [`CoalescedRequest`]: request coalescing (singleflight) of equal calls.
 
-mod entry;
+mod cacheable;
 
 use std::{
     collections::HashMap,
@@ -27,9 +27,9 @@ use crate::settings::{Checked, Cursor, Setting, ValueKind};
 use crate::telemetry::{CallContext, LabelCounter};
 use crate::upstream::{Deadline, Failure, SharedTask, UpstreamCall, UpstreamResult};
 
-use self::entry::CachedResponse;
-pub(super) use self::entry::RemoteCache;
-pub use self::entry::{CacheControl, conditional_headers};
+use self::cacheable::CachedResponse;
+pub(super) use self::cacheable::RemoteCache;
+pub use self::cacheable::{CacheControl, conditional_headers};
 
 /// Settings of the response cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]

@@ -110,7 +110,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/slow_clients.rs::a_client_that_does_not_read_long_responses_is_evicted",
             "tests/it/slow_clients.rs::over_http_2_they_are_evicted_too",
             "src/server/connection_limiter.rs::the_slowest_reader_of_long_responses_is_evicted",
-            "src/server/activity.rs::a_long_answer_counts_until_it_is_written",
+            "src/server/connection_activity.rs::a_long_answer_counts_until_it_is_written",
         ],
     ),
     (

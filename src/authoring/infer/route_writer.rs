@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::candidates::Candidate;
 use super::fields::{InferredField, InferredTypes};
-use super::markup::SOAP_BODY;
+use super::html_and_xml::SOAP_BODY;
 use super::samples::{ClassifiedSamples, InferredErrorRule};
 use super::{
     Confidence, Finding, MIN_EXTRACTED_SHARE, Proposal, RouteNaming, Sample, load_proposal, translate_sample,
