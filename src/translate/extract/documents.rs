@@ -95,8 +95,9 @@ fn read_form(text: &str, encoding: &'static Encoding) -> Result<Value, ReadError
     }
     if let Some(at) = text.find(['\n', '\r']) {
         let pairs = text[..at].split('&').count();
+        let unit = if pairs == 1 { "pair" } else { "pairs" };
         return Err(read_error!(
-            "expected `name=value&name=value` in one line, found a line break after {pairs} pairs"
+            "expected `name=value&name=value` in one line, found a line break after {pairs} {unit}"
         ));
     }
     // Percent-encoded text of a UTF-16 document is in UTF-8 (Encoding, section 4.3).
@@ -424,7 +425,9 @@ mod tests {
         check_form("%x=1", Err("pair 1: expected two"));
         check_form("", Err("an empty response"));
         check_form("Service restarting", Err("text without `=`"));
-        check_form("<a href=x>\n</a>", Err("in one line, found a line break after 1 pairs"));
+        check_form("<a href=x>\n</a>", Err("in one line, found a line break after 1 pair"));
+        check_form("a=1&b=2\nc=3", Err("found a line break after 2 pairs"));
+        check_form("\na=1\r\n", Ok(r#"{"a":"1"}"#));
         check_form(&"a=1&".repeat(100_001), Err("at most 100000 pairs"));
     }
 }
