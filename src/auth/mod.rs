@@ -3,13 +3,15 @@
 //! - [`AccessSettings`]: the configured clients and issuers.
 //! - [`Access`]: identifies a client by its credential ([`PresentedCredential`]), or rejects it
 //!   ([`AuthError`]).
-//! - `credentials`: API keys, stored as hashes, and client certificates that TLS has verified.
+//! - `api_keys`: API keys, stored as hashes. `configured_clients`: clients by their keys, client certificates
+//!   that TLS has verified, and subjects of tokens.
 //! - `jwt`: access tokens; `jws` verifies their signature with the keys in the `jwks` of the issuer.
 //! - [`ResourceServer`]: protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 //!
 //! Credentials never occur in an error, the log or `Debug`.
 
-mod credentials;
+mod api_keys;
+mod configured_clients;
 mod jwks;
 mod jws;
 mod jwt;
@@ -25,8 +27,9 @@ use crate::telemetry::RequestId;
 use crate::tls::{ClientCertificate, ServerTls};
 use crate::upstream::Client;
 
-use credentials::ConfiguredClients;
-pub use credentials::{ApiKey, CertificateName, KeyHash, random_api_key};
+pub use api_keys::{ApiKey, KeyHash, random_api_key};
+pub use configured_clients::CertificateName;
+use configured_clients::ConfiguredClients;
 pub use jwks::{Jwks, KeySource};
 pub use jws::Algorithm;
 use jws::Jws;

@@ -7,7 +7,7 @@ use clap::{Args, ColorChoice, ValueEnum};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::output::{Screen, TextStyle};
+use super::input_output::{Screen, TextStyle};
 use super::{ConfigArgument, Failure, Output};
 use crate::authoring::count;
 use crate::config::{Loaded, quoted_list};

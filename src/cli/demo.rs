@@ -19,7 +19,7 @@ use http::{
 use percent_encoding::percent_decode_str;
 
 use super::Failure;
-use super::output::{Screen, TextStyle};
+use super::input_output::{Screen, TextStyle};
 use super::serve::{BoundServer, LogOverrides, run_in_runtime};
 use crate::config::{ConfigSource, ListenerSettings, Loaded, Sources};
 use crate::server::{self, HttpHandler};

@@ -10,7 +10,7 @@ use clap::Args;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
-use super::output::{Screen, TextStyle, read_recording};
+use super::input_output::{Screen, TextStyle, read_recording};
 use super::{ConfigArgument, Failure, Output};
 use crate::authoring::playground::{
     as_from_upstream, example_arguments, explain_translation, generated_arguments, result_json,

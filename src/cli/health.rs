@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 
 use super::Failure;
-use super::output::Screen;
+use super::input_output::Screen;
 use crate::settings::Environment;
 
 #[derive(Debug, Args)]

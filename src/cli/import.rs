@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::output::{Screen, read_input};
+use super::input_output::{Screen, read_input};
 use super::{Failure, Output};
 use crate::authoring::{count, import};
 use crate::config::yaml;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use clap::Args;
 use serde_json::json;
 
-use super::output::{Screen, read_recording};
+use super::input_output::{Screen, read_recording};
 use super::{Failure, Output};
 use crate::authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose};
 use crate::authoring::{count, joined_words};

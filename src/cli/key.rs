@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use super::output::{Screen, read_input};
+use super::input_output::{Screen, read_input};
 use super::{Failure, Output};
 use crate::auth::{KeyHash, random_api_key};
 

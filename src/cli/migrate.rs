@@ -12,7 +12,7 @@ use clap::Args;
 use diffy::DiffOptions;
 use serde_json::{Value, json};
 
-use super::output::{Screen, TextStyle, read_input};
+use super::input_output::{Screen, TextStyle, read_input};
 use super::{CONFIG_STATUS, Failure, Output};
 use crate::authoring::count;
 use crate::config::{Change, Format, Migrated, Remark, migrate as migrated};

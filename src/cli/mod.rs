@@ -16,7 +16,7 @@ mod infer;
 mod key;
 mod migrate;
 mod new;
-mod output;
+mod input_output;
 mod serve;
 mod test;
 
@@ -31,7 +31,7 @@ use serde_json::json;
 use crate::config::{Flag, Loaded, Sources, quoted_list, renamed_flag};
 use crate::settings::Problems;
 use crate::telemetry::{ErrorChain, log};
-use output::Screen;
+use input_output::Screen;
 
 /// Turns the plain responses of legacy servers into MCP tool results.
 #[derive(Debug, Parser)]

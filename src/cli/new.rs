@@ -13,7 +13,7 @@ use clap::{
 use include_dir::{Dir, include_dir};
 use serde_json::json;
 
-use super::output::Screen;
+use super::input_output::Screen;
 use super::{Failure, Output};
 
 /// Entries of the gallery, one folder each. The `README.md` beside the folders is the index.

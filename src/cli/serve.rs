@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::output::Screen;
+use super::input_output::Screen;
 use super::{ConfigArgument, Failure, STACK_BYTES};
 use crate::admin::{Admin, Process, ProcessControl};
 use crate::config::{self, ConfigSource, Flag, Loaded, Sources};

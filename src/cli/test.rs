@@ -6,8 +6,8 @@ use clap::Args;
 use diffy::{DiffOptions, Line};
 use serde_json::{Map, Value, json};
 
+use super::input_output::{Screen, TextStyle};
 use super::migrate::replace_files;
-use super::output::{Screen, TextStyle};
 use super::{ConfigArgument, Failure, Output};
 use crate::authoring::count;
 use crate::authoring::playground::{example_arguments, explain_translation};

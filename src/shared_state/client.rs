@@ -1,6 +1,6 @@
 //! Client of Redis or Valkey: keeps a connection open, and has the scripts that run in the store.
 //!
-//! The `redis` crate implements the protocol, and `sentinel_and_cluster` opens its connections. This module
+//! The `redis` crate implements the protocol, and `redis_connection` opens its connections. This module
 //! adds the behaviour on failure:
 //!
 //! - A connection is opened in the background. While there is no connection, every operation fails at once;
@@ -29,7 +29,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::address::StoreSettings;
-use super::sentinel_and_cluster::{OpenConnection, StoreConnection};
+use super::redis_connection::{OpenConnection, StoreConnection};
 use super::{LISTENER_BACKLOG, ReplicaEvent, StoreUnreachable, WRITE_LIMIT, WRITE_UNIT_BYTES};
 use crate::crypto::{KeyedHash, Purpose, SecretKey, TokenCipher};
 use crate::telemetry::{ErrorChain, LabelCounter};

@@ -3,7 +3,7 @@
 //!
 //! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
 //! - `address` is the address of the store ([`StoreSettings`]).
-//! - `client` keeps the connection open, and has the scripts that run in the store. `sentinel_and_cluster`
+//! - `client` keeps the connection open, and has the scripts that run in the store. `redis_connection`
 //!   opens the connection: to one server, to the primary that Sentinels name, or to a Cluster.
 //!
 //! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
@@ -23,7 +23,7 @@ use crate::telemetry::LabelCounter;
 
 mod address;
 mod client;
-mod sentinel_and_cluster;
+mod redis_connection;
 #[cfg(test)]
 mod tests;
 

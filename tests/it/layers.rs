@@ -161,7 +161,7 @@ fn external_crates_are_named_only_by_their_owners() {
                 "translate/fields/",
                 "inbound/mcp/tasks",
                 "config/certificate_expiry",
-                "auth/credentials",
+                "auth/api_keys",
                 "telemetry/log",
             ],
         ),

@@ -3,7 +3,7 @@
 //! Transport and messages:
 //!
 //! - [`McpEndpoint`]: the HTTP endpoint; `stdio`: the same over stdin and stdout.
-//! - `message`: JSON-RPC messages and parameters; `message_context`: transport, headers, client and
+//! - `message_parser`: JSON-RPC messages and parameters; `rpc_context`: transport, headers, client and
 //!   revision of a message.
 //! - `revision`: protocol revisions and all differences between them; `rpc_error`: the table of errors.
 //! - `protocol`: dispatch of a message to its method.
@@ -27,14 +27,14 @@
 //! the SDK is used only as the reference client in `tests/it/mcp/sdk.rs`.
 
 mod elicitation;
-mod message;
-mod message_context;
+mod message_parser;
 mod prompts_and_resources;
 mod protocol;
 mod replicas;
 mod response;
 mod resumable_streams;
 mod revision;
+mod rpc_context;
 mod rpc_error;
 mod server_info;
 mod session_subscriptions;
@@ -58,14 +58,14 @@ use settings_derive::Section;
 use tokio::time::sleep;
 
 // Some of these names are for the submodules only.
-use self::message::{RpcId, RpcRequest};
-use self::message_context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
+use self::message_parser::{RpcId, RpcRequest};
 use self::protocol::MessageDispatcher;
 use self::replicas::Replicas;
 use self::response::{
     ClientRequestError, MessageReceiver, MessageSender, PendingResponse, ResponseForm, RpcResponse, RpcResult,
 };
 use self::revision::Revision;
+use self::rpc_context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
 use self::rpc_error::{ErrorKind, RpcError, truncated};
 use self::server_info::ServerInfo;
 use self::sessions::NamedSession;
@@ -218,7 +218,7 @@ impl McpEndpoint {
         }
         let dispatcher = &self.dispatcher;
         dispatcher.sessions.check(session, message.owner())?;
-        if let Some(id) = message_context::single_value(headers, &LAST_EVENT_ID)? {
+        if let Some(id) = rpc_context::single_value(headers, &LAST_EVENT_ID)? {
             // This replica has the stream, or another one.
             let mut stream = dispatcher.resumables.resume(&session.id, id);
             if let (None, Some((name, _))) = (&stream, id.rsplit_once('.')) {

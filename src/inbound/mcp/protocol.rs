@@ -11,7 +11,7 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{json, value::RawValue};
 use tracing::debug;
 
-use super::message::{self, ClientMessage, RejectedMessage};
+use super::message_parser::{self, ClientMessage, RejectedMessage};
 use super::prompts_and_resources::{complete, get_prompt, read_resource, subscribe, unsubscribe, uri_of};
 use super::response::{ClientResult, OpenRequests};
 use super::resumable_streams::ResumableStreams;
@@ -175,7 +175,7 @@ impl MessageContext {
     /// Messages that precede the result of a request go to `sender`. Dropping the future cancels the request.
     pub(super) async fn handle(&self, body: &[u8], sender: &MessageSender) -> Option<RpcResponse> {
         match self.revision() {
-            Ok(revision) if revision.supports_batches() => match message::batch(body) {
+            Ok(revision) if revision.supports_batches() => match message_parser::batch(body) {
                 Some(Ok(members)) => Box::pin(self.batch(&members, sender)).await,
                 Some(Err(error)) => Some(self.error_response(None, None, revision, &error)),
                 None => self.message(body, sender).await,
@@ -188,7 +188,7 @@ impl MessageContext {
     async fn batch(&self, members: &[&RawValue], sender: &MessageSender) -> Option<RpcResponse> {
         let responses = join_all(members.iter().map(|member| async {
             let body = member.get().as_bytes();
-            match message::message(body) {
+            match message_parser::message(body) {
                 // `initialize` must not be part of a batch (2025-03-26, Lifecycle, "Initialization").
                 Ok(ClientMessage::Request(RpcRequest { id, method, .. })) if method == "initialize" => {
                     let error = ErrorKind::NOT_A_MESSAGE.error("`initialize` can't be part of a batch");
@@ -203,7 +203,7 @@ impl MessageContext {
 
     /// Handles one message.
     async fn message(&self, body: &[u8], sender: &MessageSender) -> Option<RpcResponse> {
-        let request = match message::message(body) {
+        let request = match message_parser::message(body) {
             Ok(ClientMessage::Request(request)) => request,
             // Boxed, so that the future of a call needs no memory for other messages.
             other => return Box::pin(self.other_message(body, other)).await,

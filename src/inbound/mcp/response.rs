@@ -460,7 +460,7 @@ mod stream_tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::inbound::mcp::message::{ClientMessage, message};
+    use crate::inbound::mcp::message_parser::{ClientMessage, message};
 
     async fn text_of(response: Response<Body>) -> String {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();

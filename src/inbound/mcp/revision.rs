@@ -9,7 +9,7 @@ use std::str::FromStr;
 use http::HeaderMap;
 use rmcp::model::ProtocolVersion;
 
-use super::{ErrorKind, PROTOCOL_VERSION, RpcError, RpcRequest, RpcResult, message_context, truncated};
+use super::{ErrorKind, PROTOCOL_VERSION, RpcError, RpcRequest, RpcResult, rpc_context, truncated};
 use crate::model::{BlockText, Content, ContentBlock, ForeignBlock, StructuredContentSupport};
 
 /// A supported protocol revision.
@@ -68,7 +68,7 @@ impl Revision {
         negotiated: Option<Self>,
         request: &RpcRequest<'_>,
     ) -> Result<Self, RpcError> {
-        let in_header = message_context::single_value(headers, &PROTOCOL_VERSION)?;
+        let in_header = rpc_context::single_value(headers, &PROTOCOL_VERSION)?;
         match (in_header, request.meta.protocol_version()?) {
             // The parameters of `initialize` contain the revision. A different revision in the header is
             // ignored if it is supported (2025-11-25, Transports, "Protocol Version Header").

@@ -23,12 +23,12 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::message::ClientMessage;
+use super::message_parser::ClientMessage;
 use super::response::forward_messages;
 use super::sessions::NamedSession;
 use super::{
     AuthenticatedClient, ErrorKind, McpEndpoint, MessageContext, MessageDispatcher, MessageSender,
-    RequestContext, RequestInfo, Revision, RpcError, RpcRequest, Shutdown, message, subscriptions,
+    RequestContext, RequestInfo, Revision, RpcError, RpcRequest, Shutdown, message_parser, subscriptions,
 };
 use crate::inbound::{CANCEL_TIMEOUT, Connection, ShutdownSignal};
 use crate::upstream::ClientIdentity;
@@ -237,7 +237,7 @@ impl StdioConnection {
             ))
         };
         let is_parsed = is_full || *self.dispatcher.gateway.fetching_lists.borrow();
-        let may_be_slow = match is_parsed.then(|| message::message(&message)) {
+        let may_be_slow = match is_parsed.then(|| message_parser::message(&message)) {
             Some(Ok(ClientMessage::Request(request))) if is_full => {
                 return self.reject(Some(request), too_many()).await;
             }

@@ -212,7 +212,7 @@ async fn a_failed_login_does_not_log_the_password() {
         let port = server(0, said).await;
         let settings = settings(&format!("redis://127.0.0.1:{port}"));
         let error =
-            sentinel_and_cluster::OpenConnection::open(&settings, "test:notifications").await.err().unwrap();
+            redis_connection::OpenConnection::open(&settings, "test:notifications").await.err().unwrap();
         assert!(error.contains(expected) && !error.contains("s3cr3"), "{error}");
     }
 }
@@ -232,11 +232,10 @@ async fn sentinels_are_queried_in_turn_until_one_knows_the_primary() {
     let store = SharedStore::new(settings(&address(knows)), &secret());
     store.begin().await;
     until(&store, true).await;
-    let error =
-        sentinel_and_cluster::OpenConnection::open(&settings(&address(ignorant)), "test:notifications")
-            .await
-            .err()
-            .unwrap();
+    let error = redis_connection::OpenConnection::open(&settings(&address(ignorant)), "test:notifications")
+        .await
+        .err()
+        .unwrap();
     assert_eq!(
         error.to_string(),
         format!("Sentinel 127.0.0.1:{ignorant} does not know the primary `mymaster`")

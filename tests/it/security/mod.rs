@@ -60,7 +60,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("open input requests to legacy clients", "src/inbound/mcp/response.rs", "OPEN_REQUESTS_LIMIT"),
     ("responses that `response_buffer_limit` does not count", "src/inbound/mod.rs", "SHORT_BYTES"),
     ("JSON values in the arguments of one call", "src/model/definition.rs", "ARGUMENT_VALUE_LIMIT"),
-    ("messages in one JSON-RPC batch", "src/inbound/mcp/message.rs", "BATCH_LIMIT"),
+    ("messages in one JSON-RPC batch", "src/inbound/mcp/message_parser.rs", "BATCH_LIMIT"),
     ("notification streams per session", "src/inbound/mcp/session_subscriptions.rs", "STREAM_LIMIT"),
     ("subscriptions per session", "src/inbound/mcp/session_subscriptions.rs", "SUBSCRIPTION_LIMIT"),
     (

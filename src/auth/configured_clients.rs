@@ -1,113 +1,12 @@
-//! Credentials of the configured clients, and the clients that they identify:
-//!
-//! - API keys, configured by their hashes: a configuration file that others read reveals no key.
-//! - Client certificates (mTLS), by subject, alternative name or fingerprint.
-//! - Subjects (`sub`) of JWTs.
+//! The configured clients by their credentials: API keys, client certificates (mTLS) by subject, alternative
+//! name or fingerprint, and subjects (`sub`) of JWTs.
 
-use std::{cell::RefCell, collections::HashMap, fmt, iter::once, sync::Arc, time::SystemTime};
+use std::{collections::HashMap, iter::once, sync::Arc, time::SystemTime};
 
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
-use settings_derive::Section;
-
-use super::{AuthError, ClientSettings, IdentifiedClient};
-use crate::crypto::{Digest, parse_digest, random_key, sha256};
-use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, SourceSpan, text_of};
+use super::{AuthError, ClientSettings, IdentifiedClient, KeyHash};
+use crate::settings::{FromText, Invalid};
 use crate::tls::ClientCertificate;
 use crate::upstream::Client;
-
-/// SHA-256 hash of an API key. Keys are long and random, so the hash cannot be reversed and no slow hash is
-/// needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KeyHash(Digest);
-
-const PREFIX: &str = "sha256:";
-
-/// Prefix of generated keys, so that people and secret scanners recognize a key.
-const KEY_PREFIX: &str = "glk_";
-
-/// Generates an unpredictable key: 256 random bits. Only its client may know it.
-pub fn random_api_key() -> String {
-    format!("{KEY_PREFIX}{}", random_key())
-}
-
-impl KeyHash {
-    /// Hashes a key, or any other bytes.
-    pub fn from_key(key: impl AsRef<[u8]>) -> Self {
-        Self(sha256(key.as_ref()))
-    }
-
-    /// Parses a hash, as `glossator key` prints it.
-    pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
-        let digits = text.strip_prefix(PREFIX);
-        digits.and_then(parse_digest).map(Self).ok_or_else(|| {
-            let found =
-                digits.map(|digits| format!(", found {} characters after it", digits.chars().count()));
-            let message =
-                format!("expected `{PREFIX}` and 64 hexadecimal digits{}", found.unwrap_or_default());
-            let help = "copy the whole hash: `glossator key` makes a key and its hash, and `glossator key \
-                        --stdin` hashes one; the key itself does not belong in the file";
-            Invalid::without_value(message, help)
-        })
-    }
-}
-
-/// The hash of an API key, with its expiry.
-#[derive(Debug, Clone, PartialEq, Eq, Section)]
-#[section(name = "a key of a client", id = "client_key", text = "hash", variables)]
-pub struct ApiKey {
-    /// The hash of the key: `sha256:…`.
-    // Masked, because the configuration may contain the key itself by mistake.
-    #[key(file, example = "hash: sha256:…", masked)]
-    pub hash: KeyHash,
-    /// When the key expires: `2027-01-31`, or `2027-01-31T12:00:00Z`.
-    #[key(kind = ValueKind::Text, with = read_expires, shown = "never")]
-    pub expires: Option<SystemTime>,
-}
-
-fn read_expires(value: &Cursor<'_>) -> Checked<Option<SystemTime>> {
-    let end = SystemTime::read(value)?;
-    if end <= SystemTime::now() {
-        value.warn(Code::ExpiredKey, "the key has expired".to_owned(), "remove it");
-    }
-    Ok(Some(end))
-}
-
-/// The key hashes of one configuration and their positions in the file, to find duplicates.
-type KnownHashes = RefCell<HashMap<KeyHash, SourceSpan>>;
-
-impl Setting for KeyHash {
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let hash = Self::from_text(text_of(value)?.trim()).or_else(|invalid| value.reject(invalid))?;
-        let report = value.context.report;
-        match report.cache::<KnownHashes>().borrow_mut().insert(hash, value.node.span) {
-            None => Ok(hash),
-            Some(other) => {
-                let message = format!("duplicate key hash; also at {}", report.file_and_line(other));
-                value.reject(
-                    Invalid::without_value(message, "use different keys for each client")
-                        .with_code(Code::DuplicateValue),
-                )
-            }
-        }
-    }
-}
-
-/// Parses a date (midnight UTC), or a date with a time.
-impl FromText for SystemTime {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        let at_midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
-        let end = text.parse::<Timestamp>().ok().or_else(|| text.parse().ok().and_then(at_midnight));
-        let help = "write `2027-01-31` for midnight UTC, or `2027-01-31T12:00:00Z`";
-        end.map(Into::into).ok_or_else(|| Invalid::new(format!("expected a date, found `{text}`"), help))
-    }
-}
-
-impl fmt::Display for KeyHash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(PREFIX)?;
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
-    }
-}
 
 /// A name in a client certificate, which identifies a client. Only certificates issued by `client_ca` are
 /// accepted.
@@ -212,28 +111,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::auth::{ApiKey, random_api_key};
     use crate::{route::Scopes, settings::value::OneOrMore};
-
-    #[test]
-    fn a_hash_is_read_as_it_is_written() {
-        let hash = KeyHash::from_key("abc");
-        let written = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(hash.to_string(), written);
-        assert_eq!(KeyHash::from_text(written), Ok(hash));
-        assert_eq!(KeyHash::from_text(&written.to_uppercase().replace("SHA256", "sha256")), Ok(hash));
-        for wrong in [
-            "",
-            "abc",
-            "sha256:",
-            "sha256:ba78",
-            "md5:ba78",
-            &written.replace('b', "x"),
-            &format!("{written}0"),
-        ] {
-            assert!(KeyHash::from_text(wrong).is_err(), "{wrong}");
-        }
-        assert!(KeyHash::from_text("sha256:ä").unwrap_err().message.ends_with("found 1 characters after it"));
-    }
 
     #[test]
     fn a_key_is_its_clients_until_its_end() {
