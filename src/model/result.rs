@@ -62,8 +62,8 @@ pub struct Content {
 }
 
 /// Type and data of a block: one variant for each content type of MCP, and one for blocks that are forwarded
-/// unchanged. `Deserialize` parses the JSON of all types except text.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// unchanged. `Serialize` and `Deserialize` are the JSON of all types except text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ContentBlock {
     /// Text.
@@ -90,8 +90,10 @@ pub enum ContentBlock {
         /// Short name of the resource.
         name: String,
         /// Description for the model.
+        #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<String>,
         /// Media type of the resource, such as `text/csv`.
+        #[serde(skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
     },
     /// An embedded resource.
@@ -145,7 +147,7 @@ pub struct ResourceContents {
 
 /// Body of a resource.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", from = "BodyMembers")]
+#[serde(rename_all = "camelCase", try_from = "BodyMembers")]
 pub enum ResourceBody {
     /// Text.
     Text(String),
@@ -160,9 +162,11 @@ struct BodyMembers {
     blob: Option<String>,
 }
 
-impl From<BodyMembers> for ResourceBody {
-    fn from(BodyMembers { text, blob }: BodyMembers) -> Self {
-        blob.map_or_else(|| Self::Text(text.unwrap_or_default()), Self::Blob)
+impl TryFrom<BodyMembers> for ResourceBody {
+    type Error = &'static str;
+
+    fn try_from(BodyMembers { text, blob }: BodyMembers) -> Result<Self, &'static str> {
+        blob.map(Self::Blob).or(text.map(Self::Text)).ok_or("a resource without `text` and `blob`")
     }
 }
 

@@ -1,8 +1,8 @@
 //! Output formats of a tool result: the JSON, which is the same for every API, and the contents of a
 //! resource.
 //!
-//! The JSON is written without `serde`, because its two large parts, the structured content and the text that
-//! repeats it, are copied and escaped once, directly from the upstream's bytes into the response.
+//! The two large parts of the JSON, the structured content and the text that repeats it, are written without
+//! `serde`: they are copied and escaped once, directly from the upstream's bytes into the response.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -119,26 +119,10 @@ fn write_content(
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
             write_text(text, structured, shapes, out);
         }
-        block @ (ContentBlock::Image { data, mime_type } | ContentBlock::Audio { data, mime_type }) => {
-            let kind = if matches!(block, ContentBlock::Image { .. }) { "image" } else { "audio" };
-            write_strings(&[("type", kind), ("data", data), ("mimeType", mime_type)], out);
-        }
-        ContentBlock::ResourceLink { uri, name, description, mime_type } => {
-            let mut members = vec![("type", "resource_link"), ("uri", uri), ("name", name)];
-            members.extend(description.iter().map(|description| ("description", description.as_str())));
-            members.extend(mime_type.iter().map(|mime_type| ("mimeType", mime_type.as_str())));
-            write_strings(&members, out);
-        }
-        ContentBlock::Resource { resource: ResourceContents { uri, media_type, body } } => {
-            let mut members = vec![("uri", uri.as_str())];
-            members.extend(media_type.iter().map(|media_type| ("mimeType", media_type.as_str())));
-            members.push(match body {
-                ResourceBody::Text(text) => ("text", text),
-                ResourceBody::Blob(blob) => ("blob", blob),
-            });
-            out.extend_from_slice(b"{\"type\":\"resource\",\"resource\":");
-            write_strings(&members, out);
-            out.push(b'}');
+        block => {
+            serde_json::to_writer(&mut *out, block).expect("the arms above have the other blocks");
+            // The closing brace follows the annotations.
+            out.pop();
         }
     }
     if let Some(annotations) = &content.annotations {
@@ -146,16 +130,6 @@ fn write_content(
         write_member("annotations", annotations, out);
     }
     out.push(b'}');
-}
-
-/// Writes an object whose values are strings, without the closing brace.
-fn write_strings(members: &[(&str, &str)], out: &mut Vec<u8>) {
-    for (index, (key, value)) in members.iter().enumerate() {
-        out.push(if index == 0 { b'{' } else { b',' });
-        write_escaped(key, out);
-        out.push(b':');
-        write_escaped(value, out);
-    }
 }
 
 fn write_text(

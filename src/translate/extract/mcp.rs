@@ -14,7 +14,9 @@ use settings_derive::Section;
 
 use super::records::with_plain_line_ends;
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
-use crate::model::{Content, ContentBlock, ForeignBlock, JsonText, UpstreamResponse};
+use crate::model::{
+    Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, ResourceContents, UpstreamResponse,
+};
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
 
@@ -89,25 +91,12 @@ struct ProtocolError {
     message: Option<String>,
 }
 
-/// Members of a content block that determine its type.
+/// Type of a content block, and its text.
 #[derive(Deserialize)]
 struct BlockMembers {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
-    data: Option<Value>,
-    #[serde(rename = "mimeType")]
-    mime_type: Option<Value>,
-    uri: Option<String>,
-    name: Option<String>,
-    resource: Option<BlockResource>,
-}
-
-#[derive(Deserialize)]
-struct BlockResource {
-    uri: Option<String>,
-    text: Option<IgnoredAny>,
-    blob: Option<String>,
 }
 
 impl Extraction for Mcp {
@@ -189,39 +178,38 @@ fn check_base64(kind: &str, data: &str) -> Result<(), ReadError> {
 /// Parses one content block, which is not changed. A text block without `text` is skipped, because the call
 /// has been executed and the other blocks are valid.
 fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, ReadError> {
-    let members: BlockMembers = read(block.get())?;
-    let missing = |what: &str| {
-        let expected = format!("expected {what} in a content block, found ");
-        Err(ReadError::with_quote(usize::MAX, &expected, &members.kind).with_suffix(" without"))
+    let BlockMembers { kind, text } = read(block.get())?;
+    let foreign = |text, link| -> Result<_, ReadError> {
+        let json = part(message, block)?;
+        Ok(Some(ContentBlock::Foreign(ForeignBlock { json, text, link }).into()))
     };
-    match members.kind.as_str() {
-        "text" if members.text.is_none() => return Ok(None),
-        "text" => {}
-        "image" | "audio" => match (&members.data, &members.mime_type) {
-            (Some(Value::String(data)), Some(Value::String(_))) => check_base64(&members.kind, data)?,
-            _ => return missing("`data` and `mimeType`"),
-        },
-        "resource_link" if members.uri.is_none() || members.name.is_none() => {
-            return missing("`uri` and `name`");
+    let required = match (kind.as_str(), text) {
+        ("text", None) => return Ok(None),
+        ("text", Some(text)) => {
+            let members: HashMap<String, IgnoredAny> = read(block.get())?;
+            let has_text_only = members.len() == ["type", "text"].len();
+            return if has_text_only { Ok(Some(Content::text(text))) } else { foreign(Some(text), None) };
         }
-        "resource_link" => {}
-        "resource" => match &members.resource {
-            Some(BlockResource { uri: Some(_), blob: Some(blob), .. }) => check_base64("resource", blob)?,
-            Some(BlockResource { uri: Some(_), text: Some(_), .. }) => {}
-            Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
-        },
+        ("image" | "audio", _) => "`data` and `mimeType`",
+        ("resource_link", _) => "`uri` and `name`",
+        ("resource", _) => "a `resource` with `uri` and `text` or `blob`",
         // A block of unknown type would make clients reject the whole result. As a text block, its content is
         // still readable.
         _ => return Ok(Some(Content::text(block.get()))),
+    };
+    match serde_json::from_str(block.get()) {
+        Ok(ContentBlock::ResourceLink { uri, name, .. }) => foreign(None, Some(format!("{name}: {uri}"))),
+        Ok(
+            ContentBlock::Image { data, .. }
+            | ContentBlock::Audio { data, .. }
+            | ContentBlock::Resource { resource: ResourceContents { body: ResourceBody::Blob(data), .. } },
+        ) => check_base64(&kind, &data).and_then(|()| foreign(None, None)),
+        Ok(_) => foreign(None, None),
+        Err(_) => {
+            let expected = format!("expected {required} in a content block, found ");
+            Err(ReadError::with_quote(usize::MAX, &expected, &kind).with_suffix(" without"))
+        }
     }
-    let text = members.text.filter(|_| members.kind == "text");
-    if let Some(text) = &text
-        && read::<HashMap<String, IgnoredAny>>(block.get())?.len() == ["type", "text"].len()
-    {
-        return Ok(Some(Content::text(text)));
-    }
-    let link = members.uri.zip(members.name).map(|(uri, name)| format!("{name}: {uri}"));
-    Ok(Some(ContentBlock::Foreign(ForeignBlock { json: part(message, block)?, text, link }).into()))
 }
 
 /// Returns a part of a document as a document that shares its buffer.
