@@ -91,10 +91,10 @@ pub fn decode_header_text(value: &str) -> Option<Cow<'_, str>> {
 
 /// Finds every invalid `x-mcp-header` of an input schema.
 pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHeader> {
-    let mut invalid = Vec::new();
+    let (root, mut invalid) = (Value::Object(schema.clone()), Vec::new());
     // JSON Pointers of schemas, by the header name in lower case.
     let mut known = HashMap::new();
-    for LocatedSchema { schema, pointer, is_property } in subschemas(schema) {
+    for LocatedSchema { schema, pointer, is_property } in subschemas(&root) {
         let Some(header) = schema.get(PARAM_HEADER_KEYWORD) else { continue };
         let mut report = |message: String, help| {
             let message = format!("`{PARAM_HEADER_KEYWORD}` {message}");

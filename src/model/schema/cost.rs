@@ -340,7 +340,7 @@ mod tests {
     }
 
     fn dialect_of(schema: &Value) -> SchemaDialect {
-        SchemaDialect::from_document(schema.as_object().unwrap()).unwrap()
+        SchemaDialect::from_document(schema).unwrap()
     }
 
     fn plan_of(schema: &Value) -> SchemaPlan {

@@ -108,7 +108,7 @@ impl Schema {
         if let Some(pointer) = number_out_of_bounds(&root) {
             return Err(SchemaError { message: super::NumberOutOfBounds.to_string(), pointer });
         }
-        let dialect = SchemaDialect::from_document(document)?;
+        let dialect = SchemaDialect::from_document(&root)?;
         let options = jsonschema::options().should_validate_formats(validates_formats);
         let options = exact::with_exact_keywords(options, dialect)
             .with_draft(dialect.0)
@@ -128,8 +128,7 @@ impl Schema {
     /// Lists all violations of the dialect's meta-schema; empty if the dialect is not supported.
     pub fn dialect_violations(document: &Map<String, Value>) -> Vec<SchemaError> {
         let root = Value::Object(document.clone());
-        let is_usable =
-            number_out_of_bounds(&root).is_none() && SchemaDialect::from_document(document).is_ok();
+        let is_usable = number_out_of_bounds(&root).is_none() && SchemaDialect::from_document(&root).is_ok();
         let validator = is_usable.then(|| jsonschema::meta::validator_for(&root).ok()).flatten();
         let Some(validator) = validator else { return Vec::new() };
         validator.iter_errors(&root).map(|error| schema_error(&error)).collect()
@@ -233,8 +232,8 @@ impl SchemaDialect {
     ///
     /// [`SchemaError`] if `$schema` declares an unsupported dialect, or if a subschema declares a different
     /// one.
-    fn from_document(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        let dialect = match document.get("$schema") {
+    fn from_document(root: &Value) -> Result<Self, SchemaError> {
+        let dialect = match root.get("$schema") {
             Some(uri @ Value::String(text)) => Self::from_uri(text).ok_or_else(|| SchemaError {
                 message: format!("unsupported dialect {}; supported are {}", shown(uri), Self::NAMES),
                 pointer: "/$schema".to_owned(),
@@ -246,7 +245,7 @@ impl SchemaDialect {
             let uri = part.schema.get("$schema").and_then(Value::as_str);
             uri.is_some_and(|uri| Self::from_uri(uri) != Some(dialect))
         };
-        match subschemas(document).iter().skip(1).find(|part| is_foreign(part)) {
+        match subschemas(root).iter().skip(1).find(|part| is_foreign(part)) {
             None => Ok(dialect),
             Some(part) => Err(SchemaError {
                 message: "a subschema can't have another dialect than the root".to_owned(),
@@ -292,26 +291,20 @@ pub(super) struct LocatedSchema<'s> {
 }
 
 /// Returns a schema and all of its subschemas, each before its own subschemas.
-pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
+pub(super) fn subschemas(root: &Value) -> Vec<LocatedSchema<'_>> {
     fn add<'s>(value: &'s Value, pointer: String, is_property: bool, found: &mut Vec<LocatedSchema<'s>>) {
-        match value {
-            Value::Object(schema) => add_schema(schema, pointer, is_property, found),
+        let schema = match value {
+            Value::Object(schema) => schema,
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     add(item, format!("{pointer}/{index}"), false, found);
                 }
+                return;
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
-    }
-    fn add_schema<'s>(
-        schema: &'s Map<String, Value>,
-        pointer: String,
-        is_property: bool,
-        found: &mut Vec<LocatedSchema<'s>>,
-    ) {
-        let below = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_segment(name));
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
+        };
         found.push(LocatedSchema { schema, pointer: pointer.clone(), is_property });
+        let below = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_segment(name));
         for (keyword, value) in schema {
             let pointer = below(&pointer, keyword);
             match keyword.as_str() {
@@ -320,8 +313,8 @@ pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
                 // These keywords are maps of schemas; their keys are user-defined and may look like keywords.
                 "properties" | "patternProperties" | "$defs" | "definitions" | "dependencies"
                 | "dependentSchemas" => {
-                    for (name, schema) in value.as_object().into_iter().flatten() {
-                        add(schema, below(&pointer, name), is_property && keyword == "properties", found);
+                    for (name, part) in value.as_object().into_iter().flatten() {
+                        add(part, below(&pointer, name), is_property && keyword == "properties", found);
                     }
                 }
                 _ => add(value, pointer, false, found),
@@ -329,7 +322,7 @@ pub(super) fn subschemas(root: &Map<String, Value>) -> Vec<LocatedSchema<'_>> {
         }
     }
     let mut found = Vec::new();
-    add_schema(root, String::new(), true, &mut found);
+    add(root, String::new(), true, &mut found);
     found
 }
 
