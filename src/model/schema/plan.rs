@@ -1,7 +1,7 @@
 //! Cost model of a schema: its subschemas (*parts*), the values that each part applies to, and the cost of
 //! its keywords.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
@@ -53,8 +53,8 @@ pub(super) struct Subschema {
     pub(super) reads_unevaluated: bool,
     /// Cost per byte of a string value, in sixteenths of a step.
     pub(super) text: u64,
-    /// Whether the part refers to itself, directly or indirectly. The validator caches the results of such
-    /// references.
+    /// Whether the part is referenced and refers to itself, directly or indirectly. The validator caches the
+    /// results of such references.
     pub(super) is_recursive: bool,
 }
 
@@ -77,8 +77,9 @@ impl SchemaPlan {
         builder.add_map(document);
         builder.resolve(document);
         let mut parts = builder.parts;
-        let recursive = recursive_parts(&parts);
-        parts.iter_mut().zip(recursive).for_each(|(part, is_recursive)| part.is_recursive = is_recursive);
+        for index in recursive_parts(&parts) {
+            parts[index].is_recursive = true;
+        }
         let reads_unevaluated = parts.iter().any(|part| part.reads_unevaluated);
         Self { parts, reads_unevaluated, is_exact: dialect == SchemaDialect::default() }
     }
@@ -337,36 +338,22 @@ impl Subschema {
     }
 }
 
-/// Whether each part is in a cycle of references. Uses Kosaraju's algorithm for strongly connected
-/// components, with explicit stacks, because chains of references may be long.
-fn recursive_parts(parts: &[Subschema]) -> Vec<bool> {
-    let mut previous = vec![Vec::new(); parts.len()];
-    for (index, part) in parts.iter().enumerate() {
-        part.next().for_each(|next| previous[next].push(index));
-    }
-    let (mut seen, mut finished) = (vec![false; parts.len()], Vec::new());
-    for start in 0..parts.len() {
-        let mut open = vec![(start, false)];
-        while let Some((part, is_finished)) = open.pop() {
-            if is_finished {
-                finished.push(part);
-            } else if !std::mem::replace(&mut seen[part], true) {
-                open.push((part, true));
-                open.extend(parts[part].next().map(|next| (next, false)));
-            }
+/// Returns the referenced parts that lead back to themselves.
+///
+/// The search visits a limited number of parts, because a schema may have long chains of references. In a
+/// larger schema, parts count as not recursive, so that their cost is counted at each visit.
+fn recursive_parts(parts: &[Subschema]) -> BTreeSet<usize> {
+    const VISIT_LIMIT: usize = 100_000;
+    let references = parts.iter().flat_map(|part| &part.same);
+    let targets = references.filter(|(way, _)| *way == ErrorUse::Referenced).map(|(_, target)| *target);
+    let mut recursive: BTreeSet<usize> = targets.collect();
+    let mut visits = 0..VISIT_LIMIT;
+    recursive.retain(|target| {
+        let (mut reached, mut open) = (HashSet::new(), vec![*target]);
+        while let Some(part) = open.pop().filter(|_| visits.next().is_some()) {
+            open.extend(parts[part].next().filter(|next| reached.insert(*next)));
         }
-    }
-    let mut is_recursive = vec![false; parts.len()];
-    for start in finished.into_iter().rev() {
-        let (mut component, mut open) = (Vec::new(), vec![start]);
-        while let Some(part) = open.pop() {
-            if std::mem::replace(&mut seen[part], false) {
-                component.push(part);
-                open.extend(&previous[part]);
-            }
-        }
-        let is_cycle = component.len() > 1 || component.iter().any(|part| previous[*part].contains(part));
-        component.into_iter().for_each(|part| is_recursive[part] = is_cycle);
-    }
-    is_recursive
+        reached.contains(target)
+    });
+    recursive
 }
