@@ -6,7 +6,7 @@ use csv::{ReaderBuilder, StringRecord, Terminator};
 use serde_json::Value;
 use settings_derive::Section;
 
-use super::records::{ColumnNames, RaggedRows, Rows, after_lines, not_empty};
+use super::records::{RaggedRows, Rows, after_lines, column_members, not_empty, read_columns};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, text_of};
 use crate::translate::read_error::{ReadError, at_most};
@@ -37,7 +37,8 @@ pub struct Csv {
     #[key(with = not_empty, conflicts = "columns", example = "header: \"# \"")]
     pub header: Option<String>,
     /// Names of the columns, for a table without a header.
-    pub columns: Option<ColumnNames>,
+    #[key(with = read_columns)]
+    pub columns: Option<Vec<String>>,
     /// Number of lines to skip before the table.
     #[key(range = 0..=100_000, default = 0)]
     pub skip: usize,
@@ -83,7 +84,7 @@ fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
 
 impl Extraction for Csv {
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
-        (ValueCount::Many, ColumnNames::members(self.columns.as_ref()))
+        (ValueCount::Many, column_members(self.columns.as_deref()))
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError> {
@@ -128,8 +129,7 @@ impl Csv {
             reader.terminator(Terminator::Any(row_delimiter));
         }
         let mut reader = reader.from_reader(table.as_bytes().chain(&end[..]));
-        let mut rows =
-            self.columns.as_ref().map(|names| Rows::named(names.0.clone(), self.ragged_rows, text));
+        let mut rows = self.columns.clone().map(|names| Rows::named(names, self.ragged_rows, text));
         let mut record = StringRecord::new();
         let failed = |error| read_error!("expected rows of cells, found {error}");
         while reader.read_record(&mut record).map_err(failed)? {
@@ -230,8 +230,8 @@ mod tests {
         Csv::default()
     }
 
-    fn columns(names: &[&str]) -> Option<ColumnNames> {
-        Some(ColumnNames(names.iter().map(|name| (*name).to_owned()).collect()))
+    fn columns(names: &[&str]) -> Option<Vec<String>> {
+        Some(names.iter().map(|name| (*name).to_owned()).collect())
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use self::{
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, matches_wildcard},
     pairs::{EachPairs, Indented, Pairs},
-    records::{ColumnNames, RaggedRows, Records},
+    records::{RaggedRows, Records},
     regex::{Capture, CapturePattern, CapturePatterns, Regex, SearchScope},
     xml::{Attributes, ElementPath, Prefixes, Xml},
 };

@@ -262,38 +262,29 @@ pub enum RaggedRows {
     Skip,
 }
 
-/// Column names, which are unique and not empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ColumnNames(pub Vec<String>);
-
-impl ColumnNames {
-    /// Names of the members of a row: the names in the rule, or any names if the response has a header.
-    pub(super) fn members(declared: Option<&Self>) -> MemberNames<'_> {
-        declared.map_or(MemberNames::AnyNames, |names| {
-            MemberNames::Names(names.0.iter().map(String::as_str).collect())
-        })
+/// Names of the members of a row: the column names in the rule, or any names if the response has a header.
+pub(super) fn column_members(declared: Option<&[String]>) -> MemberNames<'_> {
+    match declared {
+        Some(names) => MemberNames::Names(names.iter().map(String::as_str).collect()),
+        None => MemberNames::AnyNames,
     }
 }
 
-impl Setting for ColumnNames {
-    const KIND: ValueKind = <Vec<String>>::KIND;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let names = Vec::<String>::read(value)?;
-        if names.is_empty() {
-            return value.reject_empty("write `columns: [city, temperature]`");
-        }
-        let (mut seen, mut checked) = (HashSet::new(), Ok(()));
-        for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
-            if name.is_empty() || !seen.insert(name) {
-                let message =
-                    format!("names of columns must differ and not be empty, found {}", node.found());
-                let invalid = Invalid::new(message, "write a different name for every column");
-                checked = value.reject_at(node.span, invalid.with_code(Code::DuplicateValue));
-            }
-        }
-        checked.map(|()| Self(names))
+/// Reads column names, which are unique and not empty.
+pub(super) fn read_columns(value: &Cursor<'_>) -> Checked<Option<Vec<String>>> {
+    let names = Vec::<String>::read(value)?;
+    if names.is_empty() {
+        return value.reject_empty("write `columns: [city, temperature]`");
     }
+    let (mut seen, mut checked) = (HashSet::new(), Ok(()));
+    for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
+        if name.is_empty() || !seen.insert(name) {
+            let message = format!("names of columns must differ and not be empty, found {}", node.found());
+            let invalid = Invalid::new(message, "write a different name for every column");
+            checked = value.reject_at(node.span, invalid.with_code(Code::DuplicateValue));
+        }
+    }
+    checked.map(|()| Some(names))
 }
 
 /// Maximum length of a quoted part of a line in an error, in characters.

@@ -11,7 +11,8 @@ use settings_derive::Section;
 
 use self::layout::{Cell, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, merge, words};
 use super::records::{
-    ColumnNames, LineBlock, RaggedRows, Rows, after_lines, lines, not_empty, with_plain_line_ends,
+    LineBlock, RaggedRows, Rows, after_lines, column_members, lines, not_empty, read_columns,
+    with_plain_line_ends,
 };
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, OpenSection, text_of};
@@ -37,7 +38,8 @@ const LINE_LIMIT_BYTES: usize = 1 << 20;
 pub struct Columns {
     /// Names of the columns, for a table without a header. White space separates cells, and the last cell is
     /// the rest of the line.
-    pub columns: Option<ColumnNames>,
+    #[key(with = read_columns)]
+    pub columns: Option<Vec<String>>,
     /// Widths of the columns, in characters, such as `[10, 8, 20]`. The last cell is the rest of the line.
     #[key(with = not_empty, kind = ValueKind::List(&ValueKind::Count(1, WIDTH_LIMIT)))]
     pub widths: Option<Vec<usize>>,
@@ -74,7 +76,7 @@ pub(crate) fn has_frame(text: &str) -> bool {
 
 impl Extraction for Columns {
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
-        (ValueCount::Many, ColumnNames::members(self.columns.as_ref()))
+        (ValueCount::Many, column_members(self.columns.as_deref()))
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError> {
@@ -85,7 +87,7 @@ impl Extraction for Columns {
 impl Columns {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         let Some(widths) = &self.widths else { return Ok(self) };
-        if let Some(ColumnNames(names)) = &self.columns
+        if let Some(names) = &self.columns
             && widths.len() != names.len()
             && widths.len() + 1 != names.len()
         {
@@ -107,7 +109,7 @@ impl Columns {
         if self.allow_empty && lines.iter().all(|line| is_rule(line.text)) {
             return Ok(Value::Array(Vec::new()));
         }
-        let count = self.columns.as_ref().map(|columns| columns.0.len());
+        let count = self.columns.as_ref().map(Vec::len);
         let starts = self.widths.as_ref().map(|widths| {
             let ends = widths.iter().scan(0, |end, width| {
                 *end += width;
@@ -121,7 +123,7 @@ impl Columns {
         };
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
         let mut rows = match &self.columns {
-            Some(ColumnNames(names)) => Rows::named(names.clone(), self.ragged_rows, text),
+            Some(names) => Rows::named(names.clone(), self.ragged_rows, text),
             None if starts.is_none() => return self.under_header(&lines, text, typing),
             None => {
                 let header = table.next().ok_or(NO_HEADER)?;

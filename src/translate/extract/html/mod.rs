@@ -13,8 +13,8 @@ use settings_derive::{Section, Word};
 pub use self::page::CssSelector;
 use self::page::PageBudget;
 pub(in crate::translate) use self::text::error_page_message;
-use super::records::{gather, not_empty};
-use super::{ColumnNames, Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::records::{column_members, gather, not_empty, read_columns};
+use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Kind, Named, OpenSection, Setting, text_of};
 use crate::translate::fields::{list_of, object_of};
 use crate::translate::read_error::{ReadError, at_most};
@@ -52,8 +52,8 @@ pub struct Html {
     #[key(name = "as", default = TableForm::Rows, conflicts = "text", requires = "table")]
     pub form: TableForm,
     /// Names of the table's columns, in place of its headings.
-    #[key(conflicts = "text", requires = "table")]
-    pub columns: Option<ColumnNames>,
+    #[key(conflicts = "text", requires = "table", with = read_columns)]
+    pub columns: Option<Vec<String>>,
     /// CSS selector of the element whose whole text is the value. The first match applies.
     pub text: Option<CssSelector>,
     /// CSS selector of elements to remove from the page first.
@@ -109,7 +109,7 @@ impl Extraction for Html {
     fn finds(&self) -> (ValueCount, MemberNames<'_>) {
         let names = match (&self.select, &self.table) {
             (Some(select), _) => MemberNames::Names(select.0.iter().map(|(name, _)| name.as_str()).collect()),
-            (None, Some(_)) => ColumnNames::members(self.columns.as_ref()),
+            (None, Some(_)) => column_members(self.columns.as_deref()),
             (None, None) => MemberNames::NoFields,
         };
         let is_list = self.table.is_some() && self.form == TableForm::Rows || self.items.is_some();
@@ -174,7 +174,7 @@ impl Html {
                 .and_then(|place| place.descendent_elements().find(is_table))
                 .ok_or_else(|| read_error!("expected a table `{}`, found none", table.source))?;
             return match self.form {
-                TableForm::Rows => table::rows(table, self.columns.as_ref(), &mut work),
+                TableForm::Rows => table::rows(table, self.columns.as_deref(), &mut work),
                 TableForm::Pairs => table::pairs(table, &mut work),
             };
         }

@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use super::page::PageBudget;
 use super::text;
+use crate::translate::extract::RECORD_LIMIT;
 use crate::translate::extract::records::add;
-use crate::translate::extract::{ColumnNames, RECORD_LIMIT};
 use crate::translate::read_error::{ReadError, at_most};
 
 /// Returns the rows below the headings, as objects by column name.
 pub(super) fn rows(
     table: ElementRef<'_>,
-    declared: Option<&ColumnNames>,
+    declared: Option<&[String]>,
     work: &mut PageBudget,
 ) -> Result<Value, ReadError> {
     let rows = read(table, work)?;
@@ -22,7 +22,7 @@ pub(super) fn rows(
     // Without heading rows (in `<thead>`, or with `<th>` only), the first row is the header.
     let first = if first == 0 && declared.is_none() { rows.len().min(1) } else { first };
     let (headings, rows) = rows.split_at(first);
-    let names = declared.map_or_else(|| names(headings, rows), |declared| declared.0.clone());
+    let names = declared.map_or_else(|| names(headings, rows), <[String]>::to_vec);
     let mut found = Vec::new();
     for row in rows.iter().filter(|row| !row.is_heading && !row.is_blank()) {
         at_most(RECORD_LIMIT, found.len() + 1, "rows")?;

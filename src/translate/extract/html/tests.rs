@@ -17,8 +17,8 @@ fn itself(name: &str) -> (String, Selected) {
 }
 
 fn table(columns: &[&str]) -> Html {
-    let columns = columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let columns = Some(ColumnNames(columns)).filter(|columns| !columns.0.is_empty());
+    let columns = Some(columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let columns = columns.filter(|columns| !columns.is_empty());
     Html { table: Some(css("table")), columns, ..Html::default() }
 }
 

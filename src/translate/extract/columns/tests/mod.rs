@@ -36,7 +36,7 @@ fn under_header() -> Columns {
 
 fn by_words(names: &str) -> Columns {
     let names = names.split(' ').map(str::to_owned).collect();
-    Columns { columns: Some(ColumnNames(names)), ..Columns::default() }
+    Columns { columns: Some(names), ..Columns::default() }
 }
 
 fn pattern(source: &str) -> Option<Pattern> {
@@ -76,7 +76,7 @@ fn a_cell_under_no_name_is_not_assigned_to_another() {
 fn a_response_without_a_table_is_an_empty_list_if_configured() {
     let widths = |names: Option<Vec<String>>| Columns {
         widths: Some(vec![3, 4]),
-        columns: names.map(ColumnNames),
+        columns: names,
         ..Columns::default()
     };
     let from = || Columns { start_at: pattern("^NAME"), ..Columns::default() };
@@ -97,7 +97,7 @@ fn widths_are_in_characters_and_the_last_cell_is_the_rest() {
     let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     let given = |widths: &[usize], names: Option<Vec<String>>| Columns {
         widths: Some(widths.to_vec()),
-        columns: names.map(ColumnNames),
+        columns: names,
         ..Columns::default()
     };
     let expected =
