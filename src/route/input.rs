@@ -85,7 +85,8 @@ impl InputSchema {
         let property = Wanted::from_property(self.document(), name);
         let items = Wanted::from_schema(self.document(), property.items);
         let of = |wanted: &Wanted<'_>| -> Vec<String> {
-            let flags = if wanted.is_boolean() { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
+            let is_boolean = wanted.listed.is_empty() && wanted.accepts("boolean");
+            let flags = if is_boolean { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
             wanted.listed.iter().copied().chain(flags).filter_map(scalar_text).collect()
         };
         [of(&property), of(&items)].concat()
@@ -211,11 +212,6 @@ impl<'s> Wanted<'s> {
 
     fn accepts(&self, kind: &str) -> bool {
         self.types.contains(&kind)
-    }
-
-    /// Whether the schema admits booleans and has no list of values.
-    fn is_boolean(&self) -> bool {
-        self.listed.is_empty() && self.accepts("boolean")
     }
 
     fn value(&self, text: String) -> Value {

@@ -8,6 +8,7 @@ use super::OutputContext;
 use super::bounds::{ITEM_BYTES, OUTPUT_LIMIT_BYTES, output_too_large};
 use crate::model::{Arguments, kind_of};
 use crate::translate::convert::without_exponent;
+use crate::translate::fields::distinct;
 
 /// Variables of the templates of a request: `args` and `input_responses`.
 pub fn request_variables(arguments: &Arguments) -> Value {
@@ -154,7 +155,10 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
             return Err(invalid(format!("a table needs a list or an object, found {}", kind_of(value))));
         }
     };
-    let columns = columns.unwrap_or_else(|| columns_of(&rows));
+    let columns = columns.unwrap_or_else(|| {
+        let names = rows.iter().filter_map(Json::as_object).flat_map(Map::keys);
+        distinct(names, COLUMN_LIMIT + 1).into_iter().cloned().collect()
+    });
     if columns.len() > COLUMN_LIMIT {
         return Err(invalid(format!("a table may have at most {COLUMN_LIMIT} columns, found more")));
     }
@@ -172,17 +176,6 @@ pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Resu
     }
     table.truncate(table.trim_end().len());
     Ok(table)
-}
-
-/// Columns of rows, in order of first occurrence; at most one more than the limit.
-fn columns_of(rows: &[Json]) -> Vec<String> {
-    let mut columns: Vec<String> = Vec::new();
-    for name in rows.iter().filter_map(Json::as_object).flat_map(Map::keys) {
-        if columns.len() <= COLUMN_LIMIT && !columns.contains(name) {
-            columns.push(name.clone());
-        }
-    }
-    columns
 }
 
 fn write_table_row(table: &mut String, cells: impl Iterator<Item = String>) {
