@@ -28,15 +28,13 @@ pub(super) fn with_exact_keywords(
             let values = options.as_array().map(Vec::as_slice).unwrap_or_default();
             Ok(Box::new(ExactKeyword::new(one_of_values(options), is_one_of(values))))
         })
-        .with_keyword("multipleOf", |_, divisor, _| match MultipleOf::new(divisor) {
-            Some(multiple) => {
-                let message = format!("must be a multiple of {divisor}");
-                Ok(Box::new(ExactKeyword::new(message, move |value| multiple.accepts(value))))
-            }
-            None => Err(ValidationError::schema(format!(
-                "`multipleOf` takes a number above 0 with at most {} digits",
-                MultipleOf::MAX_DIGITS
-            ))),
+        .with_keyword("multipleOf", |_, divisor, _| {
+            let accepts = is_multiple_of(divisor).ok_or_else(|| {
+                ValidationError::schema(format!(
+                    "`multipleOf` takes a number above 0 with at most {DIVISOR_DIGITS_LIMIT} digits"
+                ))
+            })?;
+            Ok(Box::new(ExactKeyword::new(format!("must be a multiple of {divisor}"), accepts)))
         });
     if !dialect.has_keyword("const") {
         return options;
@@ -46,6 +44,9 @@ pub(super) fn with_exact_keywords(
         Ok(Box::new(ExactKeyword::new(message, is_one_of(std::slice::from_ref(value)))))
     })
 }
+
+/// Maximum number of digits of a divisor, so that ten times a remainder plus a digit fits into 128 bits.
+const DIVISOR_DIGITS_LIMIT: usize = 36;
 
 /// Custom keyword: the check, and the message for a value that fails it.
 struct ExactKeyword {
@@ -134,34 +135,25 @@ fn is_one_of(values: &[Value]) -> impl Fn(&Value) -> bool + Send + Sync + use<> 
     move |value| (has_containers || !is_container(value)) && texts.contains(&canonical(value))
 }
 
-struct MultipleOf {
-    digits: u128,
-    exponent: i64,
-}
-
-impl MultipleOf {
-    /// Maximum number of digits of a divisor, so that ten times a remainder plus a digit fits into 128 bits.
-    const MAX_DIGITS: usize = 36;
-
-    fn new(divisor: &Value) -> Option<Self> {
-        let Decimal { is_negative, digits, exponent } = Decimal::parse(divisor.as_number()?.as_str());
-        if is_negative || digits.is_empty() || digits.len() > Self::MAX_DIGITS {
-            return None;
-        }
-        Some(Self { digits: digits.parse().ok()?, exponent })
+/// Returns a check whether a number is a multiple of `divisor`, which must be above 0 and have at most
+/// [`DIVISOR_DIGITS_LIMIT`] digits.
+fn is_multiple_of(divisor: &Value) -> Option<impl Fn(&Value) -> bool + Send + Sync + use<>> {
+    let Decimal { is_negative, digits, exponent: lowest } = Decimal::parse(divisor.as_number()?.as_str());
+    if is_negative || digits.is_empty() || digits.len() > DIVISOR_DIGITS_LIMIT {
+        return None;
     }
-
-    fn accepts(&self, value: &Value) -> bool {
+    let divisor: u128 = digits.parse().ok()?;
+    Some(move |value: &Value| {
         let Value::Number(number) = value else { return true };
         let Decimal { digits, exponent, .. } = Decimal::parse(number.as_str());
-        let Ok(zeros) = usize::try_from(exponent.saturating_sub(self.exponent)) else {
+        let Ok(zeros) = usize::try_from(exponent.saturating_sub(lowest)) else {
             // The last digit of the value has a lower place than the last digit of any multiple.
             return digits.is_empty();
         };
         let digits = digits.bytes().map(|digit| u128::from(digit - b'0'));
         let all = digits.chain(std::iter::repeat_n(0, zeros));
-        all.fold(0, |rest, digit| (rest * 10 + digit) % self.digits) == 0
-    }
+        all.fold(0, |rest, digit| (rest * 10 + digit) % divisor) == 0
+    })
 }
 
 #[cfg(test)]
@@ -216,10 +208,11 @@ mod tests {
             ("25", "1e1", false),
             ("20", "1e1", true),
         ] {
-            let keyword = MultipleOf::new(&value(divisor)).unwrap();
-            assert_eq!(keyword.accepts(&value(number)), is_multiple, "{number} {divisor}");
+            let accepts = is_multiple_of(&value(divisor)).unwrap();
+            assert_eq!(accepts(&value(number)), is_multiple, "{number} {divisor}");
         }
-        assert!(MultipleOf::new(&value(&"7".repeat(37))).is_none());
-        assert!(MultipleOf::new(&value("0")).is_none() && MultipleOf::new(&value("-1")).is_none());
+        for wrong in ["7".repeat(37).as_str(), "0", "-1"] {
+            assert!(is_multiple_of(&value(wrong)).is_none(), "{wrong}");
+        }
     }
 }
