@@ -63,12 +63,8 @@ impl Pattern {
         Some(self.names().map(|name| (name.to_owned(), value(name))).collect())
     }
 
-    /// Reads a pattern in which `^` and `$` match at line ends.
-    pub(crate) fn read_multi_line(value: &Cursor<'_>) -> Checked<Self> {
-        Self::read_with(value, true)
-    }
-
-    fn read_with(value: &Cursor<'_>, of_lines: bool) -> Checked<Self> {
+    /// Reads a pattern. With `of_lines`, `^` and `$` match at line ends.
+    pub(super) fn read_with(value: &Cursor<'_>, of_lines: bool) -> Checked<Self> {
         let text = text_of(value)?;
         value.check_cancelled()?;
         let report = value.context.report;

@@ -253,7 +253,8 @@ impl Setting for SecretPattern {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         text_of(value)?;
         let pattern = Pattern::read(&value.part(value.node, "a pattern of `redact`", value.kind))?;
-        let (span, why, help) = match Self::other_capture(&pattern) {
+        let other_capture = pattern.names().find(|name| *name != PART);
+        let (span, why, help) = match other_capture {
             _ if pattern.is_match("") => {
                 (value.node.span, "it matches the empty text".to_owned(), "write `+` in place of `*`")
             }
@@ -277,10 +278,6 @@ impl SecretPattern {
     /// Compiles an alternation of literal texts, which are not empty; `None` if it would be too large.
     pub fn from_literals(source: &str) -> Option<Self> {
         Pattern::build(&mut RegexBuilder::new(source), Self::LITERALS_LIMIT_BYTES).ok().map(Self)
-    }
-
-    fn other_capture(pattern: &Pattern) -> Option<&str> {
-        pattern.names().find(|name| *name != PART)
     }
 
     /// Ranges of the secrets in a text that begin before `end`.

@@ -68,13 +68,8 @@ pub(super) struct LineBlock<'t> {
 }
 
 impl<'t> LineBlock<'t> {
-    /// Lines of the block, without their line ends (LF or CR LF).
-    pub(super) fn lines(self) -> impl Iterator<Item = Self> {
-        self.split(b'\n')
-    }
-
-    /// Lines of the block that end with `end`.
-    fn split(self, end: u8) -> impl Iterator<Item = Self> {
+    /// Lines of the block that end with `end`, or with CR and `end`, without their line ends.
+    pub(super) fn split(self, end: u8) -> impl Iterator<Item = Self> {
         let mut rest = self.text;
         (self.line..).map_while(move |line| {
             if rest.is_empty() {

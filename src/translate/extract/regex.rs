@@ -58,8 +58,7 @@ impl Setting for CapturePatterns {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_with(value, |pattern| {
             let in_blocks = pattern.sibling("each").and_then(Node::as_text) == Some("block");
-            let read = if in_blocks { Pattern::read_multi_line(pattern) } else { Pattern::read(pattern) };
-            let captures = CapturePattern::plain(read?);
+            let captures = CapturePattern::plain(Pattern::read_with(pattern, in_blocks)?);
             captures.check_names(pattern, "`(?<temperature>\\d+)`")
         })
     }

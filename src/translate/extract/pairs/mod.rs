@@ -217,7 +217,7 @@ impl Pairs {
     ) -> Result<(Map<String, Value>, usize), ReadError> {
         let (found, open) = Default::default();
         let mut builder = Builder { pairs: self, wanted, stop, limit, count: 0, found, open };
-        for line in block.lines() {
+        for line in block.split(b'\n') {
             builder.add_line(line.text).map_err(|error| line.locate(error))?;
         }
         while !builder.open.is_empty() {
