@@ -38,17 +38,11 @@ impl Environment {
             };
             Some((name, value))
         };
-        variables.into_iter().filter_map(utf8).collect()
+        Self(variables.into_iter().filter_map(utf8).collect())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
-    }
-}
-
-impl FromIterator<(String, String)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
-        Self(variables.into_iter().collect())
     }
 }
 
@@ -182,7 +176,7 @@ mod tests {
     fn check(text: &str, expected: Result<&str, &str>) {
         let variables = [("CITY", "Oslo"), ("EMPTY", ""), ("TOKEN", "s3cr3t")];
         let environment =
-            variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+            Environment(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
         let (expanded, problems) = reading(text, |report| {
             let context = ReadContext {
                 report,

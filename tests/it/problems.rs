@@ -16,7 +16,7 @@ fn report_of(case: &Path) -> String {
         let lines = text.lines().filter_map(|line| line.split_once('='));
         lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     };
-    let environment: Environment = pairs(&read("environment")).into_iter().collect();
+    let environment = Environment(pairs(&read("environment")).into_iter().collect());
     let flag = |(name, value): (String, String)| Flag {
         setting: format!("server.{}", name.trim_start_matches("--")),
         name,

@@ -407,7 +407,7 @@ async fn no_command_prints_a_secret() {
         })
         .collect();
     for mistake in mistakes {
-        let environment: Environment = hunt.variables.iter().cloned().collect();
+        let environment = Environment(hunt.variables.iter().cloned().collect());
         let origin = ConfigSource::Text { name: "broken.yaml".into(), text: mistake.clone() };
         let sources = Sources { origin, environment, flags: Vec::new() };
         assert_no_secrets("the sources", &format!("{sources:?}"));
@@ -448,7 +448,7 @@ fn debug_output_of_a_secret_names_its_kind_only() {
     let text = secret("debug");
     assert_eq!(format!("{:?}", PresentedCredential::Secret(text.as_str().into())), "Secret(…)");
     assert_eq!(format!("{:?}", Pem(text.clone().into())), "Pem(…)");
-    let environment: Environment = [("NAME".to_owned(), text.clone())].into_iter().collect();
+    let environment = Environment([("NAME".to_owned(), text.clone())].into());
     assert_eq!(format!("{environment:?}"), r#"["NAME"]"#);
     let source = ConfigSource::Text { name: "a.yaml".into(), text };
     assert_eq!(format!("{source:?}"), r#"Text { name: "a.yaml", .. }"#);

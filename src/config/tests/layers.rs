@@ -13,7 +13,7 @@ use crate::telemetry::log::{LogFormat, LogLevel};
 #[track_caller]
 fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<Loaded, String> {
     let environment =
-        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Environment(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect());
     let text =
         format!("{text}\nupstreams: {{ a: http://127.0.0.1:9 }}\nroutes: {{ r: {{ request: GET a/x }} }}\n");
     let sources = Sources { environment, flags: flags.to_vec(), ..Sources::from_text("a.yaml", text) };

@@ -47,8 +47,8 @@ fn loaded(text: &str) -> Loaded {
         ("CLIENT_KEY", key),
         ("HASH", &"0".repeat(64)),
     ];
-    sources.environment =
-        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    sources.environment = Environment(variables.into());
     load(&sources).unwrap_or_else(|problems| panic!("{problems}"))
 }
 

@@ -10,7 +10,7 @@ fn loaded(telemetry: &str, variables: &[(&str, &str)]) -> Result<Loaded, Problem
     );
     let mut sources = Sources::from_text("a.yaml", text);
     sources.environment =
-        variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect::<Environment>();
+        Environment(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect());
     load(&sources)
 }
 

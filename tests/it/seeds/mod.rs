@@ -14,7 +14,7 @@ mod weather_rest;
 
 use std::path::{Path, PathBuf};
 
-use glossator::config::{self, ConfigSource, Loaded, Sources};
+use glossator::config::{self, ConfigSource, Environment, Loaded, Sources};
 use serde_json::{Value, json};
 
 use crate::support::{Client, Loaded as Serving, ReceivedRequest, Response, Scripted};
@@ -36,9 +36,9 @@ impl Seed {
     async fn start(name: &str, upstream: Scripted) -> Self {
         let sources = Sources {
             origin: ConfigSource::Path(folder(name).join("glossator.yaml")),
-            environment: [("LEGACY_URL".to_owned(), format!("http://{}", upstream.address))]
-                .into_iter()
-                .collect(),
+            environment: Environment(
+                [("LEGACY_URL".to_owned(), format!("http://{}", upstream.address))].into(),
+            ),
             flags: Vec::new(),
         };
         let loaded: Loaded = config::load(&sources).unwrap_or_else(|problems| panic!("{problems}"));

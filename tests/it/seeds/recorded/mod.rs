@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use glossator::config::{self, ConfigSource, Sources};
+use glossator::config::{self, ConfigSource, Environment, Sources};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -65,13 +65,14 @@ impl Played {
         played("tools", json!({ "tools": tools }));
         let sources = Sources {
             origin: ConfigSource::Path(folder(name).join("glossator.yaml")),
-            environment: [
-                (program.to_owned(), here.join("server.sh").to_string_lossy().into_owned()),
-                (place.to_owned(), works_in.to_string_lossy().into_owned()),
-                ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
-            ]
-            .into_iter()
-            .collect(),
+            environment: Environment(
+                [
+                    (program.to_owned(), here.join("server.sh").to_string_lossy().into_owned()),
+                    (place.to_owned(), works_in.to_string_lossy().into_owned()),
+                    ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+                ]
+                .into(),
+            ),
             flags: Vec::new(),
         };
         let loaded = config::load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
