@@ -27,14 +27,16 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
 ];
 
-/// Parses a duration: `500ms`, `2s`, `1.5m`, `1h`, `7d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, Invalid> {
-    measure(text, "duration", "500ms", "s", &DURATION_UNITS).map(Duration::from_millis)
+/// Parses a duration of `least` to `most` milliseconds: `500ms`, `2s`, `1.5m`, `1h`, `7d`.
+pub(crate) fn duration(text: &str, least: u64, most: u64) -> Result<Duration, Invalid> {
+    let millis = measure(text, "duration", "500ms", "s", &DURATION_UNITS)?;
+    check_range(millis, [least, most], text, format_duration).map(Duration::from_millis)
 }
 
-/// Parses a size in bytes: `200B`, `64KiB`, `8MiB`, `1MB`.
-pub(crate) fn size(text: &str) -> Result<u64, Invalid> {
-    measure(text, "size", "64KiB", "KiB", &SIZE_UNITS)
+/// Parses a size of `least` to `most` bytes: `200B`, `64KiB`, `8MiB`, `1MB`.
+pub(crate) fn size(text: &str, least: u64, most: u64) -> Result<u64, Invalid> {
+    let bytes = measure(text, "size", "64KiB", "KiB", &SIZE_UNITS)?;
+    check_range(bytes, [least, most], text, format_size)
 }
 
 /// Formats a duration in milliseconds.
@@ -113,24 +115,10 @@ fn measure(
     Ok(amount as u64)
 }
 
-/// Parses a duration of `least` to `most` milliseconds.
-pub(crate) fn duration_within(text: &str, least: u64, most: u64) -> Result<Duration, Invalid> {
-    let duration = duration(text)?;
-    check_range(duration.as_millis(), [least, most], text, format_duration)?;
-    Ok(duration)
-}
-
-/// Parses a size of `least` to `most` bytes.
-pub(crate) fn size_within(text: &str, least: u64, most: u64) -> Result<u64, Invalid> {
-    let size = size(text)?;
-    check_range(size.into(), [least, most], text, format_size)?;
-    Ok(size)
-}
-
-fn check_range(amount: u128, range: [u64; 2], text: &str, format: fn(u64) -> String) -> Result<(), Invalid> {
-    let [least, most] = range.map(u128::from);
+fn check_range(amount: u64, range: [u64; 2], text: &str, format: fn(u64) -> String) -> Result<u64, Invalid> {
+    let [least, most] = range;
     if (least..=most).contains(&amount) {
-        return Ok(());
+        return Ok(amount);
     }
     let [shown_least, shown_most] = range.map(format);
     let near = if amount > most { &shown_most } else { &shown_least };
@@ -169,7 +157,7 @@ impl Rate {
             "minute" => Duration::from_secs(60),
             "hour" => Duration::from_secs(3600),
             "day" => Self::MAX_LENGTH,
-            other => duration(other).map_err(|_| wrong())?,
+            other => duration(other, 0, u64::MAX).map_err(|_| wrong())?,
         };
         if !(1..=Self::MAX_COUNT).contains(&count) || per.is_zero() || per > Self::MAX_LENGTH {
             return Err(invalid(Code::OutOfRange, "1 to 1000000 calls in 1 ms to 1 day"));
@@ -191,6 +179,14 @@ impl Setting for Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn duration(text: &str) -> Result<Duration, Invalid> {
+        super::duration(text, 0, u64::MAX)
+    }
+
+    fn size(text: &str) -> Result<u64, Invalid> {
+        super::size(text, 0, u64::MAX)
+    }
 
     #[test]
     fn units_are_read_and_written() {

@@ -115,7 +115,7 @@ impl Setting for Duration {
             return value.reject_kind("a duration", None);
         };
         let text = measure_text(value.node);
-        units::duration_within(&text, least, most).or_else(|invalid| value.reject(invalid))
+        units::duration(&text, least, most).or_else(|invalid| value.reject(invalid))
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
@@ -133,7 +133,7 @@ pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Optio
     if text == *word {
         return Ok(None);
     }
-    units::duration_within(&text, *least, *most).map(Some).or_else(|invalid| {
+    units::duration(&text, *least, *most).map(Some).or_else(|invalid| {
         // A "did you mean" help is complete; the alternative would distract from it.
         let also = |help: String| if help.ends_with('?') { help } else { format!("{help}, or {other}") };
         let help = invalid.help.map(also);
@@ -198,7 +198,7 @@ numbers!(u8, u16, u32, u64, usize);
 fn number(value: &Cursor<'_>) -> Checked<u64> {
     let (least, most) = match value.kind {
         ValueKind::Size(least, most) => {
-            let size = units::size_within(&measure_text(value.node), least, most);
+            let size = units::size(&measure_text(value.node), least, most);
             return size.or_else(|invalid| value.reject(invalid));
         }
         ValueKind::Count(least, most) => (least, most),
