@@ -100,14 +100,10 @@ fn is_config_file(path: &Path) -> bool {
 }
 
 fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
-    let read = source_text::read_file(path, FILE_LIMIT_BYTES);
-    let mut bytes = read.map_err(|why| {
+    source_text::read_file(path, FILE_LIMIT_BYTES).map_err(|why| {
         let help = "check its path and permissions; split a long file into several files in one folder";
         unreadable(path, &format!("the file {why}"), help)
-    })?;
-    // Saves memory, because the text is kept while the configuration is active.
-    bytes.shrink_to_fit();
-    Ok(bytes)
+    })
 }
 
 fn name_of(path: &Path) -> String {
