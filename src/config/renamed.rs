@@ -104,27 +104,19 @@ impl Renames {
         })
     }
 
-    /// Reports a renamed key; returns `false` for other keys. `title` is the name of the section in messages.
-    pub(super) fn report_key(
-        &self,
-        report: &Report<'_>,
-        key: &tree::Key,
-        section: &str,
-        title: &str,
-    ) -> bool {
-        let name = &key.text;
-        match self.key(section, name) {
+    /// Reports a renamed key of a section; returns `false` for other keys.
+    pub(super) fn report_key(&self, report: &Report<'_>, key: &tree::Key, keys: &KeyTable) -> bool {
+        let (name, section) = (&key.text, keys.section);
+        let (message, help) = match self.key(keys.id, name) {
             Some(Replacement::Key(now)) => {
-                let at = Code::RenamedKey.at_span(key.span);
-                let message = format!("`{name}` in {title} was renamed to `{now}`");
-                report.error(at, message, rename_to(now));
+                (format!("`{name}` in {section} was renamed to `{now}`"), rename_to(now))
             }
             Some(Replacement::Removed(help)) => {
-                let message = format!("`{name}` in {title} was removed");
-                report.error(Code::RenamedKey.at_span(key.span), message, help);
+                (format!("`{name}` in {section} was removed"), help.to_owned())
             }
             Some(Replacement::Word(..)) | None => return false,
-        }
+        };
+        report.error(Code::RenamedKey.at_span(key.span), message, help);
         true
     }
 }
@@ -202,7 +194,7 @@ mod tests {
             let root = file::read(report, 0).unwrap();
             let keys = ServerSettings::keys();
             for entry in root.get("server").and_then(Node::as_map).unwrap() {
-                assert!(renames.report_key(report, &entry.key, keys.id, keys.section));
+                assert!(renames.report_key(report, &entry.key, keys));
             }
         });
         problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")

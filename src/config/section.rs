@@ -87,7 +87,7 @@ pub(super) fn read_in_scope<T: Setting>(
 }
 
 pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable) {
-    if RENAMES.report_key(report, key, keys.id, keys.section) {
+    if RENAMES.report_key(report, key, keys) {
         return;
     }
     if std::ptr::eq(keys, ExtractSettings::keys()) {
