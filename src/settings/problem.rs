@@ -157,6 +157,11 @@ impl Problems {
     pub fn as_slice(&self) -> &[Problem] {
         &self.0
     }
+
+    /// Message of the first error.
+    pub fn first_error(&self) -> &str {
+        self.0.iter().find(|problem| problem.is_error()).map_or("it is invalid", |problem| &problem.message)
+    }
 }
 
 impl fmt::Display for Problems {

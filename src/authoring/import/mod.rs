@@ -181,9 +181,7 @@ fn file(
 /// Loads a configuration; returns the message of the first error.
 fn check_loading(yaml: &str) -> Result<(), String> {
     let loaded = config::load(&Sources::from_text("imported.yaml", yaml));
-    let Err(problems) = loaded else { return Ok(()) };
-    let first = problems.as_slice().iter().find(|problem| problem.is_error());
-    Err(first.map_or_else(|| "it does not load".to_owned(), |problem| problem.message.clone()))
+    loaded.map(drop).map_err(|problems| problems.first_error().to_owned())
 }
 
 fn file_header(document: &Document, upstream: &str, url: &str, source: &str) -> String {

@@ -183,19 +183,12 @@ impl ListedServer<'_> {
                 }
             }
         }
-        if let Some(rules) = &self.file.tools {
-            self.list(rules, &listed, file_routes, &mut imported);
-        }
+        self.list(&listed, file_routes, &mut imported);
         imported
     }
 
-    fn list(
-        &self,
-        rules: &ToolRules,
-        listed: &[ListedTool],
-        file_routes: &[RouteFile],
-        imported: &mut ImportedTools,
-    ) {
+    fn list(&self, listed: &[ListedTool], file_routes: &[RouteFile], imported: &mut ImportedTools) {
+        let Some(rules) = &self.file.tools else { return };
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
         for unknown in rules.unknown_names(&names) {
             let text = "`tools` lists it, but the server has no such tool";
@@ -267,10 +260,7 @@ impl ListedServer<'_> {
     /// Parses a route as if it were in the file.
     fn read(&self, entry: &Entry) -> Result<RouteFile, String> {
         let read = file::parsed(self.trees.files, |report| routes::read(report, self.context, entry));
-        read.map_err(|problems| {
-            let error = problems.as_slice().iter().find(|problem| problem.is_error());
-            error.map_or_else(|| "it is invalid".to_owned(), |problem| problem.message.clone())
-        })
+        read.map_err(|problems| problems.first_error().to_owned())
     }
 
     /// Returns the tool that a route calls, if it is a tool of this server.

@@ -97,8 +97,7 @@ impl ListedServer<'_> {
         let request = json!({ "upstream": upstream.as_str(), "tool": key });
         // Default rules only translate results of tools.
         let mut route = json!({ "request": request, "default_rules": false });
-        let settings = root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
-        if let Some(scopes) = settings.and_then(|node| node.get("scopes")) {
+        if let Some(scopes) = root.at_path(&["upstreams", upstream.as_str(), key, "scopes"]) {
             route["scopes"] = scopes.to_json();
         }
         let route = Entry::new(&format!("{upstream}.{key}"), Node::from_json(&route, root.span), root.span);

@@ -134,6 +134,11 @@ impl Node {
         self.entry(key).map(|entry| &entry.value)
     }
 
+    /// Returns the value at the end of a path of keys, if the value is a map with these keys.
+    pub(crate) fn at_path(&self, path: &[&str]) -> Option<&Self> {
+        path.iter().try_fold(self, |node, key| node.get(key))
+    }
+
     /// Returns a scalar as a string; `5` and `"5"` give the same string.
     pub(crate) fn scalar(&self) -> Option<String> {
         match &self.kind {
