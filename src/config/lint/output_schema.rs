@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::config::extract::is_extractor;
 use crate::config::response::CompiledRule;
 use crate::model::own_types;
-use crate::settings::{Code, CodedSpan, Entry, Node, OpenSection, Report, SourceSpan, suggest};
+use crate::settings::{Code, CodedSpan, Entry, Node, Report, SourceSpan, suggest};
 use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
 
@@ -75,21 +75,6 @@ fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<Schema, Str
         ValueCount::One | ValueCount::Many => "has an extractor without `fields`",
     };
     extract.found_schema().ok_or_else(|| without_types.to_owned())
-}
-
-/// Warns if the rules of `defaults.response` are the only reason why there is no output schema.
-pub(crate) fn warn_of_defaults(
-    report: &Report<'_>,
-    route: &OpenSection<'_>,
-    own: &[CompiledRule],
-    on_no_match: OnNoMatch,
-    wrap: WrapNonObjects,
-) {
-    if derived(report, own, on_no_match, wrap).is_ok() {
-        let help = "write `output`, or `default_rules: false`";
-        let message = "the tool has no output schema: a rule of `defaults.response` may return another shape";
-        report.warning(Code::NoOutputSchema.at_span(route.value.place), message, help);
-    }
 }
 
 /// Returns the known part of the schema of a rule's value; `None` if nothing is known, or if jq changes the

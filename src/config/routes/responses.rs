@@ -88,9 +88,16 @@ pub(super) fn output(
     let report = section.report();
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
     let rules = rules.ok_or(None)?;
+    let derived = |rules| output_schema::derived(report, rules, on_no_match, wrap);
     let Some((entry, written)) = written else {
-        return output_schema::derived(report, rules, on_no_match, wrap).map_err(|why| {
-            output_schema::warn_of_defaults(report, section, &rules[..own_count], on_no_match, wrap);
+        return derived(rules).map_err(|why| {
+            // Only the rules of `defaults.response` prevent an output schema.
+            if derived(&rules[..own_count]).is_ok() {
+                let help = "write `output`, or `default_rules: false`";
+                let message =
+                    "the tool has no output schema: a rule of `defaults.response` may return another shape";
+                report.warning(Code::NoOutputSchema.at_span(section.value.place), message, help);
+            }
             Some(why)
         });
     };
