@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
+use serde_json::Map;
+
 use super::input_requests::InputRequestRounds;
 use super::request::NAMES;
 use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, is_template, open_section, read_in_scope};
-use super::{completions, content, input_requests, lint, schemas};
-use crate::model::ToolName;
+use super::{completions, content, input_requests, schemas};
+use crate::model::{Arguments, ToolName};
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptArgument, PromptResource};
 use crate::route::{Completion, InputRequests, JsonTemplate, Scopes};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Kind, Named, Node, OpenSection, Report, Section, Setting, SourceSpan,
     ValueKind, suggest,
 };
-use crate::translate::{AnnotationsTemplate, LinkTemplate, MessageRole, Template};
+use crate::translate::{
+    AnnotationsTemplate, LinkTemplate, MessageRole, Template, expressions, request_variables,
+};
 
 /// The section of a prompt.
 #[derive(Section)]
@@ -163,9 +167,7 @@ pub(super) fn read(
     let input_requests = input_requests?.finish(report, &input, settings.input_timeout)?;
     // Input responses have no values yet, so templates that may use them are not checked.
     if input_requests.is_empty() {
-        for part in &parts {
-            lint::templates::check_templates(report, &part.template, part.span, &arguments);
-        }
+        parts.iter().for_each(|part| check_templates(report, part, &arguments));
     }
     for argument in arguments.iter_mut().filter(|argument| argument.completion.is_none()) {
         argument.completion =
@@ -334,6 +336,43 @@ fn check_resource(report: &Report<'_>, routes: RoutesOfFile<'_>, part: &ParsedPa
         let help = suggest::help(uri, "known URIs", resources().map(|resource| resource.uri.as_str()))
             .unwrap_or_else(|| "write its content as `text: …`".to_owned());
         report.error(Code::UnknownResource.at_span(part.uri_span), message, help);
+    }
+}
+
+/// Reports templates with undefined names, because every request would fail.
+fn check_templates(report: &Report<'_>, part: &ParsedPart, arguments: &[PromptArgument]) {
+    // Other failures depend on the values of arguments, and are not mistakes of the template.
+    const UNDEFINED: &str = "undefined value";
+    for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
+        let given = arguments.iter().filter(|argument| argument.required || !only_required);
+        let given = given.map(|argument| (argument.name.clone(), "1".into()));
+        let given: Arguments = given.collect::<Map<_, _>>().into();
+        let names = request_variables(&given);
+        let of_templates = part.template.templates().into_iter();
+        let of_templates =
+            of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
+        let of_call =
+            if let PartContent::Route(call) = &part.template.part { call.arguments.as_slice() } else { &[] };
+        let of_call =
+            of_call.iter().filter_map(|(_, template)| Some(template.fill(&given, None).err()?.to_string()));
+        let failed = of_templates.chain(of_call).find_map(|error| {
+            let (_, what) = error.split_once(UNDEFINED)?;
+            let what = what.trim_start_matches(": ");
+            Some(what.split(" in `").next().unwrap_or(what).to_owned())
+        });
+        if let Some(what) = failed {
+            let name =
+                what.split("args.").nth(1).and_then(|rest| rest.split(['`', '.']).next()).unwrap_or_default();
+            let message = format!("the template fails{when}: {what}");
+            let help = match only_required {
+                true => format!(
+                    "write `{{{{ args.{name} | default('…') }}}}` or `{{% if args.{name} %}}`, or make it `required`"
+                ),
+                false => "an argument is a string and has no members".to_owned(),
+            };
+            let span = expressions::span_of_name(report, part.span, name);
+            return report.error(Code::FailingTemplate.at_span(span), message, help);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`check_conflicts`] finds routes that match the same request. `no_effect` checks the settings of routes,
 //! `forwarded_credentials` the credentials that routes forward, `upstreams` the use of upstreams and the
-//! settings of the process, `templates` the templates of prompts and request bodies. `output_schema` compares
+//! settings of the process, `templates` the templates of request bodies. `output_schema` compares
 //! rules with a tool's output schema. `schemas` and `javascript_regex` find parts of JSON Schemas that
 //! clients reject.
 //!

@@ -1,57 +1,13 @@
-//! Checks of templates. The templates of a prompt are checked against its arguments. In requests, it finds
-//! arguments that are inserted into XML, HTML, JSON or lines without escaping, so that a client could inject
-//! elements, fields or commands.
+//! Lint of arguments that a request inserts into XML, HTML, JSON or lines without escaping, so that a client
+//! could inject elements, fields or commands.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::model::Arguments;
-use crate::prompt::{PartContent, PartTemplate, PromptArgument};
-use crate::settings::{Code, Node, Report, SourceSpan, fixed_regex};
-use crate::translate::{expressions, request_variables};
-
-/// Reports templates with undefined names, because every request would fail.
-pub(crate) fn check_templates(
-    report: &Report<'_>,
-    part: &PartTemplate,
-    span: SourceSpan,
-    arguments: &[PromptArgument],
-) {
-    // Other failures depend on the values of arguments, and are not mistakes of the template.
-    const UNDEFINED: &str = "undefined value";
-    for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
-        let given = arguments.iter().filter(|argument| argument.required || !only_required);
-        let given = given.map(|argument| (argument.name.clone(), "1".into()));
-        let given: Arguments = given.collect::<Map<_, _>>().into();
-        let names = request_variables(&given);
-        let of_templates = part.templates().into_iter();
-        let of_templates =
-            of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
-        let of_call = if let PartContent::Route(call) = &part.part { call.arguments.as_slice() } else { &[] };
-        let of_call =
-            of_call.iter().filter_map(|(_, template)| Some(template.fill(&given, None).err()?.to_string()));
-        let failed = of_templates.chain(of_call).find_map(|error| {
-            let (_, what) = error.split_once(UNDEFINED)?;
-            let what = what.trim_start_matches(": ");
-            Some(what.split(" in `").next().unwrap_or(what).to_owned())
-        });
-        if let Some(what) = failed {
-            let name =
-                what.split("args.").nth(1).and_then(|rest| rest.split(['`', '.']).next()).unwrap_or_default();
-            let message = format!("the template fails{when}: {what}");
-            let help = match only_required {
-                true => format!(
-                    "write `{{{{ args.{name} | default('…') }}}}` or `{{% if args.{name} %}}`, or make it `required`"
-                ),
-                false => "an argument is a string and has no members".to_owned(),
-            };
-            let span = expressions::span_of_name(report, span, name);
-            return report.error(Code::FailingTemplate.at_span(span), message, help);
-        }
-    }
-}
+use crate::settings::{Code, Node, Report, fixed_regex};
+use crate::translate::expressions;
 
 /// Syntax of a text, as far as it can be recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
