@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use super::ListenerSettings;
+use super::ServerSettings;
 use crate::auth::{AccessSettings, ClientSettings, ResourceServer};
 use crate::route::Scopes;
-use crate::settings::{Code, Cursor, Entry, Named, Node, ReadContext, Report, Setting, SourceSpan};
+use crate::settings::{Code, Cursor, Entry, Named, Node, ReadContext, Report, Setting};
 
 /// Maximum length of a client's name, in bytes.
 const NAME_LIMIT_BYTES: usize = 100;
@@ -27,7 +27,7 @@ pub(super) fn read(
     default_scopes: &Scopes,
 ) -> Clients {
     let (report, entry) = (context.report, file.entry("clients"));
-    let has_auth = file.get("server").is_some_and(|server| server.get("auth").is_some());
+    let has_auth = file.at_path(&["server", "auth"]).is_some();
     let entries = entry.and_then(|entry| entry.value.as_map()).unwrap_or_default();
     let named = entry.map_or(Ok(Named(Vec::new())), |entry| {
         let kind = Named::<ClientSettings>::KIND;
@@ -80,49 +80,59 @@ fn check_subjects(report: &Report<'_>, clients: &[Entry], auth: Option<&Resource
     }
 }
 
-/// Checks that each scope in `places`, the values of `scopes` in the file, can be granted to a client.
-pub(super) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&Node]) {
-    // If there are errors, a client that could not be parsed may have the scope.
-    if report.errors() > 0 {
-        return;
-    }
-    let Some(access) = &clients.access else {
-        for node in places {
-            let message = "`scopes` has no effect: clients are not authenticated";
-            let help = "configure `clients`, or remove `scopes`: without clients every client is allowed";
-            report.error(Code::ScopesWithoutClients.at_span(node.span), message, help);
+impl Clients {
+    /// Checks that each scope that a call requires can be granted to a client.
+    pub(super) fn check_scopes(&self, report: &Report<'_>, root: &Node) {
+        // If there are errors, a client that could not be parsed may have the scope.
+        if report.errors() > 0 {
+            return;
         }
-        return;
-    };
-    // Authorization servers can grant scopes that are not in the file.
-    if access.server.is_some() {
-        return;
+        let places = all_scopes(root);
+        let Some(access) = &self.access else {
+            for node in places {
+                let message = "`scopes` has no effect: clients are not authenticated";
+                let help = "configure `clients`, or remove `scopes`: without clients every client is allowed";
+                report.error(Code::ScopesWithoutClients.at_span(node.span), message, help);
+            }
+            return;
+        };
+        // Authorization servers can grant scopes that are not in the file.
+        if access.server.is_some() {
+            return;
+        }
+        let mut reported = HashSet::new();
+        for item in places.into_iter().filter_map(Node::as_list).flatten() {
+            let Some(name) = item.as_text() else { continue };
+            let scope = Scopes::from_client([name]);
+            let is_held = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
+            if !is_held && reported.insert(name) {
+                let message = format!("no client has the scope `{name}`");
+                let help = "add it to `scopes` of a client under `clients`, or remove it";
+                report.warning(Code::UnusedScope.at_span(item.span), message, help);
+            }
+        }
     }
-    let mut reported = HashSet::new();
-    for item in places.iter().filter_map(|node| node.as_list()).flatten() {
-        let Some(name) = item.as_text() else { continue };
-        let scope = Scopes::from_client([name]);
-        let is_held = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
-        if !is_held && reported.insert(name) {
-            let message = format!("no client has the scope `{name}`");
-            let help = "add it to `scopes` of a client under `clients`, or remove it";
-            report.warning(Code::UnusedScope.at_span(item.span), message, help);
+
+    /// Warns if clients send credentials without TLS.
+    pub(super) fn warn_of_open_port(&self, report: &Report<'_>, root: &Node, server: &ServerSettings) {
+        let is_behind = server.tls.is_some() || !server.filter.trusted_proxies.is_empty();
+        if self.are_authenticated && !is_behind && !server.listener.listen.ip().is_loopback() {
+            let place = root.at_path(&["server", "listen"]).or_else(|| root.get("clients")).unwrap_or(root);
+            let message = "clients send keys and tokens without TLS: other machines can connect";
+            let help = "configure `server.tls`, or add the address of a proxy that terminates TLS to \
+                        `trusted_proxies`";
+            report.warning(Code::CredentialsWithoutTls.at_span(place.span), message, help);
         }
     }
 }
 
-/// Warns if clients send credentials without TLS.
-pub(super) fn warn_of_open_port(
-    clients: &Clients,
-    report: &Report<'_>,
-    place: SourceSpan,
-    listener: &ListenerSettings,
-    is_behind: bool,
-) {
-    if clients.are_authenticated && !is_behind && !listener.listen.ip().is_loopback() {
-        let message = "clients send keys and tokens without TLS: other machines can connect";
-        let help =
-            "configure `server.tls`, or add the address of a proxy that terminates TLS to `trusted_proxies`";
-        report.warning(Code::CredentialsWithoutTls.at_span(place), message, help);
-    }
+/// Returns the values of all keys `scopes` except in `clients`: the scopes that calls require, not the scopes
+/// that a client has.
+fn all_scopes(root: &Node) -> Vec<&Node> {
+    let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name));
+    let named = ["routes", "prompts"].into_iter().filter_map(|name| root.get(name));
+    let upstreams = root.get("upstreams").into_iter().flat_map(Node::children);
+    let offered = upstreams.flat_map(|upstream| [upstream.get("prompts"), upstream.get("resources")]);
+    let all = sections.chain(named.flat_map(Node::children)).chain(offered.flatten());
+    all.filter_map(|section| section.get("scopes")).collect()
 }

@@ -104,7 +104,6 @@ pub(in crate::config) fn compile(
     let admin: Checked<AdminSettings> = section(context, &file);
     let log: Checked<LogSettings> = section(context, &file);
     let telemetry: Checked<TelemetrySettings> = section(context, &file);
-    let node_at = |section: &str, key: &str| root.get(section).and_then(|section| section.get(key));
     let mcp = server.as_ref().ok().map(|server| &server.mcp);
     let shared_entry = file.entry("shared_state");
     let shared = shared_entry.map(|_| section::<StoreSettings>(context, &file)).transpose();
@@ -122,7 +121,7 @@ pub(in crate::config) fn compile(
     let defaults: DefaultSettings = section(context, &file).unwrap_or_default();
     let written_defaults = file.get("defaults").unwrap_or(&root);
     upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies);
-    let default_response = node_at("defaults", "response").and_then(|_| written_defaults.entry("response"));
+    let default_response = file.get("defaults").and_then(|defaults| defaults.entry("response"));
     let rules = RuleSets::read(report, entries_of("rules"), presets);
     let entries = entries_of("upstreams");
     let upstreams: Vec<UpstreamFile> =
@@ -174,21 +173,15 @@ pub(in crate::config) fn compile(
         lint::upstreams::warn_of_attempt_timeouts(report, &root, &upstreams, &routes);
     }
     lint::check_conflicts(report, &routes, file.get("routes").unwrap_or(&root));
-    clients::check_scopes(&clients, report, &all_scopes(&root));
+    clients.check_scopes(report, &root);
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
-    let place = node_at("server", "listen").or_else(|| file.get("clients"));
-    let place = place.map_or(root.span, |node| node.span);
-    let is_behind = server.tls.is_some() || !server.filter.trusted_proxies.is_empty();
-    clients::warn_of_open_port(&clients, report, place, &server.listener, is_behind);
-    let elsewhere = node_at("defaults", "timeout").or_else(|| node_at("server", "shutdown_timeout"));
-    let elsewhere = elsewhere.map_or(root.span, |node| node.span);
-    let limit = server.listener.shutdown_timeout;
-    lint::upstreams::warn_of_long_timeouts(report, &root, limit, &routes, elsewhere);
+    clients.warn_of_open_port(report, &root, &server);
+    lint::upstreams::warn_of_long_timeouts(report, &root, server.listener.shutdown_timeout, &routes);
     let certificates = certificate_expiry::read(report, &root);
-    let needs_place = node_at("admin", "readiness_upstreams").map_or(root.span, |node| node.span);
+    let readiness = root.at_path(&["admin", "readiness_upstreams"]).unwrap_or(&root);
     for name in admin.readiness_upstreams.iter().filter(|name| *name != "*") {
-        let _ = upstreams_of_file.find(report, needs_place, name);
+        let _ = upstreams_of_file.find(report, readiness.span, name);
     }
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::default(),
@@ -212,17 +205,6 @@ pub(in crate::config) fn compile(
 fn section<T: Section>(context: ReadContext<'_>, file: &OpenSection<'_>) -> Checked<T> {
     let keys = T::keys();
     read_section(context, file.entry(keys.id), file.value.place, keys.section)
-}
-
-/// Returns the values of all keys `scopes` except in `clients`: the scopes that calls require, not the scopes
-/// that a client has.
-fn all_scopes(root: &Node) -> Vec<&Node> {
-    let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name));
-    let named = ["routes", "prompts"].into_iter().filter_map(|name| root.get(name));
-    let upstreams = root.get("upstreams").into_iter().flat_map(Node::children);
-    let offered = upstreams.flat_map(|upstream| [upstream.get("prompts"), upstream.get("resources")]);
-    let all = sections.chain(named.flat_map(Node::children)).chain(offered.flatten());
-    all.filter_map(|section| section.get("scopes")).collect()
 }
 
 /// Parses rules that no route uses, so that their problems are reported too.

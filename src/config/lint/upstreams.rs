@@ -28,14 +28,17 @@ pub(crate) fn warn_of_long_timeouts(
     root: &Node,
     shutdown_timeout: Duration,
     routes: &[RouteFile],
-    elsewhere: SourceSpan,
 ) {
-    let place_in = |section: &str, name: &str| Some(root.get(section)?.get(name)?.get("timeout")?.span);
     let mut reported: Vec<SourceSpan> = Vec::new();
     for RouteFile { route, .. } in routes.iter().filter(|file| file.route.timeout > shutdown_timeout) {
-        let place = place_in("routes", route.definition.name.as_str())
-            .or_else(|| place_in("upstreams", route.upstream.as_str()))
-            .unwrap_or(elsewhere);
+        let places: [&[&str]; 4] = [
+            &["routes", route.definition.name.as_str(), "timeout"],
+            &["upstreams", route.upstream.as_str(), "timeout"],
+            &["defaults", "timeout"],
+            &["server", "shutdown_timeout"],
+        ];
+        let place =
+            places.into_iter().find_map(|path| root.at_path(path)).map_or(root.span, |node| node.span);
         if reported.contains(&place) {
             continue;
         }
@@ -59,7 +62,7 @@ pub(crate) fn warn_of_attempt_timeouts(
     routes: &[RouteFile],
 ) {
     for UpstreamFile { settings, policy, limits, .. } in upstreams {
-        let section = root.get("upstreams").and_then(|upstreams| upstreams.get(settings.name().as_str()));
+        let section = root.at_path(&["upstreams", settings.name().as_str()]);
         let written = section.and_then(|section| section.entry("attempt_timeout"));
         let own = routes.iter().filter(|file| file.route.upstream == *settings.name());
         let longest = own.map(|file| file.route.timeout).chain([limits.timeout]).max();
