@@ -11,9 +11,7 @@ use super::migrate::replace_files;
 use super::{ConfigArgument, Failure, Output};
 use crate::authoring::count;
 use crate::authoring::playground::{example_arguments, explain_translation};
-use crate::config::{
-    Example, Expectation, ExpectationUpdate, Position, RouteFile, quoted_list, update_expectation,
-};
+use crate::config::{Example, Expectation, Position, RouteFile, quoted_list, update_expectation};
 
 #[derive(Debug, Args)]
 pub(super) struct TestArguments {
@@ -108,7 +106,7 @@ struct ExampleResult<'a> {
     /// Index of the test in its route.
     index: usize,
     /// The new `expect`, built from the actual result. `None` if the arguments of the test are invalid.
-    found: Option<Map<String, Value>>,
+    found: Option<Value>,
     position: &'a Position,
     differences: Vec<Difference<'a>>,
     /// Error in the actual result, if the test does not expect an error.
@@ -132,13 +130,14 @@ impl<'a> ExampleResult<'a> {
             Ok(checked) => {
                 let result =
                     explain_translation(file, checked, &example.answers, &example.response, None).result;
-                found = Some(to_expect(&result, &example.expect));
-                let is_unexpected = result["isError"] == true && !example.expect.is_error();
-                unexpected_error = is_unexpected.then_some(match example.expect.is_missing {
-                    true => "the result is an error",
-                    false => SUCCESS_BECAME_ERROR,
+                let expect = example.expect.as_ref();
+                found = Some(Value::Object(to_expect(&result, expect)));
+                let is_unexpected = result["isError"] == true && !expect.is_some_and(Expectation::is_error);
+                unexpected_error = is_unexpected.then_some(match expect {
+                    None => "the result is an error",
+                    Some(_) => SUCCESS_BECAME_ERROR,
                 });
-                differences(&result, &example.expect, &example.position)
+                differences(&result, example)
             }
             Err(error) => vec![Difference {
                 part: "args",
@@ -160,8 +159,7 @@ impl<'a> ExampleResult<'a> {
         let remark = self.unexpected_error.map_or(String::new(), |error| format!(": {error}"));
         screen.line(format!("test {} ... {outcome}{remark}", self.name));
         for difference in &self.differences {
-            let Position { file, line, column } = difference.position;
-            screen.line(format!("  {file}:{line}:{column}: {} differs", difference.part));
+            screen.line(format!("  {}: {} differs", difference.position, difference.part));
             difference.show(screen);
         }
     }
@@ -206,37 +204,35 @@ fn update(verdict: &ExampleResult<'_>, accept_errors: bool) -> Result<(), String
     if let Some(error) = verdict.unexpected_error.filter(|_| !accept_errors) {
         return Err(format!("{error}; `--accept-errors` writes it"));
     }
-    let expect = verdict.found.clone().ok_or("its arguments are invalid")?;
+    let expect = verdict.found.as_ref().ok_or("its arguments are invalid")?;
     let file = Path::new(&verdict.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let acceptance = ExpectationUpdate { route: verdict.route.to_owned(), example: verdict.index, expect };
-    let written = update_expectation(&text, &acceptance)?;
+    let written = update_expectation(&text, verdict.route, verdict.index, expect)?;
     replace_files([(file, written.as_str())]).map_err(|(_, error)| error.to_string())
 }
 
 /// Builds the new `expect` from a result, with the same members as before.
-fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
+fn to_expect(result: &Value, before: Option<&Expectation>) -> Map<String, Value> {
     let mut expect = Map::new();
     let first_text = &result["content"][0]["text"];
     let structured = result.get("structuredContent");
     let is_error = result["isError"] == true;
     // An error and a success have different members, so the members of the old `expect` do not apply.
-    let new = Expectation { is_missing: true, ..Expectation::default() };
-    let before = if before.is_error() && !is_error { &new } else { before };
-    if is_error || before.is_error.is_some() {
+    let before = before.filter(|before| is_error || !before.is_error());
+    if is_error || before.is_some_and(|before| before.is_error.is_some()) {
         expect.insert("isError".into(), is_error.into());
     }
     if let Some(structured) = structured
-        && (before.structured.is_some() || before.is_missing)
+        && before.is_none_or(|before| before.structured.is_some())
     {
         expect.insert("structuredContent".into(), structured.clone());
     }
-    if let Some(content) = &before.content {
+    if let Some(content) = before.and_then(|before| before.content.as_ref()) {
         let is_text = content.value.is_string() && first_text.is_string();
         let found = if is_text { first_text } else { &result["content"] };
         expect.insert("content".into(), found.clone());
     }
-    if let Some(text) = &before.text {
+    if let Some(text) = before.and_then(|before| before.text.as_ref()) {
         let holds = first_text.as_str().is_some_and(|found| found.contains(&text.value));
         let text = if holds { text.value.as_str().into() } else { first_text.clone() };
         expect.insert("text".into(), text);
@@ -250,13 +246,14 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
     expect
 }
 
-fn differences<'a>(result: &Value, expect: &'a Expectation, position: &'a Position) -> Vec<Difference<'a>> {
+fn differences<'a>(result: &Value, example: &'a Example) -> Vec<Difference<'a>> {
+    let position = &example.position;
     let (is_error, first_text) = (result["isError"] == true, result["content"][0].get("text"));
-    if expect.is_missing {
+    let Some(expect) = &example.expect else {
         let flags = if is_error { "--update --accept-errors" } else { "--update" };
         let expected = format!("no `expect` yet; `{flags}` writes the result");
         return vec![Difference { part: "expect", position, expected, found: result.to_string() }];
-    }
+    };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let mut differences = Vec::new();
     let mut compare = |part, position, expected: &Value, found: Option<&Value>| {

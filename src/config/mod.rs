@@ -84,7 +84,7 @@ pub use folder::ConfigFingerprint;
 pub use import::{ImportNote, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use renamed::renamed_flag;
-pub use route_tests::{Example, Expectation, ExpectationUpdate, Expected, Position, update_expectation};
+pub use route_tests::{Example, Expectation, Expected, Position, update_expectation};
 pub use routes::RouteFile;
 pub use server::{AdminSettings, ListenerSettings, ServerSettings};
 pub use telemetry::{MetricsExport, TelemetrySettings};

@@ -35,12 +35,12 @@ pub struct Example {
     pub answers: Map<String, Value>,
     /// Upstream response.
     pub response: UpstreamResponse,
-    /// Expected result.
-    pub expect: Expectation,
+    /// Expected result; without one, the example fails.
+    pub expect: Option<Expectation>,
 }
 
 /// Expected parts of a result; parts that are not listed are not compared.
-#[derive(Debug, Clone, Default, Section)]
+#[derive(Debug, Clone, Section)]
 #[section(id = "expect")]
 pub struct Expectation {
     /// Structured content.
@@ -56,9 +56,6 @@ pub struct Expectation {
     pub is_error: Option<Expected<bool>>,
     /// Text that the first block contains.
     pub text: Option<Expected<String>>,
-    /// Whether `expect` is missing, so that the example fails.
-    #[key(skip)]
-    pub is_missing: bool,
 }
 
 impl Expectation {
@@ -182,8 +179,6 @@ fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> 
     let (read, fits) = (ExampleSettings::read(value), check_upstream_kind(value, upstream_kind));
     let ExampleSettings { name, args, answers, response, expect } = read?;
     fits?;
-    let nothing = || Expectation { is_missing: true, ..Expectation::default() };
-    let expect = expect.unwrap_or_else(nothing);
     let position = Position::new(value.context.report, value.place);
     Ok(Example { name, position, args, answers, response: response.compile(upstream_kind), expect })
 }
@@ -338,42 +333,30 @@ fn read_recording(value: &Cursor<'_>) -> Checked<Option<UpstreamResponse>> {
     })
 }
 
-/// New expected result of one example.
-#[derive(Debug, Clone)]
-pub struct ExpectationUpdate {
-    /// Name of the route.
-    pub route: String,
-    /// Index of the example, from 0.
-    pub example: usize,
-    /// New members of `expect`.
-    pub expect: Map<String, Value>,
-}
-
-/// Returns the text of the file with the new expected result.
+/// Returns the text of the file with `expect` as the expected result of an example, whose index begins at 0.
 ///
 /// # Errors
 ///
 /// A sentence with the reason why the example cannot be rewritten: the new text would parse to something
 /// else, or another part of the file would change too (an alias, or a rule with parameters).
-pub fn update_expectation(text: &str, update: &ExpectationUpdate) -> Result<String, String> {
+pub fn update_expectation(text: &str, route: &str, index: usize, expect: &Value) -> Result<String, String> {
     let before = tree_of(text).ok_or("the file can't be read")?;
     let routes = before.get("routes");
-    let example =
-        routes.and_then(|routes| routes.get(&update.route)?.get("tests")?.as_list()?.get(update.example));
+    let example = routes.and_then(|routes| routes.get(route)?.get("tests")?.as_list()?.get(index));
     let example = example.ok_or("its position in the file is unknown; it may come from a YAML alias")?;
     let entries = example.as_map().ok_or("it is not a map")?;
-    let expected = with_expect(&before.to_json(), update).ok_or("its position in the file is unknown")?;
-    let value = Value::Object(update.expect.clone());
+    let expected = with_expect(before.to_json(), route, index, expect);
+    let expected = expected.ok_or("its position in the file is unknown")?;
     let entry = example.entry("expect");
     let is_as_expected = |written: &String| tree_of(written).is_some_and(|after| after.to_json() == expected);
     // If only scalars differ, only they are replaced, so that comments and layout are kept. Otherwise, block
     // style is tried before flow style.
     let mut scalars = Vec::new();
-    let only_scalars = entry.and_then(|entry| collect_scalars(text, &entry.value, &value, &mut scalars));
+    let only_scalars = entry.and_then(|entry| collect_scalars(text, &entry.value, expect, &mut scalars));
     let with_scalars = only_scalars.map(|()| with_edits(text, scalars));
     let rewritten = [true, false].into_iter().filter_map(|as_block| match entry {
-        Some(entry) => replaced(text, entry, &value, as_block),
-        None => added(text, entries, &value, as_block),
+        Some(entry) => replaced(text, entry, expect, as_block),
+        None => added(text, entries, expect, as_block),
     });
     with_scalars.into_iter().chain(rewritten).find(is_as_expected).ok_or_else(|| {
         "it can't be changed without changing other parts of the file; change it by hand".to_owned()
@@ -385,11 +368,9 @@ fn tree_of(text: &str) -> Option<Node> {
 }
 
 /// Returns the value that the whole file must have after the change.
-fn with_expect(root: &Value, update: &ExpectationUpdate) -> Option<Value> {
-    let mut root = root.clone();
-    let example =
-        root.get_mut("routes")?.get_mut(&update.route)?.get_mut("tests")?.get_mut(update.example)?;
-    example.as_object_mut()?.insert("expect".into(), update.expect.clone().into());
+fn with_expect(mut root: Value, route: &str, index: usize, expect: &Value) -> Option<Value> {
+    let example = root.get_mut("routes")?.get_mut(route)?.get_mut("tests")?.get_mut(index)?;
+    example.as_object_mut()?.insert("expect".into(), expect.clone());
     Some(root)
 }
 
@@ -490,12 +471,7 @@ mod tests {
     #[track_caller]
     fn check(tests: &str, example: usize, expect: Value, expected: Result<&str, &str>) {
         let text = |tests: &str| format!("# A file.\nroutes:\n  t:\n    tests:\n{tests}\n# The end.\n");
-        let update = ExpectationUpdate {
-            route: "t".into(),
-            example,
-            expect: expect.as_object().cloned().unwrap_or_default(),
-        };
-        let found = update_expectation(&text(tests), &update);
+        let found = update_expectation(&text(tests), "t", example, &expect);
         match expected {
             Ok(expected) => assert_eq!(found.as_deref(), Ok(text(expected).as_str())),
             Err(part) => assert!(found.as_ref().is_err_and(|why| why.contains(part)), "{found:?}"),
@@ -550,17 +526,12 @@ mod tests {
 
     #[test]
     fn lines_end_as_those_of_the_file_do() {
-        let update = |expect: Value| ExpectationUpdate {
-            route: "t".into(),
-            example: 0,
-            expect: expect.as_object().cloned().unwrap(),
-        };
         for before in [
             "routes:\r\n  t:\r\n    tests:\r\n      - response: { body: x } # a\r\n",
             "routes:\r\n  t:\r\n    tests:\r\n      - response: { body: x } # a\r\n        expect:\r\n          text: a\r\n",
         ] {
-            let written =
-                update_expectation(before, &update(json!({ "isError": true, "text": "a\nb" }))).unwrap();
+            let expect = json!({ "isError": true, "text": "a\nb" });
+            let written = update_expectation(before, "t", 0, &expect).unwrap();
             assert!(written.starts_with(&before[..before.find("# a").unwrap() + 5]), "{written:?}");
             assert_eq!(written.matches('\n').count(), written.matches("\r\n").count(), "{written:?}");
             assert!(written.contains("isError: true\r\n"), "{written:?}");

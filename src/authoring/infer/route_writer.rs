@@ -75,9 +75,11 @@ impl ProposalDraft<'_> {
         let file = loaded.routes.first()?;
         let passes = |example: &crate::config::Example| {
             let result = result_json(&translate_sample(&file.route, &example.response));
-            let expected = example.expect.structured.as_ref().map(|structured| &structured.value);
-            result["isError"] == example.expect.is_error()
-                && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
+            example.expect.as_ref().is_some_and(|expect| {
+                let expected = expect.structured.as_ref().map(|structured| &structured.value);
+                result["isError"] == expect.is_error()
+                    && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
+            })
         };
         file.tests.iter().all(passes).then_some(proposal)
     }
