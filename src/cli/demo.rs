@@ -20,7 +20,7 @@ use percent_encoding::percent_decode_str;
 
 use super::Failure;
 use super::input_output::{Screen, TextStyle};
-use super::serve::{BoundServer, LogOverrides, run_in_runtime};
+use super::serve::{BoundServer, LogOverrides, early_log_format, run_in_runtime};
 use crate::config::{ConfigSource, ListenerSettings, Loaded, Sources};
 use crate::server::{self, HttpHandler};
 use crate::settings::Environment;
@@ -39,7 +39,7 @@ const ROUTES: &str = include_str!("../../config/demo.yaml");
 const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.format = arguments.log.format();
+    screen.format = early_log_format();
     // The log must be set up before the legacy server has an address, so the configuration is loaded twice.
     let loaded = load(arguments, None)?;
     screen.format = loaded.log.format;

@@ -207,7 +207,7 @@ fn run_program() -> ExitCode {
 
 /// Prints help, the version, or a usage error: clap returns all three as a parsing error.
 fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
-    screen.format = serve::log_format_in(std::env::args_os());
+    screen.format = serve::early_log_format();
     let unknown =
         message.get(ContextKind::InvalidArg).or_else(|| message.get(ContextKind::InvalidSubcommand));
     if let Some(ContextValue::String(argument)) = unknown

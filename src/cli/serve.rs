@@ -2,7 +2,6 @@
 //! stdio, or a single request of a web server.
 
 use std::{
-    ffi::OsString,
     future::Future,
     io::{self, Write},
     time::Duration,
@@ -50,11 +49,6 @@ pub(super) struct LogOverrides {
 }
 
 impl LogOverrides {
-    /// Log format from the flag or the environment, which is known before the configuration is read.
-    pub(super) fn format(&self) -> LogFormat {
-        early_log_format(self.log_format.as_deref())
-    }
-
     /// Returns the flags that are set, including `--listen`: name, setting and value of each.
     pub(super) fn flags(&self, listen: &Option<String>) -> Vec<Flag> {
         let all = [
@@ -69,18 +63,16 @@ impl LogOverrides {
     }
 }
 
-/// Log format according to the flag, or else to the environment.
-fn early_log_format(flag: Option<&str>) -> LogFormat {
-    let variable = Environment::from_process().0.remove("GLOSSATOR__LOG__FORMAT");
-    if flag.or(variable.as_deref()) == Some("json") { LogFormat::Json } else { LogFormat::Text }
-}
-
-/// Log format according to arguments that clap could not parse.
-pub(super) fn log_format_in(arguments: impl Iterator<Item = OsString>) -> LogFormat {
-    let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
+/// Log format from the arguments or the environment. It is known before the configuration is read, and also if
+/// clap can't parse the arguments.
+pub(super) fn early_log_format() -> LogFormat {
+    let arguments: Vec<String> =
+        std::env::args_os().filter_map(|argument| argument.into_string().ok()).collect();
     let joined = arguments.iter().find_map(|argument| argument.strip_prefix("--log-format="));
     let mut after = arguments.iter().skip_while(|argument| *argument != "--log-format").skip(1);
-    early_log_format(joined.or_else(|| after.next().map(String::as_str)))
+    let flag = joined.or_else(|| after.next().map(String::as_str));
+    let variable = Environment::from_process().0.remove("GLOSSATOR__LOG__FORMAT");
+    if flag.or(variable.as_deref()) == Some("json") { LogFormat::Json } else { LogFormat::Text }
 }
 
 #[derive(Debug, Args)]
@@ -92,7 +84,7 @@ pub(super) struct StdioArguments {
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.format = arguments.log.format();
+    screen.format = early_log_format();
     let flags = arguments.log.flags(&arguments.listen);
     let (sources, loaded, hangups) = load(&arguments.config, flags, screen)?;
     run_in_runtime(&loaded, async {
@@ -108,7 +100,7 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
 
 /// Standard output belongs to the MCP client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.format = arguments.log.format();
+    screen.format = early_log_format();
     let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(&None), screen)?;
     run_in_runtime(&loaded, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
@@ -131,7 +123,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
 const NOT_CONFIGURED: &str = "glossator can't serve: its errors are in the web server's error log";
 
 pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
-    screen.format = arguments.log.format();
+    screen.format = early_log_format();
     let served = serve_request(arguments, screen);
     if served.is_err() {
         write_response(&cgi_api::error_response(http::StatusCode::INTERNAL_SERVER_ERROR, NOT_CONFIGURED));
