@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-use crate::settings::{Code, Node, Report, SourceSpan};
+use crate::settings::{Code, Node, Report};
 
 /// Time before the expiry of a certificate at which warnings begin.
 const WARNED_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -36,25 +36,18 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
         let help = "renew it; `glossator run` reloads a changed file by itself";
         report.warning(Code::ExpiringCertificate.at_span(*span), message, help);
     }
-    let mut found = Vec::new();
-    add_settings(root, "", &expiries, &mut found);
+    let (mut found, mut values) = (Vec::new(), vec![(String::new(), root)]);
+    while let Some((path, node)) = values.pop() {
+        if let Some((_, at)) = expiries.iter().find(|(span, _)| *span == node.span) {
+            let setting = path.trim_start_matches('.').to_owned();
+            found.push(CertificateExpiry { setting, at: *at });
+        }
+        let entries = node.as_map().unwrap_or_default().iter();
+        values.extend(entries.map(|entry| (format!("{path}.{}", entry.key.text), &entry.value)));
+        let items = node.as_list().unwrap_or_default().iter().enumerate();
+        values.extend(items.map(|(index, item)| (format!("{path}[{index}]"), item)));
+    }
+    // The last value was visited first.
+    found.reverse();
     found
-}
-
-/// Adds the settings within `node` whose spans are in `expiries`; `path` is the path of `node`.
-fn add_settings(
-    node: &Node,
-    path: &str,
-    expiries: &[(SourceSpan, SystemTime)],
-    found: &mut Vec<CertificateExpiry>,
-) {
-    let expiry = expiries.iter().find(|(span, _)| *span == node.span);
-    found.extend(expiry.map(|(_, at)| CertificateExpiry { setting: path.to_owned(), at: *at }));
-    for entry in node.as_map().unwrap_or_default() {
-        let dot = if path.is_empty() { "" } else { "." };
-        add_settings(&entry.value, &format!("{path}{dot}{}", entry.key.text), expiries, found);
-    }
-    for (index, item) in node.as_list().unwrap_or_default().iter().enumerate() {
-        add_settings(item, &format!("{path}[{index}]"), expiries, found);
-    }
 }
