@@ -237,13 +237,7 @@ pub(super) const HIDDEN: &str = "(hidden)";
 /// values are secret.
 pub(super) fn shown(node: &Node) -> Value {
     match &node.kind {
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) if node.secret => {
-            match node.as_text().filter(|text| is_only_references(text.trim())) {
-                Some(text) => text.into(),
-                None if matches!(node.kind, Kind::Null) => Value::Null,
-                None => HIDDEN.into(),
-            }
-        }
+        _ if node.secret => HIDDEN.into(),
         Kind::Text(text) => without_secrets(text).into(),
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) => node.to_json(),
         Kind::List(items) => items.iter().map(shown).collect(),
