@@ -228,17 +228,12 @@ fn is_map_of_names(entries: &[Entry]) -> bool {
 }
 
 fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
-    match &node.kind {
-        Kind::Text(text) => is_extractor(text),
-        Kind::Map(entries) => {
-            let misspelt = suggest::nearest(name, names()).is_some();
-            entries.iter().any(|entry| {
-                is_extractor(&entry.key.text)
-                    || (!misspelt && suggest::nearest(&entry.key.text, names()).is_some())
-            })
-        }
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::List(_) => false,
-    }
+    let is_misspelt = suggest::nearest(name, names()).is_some();
+    let resembles_one = |entry: &Entry| {
+        is_extractor(&entry.key.text)
+            || (!is_misspelt && suggest::nearest(&entry.key.text, names()).is_some())
+    };
+    node.as_text().is_some_and(is_extractor) || node.as_map().unwrap_or_default().iter().any(resembles_one)
 }
 
 fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {

@@ -173,11 +173,6 @@ fn without_patterns(schema: &Value) -> Value {
 
 /// Whether a rule may change the structured content.
 fn changes_structured_content(rules: &Node) -> bool {
-    match &rules.kind {
-        Kind::Map(entries) => {
-            entries.iter().any(|entry| matches!(&*entry.key.text, "structured" | "extract" | "use"))
-        }
-        Kind::List(rules) => rules.iter().any(changes_structured_content),
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => false,
-    }
+    let changes = |entry: &Entry| matches!(&*entry.key.text, "structured" | "extract" | "use");
+    rules.one_or_more().iter().filter_map(Node::as_map).flatten().any(changes)
 }

@@ -20,7 +20,7 @@ use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
 use super::renamed::{RENAMES, Renames, sections};
 use super::{file, folder};
 use crate::settings::{
-    Code, Entry, Files, Kind, LineAndColumn, Node, Problem, Problems, Section, Setting, ValueKind, tree,
+    Code, Entry, Files, LineAndColumn, Node, Problem, Problems, Section, Setting, ValueKind, tree,
 };
 
 /// Format of a file.
@@ -344,21 +344,14 @@ fn find_in_markdown(page: &str) -> Vec<YamlBlock> {
 
 /// Finds configurations in a Kubernetes `ConfigMap`, where they are strings with file names as keys.
 fn find_in_manifest(files: &Files, node: &Node, blocks: &mut Vec<YamlBlock>) {
-    match &node.kind {
-        Kind::Map(entries) => {
-            for Entry { key, value } in entries {
-                let is_file = key.text.ends_with(".yaml") || key.text.ends_with(".yml");
-                match &value.kind {
-                    Kind::Text(text) if is_file && value.is_literal => {
-                        blocks.extend(from_literal(files, value, text));
-                    }
-                    _ => find_in_manifest(files, value, blocks),
-                }
-            }
+    for Entry { key, value } in node.as_map().unwrap_or_default() {
+        let is_file = key.text.ends_with(".yaml") || key.text.ends_with(".yml");
+        match value.as_text().filter(|_| is_file && value.is_literal) {
+            Some(text) => blocks.extend(from_literal(files, value, text)),
+            None => find_in_manifest(files, value, blocks),
         }
-        Kind::List(items) => items.iter().for_each(|item| find_in_manifest(files, item, blocks)),
-        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
+    node.as_list().unwrap_or_default().iter().for_each(|item| find_in_manifest(files, item, blocks));
 }
 
 /// Returns the lines of a literal block string (`|`).
