@@ -6,7 +6,7 @@ use std::{fmt::Display, path::Path, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use crate::settings::suggest::quoted;
+use crate::settings::suggest::{quoted, quoted_list};
 use crate::settings::{
     Checked, Code, Cursor, Invalid, Named, OpenSection, OrOff, Problem, ReadContext, Scalar, Section,
     Severity, Word as _, expansion, source_text, text_of,
@@ -240,8 +240,7 @@ impl<'a> OtelVariables<'a> {
         let word = self.get(name)?;
         let known = || SamplerName::WORDS.iter().filter(|(_, name)| *name != SamplerName::Off);
         let Some((_, sampler)) = known().find(|(known, _)| *known == word) else {
-            let known: Vec<_> = known().map(|(known, _)| *known).collect();
-            let help = format!("write one of `{}`", known.join("`, `"));
+            let help = format!("write one of {}", quoted_list(known().map(|(known, _)| known)));
             self.warn_of_ignored(name, quoted(word), "it is not a supported sampler", &help);
             return None;
         };

@@ -9,7 +9,7 @@ use super::{
     fixed_regex,
     problem_code::Code,
     section::{Checked, Cursor, Invalid, Setting},
-    suggest::quoted,
+    suggest,
 };
 
 /// Units in ascending order; a duration is formatted with the largest unit that divides it.
@@ -77,9 +77,9 @@ fn measure(
     static MEASURE: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"(?s)^([0-9]+(?:\.[0-9]+)?)([^0-9.].*)?$"));
     let text = text.trim();
-    let known = || units.iter().map(|(unit, _)| format!("`{unit}`")).collect::<Vec<_>>().join(", ");
+    let known = || suggest::quoted_list(units.iter().map(|(unit, _)| unit));
     let Some(found) = MEASURE.captures(text) else {
-        let message = format!("expected a {what} such as `{example}`, found {}", quoted(text));
+        let message = format!("expected a {what} such as `{example}`, found {}", suggest::quoted(text));
         let help = format!("write a number and a unit: {}", known());
         return Err(Invalid::new(message, help).with_code(Code::WrongType));
     };
@@ -143,7 +143,7 @@ impl Rate {
     /// Parses `100 per minute`, `5 per 10s`. Error messages continue after the name of the key.
     pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
         let invalid = |code, expected: &str| {
-            let message = format!("must be {expected}, found {}", quoted(text));
+            let message = format!("must be {expected}, found {}", suggest::quoted(text));
             let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
             let count = digits.parse().unwrap_or(100).clamp(1, Self::MAX_COUNT);
             let help = format!("write `{count} per second`, `{count} per minute`, or `{count} per 10s`");
