@@ -28,8 +28,7 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 /// - `name = "KEY"`, `kind = KIND`; `range = A..=B`: range of a duration in milliseconds, or of a count;
 ///   `size = A..=B`: range of a size in bytes.
 /// - `with = FN`: parser that replaces the parser of the type, `fn(&Cursor) -> Checked<T>`.
-/// - `default = EXPRESSION`, by default `false` for a `bool`; `shown = "…"`: the default in words; `inherits
-///   = EXPRESSION`: the documented default of an optional key that overrides another key.
+/// - `default = EXPRESSION`, by default `false` for a `bool`; `shown = "…"`: the default in words;
 ///   `inherits = EXPRESSION`: the documented default of an optional key that overrides another.
 /// - `secret`: the value is a credential, which is masked in messages and in the printed configuration;
 ///   `masked`: the value is masked, but not reported if it is in plain text; `public`: user-defined names in
