@@ -29,9 +29,7 @@ pub fn text(text: &str) -> String {
 /// Formats a value on one line (flow style).
 pub fn flow(value: &Value) -> String {
     match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::String(text) => self::text(text),
         Value::Array(items) => {
             format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", "))

@@ -143,8 +143,7 @@ impl Node {
     pub(crate) fn scalar(&self) -> Option<String> {
         match &self.kind {
             Kind::Boolean(flag) => Some(flag.to_string()),
-            Kind::Number(text) => Some(text.clone()),
-            Kind::Text(text) => Some(text.clone()),
+            Kind::Number(text) | Kind::Text(text) => Some(text.clone()),
             Kind::Null | Kind::List(_) | Kind::Map(_) => None,
         }
     }
