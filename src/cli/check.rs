@@ -147,7 +147,9 @@ fn github(problem: &Problem) -> String {
     };
     let (place, message) = match (problem.line, problem.column) {
         (Some(line), Some(column)) => {
-            let place = format!("file={},line={line},col={column},", escape_property(&problem.file));
+            // A property ends at a comma or colon.
+            let file = escape_data(&problem.file).replace(':', "%3A").replace(',', "%2C");
+            let place = format!("file={file},line={line},col={column},");
             (place, message(problem))
         }
         // The source is an environment variable or a flag, which has no position in the repository.
@@ -166,10 +168,6 @@ fn message(problem: &Problem) -> String {
 
 fn escape_data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
-}
-
-fn escape_property(text: &str) -> String {
-    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 /// Builds a SARIF 2.1.0 log with one run.

@@ -43,7 +43,11 @@ impl ListedServer<'_> {
             has_resources: lists.resources.is_some() && file.resources.is_some(),
             notes: Vec::new(),
         };
-        let completes = lists.completes;
+        let proxied =
+            |kind, key, route: &Arc<Route>, (upstream_key, definition): ProxiedListEntry, pattern| {
+                let (route, completes) = (Arc::clone(route), lists.completes);
+                ProxiedEntry { kind, key, route, upstream_key, definition, pattern, completes }
+            };
         if let Some((rules, list)) = file.prompts.as_ref().zip(lists.prompts.as_ref())
             && let Some(route) = self.proxy_route("prompts", &mut out)
         {
@@ -56,33 +60,25 @@ impl ListedServer<'_> {
                     continue;
                 }
                 definition["name"] = name.as_str().into();
-                out.entries.push(ProxiedEntry {
-                    kind: ProxiedKind::Prompt,
-                    key: name,
-                    route: Arc::clone(&route),
-                    upstream_key,
-                    definition,
-                    pattern: None,
-                    completes,
-                });
+                let entry = (upstream_key, definition);
+                out.entries.push(proxied(ProxiedKind::Prompt, name, &route, entry, None));
             }
         }
         if let Some((rules, [resources, templates])) = file.resources.as_ref().zip(lists.resources.as_ref())
             && let Some(route) = self.proxy_route("resources", &mut out)
         {
-            let proxied = |(upstream_key, mut definition): ProxiedListEntry, pattern: Option<_>| {
+            let resource = |(upstream_key, mut definition): ProxiedListEntry, pattern: Option<_>| {
                 let name = definition.get("name").and_then(Value::as_str).unwrap_or(&upstream_key);
                 definition["name"] = format!("{}{name}", rules.prefix).into();
                 let kind = if pattern.is_some() { ProxiedKind::Template } else { ProxiedKind::Resource };
-                let (key, route) = (upstream_key.clone(), Arc::clone(&route));
-                ProxiedEntry { kind, key, route, upstream_key, definition, pattern, completes }
+                proxied(kind, upstream_key.clone(), &route, (upstream_key, definition), pattern)
             };
             let resources = offered_entries(resources, "uri", rules, &mut out.notes);
             let templates = offered_entries(templates, "uriTemplate", rules, &mut out.notes);
-            out.entries.extend(resources.into_iter().map(|entry| proxied(entry, None)));
+            out.entries.extend(resources.into_iter().map(|entry| resource(entry, None)));
             for entry in templates {
                 match UriPattern::parse(&entry.0, rules.except.clone()) {
-                    Ok(pattern) => out.entries.push(proxied(entry, Some(pattern))),
+                    Ok(pattern) => out.entries.push(resource(entry, Some(pattern))),
                     Err(why) => out.notes.push(ImportNote::new(&entry.0, format!("omitted: {why}"))),
                 }
             }
