@@ -165,12 +165,13 @@ pub(in crate::config) fn compile(
         let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
         report.error(Code::NoRoutes.at_span(place), "there are no routes", help);
     }
-    read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
-    let proxied = passthrough.as_ref().map(|(name, _)| name);
-    lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
-    // If there are errors, a route that could not be parsed may have the longest timeout.
+    // If there are errors, a route that could not be parsed may use what seems unused, or have the longest
+    // timeout.
     if report.errors() == 0 {
+        let proxied = passthrough.as_ref().map(|(name, _)| name);
+        lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
         lint::upstreams::warn_of_attempt_timeouts(report, &root, &upstreams, &routes);
+        read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
     }
     lint::check_conflicts(report, &routes, file.get("routes").unwrap_or(&root));
     clients.check_scopes(report, &root);
@@ -209,10 +210,6 @@ fn section<T: Section>(context: ReadContext<'_>, file: &OpenSection<'_>) -> Chec
 
 /// Parses rules that no route uses, so that their problems are reported too.
 fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Option<&Entry>) {
-    // If there are errors, rules that seem unused may belong to a route that could not be parsed.
-    if report.errors() > 0 {
-        return;
-    }
     let read = |rules| response::read(report, rules, &mut UsedArguments::default());
     rules.expand(report, "`defaults.response`", default_response).map(read);
     rules.check_unused(report, |rules| drop(read(rules)));

@@ -82,10 +82,6 @@ pub(crate) fn warn_of_unused(
     routes: &[RouteFile],
     passthrough: Option<&UpstreamName>,
 ) {
-    // If there are errors, an upstream that seems unused may belong to a route that could not be parsed.
-    if report.errors() > 0 {
-        return;
-    }
     for (name, span) in names {
         let lists_tools = upstreams.iter().any(|file| file.settings.name() == name && file.tools.is_some());
         let has_route = routes.iter().any(|file| &file.route.upstream == name);
