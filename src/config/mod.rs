@@ -226,15 +226,10 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     unread.into_iter().for_each(|problem| report.add(problem));
     let (trees, presets) = trees(&report);
     let loaded = compile::compile(&report, &sources.environment, &external, trees, presets.as_ref());
-    let has_errors = report.errors() > 0;
     let found = report.into_problems();
-    match loaded {
-        Some(loaded) if !has_errors => {
-            let importer = Importer::new(files, &loaded.upstreams);
-            Ok(Loaded { warnings: found, importer, ..loaded })
-        }
-        _ => Err(Problems::from_list(found)),
-    }
+    let Some(loaded) = loaded else { return Err(Problems::from_list(found)) };
+    let importer = Importer::new(files, &loaded.upstreams);
+    Ok(Loaded { warnings: found, importer, ..loaded })
 }
 
 /// Parses the files and the built-in presets, whose index follows those of the files.
