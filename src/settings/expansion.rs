@@ -144,9 +144,7 @@ pub(crate) fn is_variable_name(name: &str) -> bool {
 /// Reads a file with a secret and records its path, so that a change of the file reloads the configuration.
 fn secret_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
     let path = path.trim();
-    if Path::new(path).is_absolute() {
-        context.report.add_named_file(Path::new(path));
-    }
+    context.report.add_named_file(Path::new(path));
     read_file(context, span, path)
 }
 

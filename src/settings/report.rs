@@ -108,9 +108,11 @@ impl<'f> Report<'f> {
         Rc::clone(cache).downcast().unwrap_or_default()
     }
 
-    /// Records a file that the configuration refers to, whether or not it can be read.
+    /// Records a file that the configuration refers to by its absolute path, whether or not it can be read.
     pub(crate) fn add_named_file(&self, path: &Path) {
-        self.found.named_files.borrow_mut().insert(path.to_owned());
+        if path.is_absolute() {
+            self.found.named_files.borrow_mut().insert(path.to_owned());
+        }
     }
 
     /// All files that the configuration refers to.
