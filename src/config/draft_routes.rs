@@ -92,6 +92,10 @@ fn read(
     mut tree: Node,
 ) -> Option<RouteFile> {
     let mut names = context.upstreams.names.to_vec();
+    // With a second upstream, the draft's own request would have to name its upstream.
+    if tree.get("request").is_none() {
+        names.extend(PLACEHOLDER_UPSTREAM.parse::<UpstreamName>().ok().map(|name| (name, place)));
+    }
     if let Kind::Map(entries) = &mut tree.kind {
         let mut add = |name: &str, value: &str| {
             if !entries.iter().any(|entry| entry.key.text == name) {
@@ -100,7 +104,6 @@ fn read(
         };
         add("description", "A draft.");
         add("request", &format!("GET {PLACEHOLDER_UPSTREAM}/"));
-        names.extend(PLACEHOLDER_UPSTREAM.parse::<UpstreamName>().ok().map(|name| (name, place)));
     }
     let upstreams = Upstreams { names: &names, ..context.upstreams };
     let context = RouteContext { upstreams, ..*context };

@@ -253,6 +253,18 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
 }
 
 #[tokio::test]
+async fn a_route_that_names_no_upstream_can_be_tried() {
+    let only_one =
+        "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { description: A., request: GET /a } }";
+    let (admin, _app) = admin(only_one);
+    let attempt = |rule: &str| json!({ "route": "a", "rule": rule, "response": { "body": "{}" } });
+    for rule in ["request: GET /a", "response: { extract: json }"] {
+        let body = try_out(&admin, &attempt(rule)).await;
+        assert_eq!(body["problems"], json!([]), "{rule}: {body}");
+    }
+}
+
+#[tokio::test]
 async fn a_rule_is_tried_on_a_response_step_by_step() {
     let (admin, app) = admin(BENCH);
     let rule = get_json(&admin, "/playground/a").await["rule"].clone();
