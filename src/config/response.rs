@@ -131,9 +131,7 @@ impl RuleSettings {
                 RuleAction::Error(rule)
             }
             None => {
-                if let Some(node) = value.node.get("content") {
-                    check_paths(value, node, &self.success, extract.as_ref())?;
-                }
+                check_paths(value, &self.success, extract.as_ref())?;
                 RuleAction::Success(self.success)
             }
         };
@@ -150,12 +148,8 @@ fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
 
 /// Rejects templates with `structured.x` if the rule returns no field `x`, because they would fail at every
 /// call.
-fn check_paths(
-    value: &Cursor<'_>,
-    content: &Node,
-    rule: &SuccessRule,
-    extract: Option<&Extract>,
-) -> Checked<()> {
+fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>) -> Checked<()> {
+    let Some(content) = value.node.get("content") else { return Ok(()) };
     let Some(schema) = output_schema::schema_of(rule, extract) else { return Ok(()) };
     let is_object = schema.get("type").is_some_and(|kind| kind == "object");
     let mut checked = Ok(());

@@ -11,9 +11,8 @@ pub(super) fn typing(
     value: &Cursor<'_>,
     extractor: &ExtractorKind,
     fields: Option<&Entry>,
-    one: Option<&Entry>,
 ) -> Checked<Typing> {
-    let Some(entry) = one else {
+    let Some(entry) = value.node.entry("type") else {
         let Some(entry) = fields else { return Ok(Typing::Untyped) };
         let fields: Fields = read(value, entry, "`fields`")?;
         check_sources(value, extractor, &fields, entry)?;

@@ -302,7 +302,7 @@ fn read_one(value: &Cursor<'_>) -> Checked<(Extractor, bool)> {
         let message = "`fields` is defined twice";
         return value.reject_coded(Code::DuplicateKey.at_span(outer.key.span), message, help);
     }
-    let typing = fields::typing(&value, &kind, inner.or(outer), value.node.entry("type"))?;
+    let typing = fields::typing(&value, &kind, inner.or(outer))?;
     Ok((Extractor { source, kind, typing }, optional))
 }
 

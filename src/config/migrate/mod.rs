@@ -104,6 +104,36 @@ fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Resu
     Ok(migrated)
 }
 
+impl Migrated {
+    /// Rewrites blocks of the text, from the last to the first, so that the offsets of earlier blocks remain
+    /// valid.
+    fn rewrite_blocks(&mut self, blocks: Vec<YamlBlock>, rewrite: impl Fn(&str) -> Option<Self>) {
+        for block in blocks.into_iter().rev() {
+            let Some(migrated) = rewrite(&block.text) else {
+                let message = "the block is not YAML and was not changed".to_owned();
+                self.remarks.push(Remark { line: block.line + 1, column: 1, message });
+                continue;
+            };
+            let lines = |text: &str| text.matches('\n').count();
+            let added = lines(&migrated.text).saturating_sub(lines(&block.text));
+            let below = self.remarks.iter_mut().filter(|remark| remark.line > block.line);
+            below.for_each(|remark| remark.line += added);
+            self.text.replace_range(block.range.clone(), &block.in_file(&migrated.text));
+            let changes = migrated.changes.into_iter();
+            self.changes.extend(changes.map(|change| Change {
+                line: change.line + block.line,
+                column: change.column + block.indent,
+                ..change
+            }));
+            self.remarks.extend(migrated.remarks.into_iter().map(|remark| Remark {
+                line: remark.line + block.line,
+                column: remark.column + block.indent,
+                ..remark
+            }));
+        }
+    }
+}
+
 struct Migration<'m> {
     renames: &'m Renames,
     /// Renamed variables of jq and templates.
@@ -125,48 +155,15 @@ impl Migration<'_> {
             let mut blocks = Vec::new();
             let other_files = trees.iter().zip(&forms).filter(|(_, form)| form.is_none());
             other_files.for_each(|(tree, _)| find_in_manifest(&files, tree, &mut blocks));
-            self.rewrite_blocks(&mut migrated, blocks, |text| self.yaml(text).ok());
+            migrated.rewrite_blocks(blocks, |text| self.yaml(text).ok());
         }
         Ok(migrated)
     }
 
     fn markdown(&self, page: &str) -> Migrated {
         let mut migrated = Migrated { text: page.to_owned(), ..Migrated::default() };
-        self.rewrite_blocks(&mut migrated, find_in_markdown(page), |text| self.fragment(text));
+        migrated.rewrite_blocks(find_in_markdown(page), |text| self.fragment(text));
         migrated
-    }
-
-    /// Rewrites blocks of a text, from the last to the first, so that the offsets of earlier blocks remain
-    /// valid.
-    fn rewrite_blocks(
-        &self,
-        whole: &mut Migrated,
-        blocks: Vec<YamlBlock>,
-        rewrite: impl Fn(&str) -> Option<Migrated>,
-    ) {
-        for block in blocks.into_iter().rev() {
-            let Some(migrated) = rewrite(&block.text) else {
-                let message = "the block is not YAML and was not changed".to_owned();
-                whole.remarks.push(Remark { line: block.line + 1, column: 1, message });
-                continue;
-            };
-            let lines = |text: &str| text.matches('\n').count();
-            let added = lines(&migrated.text).saturating_sub(lines(&block.text));
-            let below = whole.remarks.iter_mut().filter(|remark| remark.line > block.line);
-            below.for_each(|remark| remark.line += added);
-            whole.text.replace_range(block.range.clone(), &block.in_file(&migrated.text));
-            let changes = migrated.changes.into_iter();
-            whole.changes.extend(changes.map(|change| Change {
-                line: change.line + block.line,
-                column: change.column + block.indent,
-                ..change
-            }));
-            whole.remarks.extend(migrated.remarks.into_iter().map(|remark| Remark {
-                line: remark.line + block.line,
-                column: remark.column + block.indent,
-                ..remark
-            }));
-        }
     }
 
     /// Kind of a whole file: a configuration if most of its keys are known. `None` for other files.
