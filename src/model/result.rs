@@ -166,7 +166,7 @@ impl TryFrom<BodyMembers> for ResourceBody {
     type Error = &'static str;
 
     fn try_from(BodyMembers { text, blob }: BodyMembers) -> Result<Self, &'static str> {
-        blob.map(Self::Blob).or(text.map(Self::Text)).ok_or("a resource without `text` and `blob`")
+        blob.map(Self::Blob).or_else(|| text.map(Self::Text)).ok_or("a resource without `text` and `blob`")
     }
 }
 
