@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::HashMap, time::Duration};
 
-use super::import::Importer;
+use super::mcp_import::Importer;
 use super::prompts::{self, PromptSettings};
 use super::renamed::renamed_variable;
 use super::request::{Upstreams, upstream_names};
@@ -16,7 +16,7 @@ use super::section::{ReadElsewhere, context, open_section};
 use super::server::ServerSettings;
 use super::telemetry::TelemetrySettings;
 use super::upstreams::{self, UpstreamFile, UpstreamSection};
-use super::{AdminSettings, Loaded, certificate_expiry, clients, import, lint, response};
+use super::{AdminSettings, Loaded, certificate_expiry, clients, lint, mcp_import, response};
 use crate::auth::ClientSettings;
 use crate::inbound::mcp::McpApiSettings;
 use crate::policy::PassthroughSettings;
@@ -145,7 +145,7 @@ pub(in crate::config) fn compile(
     let written = entries_of("routes");
     let routes: Vec<RouteFile> =
         written.iter().filter_map(|entry| routes::read(report, &route_context, entry)).collect();
-    import::check_tools(report, &root, &route_context);
+    mcp_import::check_tools(report, &root, &route_context);
     let known = RoutesOfFile { entries: written, parsed: &routes };
     for call in calls.borrow().iter() {
         call.check(report, known);

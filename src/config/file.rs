@@ -284,7 +284,7 @@ static VARIABLE_WITH_DEFAULT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::report::reading;
+    use crate::settings::problem_collector::reading;
 
     #[track_caller]
     fn check(text: &str, expected: &str) {

@@ -20,7 +20,7 @@
 //!
 //! Use of a compiled configuration:
 //!
-//! - `import`: routes for the tools that MCP servers list; `draft_routes`: draft routes of the playground.
+//! - `mcp_import`: routes for the tools that MCP servers list; `draft_routes`: draft routes of the playground.
 //! - [`schema()`]: JSON Schema for editors; [`yaml`]: YAML writer.
 //! - `migrate`, `renamed`: replacement of old names in files.
 //!
@@ -38,9 +38,9 @@ mod editor_schema;
 mod extract;
 mod file;
 mod folder;
-mod import;
 mod input_requests;
 mod lint;
+mod mcp_import;
 mod migrate;
 mod prompts;
 mod renamed;
@@ -81,7 +81,7 @@ pub use certificate_expiry::CertificateExpiry;
 pub use draft_routes::Draft;
 pub use editor_schema::schema;
 pub use folder::ConfigFingerprint;
-pub use import::{ImportNote, Importer, ProxiedLists};
+pub use mcp_import::{ImportNote, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use renamed::renamed_flag;
 pub use route_tests::{Example, Expectation, Expected, Position, update_expectation};

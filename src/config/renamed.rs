@@ -187,7 +187,7 @@ pub(super) fn sections() -> Vec<fn() -> &'static KeyTable> {
 mod tests {
     use super::super::{file, section::open_section, server::ServerSettings};
     use super::*;
-    use crate::settings::{Section as _, report::reading};
+    use crate::settings::{Section as _, problem_collector::reading};
 
     fn problems(text: &str, renames: &Renames) -> String {
         let (_, problems) = reading(text, |report| {

@@ -148,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::settings::report::reading;
+    use crate::settings::problem_collector::reading;
 
     fn read(text: &str) -> Value {
         let (root, problems) = reading(text, |report| file::read(report, 0));

@@ -168,7 +168,7 @@ fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<
 
 #[cfg(test)]
 mod tests {
-    use super::{super::report::reading, *};
+    use super::{super::problem_collector::reading, *};
 
     #[track_caller]
     fn check(text: &str, expected: Result<&str, &str>) {

@@ -13,7 +13,7 @@ use super::{
     keys::{KeySpec, KeyTable, ShortForm, ValueKind},
     problem::Problem,
     problem_code::Code,
-    report::Report,
+    problem_collector::Report,
     source_text::{Files, Origin, SourceSpan},
     suggest,
     tree::{Entry, Kind, Node, resolve_plain},

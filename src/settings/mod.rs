@@ -3,8 +3,8 @@
 //! Input and diagnostics:
 //!
 //! - `source_text`: text of the files, and spans in it; `tree`: syntax tree of a YAML file with spans.
-//! - `problem_code`, `problem`, `excerpt`, `report`: codes of problems, one diagnostic, the line shown
-//!   with it, and the collector of one run.
+//! - `problem`, `problem_code`, `problem_display`: one diagnostic, its code, and its form in a terminal;
+//!   `problem_collector`: the problems of one run.
 //! - `units`: durations, sizes and rates; `suggest`: "did you mean".
 //! - `expansion`: expansion of `${VARIABLE}` and `file:/path` in values; `secret`: secrets that are detected
 //!   by the names of their keys; `credential_forms`: credentials that are recognized by their form.
@@ -19,13 +19,13 @@
 //! this module.
 
 pub(crate) mod credential_forms;
-mod excerpt;
 pub(crate) mod expansion;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod problem;
 pub(crate) mod problem_code;
-pub(crate) mod report;
+pub(crate) mod problem_collector;
+mod problem_display;
 pub(crate) mod secret;
 pub(crate) mod section;
 pub(crate) mod source_text;
@@ -38,7 +38,7 @@ pub(crate) use expansion::{Environment, Expanded};
 pub(crate) use keys::{KeySpec, KeyTable, Masking, ShortForm, ValueKind};
 pub(crate) use problem::{Problem, Problems, Severity};
 pub(crate) use problem_code::{Code, CodedSpan};
-pub(crate) use report::{ProblemContext, Report};
+pub(crate) use problem_collector::{ProblemContext, Report};
 pub(crate) use section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section, Setting};
 pub(crate) use section::{read_each, read_section};
 pub(crate) use settings_derive::{Section, Word};

@@ -1,12 +1,10 @@
 //! Diagnostics of the configuration: location, message and suggested fix.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::{
-    excerpt::{Excerpt, shown_text},
     problem_code::{Code, CodedSpan},
+    problem_display::{Excerpt, shown_text},
     source_text::{Files, Origin},
 };
 
@@ -31,7 +29,7 @@ pub struct Problem {
     /// Suggested fix.
     pub help: Option<String>,
     #[serde(skip)]
-    excerpt: Option<Excerpt>,
+    pub(super) excerpt: Option<Excerpt>,
 }
 
 /// Severity of a problem.
@@ -97,47 +95,6 @@ impl Problem {
     }
 }
 
-/// `{}` is plain text; `{:#}` has terminal colours.
-impl fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_coloured = formatter.alternate();
-        let style = |text: String, code: &str| match is_coloured {
-            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
-            false => text,
-        };
-        let place = match (self.line, self.column) {
-            (Some(line), Some(column)) => format!("{}:{line}:{column}", self.file),
-            _ => self.file.clone(),
-        };
-        let (severity, colour) = match self.severity {
-            Severity::Error => ("error", RED),
-            Severity::Warning => ("warning", YELLOW),
-            Severity::Note => ("note", BLUE),
-        };
-        let label = style(format!("{severity}[{}]", self.code), colour);
-        write!(formatter, "{}: {label}: {}", style(place, BOLD), self.message)?;
-        let help = self.help.as_ref().map(|help| format!("{} {help}", style("help:".to_owned(), CYAN)));
-        match (&self.excerpt, self.line) {
-            (Some(excerpt), Some(line)) => {
-                let number = line.to_string();
-                let margin = " ".repeat(number.len());
-                let indent = " ".repeat(excerpt.caret_cell);
-                let carets = style("^".repeat(excerpt.caret_width), colour);
-                write!(formatter, "\n{number} | {}\n{margin} | {indent}{carets}", excerpt.text)?;
-                help.map_or(Ok(()), |help| write!(formatter, " {help}"))
-            }
-            _ => help.map_or(Ok(()), |help| write!(formatter, "\n  {help}")),
-        }
-    }
-}
-
-/// Colour codes (ECMA-48, "SGR").
-const BOLD: &str = "1";
-const RED: &str = "1;31";
-const YELLOW: &str = "1;33";
-const BLUE: &str = "1;34";
-const CYAN: &str = "36";
-
 impl Problems {
     /// Maximum number of reported problems; most problems beyond it follow from the same mistake.
     pub const MAX_REPORTED: usize = 500;
@@ -161,16 +118,6 @@ impl Problems {
     /// Message of the first error.
     pub fn first_error(&self) -> &str {
         self.0.iter().find(|problem| problem.is_error()).map_or("it is invalid", |problem| &problem.message)
-    }
-}
-
-impl fmt::Display for Problems {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            formatter.write_str(if index > 0 { "\n\n" } else { "" })?;
-            problem.fmt(formatter)?;
-        }
-        Ok(())
     }
 }
 

@@ -5,7 +5,9 @@ use std::{ops::Range, sync::LazyLock};
 use regex::Regex;
 use strsim::damerau_levenshtein;
 
-use super::{expansion::Expanded, fixed_regex, problem_code::Code, report::Report, source_text::SourceSpan};
+use super::{
+    expansion::Expanded, fixed_regex, problem_code::Code, problem_collector::Report, source_text::SourceSpan,
+};
 
 /// Value that `Debug` does not print, such as a secret or a function.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq)]

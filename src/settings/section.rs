@@ -10,7 +10,7 @@ use super::{
     keys::{KeySpec, KeyTable, Row, ShortForm, ValueKind},
     layers,
     problem_code::{Code, CodedSpan},
-    report::{Help, Report},
+    problem_collector::{Help, Report},
     secret,
     source_text::{Origin, SourceSpan},
     suggest,

@@ -1,6 +1,6 @@
 //! Lints: checks that involve several sections. Each file has one subject.
 //!
-//! [`check_conflicts`] finds routes that match the same request. `no_effect` checks the settings of routes,
+//! [`check_conflicts`] finds routes that match the same request. `routes` checks the settings of routes,
 //! `forwarded_credentials` the credentials that routes forward, `upstreams` the use of upstreams and the
 //! settings of the process, `templates` the templates of request bodies. `output_schema` compares
 //! rules with a tool's output schema. `schemas` and `javascript_regex` find parts of JSON Schemas that
@@ -11,8 +11,8 @@
 
 pub(super) mod forwarded_credentials;
 pub(super) mod javascript_regex;
-pub(super) mod no_effect;
 pub(super) mod output_schema;
+pub(super) mod routes;
 pub(super) mod schemas;
 pub(super) mod templates;
 pub(super) mod upstreams;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use self::shared::ResponseSettings;
 use super::compile::RESPONSE;
 use super::input_requests::InputRequestRounds;
-use super::lint::{forwarded_credentials, no_effect, templates};
+use super::lint::{self, forwarded_credentials, templates};
 use super::request::Upstreams;
 use super::response;
 use super::route_calls::UncheckedRouteCall;
@@ -189,7 +189,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let settings = RouteSettings::read_fields(&section, Some(inherited())).unwrap_or_else(|_| inherited());
     let calls_a_tool = request.as_ref().is_some_and(|request| request.template.tool().is_some());
     if calls_a_tool {
-        no_effect::reject_async_operation(&section)?;
+        lint::routes::reject_async_operation(&section)?;
     }
     // Arguments that are used neither by the request nor by the rules, but before or after the call.
     let mut elsewhere = UsedArguments::default();
@@ -216,7 +216,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         .and_then(|written| responses::argument_error(report, context, written, &mut in_rules));
     if request_is_good && !sends_all && rules.is_some() {
         let unused = in_request.arguments[sent..].iter().filter(|argument| !in_rules.names(&argument.name));
-        no_effect::warn_of_unused_arguments(report, unused);
+        lint::routes::warn_of_unused_arguments(report, unused);
     }
     let log = responses::notifications(&section, &mut elsewhere);
     let mut used = UsedArguments::default();
@@ -245,7 +245,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         response::warn_of_command_conditions(report, &rules[..own_count]);
     }
     if rules.as_ref().is_some_and(Vec::is_empty) {
-        no_effect::warn_of_unused_on_no_match(&section);
+        lint::routes::warn_of_unused_on_no_match(&section);
     }
     let output = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
     let (output, why_no_output) = output.map_or_else(|why| (None, why), |output| (Some(output), None));
@@ -281,13 +281,13 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if let Some(request) = section.get("request") {
         templates::warn_of_unescaped(report, request, input.document());
     }
-    no_effect::warn_of_impossible_examples(&section, &input, &tests);
+    lint::routes::warn_of_impossible_examples(&section, &input, &tests);
     let mut request = request?;
     let (mut forward, mut known) = (responses.forward_headers.0, HashSet::new());
     forward.retain(|name| known.insert(name.clone()));
     match &mut request.template {
         RequestTemplate::Http(template) => template.forwarded = forward,
-        RequestTemplate::Command(_) => no_effect::report_headers(&section),
+        RequestTemplate::Command(_) => lint::routes::report_headers(&section),
         RequestTemplate::Tool(template) => {
             template.forwarded = forward;
             template.effect = annotations.as_ref().map(ToolEffect::from_annotations).unwrap_or_default();
@@ -309,7 +309,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         resource::check(resource, &section, &input, &request.template, idempotent);
     }
     let (template, timeout) = (&request.template, limits.timeout);
-    no_effect::check_policies(&section, &policy, template, annotations.as_ref(), is_idempotent, timeout);
+    lint::routes::check_policies(&section, &policy, template, annotations.as_ref(), is_idempotent, timeout);
     if report.errors() > before {
         return None;
     }

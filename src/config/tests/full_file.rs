@@ -119,7 +119,7 @@ fn comment(indent: &str, text: &str, lines: &mut String) {
 
 /// The full file with its comments, and the keys that it does not show in every section.
 fn annotated() -> (String, Vec<String>) {
-    let (root, _) = crate::settings::report::reading(FULL, |report| file::read(report, 0));
+    let (root, _) = crate::settings::problem_collector::reading(FULL, |report| file::read(report, 0));
     let sections = all_sections();
     let mut found = Vec::new();
     let top: ValueKind = ValueKind::Section(|| all_sections()[0]);

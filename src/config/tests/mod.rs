@@ -93,7 +93,7 @@ fn every_key_of_the_table_is_read() {
 }
 
 fn tree(text: &str) -> Value {
-    let (root, _) = crate::settings::report::reading(text, |report| file::read(report, 0));
+    let (root, _) = crate::settings::problem_collector::reading(text, |report| file::read(report, 0));
     root.unwrap().to_json()
 }
 

@@ -2,7 +2,7 @@
 
 use granit_parser::{ErrorKind::*, ScanError};
 
-use crate::settings::{fixed_regex, problem_code::Code, report::Report, source_text::SourceSpan};
+use crate::settings::{fixed_regex, problem_code::Code, problem_collector::Report, source_text::SourceSpan};
 
 /// Message and help for lists and maps that are nested too deep.
 pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps are nested too deep", "use at most 64 levels");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::settings::report::reading;
+use crate::settings::problem_collector::reading;
 
 #[track_caller]
 fn check(text: &str, expected: Result<&str, &str>) {

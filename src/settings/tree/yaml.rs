@@ -12,7 +12,7 @@ use super::{
     Budget, Cost, Entry, Key, Kind, Node, resolve_plain,
     syntax_errors::{self, TOO_DEEP},
 };
-use crate::settings::{problem_code::Code, report::Report, source_text::SourceSpan};
+use crate::settings::{problem_code::Code, problem_collector::Report, source_text::SourceSpan};
 
 /// Maximum number of values in a file after alias expansion.
 const NODE_LIMIT: usize = 200_000;

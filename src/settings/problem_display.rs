@@ -1,11 +1,65 @@
-//! Excerpt of a line for a problem, with carets below it, and text made safe for a terminal.
+//! Display of problems in a terminal: colours, and an excerpt of the line with carets below it.
+
+use std::fmt;
 
 use unicode_width::UnicodeWidthChar;
 
 use super::{
     credential_forms::{replaced, tokens_in},
+    problem::{Problem, Problems, Severity},
     source_text::{Files, SourceSpan},
 };
+
+/// `{}` is plain text; `{:#}` has terminal colours.
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_coloured = formatter.alternate();
+        let style = |text: String, code: &str| match is_coloured {
+            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            false => text,
+        };
+        let place = match (self.line, self.column) {
+            (Some(line), Some(column)) => format!("{}:{line}:{column}", self.file),
+            _ => self.file.clone(),
+        };
+        let (severity, colour) = match self.severity {
+            Severity::Error => ("error", RED),
+            Severity::Warning => ("warning", YELLOW),
+            Severity::Note => ("note", BLUE),
+        };
+        let label = style(format!("{severity}[{}]", self.code), colour);
+        write!(formatter, "{}: {label}: {}", style(place, BOLD), self.message)?;
+        let help = self.help.as_ref().map(|help| format!("{} {help}", style("help:".to_owned(), CYAN)));
+        match (&self.excerpt, self.line) {
+            (Some(excerpt), Some(line)) => {
+                let number = line.to_string();
+                let margin = " ".repeat(number.len());
+                let indent = " ".repeat(excerpt.caret_cell);
+                let carets = style("^".repeat(excerpt.caret_width), colour);
+                write!(formatter, "\n{number} | {}\n{margin} | {indent}{carets}", excerpt.text)?;
+                help.map_or(Ok(()), |help| write!(formatter, " {help}"))
+            }
+            _ => help.map_or(Ok(()), |help| write!(formatter, "\n  {help}")),
+        }
+    }
+}
+
+/// Colour codes (ECMA-48, "SGR").
+const BOLD: &str = "1";
+const RED: &str = "1;31";
+const YELLOW: &str = "1;33";
+const BLUE: &str = "1;34";
+const CYAN: &str = "36";
+
+impl fmt::Display for Problems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.as_slice().iter().enumerate() {
+            formatter.write_str(if index > 0 { "\n\n" } else { "" })?;
+            problem.fmt(formatter)?;
+        }
+        Ok(())
+    }
+}
 
 /// Text shown in place of a secret.
 const MASK: &str = "*****";
@@ -13,9 +67,9 @@ const MASK: &str = "*****";
 /// Line of a problem, with terminal control characters escaped, and the position of the carets below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Excerpt {
-    pub(super) text: String,
-    pub(super) caret_cell: usize,
-    pub(super) caret_width: usize,
+    text: String,
+    caret_cell: usize,
+    caret_width: usize,
 }
 
 impl Excerpt {
