@@ -77,11 +77,11 @@ impl Exporter {
                 reading.counter("glossator_telemetry_spans", help).add_each(&[], "result", counted.read());
             });
             let collector = collector(traces.collector, "traces");
-            tasks.spawn(export_spans(collector, queue, traces.delay, service.clone()));
+            tasks.spawn(collector.export_spans(queue, traces.delay, service.clone()));
         }
         if let Some(MetricsExport { collector: settings, interval }) = metrics {
             let collector = collector(settings, "metrics");
-            tasks.spawn(export_metrics(collector, meters.clone(), interval, service));
+            tasks.spawn(collector.export_metrics(meters.clone(), interval, service));
         }
         Self { stop, tasks }
     }
@@ -91,47 +91,6 @@ impl Exporter {
         self.stop.cancel();
         if timeout(FLUSH_TIMEOUT, self.tasks.join_all()).await.is_err() {
             warn!(after = ?FLUSH_TIMEOUT, "telemetry lost at shutdown");
-        }
-    }
-}
-
-/// Exports spans in batches until shutdown, and then the remaining ones.
-async fn export_spans(
-    mut collector: Collector,
-    mut queue: SpanQueue,
-    delay: Duration,
-    service: ServiceAttributes,
-) {
-    let stop = collector.stop.clone();
-    while let Some(batch) = queue.next_batch(BATCH_LIMIT, delay, &stop).await {
-        let spans = batch.len() as u64;
-        let attempts = if stop.is_cancelled() { 1 } else { ATTEMPTS };
-        match collector.send(encode_spans(batch, &service).into(), attempts).await {
-            Some(rejected) => {
-                let rejected = rejected.min(spans);
-                queue.counts.add_many("sent", spans - rejected);
-                queue.counts.add_many("rejected", rejected);
-            }
-            None => queue.counts.add_many("export_failed", spans),
-        }
-    }
-}
-
-/// Exports metrics every `interval`, and once more at shutdown.
-async fn export_metrics(
-    mut collector: Collector,
-    meters: Meters,
-    interval: Duration,
-    service: ServiceAttributes,
-) {
-    let stop = collector.stop.clone();
-    loop {
-        let is_last = stop.run_until_cancelled(sleep(interval)).await.is_none();
-        let body = meters.read().encode(&service, meters.began(), SystemTime::now());
-        // If an export fails, the next one makes up for it: all values are cumulative.
-        collector.send(body.into(), 1).await;
-        if is_last {
-            return;
         }
     }
 }
@@ -171,6 +130,37 @@ impl ExportError {
 }
 
 impl Collector {
+    /// Exports spans in batches until shutdown, and then the remaining ones.
+    async fn export_spans(mut self, mut queue: SpanQueue, delay: Duration, service: ServiceAttributes) {
+        let stop = self.stop.clone();
+        while let Some(batch) = queue.next_batch(BATCH_LIMIT, delay, &stop).await {
+            let spans = batch.len() as u64;
+            let attempts = if stop.is_cancelled() { 1 } else { ATTEMPTS };
+            match self.send(encode_spans(batch, &service).into(), attempts).await {
+                Some(rejected) => {
+                    let rejected = rejected.min(spans);
+                    queue.counts.add_many("sent", spans - rejected);
+                    queue.counts.add_many("rejected", rejected);
+                }
+                None => queue.counts.add_many("export_failed", spans),
+            }
+        }
+    }
+
+    /// Exports metrics every `interval`, and once more at shutdown.
+    async fn export_metrics(mut self, meters: Meters, interval: Duration, service: ServiceAttributes) {
+        let stop = self.stop.clone();
+        loop {
+            let is_last = stop.run_until_cancelled(sleep(interval)).await.is_none();
+            let body = meters.read().encode(&service, meters.began(), SystemTime::now());
+            // If an export fails, the next one makes up for it: all values are cumulative.
+            self.send(body.into(), 1).await;
+            if is_last {
+                return;
+            }
+        }
+    }
+
     /// Sends a request in up to `attempts` attempts. Returns the number of spans or data points that the
     /// collector rejected; `None` if it did not accept the request.
     async fn send(&mut self, body: Bytes, attempts: u32) -> Option<u64> {
