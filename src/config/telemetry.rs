@@ -11,7 +11,7 @@ use crate::settings::{
     Checked, Code, Cursor, Invalid, Named, OpenSection, OrOff, Problem, ReadContext, Scalar, Section,
     Severity, Word as _, expansion, source_text, text_of,
 };
-use crate::telemetry::{SamplerName, Sampling, ServiceAttributes};
+use crate::telemetry::{Resource, SamplerName, Sampling, service_resource};
 use crate::tls::{ClientTls, ClientTlsOptions, Pem};
 use crate::upstream::http::{Address, HttpSettings};
 
@@ -63,8 +63,8 @@ pub struct TelemetrySettings {
     #[key(skip, name = "tls", restart)]
     trusted_cas: Option<Vec<u8>>,
     /// Name and attributes of this service, from the file and the variables.
-    #[key(skip = ServiceAttributes::new(None, []))]
-    pub service: ServiceAttributes,
+    #[key(skip = service_resource(None, []))]
+    pub service: Resource,
     /// Export of traces, from the file and the variables.
     #[key(skip)]
     pub traces: Option<TracesExport>,
@@ -308,12 +308,12 @@ impl<'a> OtelVariables<'a> {
         source_text::read_file(Path::new(path), expansion::SECRET_LIMIT_BYTES).map_err(warn).ok()
     }
 
-    fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> ServiceAttributes {
+    fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> Resource {
         let own = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
         let name = self.get("OTEL_SERVICE_NAME").map(str::to_owned);
         // A service name from a variable overrides the file, like every variable.
         let named = own.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
         let in_file = attributes.0.iter().map(|(name, Scalar(value))| (name.clone(), value.clone()));
-        ServiceAttributes::new(name.or(named).or(written), in_file.chain(own))
+        service_resource(name.or(named).or(written), in_file.chain(own))
     }
 }

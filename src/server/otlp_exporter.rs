@@ -16,7 +16,7 @@ use super::connection_limiter::take_log_turn;
 use crate::config::{MetricsExport, TelemetrySettings};
 use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::{
-    ErrorChain, LabelCounter, Meters, ServiceAttributes, SpanQueue, Untrusted, encode_spans, read_response,
+    ErrorChain, LabelCounter, Meters, Resource, SpanQueue, Untrusted, encode_spans, read_response,
 };
 use crate::upstream::http::HttpUpstream;
 use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
@@ -131,7 +131,7 @@ impl ExportError {
 
 impl Collector {
     /// Exports spans in batches until shutdown, and then the remaining ones.
-    async fn export_spans(mut self, mut queue: SpanQueue, delay: Duration, service: ServiceAttributes) {
+    async fn export_spans(mut self, mut queue: SpanQueue, delay: Duration, service: Resource) {
         let stop = self.stop.clone();
         while let Some(batch) = queue.next_batch(BATCH_LIMIT, delay, &stop).await {
             let spans = batch.len() as u64;
@@ -148,7 +148,7 @@ impl Collector {
     }
 
     /// Exports metrics every `interval`, and once more at shutdown.
-    async fn export_metrics(mut self, meters: Meters, interval: Duration, service: ServiceAttributes) {
+    async fn export_metrics(mut self, meters: Meters, interval: Duration, service: Resource) {
         let stop = self.stop.clone();
         loop {
             let is_last = stop.run_until_cancelled(sleep(interval)).await.is_none();

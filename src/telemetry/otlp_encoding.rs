@@ -22,27 +22,30 @@ use opentelemetry_proto::{
     },
     transform::trace::tonic::group_spans_by_resource_and_scope,
 };
-use opentelemetry_sdk::{Resource, trace::SpanData};
+use opentelemetry_sdk::trace::SpanData;
 use prost::Message;
+
+/// OTLP resource: the service that produces telemetry, with its attributes.
+pub use opentelemetry_sdk::Resource;
 
 use super::metrics::{BUCKET_BOUNDS, MetricFamily, MetricKind, MetricValue, MetricsSnapshot};
 
 /// Encodes these spans as an export request.
-pub fn encode_spans(spans: Vec<SpanData>, service: &ServiceAttributes) -> Vec<u8> {
-    let resource_spans = group_spans_by_resource_and_scope(spans, &(&service.attributes).into());
+pub fn encode_spans(spans: Vec<SpanData>, service: &Resource) -> Vec<u8> {
+    let resource_spans = group_spans_by_resource_and_scope(spans, &service.into());
     ExportTraceServiceRequest { resource_spans }.encode_to_vec()
 }
 
 impl MetricsSnapshot {
     /// Encodes these metrics as an export request: counted since `began`, with their values at `now`.
-    pub fn encode(&self, service: &ServiceAttributes, began: SystemTime, now: SystemTime) -> Vec<u8> {
+    pub fn encode(&self, service: &Resource, began: SystemTime, now: SystemTime) -> Vec<u8> {
         let times = (nanos(began), nanos(now));
         let named = |family| otlp_metrics_of(family).into_iter().map(move |named| (family, named));
         let metrics = self.0.iter().flat_map(named);
         let metrics = metrics.filter_map(|(family, named)| metric_of(family, &named, times)).collect();
         let scope = Some((scope(), None).into());
         let scope_metrics = vec![ScopeMetrics { scope, metrics, ..ScopeMetrics::default() }];
-        let resource = Some((&service.attributes).into());
+        let resource = Some(service.into());
         let resource_metrics =
             vec![ResourceMetrics { resource, scope_metrics, ..ResourceMetrics::default() }];
         ExportMetricsServiceRequest { resource_metrics }.encode_to_vec()
@@ -134,21 +137,14 @@ fn nanos(time: SystemTime) -> u64 {
 /// The name of the program, and the default of `service.name`.
 const NAME: &str = "glossator";
 
-/// Attributes of the OTLP resource that produces all telemetry.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServiceAttributes {
-    pub(crate) attributes: Resource,
-}
-
-impl ServiceAttributes {
-    /// Creates the attributes of a service of this name. Attributes in `more` override the built-in ones.
-    pub fn new(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Self {
-        let attributes = Resource::builder_empty()
-            .with_attributes([text("service.name", NAME), text("service.version", env!("CARGO_PKG_VERSION"))])
-            .with_attributes(more.into_iter().map(|(key, value)| KeyValue::new(key, value)))
-            .with_attributes(name.map(|name| KeyValue::new("service.name", name)));
-        Self { attributes: attributes.build() }
-    }
+/// The OTLP resource of a service of this name, which produces all telemetry. Attributes in `more` override the
+/// built-in ones.
+pub fn service_resource(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Resource {
+    Resource::builder_empty()
+        .with_attributes([text("service.name", NAME), text("service.version", env!("CARGO_PKG_VERSION"))])
+        .with_attributes(more.into_iter().map(|(key, value)| KeyValue::new(key, value)))
+        .with_attributes(name.map(|name| KeyValue::new("service.name", name)))
+        .build()
 }
 
 /// The OTLP name and attributes of a metric.
@@ -238,14 +234,12 @@ mod tests {
 
     #[test]
     fn the_configured_service_name_overrides_attributes_and_the_default() {
-        let name = |service: &ServiceAttributes| {
-            service.attributes.get(&"service.name".into()).map(|name| name.to_string())
-        };
+        let name = |service: &Resource| service.get(&"service.name".into()).map(|name| name.to_string());
         let more = || [("service.name".to_owned(), "b".to_owned()), ("x".to_owned(), "y".to_owned())];
-        assert_eq!(name(&ServiceAttributes::new(Some("a".into()), more())).as_deref(), Some("a"));
-        assert_eq!(name(&ServiceAttributes::new(None, more())).as_deref(), Some("b"));
-        assert_eq!(name(&ServiceAttributes::new(None, [])).as_deref(), Some("glossator"));
-        assert_eq!(ServiceAttributes::new(None, more()).attributes.len(), 3);
+        assert_eq!(name(&service_resource(Some("a".into()), more())).as_deref(), Some("a"));
+        assert_eq!(name(&service_resource(None, more())).as_deref(), Some("b"));
+        assert_eq!(name(&service_resource(None, [])).as_deref(), Some("glossator"));
+        assert_eq!(service_resource(None, more()).len(), 3);
     }
 
     #[test]

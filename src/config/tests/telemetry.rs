@@ -61,7 +61,7 @@ fn variables_go_before_the_file() {
         (&"b c".parse().unwrap(), &"e".parse().unwrap())
     );
     assert_eq!(telemetry.timeout.as_millis(), 1500);
-    assert_eq!(telemetry.service.attributes.get(&"service.name".into()), Some("variable".into()));
+    assert_eq!(telemetry.service.get(&"service.name".into()), Some("variable".into()));
 }
 
 #[test]
