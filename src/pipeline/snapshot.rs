@@ -99,19 +99,14 @@ impl AwaitedServer {
 }
 
 impl BoundRoute {
-    fn new(
-        route: Arc<Route>,
-        policies: &Policies,
-        meters: &Meters,
-        buffer: Option<&UpstreamBuffer>,
-    ) -> Arc<Self> {
+    fn new(route: Arc<Route>, parts: &SnapshotParts) -> Arc<Self> {
         let name = &route.definition.name;
-        let policies = policies.routes.get(name).expect("every route has policies").clone();
+        let policies = parts.policies.routes.get(name).expect("every route has policies").clone();
         let rules = route.translator.rules.len();
-        let meters = meters.route(name.shared(), route.upstream.shared(), rules);
+        let meters = parts.meters.route(name.shared(), route.upstream.shared(), rules);
         let is_passed_on = rules == 0 && route.translator.output.is_none();
         let factor = if is_passed_on { UNPARSED_FACTOR } else { PARSED_FACTOR };
-        let charge = buffer.map(|buffer| BodyCharge { buffer: buffer.clone(), factor });
+        let charge = parts.upstream_buffer.clone().map(|buffer| BodyCharge { buffer, factor });
         Arc::new(Self { route, policies, meters, charge })
     }
 }
@@ -123,9 +118,8 @@ impl Snapshot {
     ///
     /// If a route has no policies.
     pub fn new(table: RouteTable, parts: SnapshotParts) -> Self {
-        let SnapshotParts { policies, meters, upstream_buffer, .. } = &parts;
         let lists = DefinitionLists::new(&table, &parts.prompts, &parts.proxied);
-        let bind = |route| BoundRoute::new(route, policies, meters, upstream_buffer.as_ref());
+        let bind = |route| BoundRoute::new(route, &parts);
         let forwarding = parts.proxied.all().map(|entry| &entry.route);
         let forwarding = forwarding.map(|route| (route.definition.name.clone(), bind(Arc::clone(route))));
         let (forwarding, table) = (forwarding.collect(), table.map(bind));
