@@ -65,7 +65,7 @@ pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
 pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation) -> RpcResponse {
     let OpenOperation { arguments, location, message, wait, ttl } = operation;
     let Arguments { given, input_responses } = arguments;
-    let location = TaskLocation::Upstream { location: location.to_text(), input_responses };
+    let location = TaskLocation::Upstream { location: location.to_string(), input_responses };
     let task = Task::new(rpc, tool, given, location, ttl);
     let state = OperationState::Running { message, wait };
     rpc.result_of_type("task", &task.operation_result(state, rpc.revision))
@@ -96,12 +96,14 @@ pub(super) async fn create_with_input(
 /// `tasks/get`: the state of a task, with its result if it is completed.
 pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
     let task_request = TaskRequest::read(rpc)?;
-    let result = match &task_request.task.location {
+    let TaskRequest { task, route, snapshot } = &task_request;
+    let result = match &task.location {
         TaskLocation::Upstream { location, input_responses } => {
             let location = OperationLocation::from_text(location);
             let location = location.ok_or_else(|| ErrorKind::PARAMS.error(TASK_NOT_FOUND))?;
-            let (given, input_responses) = (task_request.task.arguments.clone(), input_responses.clone());
-            task_request.poll(rpc, &location, Arguments { given, input_responses }).await
+            let (given, input_responses) = (task.arguments.clone(), input_responses.clone());
+            let call = rpc.call(Arguments { given, input_responses });
+            task.operation_result(snapshot.poll_operation(route, call, &location).await, rpc.revision)
         }
         TaskLocation::Replica { name, address } => match rpc.dispatcher.eliciting_tasks.find(name) {
             Some(task) => task_request.local_result(rpc, &task).await?,
@@ -361,21 +363,10 @@ impl TaskRequest {
                 // The lock is released, so that other requests can read the state while the upstream
                 // responds.
                 drop(state);
-                return Ok(self.poll(rpc, &location, arguments).await);
+                self.snapshot.poll_operation(&self.route, rpc.call(arguments), &location).await
             }
         };
         Ok(self.task.operation_result(state, rpc.revision))
-    }
-
-    /// Polls the operation at the upstream, and returns the task with its state.
-    async fn poll(
-        &self,
-        rpc: &RpcContext<'_>,
-        location: &OperationLocation,
-        arguments: Arguments,
-    ) -> TaskResult {
-        let state = self.snapshot.poll_operation(&self.route, rpc.call(arguments), location).await;
-        self.task.operation_result(state, rpc.revision)
     }
 }
 

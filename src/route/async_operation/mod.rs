@@ -378,12 +378,13 @@ impl OperationStatus {
     }
 }
 
-/// Status URL or id of an operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Status URL or id of an operation. `Display` encodes it as text.
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum OperationLocation {
     /// Path from the root of the upstream's host.
     Path(PathAndQuery),
     /// Id.
+    #[display("={_0}")]
     Named(String),
 }
 
@@ -393,7 +394,7 @@ impl OperationLocation {
 
     /// Whether the encoded location is short enough to be sent to clients.
     pub fn is_short(&self) -> bool {
-        self.to_text().len() <= Self::SHORT_BYTES
+        self.to_string().len() <= Self::SHORT_BYTES
     }
 
     /// Returns the arguments of a call, with the operation id added if the location has one.
@@ -403,14 +404,6 @@ impl OperationLocation {
             arguments.given.insert(AsyncOperationRule::ARGUMENT.to_owned(), name.as_str().into());
         }
         arguments
-    }
-
-    /// Encodes the location as text.
-    pub fn to_text(&self) -> String {
-        match self {
-            Self::Path(path) => path.to_string(),
-            Self::Named(name) => format!("={name}"),
-        }
     }
 
     /// Decodes an encoded location; `None` if the text is invalid.
