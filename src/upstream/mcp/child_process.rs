@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     io,
     pin::pin,
-    process::ExitStatus,
+    process::{ExitStatus, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -19,7 +19,7 @@ use regex::Regex;
 use serde_json::Map;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
-    process::{ChildStderr, ChildStdin, ChildStdout},
+    process::{ChildStderr, ChildStdin},
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
@@ -31,7 +31,7 @@ use crate::route::UpstreamName;
 use crate::telemetry::{ErrorChain, Untrusted};
 use crate::upstream::buffer::BodyAccount;
 use crate::upstream::http::{EVERYTHING, MARK};
-use crate::upstream::program::ProcessGroup;
+use crate::upstream::program::{ProcessGroup, Program};
 use crate::upstream::{Failure, OnDrop, ProgressSender};
 
 /// Maximum length of a message from a child, in bytes. The response limits of routes are lower.
@@ -62,6 +62,8 @@ pub(super) struct ChildHandle {
     ids: AtomicU64,
     commands: mpsc::UnboundedSender<Command>,
     out: mpsc::Sender<Bytes>,
+    /// Whether the handshake is complete, so that calls are served.
+    pub(super) is_serving: Arc<AtomicBool>,
 }
 
 enum Command {
@@ -83,6 +85,37 @@ struct PendingCall {
 }
 
 impl ChildHandle {
+    /// Starts a child, and spawns the actor that owns it. The actor ends once the child has exited and no process
+    /// of its group is left.
+    pub(super) fn start(program: &Program, changed: watch::Sender<()>) -> Result<Self, Failure> {
+        let mut command = program.command(&[], &[]);
+        let (group, input, output, errors) = ProcessGroup::start(command.stdin(Stdio::piped()))
+            .map_err(|error| Failure::Connect(error.into()))?;
+        let input = input.ok_or_else(|| Failure::Connect("the child has no pipe".into()))?;
+        let (name, secrets) = (program.name.clone(), secrets_regex(program.secrets_pattern()));
+        let is_serving = Arc::<AtomicBool>::default();
+        tokio::spawn(log_errors(name.clone(), errors, secrets.clone(), is_serving.clone()));
+        let (out, messages) = mpsc::channel(WRITE_QUEUE_LIMIT);
+        let (commands, received) = mpsc::unbounded_channel();
+        let writer = tokio::spawn(write(input, messages));
+        let actor = Actor {
+            name,
+            changed,
+            secrets,
+            commands: received,
+            out: out.clone(),
+            output: LineReader::new(output, UNCHARGED_BYTES),
+            line_account: None,
+            cut_reason: None,
+            pending: HashMap::new(),
+            hung_at: None,
+            non_messages: 0,
+            stopping: None,
+        };
+        tokio::spawn(actor.run(group, writer));
+        Ok(Self { ids: AtomicU64::new(PING_ID + 1), commands, out, is_serving })
+    }
+
     /// Whether the child has exited or is being stopped.
     pub(super) fn is_closed(&self) -> bool {
         self.commands.is_closed()
@@ -124,37 +157,6 @@ impl ChildHandle {
             let _ = end.await;
         }
     }
-}
-
-/// Spawns the actor of a running child. The actor ends once the child has exited and no process of its group
-/// is left.
-pub(super) fn spawn(
-    name: UpstreamName,
-    changed: watch::Sender<()>,
-    secrets: Option<Regex>,
-    group: ProcessGroup,
-    input: ChildStdin,
-    output: ChildStdout,
-) -> ChildHandle {
-    let (out, messages) = mpsc::channel(WRITE_QUEUE_LIMIT);
-    let (commands, received) = mpsc::unbounded_channel();
-    let writer = tokio::spawn(write(input, messages));
-    let actor = Actor {
-        name,
-        changed,
-        secrets,
-        commands: received,
-        out: out.clone(),
-        output: LineReader::new(output, UNCHARGED_BYTES),
-        line_account: None,
-        cut_reason: None,
-        pending: HashMap::new(),
-        hung_at: None,
-        non_messages: 0,
-        stopping: None,
-    };
-    tokio::spawn(actor.run(group, writer));
-    ChildHandle { ids: AtomicU64::new(PING_ID + 1), commands, out }
 }
 
 fn exited() -> Failure {
@@ -429,7 +431,7 @@ const LOGGED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Line of output.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum OutputLine {
+enum OutputLine {
     /// Complete line, without its line break.
     Whole(Vec<u8>),
     /// Beginning of a line that is over the limit. Its [`Rest`](Self::Rest) follows.
@@ -442,7 +444,7 @@ pub(super) enum OutputLine {
 const REST_LIMIT_BYTES: usize = 1024;
 
 /// Line reader with a length limit.
-pub(super) struct LineReader<R> {
+struct LineReader<R> {
     input: BufReader<R>,
     limit_bytes: usize,
     line: Vec<u8>,
@@ -450,7 +452,7 @@ pub(super) struct LineReader<R> {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    pub(super) fn new(input: R, limit_bytes: usize) -> Self {
+    fn new(input: R, limit_bytes: usize) -> Self {
         let input = BufReader::with_capacity(64 << 10, input);
         Self { input, limit_bytes, line: Vec::new(), is_cut: false }
     }
@@ -463,7 +465,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
     /// Reads the next line; `None` at the end. Cancel-safe: a partly read line is preserved when the future
     /// is dropped.
-    pub(super) async fn next(&mut self) -> io::Result<Option<OutputLine>> {
+    async fn next(&mut self) -> io::Result<Option<OutputLine>> {
         loop {
             // A line of exactly the limit is whole if its line break follows.
             let buffer_bytes = if self.is_cut { 2 * REST_LIMIT_BYTES } else { self.limit_bytes + 1 };
@@ -495,7 +497,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 ///
 /// Until the child serves calls, it has received no request, and its lines explain why it does not start.
 /// Afterwards the lines may contain text of requests and responses, so they are only logged at `debug`.
-pub(super) async fn log_errors(
+async fn log_errors(
     upstream: UpstreamName,
     errors: ChildStderr,
     secrets: Option<Regex>,
@@ -525,13 +527,13 @@ pub(super) async fn log_errors(
 }
 
 /// Compiles the regex of secrets. If it is too long, returns a regex that matches everything.
-pub(super) fn secrets_regex(pattern: Option<String>) -> Option<Regex> {
+fn secrets_regex(pattern: Option<String>) -> Option<Regex> {
     let everything = |_| Regex::new(EVERYTHING).expect("the pattern is fixed and tested");
     pattern.map(|pattern| Regex::new(&pattern).unwrap_or_else(everything))
 }
 
 /// Line for the log: secrets redacted, control characters replaced.
-pub(super) fn shown(line: &[u8], secrets: Option<&Regex>) -> String {
+fn shown(line: &[u8], secrets: Option<&Regex>) -> String {
     let text = String::from_utf8_lossy(line);
     let visible = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
     let line: String = text.trim_end().chars().map(visible).collect();

@@ -1,11 +1,7 @@
 //! Supervisor of an MCP server over stdio: starts its process on demand, and restarts it after it has exited.
 
 use std::{
-    process::Stdio,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -17,13 +13,13 @@ use tokio::{
 };
 use tracing::info;
 
-use super::child_process::{self, CONTROL_MESSAGE_LIMIT_BYTES, ChildHandle, log_errors, secrets_regex};
+use super::child_process::{CONTROL_MESSAGE_LIMIT_BYTES, ChildHandle};
 use super::lifecycle::NegotiatedSession;
 use super::{McpRequest, McpUpstream, jsonrpc, lifecycle, message_response, whole_response};
 use crate::model::UpstreamResponse;
 use crate::settings::units;
 use crate::upstream::error::QuotedSource;
-use crate::upstream::program::{ProcessGroup, Program};
+use crate::upstream::program::Program;
 use crate::upstream::{Failure, UpstreamResult};
 
 /// Backoff before a child that exited early is restarted: initial and maximum. A child that has run for
@@ -131,18 +127,10 @@ impl ChildLink {
     }
 
     async fn start(&self) -> Result<Running, Failure> {
-        let mut command = self.program.command(&[], &[]);
-        let (group, stdin, stdout, stderr) = ProcessGroup::start(command.stdin(Stdio::piped()))
-            .map_err(|error| Failure::Connect(error.into()))?;
-        let input = stdin.ok_or_else(|| Failure::Connect("the child has no pipe".into()))?;
-        let is_serving = Arc::new(AtomicBool::new(false));
-        let secrets = secrets_regex(self.program.secrets_pattern());
-        let name = self.program.name.clone();
-        tokio::spawn(log_errors(name.clone(), stderr, secrets.clone(), is_serving.clone()));
-        let handle = child_process::spawn(name, self.changed.clone(), secrets, group, input, stdout);
+        let handle = ChildHandle::start(&self.program, self.changed.clone())?;
         let after = McpUpstream::START_TIMEOUT;
         let agreed = timeout(after, introduce(&handle)).await.map_err(|_| Failure::Deadline(after))??;
-        is_serving.store(true, Ordering::Relaxed);
+        handle.is_serving.store(true, Ordering::Relaxed);
         info!(upstream = %self.program.name, revision = agreed.revision, "MCP program initialized");
         Ok(Running { handle, agreed, since: Instant::now() })
     }
