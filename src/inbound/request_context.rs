@@ -213,7 +213,7 @@ pub enum Shutdown {
 
 /// Receiver of the shutdown stages, which ends open streams. The default never shuts down.
 #[derive(Debug, Clone)]
-pub struct ShutdownSignal(watch::Receiver<Shutdown>);
+pub struct ShutdownSignal(pub watch::Receiver<Shutdown>);
 
 impl Default for ShutdownSignal {
     fn default() -> Self {
@@ -224,11 +224,6 @@ impl Default for ShutdownSignal {
 }
 
 impl ShutdownSignal {
-    /// Creates the signal of a server from the channel of its shutdown stages.
-    pub fn new(shutdown: watch::Receiver<Shutdown>) -> Self {
-        Self(shutdown)
-    }
-
     /// Creates the signal of a process that serves one request and then exits. Streams that wait for events
     /// end at once.
     pub fn one_request() -> Self {

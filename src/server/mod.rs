@@ -81,7 +81,7 @@ pub async fn serve(
     let limiting = limiter.clone().limit_responses(settings.min_stall_before_eviction());
     let _limiting = AbortOnDropHandle::new(tokio::spawn(limiting));
     let (shutdown, stages) = watch::channel(Shutdown::Serving);
-    let ending = ShutdownSignal::new(stages);
+    let ending = ShutdownSignal(stages);
     let server = ConnectionServer { settings, tls, handler, ending, handshakes: handshakes.clone() };
     let mut acceptor = Acceptor {
         limiter,

@@ -214,7 +214,7 @@ impl StdioConnection {
     fn new(dispatcher: Arc<MessageDispatcher>, out: mpsc::Sender<Bytes>) -> Self {
         let (shutdown, ending) = watch::channel(Shutdown::Serving);
         let (handshake, new_handshake) = watch::channel(None);
-        let connection = Connection { ending: ShutdownSignal::new(ending), ..Connection::default() };
+        let connection = Connection { ending: ShutdownSignal(ending), ..Connection::default() };
         Self {
             dispatcher,
             out,
