@@ -102,21 +102,17 @@ const EVENTS_EXPIRED: &str =
 
 /// The MCP endpoint. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct McpEndpoint {
-    dispatcher: Arc<MessageDispatcher>,
-    filter: Filter,
-}
+pub struct McpEndpoint(Arc<MessageDispatcher>);
 
 impl McpEndpoint {
     /// Creates an endpoint for the tools of `gateway`.
     pub fn new(gateway: Gateway, settings: McpApiSettings, filter: Filter) -> Self {
-        let dispatcher = MessageDispatcher::new(gateway, settings, filter.authenticator.clone());
-        Self { dispatcher: Arc::new(dispatcher), filter }
+        Self(Arc::new(MessageDispatcher::new(gateway, settings, filter)))
     }
 
     /// Registers the metrics of the endpoint.
     pub fn register(&self, meters: &Meters) {
-        let errors = self.dispatcher.errors.clone();
+        let errors = self.0.errors.clone();
         meters.register(move |reading| errors.report(reading));
     }
 
@@ -130,7 +126,7 @@ impl McpEndpoint {
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut unauthenticated = RequestInfo::take(&mut head, ApiKind::Mcp);
-        let page = match self.filter.admit(&mut head, &mut unauthenticated) {
+        let page = match self.0.filter.admit(&mut head, &mut unauthenticated) {
             Ok(page) => page,
             Err(rejection) => return response::rejected(unauthenticated.logged(&head), &rejection),
         };
@@ -146,7 +142,7 @@ impl McpEndpoint {
             }
         };
         let (method, context) = (head.method.clone(), RequestContext { info: unauthenticated, identity });
-        let message = MessageContext::http(Arc::clone(&self.dispatcher), context, head);
+        let message = MessageContext::http(Arc::clone(&self.0), context, head);
         page.allow_read(match method {
             Method::POST => self.post(message, body).await,
             _ => Box::pin(self.respond_without_message(&method, &message)).await.unwrap_or_else(|error| {
@@ -163,15 +159,15 @@ impl McpEndpoint {
         unauthenticated: &RequestInfo,
         body: Body,
     ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
-        let replicas = &self.dispatcher.open_requests.replicas;
+        let replicas = &self.0.open_requests.replicas;
         let (forwarded, body) = match replicas.forwarded_identity(head, SystemTime::now()) {
             Some(sender_of) => {
-                let whole = Box::pin(self.filter.read(&head.headers, "", body)).await?;
+                let whole = Box::pin(self.0.filter.read(&head.headers, "", body)).await?;
                 (sender_of(head, &whole), RequestBody::Whole(whole))
             }
             None => (None, RequestBody::Unread(body)),
         };
-        Ok((self.filter.authenticator.identify(head, unauthenticated, forwarded).await?, body))
+        Ok((self.0.filter.authenticator.identify(head, unauthenticated, forwarded).await?, body))
     }
 
     /// Responds to a request without a message: `GET` or `DELETE` for a session up to 2025-11-25.
@@ -216,7 +212,7 @@ impl McpEndpoint {
         if let Err(rejection) = response::check_stream_accepted(headers) {
             return Ok(response::rejected(message.logged(), &rejection));
         }
-        let dispatcher = &self.dispatcher;
+        let dispatcher = &self.0;
         dispatcher.sessions.check(session, message.owner())?;
         if let Some(id) = rpc_context::single_value(headers, &LAST_EVENT_ID)? {
             // This replica has the stream, or another one.
@@ -229,7 +225,7 @@ impl McpEndpoint {
         let client = message.client();
         let (receiver, notifying) = subscriptions::open_session_stream(dispatcher, session, client)?;
         dispatcher.read_subscriptions(&session.id).await;
-        let revoked = self.filter.authenticator.revoked(&message.context);
+        let revoked = self.0.filter.authenticator.revoked(&message.context);
         let notifying = async move {
             tokio::select! {
                 () = notifying => {}
@@ -243,10 +239,10 @@ impl McpEndpoint {
 
     /// Ends a session of a client up to 2025-11-25.
     fn delete(&self, message: &MessageContext, session: &NamedSession) -> RpcResult<Response<Body>> {
-        self.dispatcher.sessions.check(session, message.owner())?;
-        self.dispatcher.sessions.end(session);
-        self.dispatcher.remove_session(&session.id);
-        self.dispatcher.publish_ended(&session.id);
+        self.0.sessions.check(session, message.owner())?;
+        self.0.sessions.end(session);
+        self.0.remove_session(&session.id);
+        self.0.publish_ended(&session.id);
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
@@ -255,7 +251,7 @@ impl McpEndpoint {
         let received = async {
             let form = response::form(headers)?;
             match body {
-                RequestBody::Unread(body) => Ok((form, self.filter.read(headers, "", body).await?)),
+                RequestBody::Unread(body) => Ok((form, self.0.filter.read(headers, "", body).await?)),
                 RequestBody::Whole(body) => Ok((form, body)),
             }
         };
@@ -285,7 +281,7 @@ impl McpEndpoint {
                 }
             } => match session {
                 Some((session, revision)) => {
-                    self.dispatcher.resumables.respond(&session, revision, first, receiver, pending)
+                    self.0.resumables.respond(&session, revision, first, receiver, pending)
                 }
                 None => response::event_stream(first, receiver, pending),
             },

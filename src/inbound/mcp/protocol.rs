@@ -26,7 +26,7 @@ use super::{
     RpcId, RpcRequest, RpcResponse, RpcResult, ServerInfo, server_info, subscriptions, tasks, truncated,
 };
 use crate::crypto::TokenCipher;
-use crate::inbound::{Authenticator, cut_off_by_shutdown};
+use crate::inbound::{Filter, cut_off_by_shutdown};
 use crate::pipeline::{Gateway, Snapshot};
 use crate::telemetry::Untrusted;
 
@@ -34,8 +34,8 @@ use crate::telemetry::Untrusted;
 #[derive(Debug)]
 pub(super) struct MessageDispatcher {
     pub(super) gateway: Gateway,
-    /// Authorizes open streams again.
-    pub(super) authenticator: Authenticator,
+    /// Filter of requests over HTTP. Its authenticator also authorizes open streams again.
+    pub(super) filter: Filter,
     pub(super) server_info: ServerInfo,
     pub(super) cipher: TokenCipher,
     pub(super) open_requests: OpenRequests,
@@ -49,7 +49,7 @@ pub(super) struct MessageDispatcher {
 }
 
 impl MessageDispatcher {
-    pub(super) fn new(gateway: Gateway, settings: McpApiSettings, authenticator: Authenticator) -> Self {
+    pub(super) fn new(gateway: Gateway, settings: McpApiSettings, filter: Filter) -> Self {
         let cipher = settings.secret_key.as_ref().map_or_else(TokenCipher::random, TokenCipher::new);
         let unknown_sessions =
             if settings.secret_key.is_some() { UnknownSessions::Reject } else { UnknownSessions::Accept };
@@ -58,7 +58,7 @@ impl MessageDispatcher {
         let replicas = Arc::new(replicas);
         Self {
             gateway,
-            authenticator,
+            filter,
             resumables: Arc::new(ResumableStreams::new(settings.resume, Arc::clone(&replicas))),
             server_info: ServerInfo::new(settings.server),
             sessions: Sessions::new(cipher.clone(), unknown_sessions),

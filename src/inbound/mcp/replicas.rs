@@ -339,7 +339,7 @@ mod tests {
     /// Sends a request to a client. Returns its id, and its result.
     async fn send_request(sending: &McpEndpoint) -> (String, JoinHandle<Option<String>>) {
         let (sender, mut receiver) = MessageSender::new();
-        let dispatcher = Arc::clone(&sending.dispatcher);
+        let dispatcher = Arc::clone(&sending.0);
         let request = tokio::spawn(async move {
             let params = serde_json::json!({});
             let open_requests = &dispatcher.open_requests;

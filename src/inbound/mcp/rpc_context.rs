@@ -222,7 +222,8 @@ impl RpcContext<'_> {
             return Ok(());
         }
         let all = &self.dispatcher.gateway.snapshot().lists.needed_scopes;
-        let Rejection { text, header, .. } = self.dispatcher.authenticator.missing_scope(client, needed, all);
+        let Rejection { text, header, .. } =
+            self.dispatcher.filter.authenticator.missing_scope(client, needed, all);
         let challenge = header.map(|header| Box::new(header.1));
         Err(RpcError { challenge, ..ErrorKind::FORBIDDEN.error(text) })
     }
@@ -403,7 +404,8 @@ mod tests {
     use crate::{
         crypto::TokenCipher,
         inbound::{
-            authenticate::{AuthenticatedClient, Authenticator},
+            authenticate::AuthenticatedClient,
+            filter::{Filter, FilterSettings},
             mcp::McpApiSettings,
             request_context::RequestInfo,
         },
@@ -431,7 +433,8 @@ mod tests {
     fn dispatcher() -> Arc<MessageDispatcher> {
         let gateway =
             Gateway::new(Snapshot::new(RouteTable::new(Vec::new()).unwrap(), SnapshotParts::default()));
-        Arc::new(MessageDispatcher::new(gateway, McpApiSettings::default(), Authenticator::default()))
+        let filter = Filter::new(&FilterSettings::default());
+        Arc::new(MessageDispatcher::new(gateway, McpApiSettings::default(), filter))
     }
 
     #[test]

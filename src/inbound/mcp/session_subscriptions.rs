@@ -341,21 +341,21 @@ impl MessageDispatcher {
 impl McpEndpoint {
     /// Handles a message of another replica.
     pub async fn on_replica_message(&self, message: ReplicaMessage) {
-        let MessageDispatcher { gateway, sessions, subscribed, .. } = &*self.dispatcher;
+        let MessageDispatcher { gateway, sessions, subscribed, .. } = &*self.0;
         match message {
             ReplicaMessage::Changed { uri, fingerprint } => gateway.on_remote_change(&uri, fingerprint),
             ReplicaMessage::Subscribed { session } => {
                 let found =
                     subscribed.0.lock().by_id.get(&session).is_some_and(SubscribedSession::has_stream);
                 if found {
-                    self.dispatcher.read_subscriptions(&session).await;
+                    self.0.read_subscriptions(&session).await;
                 }
             }
             ReplicaMessage::Level { session, level } => subscribed.set_level(&session, level),
             ReplicaMessage::Ended { session } => {
                 // The session may have ended at this replica as well, or have expired.
                 if sessions.end(&sessions.open(&session)) {
-                    self.dispatcher.remove_session(&session);
+                    self.0.remove_session(&session);
                 }
             }
         }
@@ -364,11 +364,11 @@ impl McpEndpoint {
     /// Synchronizes when the shared state is reachable again: stores the subscriptions that only this replica
     /// knows, and reads those of other replicas.
     pub async fn catch_up(&self) {
-        for (session, uri) in self.dispatcher.subscribed.unstored() {
-            self.dispatcher.store(&session, &uri).await;
+        for (session, uri) in self.0.subscribed.unstored() {
+            self.0.store(&session, &uri).await;
         }
-        for session in self.dispatcher.subscribed.listening() {
-            self.dispatcher.read_subscriptions(&session).await;
+        for session in self.0.subscribed.listening() {
+            self.0.read_subscriptions(&session).await;
         }
     }
 }

@@ -107,7 +107,7 @@ impl McpEndpoint {
                 () = receiver.closed() => {}
             }
         });
-        let mut connection = StdioConnection::new(Arc::clone(&self.dispatcher), out);
+        let mut connection = StdioConnection::new(Arc::clone(&self.0), out);
         loop {
             // The next line may depend on a handshake that is still in progress.
             let is_ready = connection.slow_handshake.as_ref().is_none_or(AbortHandle::is_finished);

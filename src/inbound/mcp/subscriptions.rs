@@ -73,7 +73,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     })?;
     tokio::select! {
         _ = notify(listener, rpc.sender, Some(&meta), &subscription) => {}
-        () = dispatcher.authenticator.revoked(&message.context), if !message.is_stdio() => {}
+        () = dispatcher.filter.authenticator.revoked(&message.context), if !message.is_stdio() => {}
         () = message.context.info.connection.ending.begun() => {}
     }
     if message.is_stdio() {
