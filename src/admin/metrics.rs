@@ -43,7 +43,7 @@ pub(super) fn report_metrics(reading: &mut MetricsSnapshot, process: &Process, g
     }
     if let Some(shared) = &gateway.shared {
         let help = "Whether the store of shared state is reachable";
-        reading.gauge("glossator_shared_state_up", help).set(u64::from(shared.is_reachable()));
+        reading.gauge("glossator_shared_state_up", help).set(u64::from(shared.state().is_up));
         let help = "Operations of the shared state, and those of them that failed";
         let operations = reading.counter("glossator_shared_state_operations", help);
         operations.add_each(&[], "result", shared.counts().read());

@@ -112,7 +112,7 @@ impl RateLimit {
         let Some((store, of)) = &self.counted else { return here };
         let without = self.settings.on_store_failure;
         // A call over the limit at this replica is over the shared limit, so the store need not be queried.
-        if here.is_err() && (without != OnStoreFailure::Allow || store.is_reachable()) {
+        if here.is_err() && (without != OnStoreFailure::Allow || store.state().is_up) {
             return here;
         }
         let client_key = if self.scope.is_per_client() { client.to_bytes() } else { Vec::new() };

@@ -126,11 +126,6 @@ impl SharedStore {
         *self.client.state.borrow()
     }
 
-    /// Whether there is a connection to the store.
-    pub fn is_reachable(&self) -> bool {
-        self.state().is_up
-    }
-
     /// Counters by result. Operations: `success`, or `failed` (no connection, or no valid response in time).
     /// Values: `not_written` (too long, or too many bytes were being written), or `undecryptable` (written
     /// without the secret key of the replicas, or changed since).

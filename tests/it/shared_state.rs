@@ -107,7 +107,7 @@ impl Drop for Store {
 }
 
 fn is_up(replica: &Loaded) -> bool {
-    replica.gateway.shared.as_ref().unwrap().is_reachable()
+    replica.gateway.shared.as_ref().unwrap().state().is_up
 }
 
 async fn until_up(replica: &Loaded, wanted: bool) {

@@ -115,7 +115,7 @@ async fn server(good: usize, then: &'static [u8]) -> u16 {
 
 async fn until(store: &SharedStore, is_up: bool) {
     let seen = async {
-        while store.is_reachable() != is_up {
+        while store.state().is_up != is_up {
             tokio::task::yield_now().await;
         }
     };
@@ -143,7 +143,7 @@ async fn a_hanging_store_is_disconnected_after_some_commands() {
     store.begin().await;
     until(&store, true).await;
     let mut waited = 0;
-    while store.is_reachable() {
+    while store.state().is_up {
         let started = Instant::now();
         assert_eq!(store.get("a").await, Err(StoreUnreachable));
         waited += usize::from(started.elapsed() >= TIMEOUT);
@@ -187,7 +187,7 @@ async fn a_store_that_lets_us_in_and_is_of_no_use_is_tried_less_and_less() {
 async fn a_store_without_a_login_response_is_unreachable() {
     let store = store_at(server(0, b"").await);
     store.begin().await;
-    assert!(!store.is_reachable());
+    assert!(!store.state().is_up);
     assert_eq!(store.members("a").await, Err(StoreUnreachable));
 }
 
@@ -195,7 +195,7 @@ async fn a_store_without_a_login_response_is_unreachable() {
 async fn a_store_that_is_loading_is_none() {
     let store = store_at(server(TO_BEGIN - 1, b"-LOADING the dataset is in memory soon\r\n").await);
     store.begin().await;
-    assert!(!store.is_reachable());
+    assert!(!store.state().is_up);
 }
 
 #[tokio::test]
