@@ -281,9 +281,9 @@ impl HttpHandler {
     /// Requests are counted and traced.
     pub fn for_clients(rest: RestApi, mcp: McpEndpoint, meters: Meters, tracing: Tracer) -> Self {
         Self::new(move |mut request| {
-            let connection = Arc::clone(&RequestInfo::from_request(&mut request).connection);
-            let scheme = if connection.is_tls { "https" } else { "http" };
-            let span = begin_span(&mut request, &tracing, scheme, connection.peer);
+            let is_tls = RequestInfo::from_request(&mut request).connection.is_tls;
+            let scheme = if is_tls { "https" } else { "http" };
+            let span = begin_span(&mut request, &tracing, scheme);
             let (method, started) = (request.method().clone(), Instant::now());
             let path = request.uri().path();
             // Clients may be configured with a URL that ends in a slash.
@@ -324,18 +324,15 @@ const USER_AGENT_LIMIT: usize = 200;
 
 /// Starts the span of a request (semantic conventions for HTTP servers), and adds it to the request. The span
 /// omits the query, which may contain arguments.
-fn begin_span(
-    request: &mut Request<Body>,
-    tracing: &Tracer,
-    scheme: &'static str,
-    peer: Option<SocketAddr>,
-) -> Span {
+fn begin_span(request: &mut Request<Body>, tracing: &Tracer, scheme: &'static str) -> Span {
     if !tracing.is_on() {
         return Span::default();
     }
     let parent = TraceContext::from_headers(request.headers());
     let span = tracing.begin(SpanKind::Server, method_label(request.method()), parent.as_ref());
-    RequestInfo::from_request(request).span = span.clone();
+    let info = RequestInfo::from_request(request);
+    info.span = span.clone();
+    let peer = info.connection.peer;
     if !span.is_recorded() {
         return span;
     }
