@@ -4,15 +4,15 @@ use bytes::{Buf, BytesMut};
 use http::{header, response::Parts};
 use http_body_util::BodyExt;
 
+use crate::model::media_type;
 use crate::upstream::Failure;
 use crate::upstream::buffer::BodyAccount;
 use crate::upstream::http::ResponseBody;
 
 /// Whether a response is an SSE stream, by its status and media type.
 pub(super) fn is_event_stream(head: &Parts) -> bool {
-    let value = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let value = value.filter(|_| head.status.is_success()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
+    let media_type = head.headers.get(header::CONTENT_TYPE).and_then(media_type);
+    head.status.is_success() && media_type.as_deref() == Some("text/event-stream")
 }
 
 /// Response body that is an SSE stream. Unread events are charged to the account.

@@ -145,20 +145,13 @@ impl Setting for HiddenText {
                 (format!("{} is empty", value.name), "check the variable or file of its value");
             return value.reject(Invalid::without_value(message, help).with_code(Code::EmptyValue));
         }
-        Ok(Self::new(&text))
+        Ok(Self(Hidden(text.into())))
     }
 }
 
 /// Token that is valid in a header. `Debug` does not show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BearerToken(HeaderValue);
-
-impl HiddenText {
-    /// Wraps a secret.
-    pub fn new(text: &str) -> Self {
-        Self(Hidden(text.into()))
-    }
-}
 
 impl BearerToken {
     /// Creates a token from its text, without `Bearer`. `None` if the text is empty, or has white space or

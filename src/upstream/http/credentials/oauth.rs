@@ -216,7 +216,7 @@ mod tests {
         OAuthSettings {
             token_url: TokenUrl::from_text("http://login.test:81/oauth/token?tenant=a").unwrap(),
             client_id: Scalar("my client".into()),
-            client_secret: HiddenText::new("p:ss&w%rd"),
+            client_secret: HiddenText(crate::settings::secret::Hidden("p:ss&w%rd".into())),
             scopes: vec!["read".into(), "write".into()],
             audience: Some("https://api.test/".into()),
             parameters: Named(Vec::new()),
