@@ -74,10 +74,9 @@ impl Meters {
     pub fn route(&self, tool: Arc<str>, upstream: Arc<str>, rules: usize) -> Arc<RouteMeters> {
         let upstream_meters =
             get_or_create(&mut self.0.upstreams.lock(), Arc::clone(&upstream), UpstreamMeters::default);
-        let key = (Arc::clone(&tool), Arc::clone(&upstream), rules);
-        let failures = self.0.failures.clone();
-        get_or_create(&mut self.0.routes.lock(), key, || {
-            RouteMeters::new(tool, upstream, rules, upstream_meters, failures)
+        let (key, failures) = ((tool, upstream, rules), self.0.failures.clone());
+        get_or_create(&mut self.0.routes.lock(), key.clone(), || {
+            RouteMeters::new(key, upstream_meters, failures)
         })
     }
 

@@ -13,6 +13,7 @@ use settings_derive::Word;
 use super::ByLabel;
 use super::histogram::Histogram;
 use super::snapshot::MetricsSnapshot;
+use super::{ByLabel, Histogram, RouteKey};
 use crate::settings::Word as _;
 use crate::telemetry::{CallCounts, FailedCalls};
 
@@ -74,9 +75,7 @@ pub struct UpstreamMeters {
 
 impl RouteMeters {
     pub(super) fn new(
-        tool: Arc<str>,
-        upstream: Arc<str>,
-        rules: usize,
+        (tool, upstream, rules): RouteKey,
         upstream_meters: Arc<UpstreamMeters>,
         failures: FailedCalls,
     ) -> Self {
