@@ -16,11 +16,11 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use super::AuthError;
 use super::jws::{Algorithm, Jws, VERIFICATIONS, Verification};
-use super::{AuthError, RequestIdOf};
 use crate::route::{HttpRequest, PathBase};
 use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, expansion, text_of};
-use crate::telemetry::{CallContext, ErrorChain, Span};
+use crate::telemetry::{CallContext, ErrorChain, RequestId, Span};
 use crate::upstream::http::{HttpSettings, HttpUpstream, TokenUrl};
 use crate::upstream::{Deadline, SharedTask, UpstreamCall};
 
@@ -120,14 +120,14 @@ impl KeySet {
 
     /// The active JWKS, if there is one. If the JWKS is due for a refresh, the refresh starts in the
     /// background.
-    pub(super) fn current(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<Arc<CachedJwks>> {
+    pub(super) fn current(self: &Arc<Self>, request_id: &RequestId) -> Option<Arc<CachedJwks>> {
         let cached = self.cached.load_full()?;
         if self.server.is_none() {
             return Some(cached);
         }
         let age = cached.received_at.elapsed();
         if age >= REFRESHED_AFTER {
-            let _ = self.fetch(request_id_of);
+            let _ = self.fetch(request_id);
         }
         (age < MAX_STALE_AGE).then_some(cached)
     }
@@ -140,22 +140,22 @@ impl KeySet {
     pub(super) async fn for_token(
         self: &Arc<Self>,
         token: &Jws<'_>,
-        request_id_of: RequestIdOf<'_>,
+        request_id: &RequestId,
     ) -> Result<Arc<CachedJwks>, AuthError> {
-        let cached = self.current(request_id_of);
+        let cached = self.current(request_id);
         if let Some(cached) = cached.filter(|cached| cached.keys.has_key_for(token)) {
             return Ok(cached);
         }
-        if let Some(in_flight) = self.fetch(request_id_of) {
+        if let Some(in_flight) = self.fetch(request_id) {
             // The refresh has stored the new JWKS, which is returned below.
             let _ = in_flight.result().await;
         }
-        self.current(request_id_of).ok_or(AuthError::KeysUnavailable)
+        self.current(request_id).ok_or(AuthError::KeysUnavailable)
     }
 
     /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues even if no request
     /// waits for it. Its log lines have the request id of the first request that caused it.
-    fn fetch(self: &Arc<Self>, request_id_of: RequestIdOf<'_>) -> Option<SharedTask<()>> {
+    fn fetch(self: &Arc<Self>, request_id: &RequestId) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
         let mut last = self.refresh.lock();
         match &*last {
@@ -163,7 +163,7 @@ impl KeySet {
             Some((_, began)) if began.elapsed() < REFRESH_BACKOFF => return None,
             Some(_) | None => {}
         }
-        let context = CallContext::new(request_id_of(), Span::default());
+        let context = CallContext::new(request_id.clone(), Span::default());
         let (shared, fetching) = (Arc::clone(self), server(context.clone()));
         let refresh = SharedTask::spawn(async move {
             let timed_out = |_| Err(format!("no response within {REFRESH_TIMEOUT:?}"));
@@ -339,7 +339,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{auth::jws::Algorithm, telemetry::RequestId};
+    use crate::auth::jws::Algorithm;
 
     fn keys(id: &str) -> Jwks {
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
@@ -373,7 +373,7 @@ mod tests {
     }
 
     async fn has_key_for_token(set: &Arc<KeySet>, id: &str) -> Result<bool, AuthError> {
-        set.for_token(&token(id), &RequestId::next).await.map(|cached| cached.keys.has_key_for(&token(id)))
+        set.for_token(&token(id), &RequestId::next()).await.map(|cached| cached.keys.has_key_for(&token(id)))
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,10 +13,11 @@ use settings_derive::Section;
 
 use super::jwks::{KeySet, KeySource};
 use super::jws::{Algorithm, Jws};
-use super::{AuthError, IdentifiedClient, RequestIdOf};
+use super::{AuthError, IdentifiedClient};
 use crate::crypto::{Digest, sha256};
 use crate::route::Scopes;
 use crate::settings::{Checked, Code, OneOrMore, OpenSection};
+use crate::telemetry::RequestId;
 use crate::tls::ClientTls;
 use crate::upstream::Client;
 
@@ -114,12 +115,12 @@ impl Issuer {
         &self,
         secret: &str,
         now: SystemTime,
-        request_id_of: RequestIdOf<'_>,
+        request_id: &RequestId,
     ) -> Option<IdentifiedClient> {
         if self.verified.is_empty() {
             return None;
         }
-        let number = self.keys.current(request_id_of)?.number;
+        let number = self.keys.current(request_id)?.number;
         let (client, verified_by) = self.verified.get(&sha256(secret.as_bytes()))?;
         (verified_by == number && client.until.is_some_and(|until| now < until)).then_some(client)
     }
@@ -134,7 +135,7 @@ impl Issuer {
         secret: &str,
         token: &Jws<'_>,
         now: SystemTime,
-        request_id_of: RequestIdOf<'_>,
+        request_id: &RequestId,
     ) -> Result<IdentifiedClient, AuthError> {
         if token.kind.as_ref().is_some_and(|kind| !TYPES.contains(&kind.as_str())) {
             return Err(AuthError::Invalid("the type of the token is not accepted"));
@@ -144,7 +145,7 @@ impl Issuer {
         }
         // The claims are checked first, so that a token for another audience causes no request for the JWKS.
         let client = self.client_of(&token.claims, now)?;
-        let jwks = self.keys.for_token(token, request_id_of).await?;
+        let jwks = self.keys.for_token(token, request_id).await?;
         if !jwks.keys.has_key_for(token) {
             return Err(AuthError::Invalid("the token is signed with an unknown key"));
         }
@@ -212,7 +213,6 @@ mod tests {
 
     use super::*;
     use crate::auth::Jwks;
-    use crate::telemetry::RequestId;
 
     const NOW: u64 = 1_000_000;
 
@@ -318,7 +318,7 @@ mod tests {
                 signature: Vec::new(),
             };
             let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
-            let denied = issuer().identify("", &token, now, &RequestId::next).await.err().unwrap();
+            let denied = issuer().identify("", &token, now, &RequestId::next()).await.err().unwrap();
             assert!(denied.to_string().contains(words), "{denied}");
         }
     }

@@ -120,9 +120,6 @@ pub enum AuthError {
     KeysUnavailable,
 }
 
-/// Function that returns the id of the request whose client is being identified, for the log.
-pub type RequestIdOf<'a> = &'a (dyn Fn() -> RequestId + Sync);
-
 /// Maximum length of a key or token, in bytes: longer ones are never issued.
 const SECRET_LIMIT_BYTES: usize = 16 << 10;
 
@@ -161,7 +158,7 @@ impl Access {
         &self,
         shown: &PresentedCredential,
         now: SystemTime,
-        request_id_of: RequestIdOf<'_>,
+        request_id: &RequestId,
     ) -> Result<IdentifiedClient, AuthError> {
         let secret = match shown {
             PresentedCredential::Nothing => return Err(AuthError::Missing),
@@ -186,13 +183,13 @@ impl Access {
         if found.is_ok() || self.issuers.is_empty() || !looks_like_jwt {
             return found;
         }
-        let cached = |issuer: &Issuer| issuer.has_cached(secret, now, request_id_of);
+        let cached = |issuer: &Issuer| issuer.has_cached(secret, now, request_id);
         if let Some(found) = self.issuers.iter().find_map(cached) {
             return Ok(found);
         }
         let token = Jws::parse(secret)?;
         let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));
         let issuer = issuer.ok_or(AuthError::Invalid("the token is from an unknown issuer"))?;
-        issuer.identify(secret, &token, now, request_id_of).await
+        issuer.identify(secret, &token, now, request_id).await
     }
 }

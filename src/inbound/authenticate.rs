@@ -80,8 +80,8 @@ impl Authenticator {
             None => {
                 let reject = |denied: AuthError| rejection(&denied, &access);
                 let credential = credential_in(&head.headers, &unauthenticated.connection).map_err(reject)?;
-                let (now, request_id_of) = (SystemTime::now(), || unauthenticated.request_id.clone());
-                let found = access.identify(&credential, now, &request_id_of).await.map_err(reject)?;
+                let (now, request_id) = (SystemTime::now(), &unauthenticated.request_id);
+                let found = access.identify(&credential, now, request_id).await.map_err(reject)?;
                 (ClientIdentity::Client(found.client), Some(credential))
             }
         };
@@ -150,8 +150,7 @@ impl Authenticator {
         let Some(access) = self.access() else {
             return if client.is_none() { Ok(None) } else { Err(CHANGED.to_owned()) };
         };
-        let found = access.identify(credential, now, &|| request_id.clone()).await;
-        let found = found.map_err(|error| error.to_string())?;
+        let found = access.identify(credential, now, request_id).await.map_err(|error| error.to_string())?;
         let is_as_before =
             |before: &Arc<Client>| *before == found.client && before.scopes == found.client.scopes;
         if !client.is_some_and(is_as_before) {
