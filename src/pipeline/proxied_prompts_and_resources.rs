@@ -168,11 +168,6 @@ impl ProxiedTable {
         self.get(ProxiedKind::Resource, uri).or_else(|| template().map(|(_, entry)| entry))
     }
 
-    /// Template with this text, or the resource or template that matches the text as a URI.
-    pub fn template(&self, text: &str) -> Option<&ProxiedEntry> {
-        self.get(ProxiedKind::Template, text).or_else(|| self.resource(text))
-    }
-
     /// All entries, sorted by kind and key.
     pub fn all(&self) -> impl Iterator<Item = &ProxiedEntry> {
         self.entries.values().flat_map(BTreeMap::values)

@@ -161,7 +161,9 @@ fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference) -> Option<(&
     }
     let uri = reference.as_resource_uri()?;
     let is_own = snapshot.own_template(uri).is_some();
-    let entry = snapshot.proxied.template(uri).filter(|_| !is_own)?;
+    // The reference has the text of a template, or a URI that a template matches.
+    let template = snapshot.proxied.get(ProxiedKind::Template, uri);
+    let entry = template.or_else(|| snapshot.proxied.resource(uri)).filter(|_| !is_own)?;
     Some((entry, json!(reference)))
 }
 
