@@ -99,7 +99,9 @@ impl Introduction {
 /// Parameters of `initialize`. They declare no capabilities, because glossator does not serve requests of the
 /// server.
 pub(super) fn initialize() -> Map<String, Value> {
-    object(json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": client_info() }))
+    let params =
+        json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": client_info() });
+    params.as_object().cloned().unwrap_or_default()
 }
 
 /// Parameters of a request, with `_meta` as the negotiated revision requires.
@@ -130,10 +132,6 @@ fn client_info() -> Value {
     json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") })
 }
 
-fn object(value: Value) -> Map<String, Value> {
-    if let Value::Object(object) = value { object } else { Map::new() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,7 +145,7 @@ mod tests {
         let old = r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}"#;
         let agreed = NegotiatedSession::from_initialize(&raw(old)).unwrap();
         assert_eq!((agreed.revision, agreed.is_per_request()), ("2024-11-05", false));
-        assert_eq!(agreed.declared.changes, object(json!({ "toolsListChanged": true })));
+        assert_eq!(json!(agreed.declared.changes), json!({ "toolsListChanged": true }));
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
         assert!(NegotiatedSession::from_initialize(&raw(odd)).unwrap_err().quoted.contains("`1.0`"));
         let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},"prompts":{},"resources":null}}"#;
