@@ -137,8 +137,8 @@ fn nanos(time: SystemTime) -> u64 {
 /// The name of the program, and the default of `service.name`.
 const NAME: &str = "glossator";
 
-/// The OTLP resource of a service of this name, which produces all telemetry. Attributes in `more` override the
-/// built-in ones.
+/// The OTLP resource of a service of this name, which produces all telemetry. Attributes in `more` override
+/// the built-in ones.
 pub fn service_resource(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Resource {
     Resource::builder_empty()
         .with_attributes([text("service.name", NAME), text("service.version", env!("CARGO_PKG_VERSION"))])

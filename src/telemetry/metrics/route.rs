@@ -10,10 +10,9 @@ use std::{
 
 use settings_derive::Word;
 
-use super::ByLabel;
 use super::histogram::Histogram;
 use super::snapshot::MetricsSnapshot;
-use super::{ByLabel, Histogram, RouteKey};
+use super::{ByLabel, RouteKey};
 use crate::settings::Word as _;
 use crate::telemetry::{CallCounts, FailedCalls};
 

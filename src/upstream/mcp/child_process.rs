@@ -85,8 +85,8 @@ struct PendingCall {
 }
 
 impl ChildHandle {
-    /// Starts a child, and spawns the actor that owns it. The actor ends once the child has exited and no process
-    /// of its group is left.
+    /// Starts a child, and spawns the actor that owns it. The actor ends once the child has exited and no
+    /// process of its group is left.
     pub(super) fn start(program: &Program, changed: watch::Sender<()>) -> Result<Self, Failure> {
         let mut command = program.command(&[], &[]);
         let (group, input, output, errors) = ProcessGroup::start(command.stdin(Stdio::piped()))
