@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Request, Response, Version, header, uri::Authority};
+use http::{HeaderValue, Request, Response, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -34,8 +34,7 @@ use crate::inbound::filter::{ends_ambiguously, reject_ambiguous_end};
 use crate::inbound::mcp::McpEndpoint;
 use crate::inbound::rest::RestApi;
 use crate::inbound::{self, MCP_PATHS, RequestInfo, Shutdown, ShutdownSignal};
-use crate::route::TraceContext;
-use crate::telemetry::{ErrorChain, Meters, RequestId, Span, SpanKind, Tracer, method_label};
+use crate::telemetry::{ErrorChain, Meters, RequestId, Tracer};
 use crate::tls::ServerTls;
 use crate::wire::yield_before_write;
 
@@ -281,9 +280,11 @@ impl HttpHandler {
     /// Requests are counted and traced.
     pub fn for_clients(rest: RestApi, mcp: McpEndpoint, meters: Meters, tracing: Tracer) -> Self {
         Self::new(move |mut request| {
-            let is_tls = RequestInfo::from_request(&mut request).connection.is_tls;
-            let scheme = if is_tls { "https" } else { "http" };
-            let span = begin_span(&mut request, &tracing, scheme);
+            let connection = &RequestInfo::from_request(&mut request).connection;
+            let scheme = if connection.is_tls { "https" } else { "http" };
+            let peer = connection.peer;
+            let span = tracing.begin_http_request(&request, scheme, peer);
+            RequestInfo::from_request(&mut request).span = span.clone();
             let (method, started) = (request.method().clone(), Instant::now());
             let path = request.uri().path();
             // Clients may be configured with a URL that ends in a slash.
@@ -317,46 +318,4 @@ impl HttpHandler {
             response
         }
     }
-}
-
-/// Maximum length of `User-Agent` in a span, in characters.
-const USER_AGENT_LIMIT: usize = 200;
-
-/// Starts the span of a request (semantic conventions for HTTP servers), and adds it to the request. The span
-/// omits the query, which may contain arguments.
-fn begin_span(request: &mut Request<Body>, tracing: &Tracer, scheme: &'static str) -> Span {
-    if !tracing.is_on() {
-        return Span::default();
-    }
-    let parent = TraceContext::from_headers(request.headers());
-    let span = tracing.begin(SpanKind::Server, method_label(request.method()), parent.as_ref());
-    let info = RequestInfo::from_request(request);
-    info.span = span.clone();
-    let peer = info.connection.peer;
-    if !span.is_recorded() {
-        return span;
-    }
-    span.text("http.request.method", method_label(request.method()));
-    span.text("url.scheme", scheme);
-    span.text("url.path", request.uri().path().to_owned());
-    let text = |name| request.headers().get(name).map(HeaderValue::to_str).and_then(Result::ok);
-    if let Some(host) = text(header::HOST).and_then(|host| host.parse::<Authority>().ok()) {
-        span.text("server.address", host.host().to_owned());
-        if let Some(port) = host.port_u16() {
-            span.number("server.port", port);
-        }
-    }
-    if let Some(agent) = text(header::USER_AGENT) {
-        span.text("user_agent.original", agent.chars().take(USER_AGENT_LIMIT).collect::<String>());
-    }
-    if let Some(peer) = peer {
-        span.text("network.peer.address", peer.ip().to_canonical().to_string());
-    }
-    let version = match request.version() {
-        Version::HTTP_10 => "1.0",
-        Version::HTTP_2 => "2",
-        _ => "1.1",
-    };
-    span.text("network.protocol.version", version);
-    span
 }

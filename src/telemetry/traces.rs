@@ -1,7 +1,8 @@
 //! Traces: spans of requests, calls and attempts, sampling, and the queue of finished spans.
 
-use std::{borrow::Cow, fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, net::SocketAddr, str::FromStr, sync::Arc, time::Duration};
 
+use http::{HeaderValue, Request, Version, header, uri::Authority};
 use opentelemetry::{
     Context, KeyValue, SpanId, TraceFlags, TraceId,
     trace::{Span as _, SpanContext, Status, TraceContextExt, TraceState, Tracer as _, TracerProvider},
@@ -18,9 +19,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::metrics::LabelCounter;
+use super::metrics::{LabelCounter, method_label};
 use super::otlp_encoding::scope;
 use crate::route::TraceContext;
+
+/// Maximum length of `User-Agent` in a span, in characters.
+const USER_AGENT_LIMIT: usize = 200;
 
 /// The side of a request that a span describes: the server receives the request, the client sends it.
 pub use opentelemetry::trace::SpanKind;
@@ -64,6 +68,47 @@ impl Tracer {
     /// Starts a span in the trace of the client (`parent`), or in a new trace.
     pub fn begin(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Span {
         self.begin_within(kind, name, parent.and_then(context_of))
+    }
+
+    /// Starts the span of a client's request (semantic conventions for HTTP servers), in the trace of its
+    /// `traceparent`. The span omits the query, which may contain arguments.
+    pub fn begin_http_request<B>(
+        &self,
+        request: &Request<B>,
+        scheme: &'static str,
+        peer: Option<SocketAddr>,
+    ) -> Span {
+        if !self.is_on() {
+            return Span::default();
+        }
+        let parent = TraceContext::from_headers(request.headers());
+        let span = self.begin(SpanKind::Server, method_label(request.method()), parent.as_ref());
+        if !span.is_recorded() {
+            return span;
+        }
+        span.text("http.request.method", method_label(request.method()));
+        span.text("url.scheme", scheme);
+        span.text("url.path", request.uri().path().to_owned());
+        let text = |name| request.headers().get(name).map(HeaderValue::to_str).and_then(Result::ok);
+        if let Some(host) = text(header::HOST).and_then(|host| host.parse::<Authority>().ok()) {
+            span.text("server.address", host.host().to_owned());
+            if let Some(port) = host.port_u16() {
+                span.number("server.port", port);
+            }
+        }
+        if let Some(agent) = text(header::USER_AGENT) {
+            span.text("user_agent.original", agent.chars().take(USER_AGENT_LIMIT).collect::<String>());
+        }
+        if let Some(peer) = peer {
+            span.text("network.peer.address", peer.ip().to_canonical().to_string());
+        }
+        let version = match request.version() {
+            Version::HTTP_10 => "1.0",
+            Version::HTTP_2 => "2",
+            _ => "1.1",
+        };
+        span.text("network.protocol.version", version);
+        span
     }
 
     fn begin_within(&self, kind: SpanKind, name: &'static str, parent: Option<SpanContext>) -> Span {

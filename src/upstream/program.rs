@@ -51,6 +51,8 @@ pub struct Program {
 impl Program {
     /// Default of [`folder`](Self::folder): a directory that always exists and contains nothing of value.
     pub const FOLDER_DEFAULT: &'static str = "/";
+    /// Search path for programs if `PATH` is not set.
+    pub const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
     /// Default locale: untranslated messages, which rules can rely on, in UTF-8.
     pub const LOCALE_DEFAULT: &'static str = "C.UTF-8";
 

@@ -16,9 +16,6 @@ use crate::settings::{
 };
 use crate::upstream::program::Program;
 
-/// Search path for programs if `PATH` is not set.
-const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
-
 /// Program with its fixed arguments.
 pub(super) struct CommandLine {
     program: String,
@@ -131,7 +128,7 @@ fn find(
         (vec![absolute(context, span, name)?], String::new())
     } else {
         let path = environment.iter().find(|(known, _)| known == "PATH");
-        let path = path.map_or(PATH_DEFAULT, |(_, folders)| folders);
+        let path = path.map_or(Program::PATH_DEFAULT, |(_, folders)| folders);
         let folders = path.split(':').filter(|folder| folder.starts_with('/'));
         (folders.map(|folder| Path::new(folder).join(name)).collect(), format!(" in {path}"))
     };
@@ -167,7 +164,7 @@ impl EnvSettings {
     /// Returns all environment variables of a program (`PATH`, a locale, inherited and configured variables),
     /// and the secret values among them.
     fn variables(self, environment: &Environment) -> (Vec<(String, String)>, Vec<String>) {
-        let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(PATH_DEFAULT);
+        let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(Program::PATH_DEFAULT);
         let mut variables = vec![
             ("PATH".to_owned(), path.to_owned()),
             ("LC_ALL".to_owned(), Program::LOCALE_DEFAULT.to_owned()),
