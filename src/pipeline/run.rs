@@ -426,14 +426,15 @@ const CLIENT_TIMEOUT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 ///
 /// # Errors
 ///
-/// A tool error for an invalid `X-Request-Timeout`. An invalid `Prefer: wait=…` is ignored.
+/// A tool error for an invalid `X-Request-Timeout`. An invalid `Prefer: wait=…` is ignored, and so is
+/// `wait=0`, because no call could meet it.
 pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Box<ToolResult>> {
     let preferred = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let preferred = preferred.flat_map(|value| value.split(',')).find_map(|preference| {
         let (name, value) = preference.split(';').next()?.split_once('=')?;
         let value = value.trim().trim_matches('"');
         let is_wait = name.trim().eq_ignore_ascii_case("wait");
-        is_wait.then(|| value.parse().ok().map(Duration::from_secs)).flatten()
+        is_wait.then(|| value.parse().ok().filter(|time| *time > 0).map(Duration::from_secs)).flatten()
     });
     let mut timeouts = headers.get_all(REQUEST_TIMEOUT).iter();
     let timeout = match (timeouts.next(), timeouts.next()) {
@@ -482,7 +483,7 @@ mod tests {
         for wrong in ["", "soon", "-1", "0", "NaN", "5s", "1,2"] {
             check(&[(REQUEST_TIMEOUT, wrong)], Err(()));
         }
-        for wrong in ["wait", "wait=soon", "wait=-1", "waits=3"] {
+        for wrong in ["wait", "wait=soon", "wait=-1", "wait=0", "waits=3"] {
             check(&[(PREFER, wrong)], Ok(None));
         }
     }

@@ -214,6 +214,8 @@ async fn a_client_may_set_a_shorter_timeout() {
         "The service sent no complete response within 50 ms. Retry, or request less."
     );
     upstream.until("the request is dropped", |state| state.closed_connections == 1).await;
+    let without_time = call(&served, "a", &["X-Request-Timeout: 0.05", "Prefer: wait=0"]).await;
+    assert_eq!(without_time.tool_text(), late.tool_text());
     let wrong = call(&served, "a", &["X-Request-Timeout: soon"]).await;
     assert_eq!((wrong.status, wrong.tool_text().contains("such as `2.5`")), (400, true));
 }
