@@ -27,8 +27,7 @@ const CLIENT_FAILURES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Responses to failed calls: status and description. The first one applies to every route, the others only
-/// if the route maps errors to statuses.
+/// Responses to failed calls, if the route maps errors to statuses: status and description.
 const CALL_FAILURES: [(&str, &str); 4] = [
     ("500", "The call failed."),
     ("502", "The service failed, can't be reached, or sent a response that can't be processed."),
@@ -178,8 +177,8 @@ impl<'a> RouteSchemas<'a> {
             let content = json!({ JSON: { "schema": schema } });
             responses.insert(status, json!({ "description": text, "content": content }));
         };
-        for (status, text) in if is_mapped { &CALL_FAILURES[..] } else { &CALL_FAILURES[..1] } {
-            add((*status).to_owned(), text, &self.failure);
+        for (status, text) in CALL_FAILURES.into_iter().filter(|_| is_mapped) {
+            add(status.to_owned(), text, &self.failure);
         }
         for rule in self.route.translator.rules.iter().filter(|_| is_mapped) {
             if let RuleAction::Error(error) = &rule.action {
