@@ -374,6 +374,25 @@ fn an_expected_part_that_the_result_lacks_is_a_difference() {
 }
 
 #[test]
+fn update_of_an_alias_changes_its_anchor_or_writes_two_values() {
+    let file_of = |expect: &str, body: &str| {
+        format!(
+            "upstreams: {{ old: 'http://127.0.0.1:9' }}\nroutes:\n  tool:\n    description: d\n    request: GET old/x\n    \
+             tests:\n      - response: {{ content_type: application/json, body: '{body}' }}\n        \
+             expect: {{ structuredContent: {{ {expect} }} }}\n"
+        )
+    };
+    let before = "a: &x a long text that is replaced, b: *x";
+    for (body, expected) in
+        [(r#"{"a": "c", "b": "c"}"#, "a: &x c, b: *x"), (r#"{"a": "c", "b": "d"}"#, "a: c, b: d")]
+    {
+        let file = TemporaryFile::new("update-alias.yaml", &file_of(before, body));
+        succeeds(&["test", "--update", "--config", file.path()]);
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), file_of(expected, body));
+    }
+}
+
+#[test]
 fn update_writes_an_error_in_place_of_a_success_only_with_accept_errors() {
     let before = "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
                   request: GET old/x\n    tests:\n      \
