@@ -37,13 +37,19 @@ pub(crate) fn is_from_mcp_server(response: &UpstreamResponse) -> bool {
 }
 
 /// Whether a response is an error of an upstream that is an MCP server: a JSON-RPC error, or `isError: true`,
-/// even with content that is malformed.
+/// even with content that is malformed. So is a message with two members `isError`, of which extractors read
+/// only one.
 pub(crate) fn is_mcp_error(view: &ResponseView<'_>) -> bool {
-    let read = |json| read::<Message<'_>>(json).unwrap_or_default();
+    let is_success = |text: &str| {
+        let message = read::<Message<'_>>(text).ok().filter(|message| message.error.is_none())?;
+        let mark = match message.result {
+            Some(result) => read::<Message<'_>>(result.get()).ok()?.is_error,
+            None => message.is_error,
+        };
+        Some(mark.is_none_or(|mark| mark.get() == "false"))
+    };
     let text = view.text().ok().filter(|_| is_from_mcp_server(view.response));
-    let message = text.map(|text| read(text)).unwrap_or_default();
-    let is_error = message.result.map_or(message.is_error, |result| read(result.get()).is_error);
-    message.error.is_some() || is_error.is_some_and(|mark| mark.get() != "false")
+    text.is_some_and(|text| is_success(text) != Some(true))
 }
 
 /// Response of an MCP server.
@@ -71,7 +77,7 @@ pub(crate) enum ResultKind {
 }
 
 /// JSON-RPC response, or a bare tool result.
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
