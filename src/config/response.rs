@@ -10,7 +10,8 @@ use crate::settings::{
 use crate::translate::expressions::Scope;
 use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{
-    Charset, ErrorRule, Matcher, Rule, RuleAction, StatusPattern, SuccessRule, TEMPLATE_NAMES, expressions,
+    Charset, ErrorRule, ExitPattern, Matcher, Rule, RuleAction, StatusPattern, SuccessRule, TEMPLATE_NAMES,
+    expressions,
 };
 
 /// Compiled rule, with spans for later checks.
@@ -182,8 +183,16 @@ fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
     let covers = first.matcher.covers_except_status(&later.matcher)
         || first.matcher == later.matcher && has_same_extract();
     let includes = |status: &StatusPattern| first.statuses().iter().any(|own| own.includes(*status));
-    // Conditions on the exit of a program may match failures, which this comparison does not consider.
-    reads_the_same && covers && !later.matcher.is_about_programs() && later.statuses().iter().all(includes)
+    let includes_end = |end: &ExitPattern| first.ends().iter().any(|own| own.includes(*end));
+    let covers_responses = match later.matcher.is_about_programs() {
+        true => {
+            [first, later].iter().all(|rule| rule.matcher.status.is_none())
+                && later.ends().iter().all(includes_end)
+        }
+        // The later rule may also match the responses of a server.
+        false => !first.matcher.is_about_programs() && later.statuses().iter().all(includes),
+    };
+    reads_the_same && covers && covers_responses
 }
 
 /// Warns of a route that cannot return a success: its first rule without conditions is an error, and no rule

@@ -80,8 +80,8 @@ impl Matcher {
         *self == Self::default()
     }
 
-    /// Whether `other` has all conditions of this matcher, apart from the status. A condition on the value
-    /// makes this false, because the two rules may have different extractors.
+    /// Whether `other` has all conditions of this matcher, apart from the status and the exit status. A
+    /// condition on the value makes this false, because the two rules may have different extractors.
     pub fn covers_except_status(&self, other: &Self) -> bool {
         fn is_among<T: PartialEq>(own: &Option<T>, other: &Option<T>) -> bool {
             own.is_none() || own == other
@@ -93,7 +93,7 @@ impl Matcher {
             && is_among(&self.args, &other.args)
             && self.value.is_none()
             && self.not.is_none()
-            && !self.is_about_programs()
+            && is_among(&self.stderr, &other.stderr)
     }
 
     /// Whether a condition needs the value of the rule's extractor.
@@ -337,6 +337,15 @@ pub enum ExitPattern {
 const ANY_SIGNAL: &str = "signal";
 
 impl ExitPattern {
+    /// Whether this pattern matches every end that `other` matches.
+    pub fn includes(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Codes(first, last), Self::Codes(from, to)) => first <= from && to <= last,
+            (Self::Signal(own), Self::Signal(_)) => own.is_none() || self == other,
+            (Self::Codes(..) | Self::Signal(_), _) => false,
+        }
+    }
+
     pub(super) fn matches(self, end: ProgramEnd) -> bool {
         match (self, end) {
             (Self::Codes(first, last), ProgramEnd::Code(code)) => (first..=last).contains(&code),

@@ -14,8 +14,8 @@ use super::pattern::Captures;
 use super::read_error::{LogNote, ReadError};
 use super::response_view::{DecompressedBody, LazyExtraction, ResponseView};
 use super::{
-    Charset, ErrorRule, JqError, Matcher, OutputSchema, Redaction, SamplingRequest, StatusPattern,
-    SuccessRule, TemplateError, WorkBudget, WrapNonObjects,
+    Charset, ErrorRule, ExitPattern, JqError, Matcher, OutputSchema, Redaction, SamplingRequest,
+    StatusPattern, SuccessRule, TemplateError, WorkBudget, WrapNonObjects,
 };
 use crate::model::{
     BlockText, Content, ContentBlock, ErrorType, ToolName, ToolResult, UpstreamResponse, cut_bytes,
@@ -93,6 +93,18 @@ impl Rule {
             (Some(patterns), _) => patterns.0.clone(),
             (None, RuleAction::Success(_)) => vec![StatusPattern::SUCCESSES],
             (None, RuleAction::Error(_)) => vec![StatusPattern::ALL_BUT_SERVER_ERRORS],
+        }
+    }
+
+    /// Ends of a program that the rule matches: those of its condition, or the default for a success or an
+    /// error rule.
+    pub fn ends(&self) -> Vec<ExitPattern> {
+        match (&self.matcher.exit, &self.action) {
+            (Some(patterns), _) => patterns.0.clone(),
+            (None, RuleAction::Error(_)) if self.matcher.stderr.is_some() => {
+                vec![ExitPattern::Codes(0, 255), ExitPattern::Signal(None)]
+            }
+            (None, _) => vec![ExitPattern::Codes(0, 0)],
         }
     }
 
