@@ -44,8 +44,13 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
     let with_table = pages.iter().filter(|tables| !tables.is_empty()).count();
     if let Some((selector, tables)) = best_table(&pages) {
         let is_one = pages.iter().all(|tables| tables.len() == 1);
-        let more =
-            if is_one { String::new() } else { format!("; of several, the first `{selector}` is used") };
+        let more = match (is_one, selector) {
+            (true, _) => String::new(),
+            (false, "table") => "; of several, the first `table` is used: `table:nth-of-type(2)` may be \
+                                 another one"
+                .to_owned(),
+            (false, _) => format!("; of several, the first `{selector}` is used"),
+        };
         let table = if selector == "table" { json!(true) } else { json!(selector) };
         let is_of_pairs = tables.iter().all(|table| is_of_pairs(table));
         let (columns, what) = match column_names(classified, &table, &tables) {
