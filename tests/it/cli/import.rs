@@ -122,6 +122,25 @@ fn a_document_becomes_a_file_that_is_good() {
 }
 
 #[test]
+fn an_operation_with_a_list_in_its_path_is_omitted() {
+    let operation = |kind: &str| {
+        let ids = json!({ "name": "ids", "in": "path", "required": true, "schema": { "type": kind } });
+        json!({ "get": { "parameters": [ids], "responses": {} } })
+    };
+    let paths = json!({ "/lists/{ids}": operation("array"), "/objects/{ids}": operation("object"),
+        "/texts/{ids}": operation("string") });
+    let document =
+        json!({ "openapi": "3.1.0", "servers": [{ "url": "http://127.0.0.1:1" }], "paths": paths });
+    let report = imported("path-lists.json", &document.to_string(), &[]);
+    let remark = |path: &str| {
+        let what = "omitted: it needs the parameter `ids`, and a path can't contain a list or an object";
+        json!({ "about": format!("GET {path}"), "what": what })
+    };
+    assert_eq!(report["remarks"], json!([remark("/lists/{ids}"), remark("/objects/{ids}")]));
+    assert_eq!(report["routes"], 1);
+}
+
+#[test]
 fn json_is_read_as_well_and_tags_choose() {
     let mut document: Value = serde_json::from_value(config::yaml::read("shop.yaml", SHOP).unwrap()).unwrap();
     document["servers"] = json!([{ "url": "/api" }]);
