@@ -22,7 +22,7 @@ use super::Failure;
 use super::input_output::{Screen, TextStyle};
 use super::serve::{BoundServer, LogOverrides, early_log_format, run_in_runtime};
 use crate::config::{ConfigSource, ListenerSettings, Loaded, Sources};
-use crate::server::{self, HttpHandler};
+use crate::server::{self, HttpHandler, StopSignal};
 use crate::settings::Environment;
 
 #[derive(Debug, Args)]
@@ -40,6 +40,7 @@ const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.format = early_log_format();
+    let stop = StopSignal::install().map_err(Failure::from_error)?;
     // The log must be set up before the legacy server has an address, so the configuration is loaded twice.
     let loaded = load(arguments, None)?;
     screen.format = loaded.log.format;
@@ -54,7 +55,7 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
         introduce(&loaded, (address, admin_address), legacy_address, screen);
         let (legacy_settings, handler) = (ListenerSettings::default(), HttpHandler::new(respond));
         tokio::select! {
-            ended = server.serve(None) => ended,
+            ended = server.serve(stop, None) => ended,
             _ = server::serve(legacy, legacy_settings, handler, future::pending()) => Ok(()),
         }
     })

@@ -21,7 +21,7 @@ use crate::admin::{Admin, Process, ProcessControl};
 use crate::config::{self, ConfigSource, Flag, Loaded, Sources};
 use crate::descriptors;
 use crate::inbound::{CANCEL_TIMEOUT, cgi as cgi_api};
-use crate::server::{self, AdminListener, App, Listener, Reloader, hangup_signals, stop_signal};
+use crate::server::{self, AdminListener, App, Listener, Reloader, StopSignal, hangup_signals};
 use crate::settings::Environment;
 use crate::telemetry::log::LogFormat;
 use crate::telemetry::{ErrorChain, log};
@@ -86,7 +86,7 @@ pub(super) struct StdioArguments {
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.format = early_log_format();
     let flags = arguments.log.flags(&arguments.listen);
-    let (sources, loaded, hangups) = load(&arguments.config, flags, screen)?;
+    let (sources, loaded, hangups, stop) = load(&arguments.config, flags, screen)?;
     run_in_runtime(&loaded, async {
         warn_of_few_descriptors(&loaded);
         let server = BoundServer::bind(&loaded).await?;
@@ -94,18 +94,18 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
         let scheme = server.listener.scheme();
         info!(%scheme, %address, "listening");
         screen.line(format!("listening on {scheme}://{address}"));
-        server.serve(Some((sources, &loaded, hangups))).await
+        server.serve(stop, Some((sources, &loaded, hangups))).await
     })
 }
 
 /// Standard output belongs to the MCP client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.format = early_log_format();
-    let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(&None), screen)?;
+    let (sources, loaded, hangups, stop) = load(&arguments.config, arguments.log.flags(&None), screen)?;
     run_in_runtime(&loaded, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
         let exit_timeout = CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
-        let stop = stop_signal(exit_timeout).map_err(system_failure(NO_SIGNALS))?;
+        let stop = stop.received(exit_timeout);
         let (limit_bytes, shutdown_timeout) =
             (loaded.server.filter.body_limit_bytes, loaded.server.listener.shutdown_timeout);
         let (_, process) = Process::new(loaded.clone());
@@ -180,19 +180,20 @@ fn write_response(response: &[u8]) {
     let _ = out.write_all(response).and_then(|()| out.flush());
 }
 
-/// Loads the configuration of a process that can reload it, and receives SIGHUP from now on.
+/// Loads the configuration of a process that can reload it, and receives its signals from now on.
 fn load(
     config: &ConfigArgument,
     flags: Vec<Flag>,
     screen: &mut Screen,
-) -> Result<(Sources, Loaded, Signal), Failure> {
-    // First of all: a supervisor may send SIGHUP as soon as the program has started.
+) -> Result<(Sources, Loaded, Signal, StopSignal), Failure> {
+    // First of all: a supervisor may send signals as soon as the program has started.
+    let stop = StopSignal::install().map_err(system_failure(NO_SIGNALS))?;
     let hangups = hangup_signals().map_err(system_failure(NO_SIGNALS))?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
-    Ok((sources, loaded, hangups))
+    Ok((sources, loaded, hangups, stop))
 }
 
 /// Creates a failure with the description `what` and a system error.
@@ -264,9 +265,13 @@ impl BoundServer {
         Ok(Self { listener: app.listener(port), app, admin, process: control })
     }
 
-    /// Serves until SIGTERM or Ctrl-C, then shuts down gracefully. `reload` has the sources from which the
+    /// Serves until `stop` is received, then shuts down gracefully. `reload` has the sources from which the
     /// configuration is reloaded; `None` disables reloads.
-    pub(super) async fn serve(self, reload: Option<(Sources, &Loaded, Signal)>) -> Result<(), Failure> {
+    pub(super) async fn serve(
+        self,
+        stop: StopSignal,
+        reload: Option<(Sources, &Loaded, Signal)>,
+    ) -> Result<(), Failure> {
         let Self { mut app, listener, admin, process } = self;
         let (settings, handler) = (app.settings, app.handler.clone());
         let exit_timeout = settings.shutdown_delay
@@ -274,7 +279,7 @@ impl BoundServer {
             + 2 * CANCEL_TIMEOUT
             + server::FLUSH_TIMEOUT
             + 2 * SHUTDOWN_TIMEOUT;
-        let signal = stop_signal(exit_timeout).map_err(system_failure(NO_SIGNALS))?;
+        let signal = stop.received(exit_timeout);
         let status = process.status.clone();
         let stop = async move {
             signal.await;

@@ -18,8 +18,7 @@
 //! Others:
 //!
 //! - [`AdminListener`] serves the admin API.
-//! - `otlp_exporter` sends traces and metrics to a collector. [`stop_signal`] waits for a signal that
-//!   ends the program.
+//! - `otlp_exporter` sends traces and metrics to a collector. [`StopSignal`] is a signal that ends the program.
 
 mod app;
 mod connection;
@@ -129,50 +128,73 @@ pub async fn serve(
     cut_off
 }
 
-/// Returns a future that completes on the first SIGTERM or Ctrl-C after this call.
+/// The first SIGTERM or Ctrl-C after [`install`](Self::install).
 ///
-/// A second signal ends the process at once. The process also ends if it has not done so within
-/// `exit_timeout` of the first. Signals that arrive together with the first do not count as a second one.
-///
-/// # Errors
-///
-/// When the system does not deliver signals.
-pub fn stop_signal(exit_timeout: Duration) -> io::Result<impl Future<Output = ()>> {
-    // Signals have a thread of their own: if an endless translation blocked all worker threads of the main
-    // runtime, its tasks and timers would not run, and the program could not be stopped.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut signals = {
-        let _inside = runtime.enter();
-        // SIGTERM, and SIGINT, which Ctrl-C sends.
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
-    };
-    let (sender, received) = oneshot::channel();
-    let watch = async move {
-        let mut last = next_stop_signal(&mut signals).await;
-        // Without a receiver, the process is about to end anyway.
-        let _ = sender.send(());
-        let first = Instant::now();
-        let second = async {
-            loop {
-                last = next_stop_signal(&mut signals).await;
-                if first.elapsed() >= SIGNAL_GROUP_INTERVAL {
-                    break;
-                }
-            }
+/// A second signal ends the process at once. Signals that arrive together with the first do not count as a
+/// second one.
+#[derive(Debug)]
+pub struct StopSignal {
+    first: oneshot::Receiver<()>,
+    exit_timeout: oneshot::Sender<Duration>,
+}
+
+impl StopSignal {
+    /// Receives the signals from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not deliver signals.
+    pub fn install() -> io::Result<Self> {
+        // Signals have a thread of their own: if an endless translation blocked all worker threads of the
+        // main runtime, its tasks and timers would not run, and the program could not be stopped.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut signals = {
+            let _inside = runtime.enter();
+            // SIGTERM, and SIGINT, which Ctrl-C sends.
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
         };
-        match timeout(exit_timeout, second).await {
-            Ok(()) => warn!("second stop signal: cancelling requests in flight"),
-            Err(_) => warn!(after = ?exit_timeout, "shutdown did not finish in time, exiting"),
+        let (sender, first) = oneshot::channel();
+        let (exit_timeout, exit_timeout_set) = oneshot::channel();
+        let watch = async move {
+            let mut last = next_stop_signal(&mut signals).await;
+            // Without a receiver, the process is about to end anyway.
+            let _ = sender.send(());
+            let received_at = Instant::now();
+            let second = async {
+                loop {
+                    last = next_stop_signal(&mut signals).await;
+                    if received_at.elapsed() >= SIGNAL_GROUP_INTERVAL {
+                        break;
+                    }
+                }
+            };
+            let overdue = async {
+                // The timeout is in the configuration, which may still be being read.
+                let Ok(after) = exit_timeout_set.await else { return std::future::pending().await };
+                sleep(after).await;
+                after
+            };
+            tokio::select! {
+                () = second => warn!("second stop signal: cancelling requests in flight"),
+                after = overdue => warn!(?after, "shutdown did not finish in time, exiting"),
+            }
+            exit_by_signal(last.as_raw_value());
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch))?;
+        Ok(Self { first, exit_timeout })
+    }
+
+    /// Waits for the signal. The process ends if it has not done so within `exit_timeout` of the signal.
+    pub fn received(self, exit_timeout: Duration) -> impl Future<Output = ()> {
+        // Without a receiver, the thread has ended, and no signal can be received any more.
+        let _ = self.exit_timeout.send(exit_timeout);
+        async move {
+            if self.first.await.is_err() {
+                // The server continues.
+                std::future::pending::<()>().await;
+            }
         }
-        exit_by_signal(last.as_raw_value());
-    };
-    thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch))?;
-    Ok(async move {
-        if received.await.is_err() {
-            // The thread ended without a signal, so no signal can be received any more. The server continues.
-            std::future::pending::<()>().await;
-        }
-    })
+    }
 }
 
 /// Time within which further signals count as the first one. Supervisors and wrappers (`timeout`, `npx` on

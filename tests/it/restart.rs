@@ -290,6 +290,37 @@ fn health(arguments: &[&str], listen: Option<&str>) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
+/// A secret in a pipe is read when the test writes it, so the program is still reading its configuration.
+#[cfg(unix)]
+#[tokio::test]
+async fn sigterm_while_the_configuration_is_read_ends_the_process_gracefully() {
+    let (upstream, _) = slow_and_quick().await;
+    let path = |name: &str| std::env::temp_dir().join(format!("glossator-it-{}-{name}", std::process::id()));
+    let (file, pipe) = (path("early.yaml"), path("early.pipe"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let config = config(&upstream, "listen: '127.0.0.1:0'") + "admin: { listen: '127.0.0.1:0', token: 'file:";
+    std::fs::write(&file, format!("{config}{}' }}\n", pipe.display())).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_glossator"));
+    command.args(["run", "--config"]).arg(&file);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    let opened = tokio::task::spawn_blocking({
+        let pipe = pipe.clone();
+        move || std::fs::OpenOptions::new().write(true).open(pipe).unwrap()
+    });
+    let mut secret = soon("the program reads its configuration", opened).await.unwrap();
+    let kill = std::process::Command::new("kill").arg(child.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    std::io::Write::write_all(&mut secret, b"0123456789abcdef0123456789abcdef").unwrap();
+    drop(secret);
+    let ended = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
+    let ended = soon("the end of the program", ended).await.unwrap();
+    assert!(ended.status.success() && ended.stdout.starts_with(b"listening on "), "{ended:?}");
+    for path in [file, pipe] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
 /// As `systemctl restart` with a `.socket` unit: the socket outlives the process.
 #[cfg(target_os = "linux")]
 #[tokio::test]
