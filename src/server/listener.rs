@@ -1,6 +1,6 @@
 //! Listeners: a bound port, with or without TLS, and the listener of the admin API.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{ffi::OsString, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 use super::connection_limiter::take_log_turn;
 use super::{HttpHandler, serve};
 use crate::admin::Admin;
-use crate::config::{AdminSettings, ListenerSettings};
+use crate::config::{AdminSettings, ListenerSettings, process_variables};
 use crate::descriptors::client_reserve;
 use crate::telemetry::{SAMPLE_INTERVAL, Untrusted};
 use crate::tls::ServerTls;
@@ -43,8 +43,14 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
 ///
 /// # Errors
 ///
-/// When more than one socket was inherited, or the socket is not a listening TCP socket.
+/// When more than one socket was inherited, or the socket is not a listening TCP socket, or `LISTEN_FDS` is
+/// not a number.
 pub fn inherited() -> io::Result<Option<TcpListener>> {
+    let is_invalid =
+        |value: OsString| !value.is_empty() && value.to_str().is_none_or(|text| text.parse::<u16>().is_err());
+    if process_variables().any(|(name, value)| name == "LISTEN_FDS" && is_invalid(value)) {
+        return Err(io::Error::other("the value of the variable is not a number"));
+    }
     let mut passed = listenfd::ListenFd::from_env();
     if passed.len() > 1 {
         return Err(io::Error::other("there is more than one"));

@@ -353,6 +353,23 @@ async fn a_socket_of_systemd_stays_open_across_restarts() {
     drop(second);
 }
 
+#[test]
+fn a_number_of_sockets_that_is_no_number_is_an_error() {
+    let config =
+        "upstreams: { old: 'http://127.0.0.1:9' }\nroutes: { get_thing: { request: GET old/thing } }\n";
+    let file = std::env::temp_dir().join(format!("glossator-it-{}-sockets.yaml", std::process::id()));
+    std::fs::write(&file, config).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_glossator"));
+    command.args(["run", "--listen", "127.0.0.1:0", "--config"]).arg(&file).env("LISTEN_FDS", "x");
+    let output = command.output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let expected =
+        "can't listen at the socket that `LISTEN_FDS` passes: the value of the variable is not a number";
+    assert!(stderr.contains(expected), "{stderr}");
+}
+
 /// `Type=notify`: systemd is notified when clients are served, and when the shutdown has started.
 #[cfg(target_os = "linux")]
 #[tokio::test]
