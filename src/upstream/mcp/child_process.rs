@@ -90,8 +90,8 @@ impl ChildHandle {
     pub(super) fn start(program: &Program, changed: watch::Sender<()>) -> Result<Self, Failure> {
         let mut command = program.command(&[], &[]);
         let (group, input, output, errors) = ProcessGroup::start(command.stdin(Stdio::piped()))
-            .map_err(|error| Failure::Connect(error.into()))?;
-        let input = input.ok_or_else(|| Failure::Connect("the child has no pipe".into()))?;
+            .map_err(|error| Failure::NotStarted(error.into()))?;
+        let input = input.ok_or_else(|| Failure::NotStarted("the child has no pipe".into()))?;
         let (name, secrets) = (program.name.clone(), secrets_regex(program.secrets_pattern()));
         let is_serving = Arc::<AtomicBool>::default();
         tokio::spawn(log_errors(name.clone(), errors, secrets.clone(), is_serving.clone()));

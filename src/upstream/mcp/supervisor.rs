@@ -100,7 +100,7 @@ impl ChildLink {
         }
         let link = self.clone();
         let started = tokio::spawn(async move { link.started().await });
-        started.await.unwrap_or_else(|error| Err(Failure::Connect(error.into())))
+        started.await.unwrap_or_else(|error| Err(Failure::NotStarted(error.into())))
     }
 
     async fn started(&self) -> Result<Arc<Running>, Failure> {
