@@ -8,7 +8,7 @@ use std::{
     pin::pin,
     process::{ExitStatus, Stdio},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -64,6 +64,8 @@ pub(super) struct ChildHandle {
     out: mpsc::Sender<Bytes>,
     /// Whether the handshake is complete, so that calls are served.
     pub(super) is_serving: Arc<AtomicBool>,
+    /// Set once the child has exited or is being stopped.
+    ended_at: Arc<OnceLock<Instant>>,
 }
 
 enum Command {
@@ -111,14 +113,21 @@ impl ChildHandle {
             hung_at: None,
             non_messages: 0,
             stopping: None,
+            ended_at: Arc::default(),
         };
+        let ended_at = actor.ended_at.clone();
         tokio::spawn(actor.run(group, writer));
-        Ok(Self { ids: AtomicU64::new(PING_ID + 1), commands, out, is_serving })
+        Ok(Self { ids: AtomicU64::new(PING_ID + 1), commands, out, is_serving, ended_at })
     }
 
     /// Whether the child has exited or is being stopped.
     pub(super) fn is_closed(&self) -> bool {
         self.commands.is_closed()
+    }
+
+    /// Time at which the child exited.
+    pub(super) fn ended_at(&self) -> Option<Instant> {
+        self.ended_at.get().copied()
     }
 
     /// Sends a request and waits for the response. Cancels the call when the future is dropped.
@@ -199,12 +208,14 @@ struct Actor<R> {
     non_messages: u32,
     /// Channel of the request to stop the child, if there is one. Dropping it reports the child's exit.
     stopping: Option<oneshot::Sender<()>>,
+    ended_at: Arc<OnceLock<Instant>>,
 }
 
 impl<R: AsyncRead + Unpin> Actor<R> {
     /// Serves calls until the child exits or is stopped. Afterwards no process of its group is left.
     async fn run(mut self, mut group: ProcessGroup, writer: JoinHandle<()>) {
         let is_stopped = self.serve(group.wait()).await;
+        let _ = self.ended_at.set(Instant::now());
         self.commands.close();
         // Closing the input asks the child to exit (MCP, stdio, "Shutdown").
         writer.abort();
@@ -579,6 +590,7 @@ mod tests {
                 hung_at: None,
                 non_messages: 0,
                 stopping: None,
+                ended_at: Arc::default(),
             };
             let serving = tokio::spawn(async move { actor.serve(std::future::pending()).await });
             Self { commands, sent, output, serving, next_id: 1 }

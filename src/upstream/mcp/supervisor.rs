@@ -109,7 +109,9 @@ impl ChildLink {
             return Ok(running.clone());
         }
         if let Some(exited) = state.running.take() {
-            state.failed(exited.since.elapsed());
+            // The backoff began with the exit, which may be long before the call that needs the child.
+            let ended_at = exited.handle.ended_at().unwrap_or_else(Instant::now);
+            state.failed(ended_at.saturating_duration_since(exited.since), ended_at);
         }
         if let Some(at) = state.not_before {
             let retry_after = at.saturating_duration_since(Instant::now());
@@ -121,7 +123,7 @@ impl ChildLink {
         let started = self.start().await.map(Arc::new);
         match &started {
             Ok(running) => state.running = Some(running.clone()),
-            Err(_) => state.failed(Duration::ZERO),
+            Err(_) => state.failed(Duration::ZERO, Instant::now()),
         }
         started
     }
@@ -184,13 +186,13 @@ impl State {
         self.running.as_ref().filter(|running| !running.handle.is_closed())
     }
 
-    /// Records an exit or a failed start, and the earliest time of the next start.
-    fn failed(&mut self, ran_for: Duration) {
+    /// Records an exit or a failed start at `ended_at`, and the earliest time of the next start.
+    fn failed(&mut self, ran_for: Duration, ended_at: Instant) {
         self.failures = if ran_for > STABLE_AFTER { 0 } else { self.failures + 1 };
         let wait = match self.failures {
             0 => Duration::ZERO,
             failures => (BACKOFF.0 * (1 << (failures - 1).min(16))).min(BACKOFF.1),
         };
-        self.not_before = Some(Instant::now() + wait);
+        self.not_before = Some(ended_at + wait);
     }
 }

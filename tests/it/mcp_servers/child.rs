@@ -48,10 +48,15 @@ done
 "##;
 
 async fn served(more: &str) -> Served {
+    served_with(more, "").await
+}
+
+async fn served_with(more: &str, routes: &str) -> Served {
     // Shell variables are escaped, so that the configuration does not expand them.
     let command = json!(["sh", "-c", SERVER.replace("${", "$${")]);
     Served::start(&format!(
-        "upstreams: {{ old: {{ mcp: {{ command: {command}, env: {{ set: {{ WORD: hello }} }}, cwd: / }}{more} }} }}"
+        "upstreams: {{ old: {{ mcp: {{ command: {command}, env: {{ set: {{ WORD: hello }} }}, cwd: / }}{more} }} }}\n\
+         {routes}"
     ))
     .await
 }
@@ -260,6 +265,22 @@ async fn a_missing_program_does_not_affect_other_upstreams() {
     assert_eq!(served.names().await, ["one", "other"]);
     let text = served.call("other", json!({})).await.tool_text();
     assert!(text.starts_with("The program behind this tool could not be started."), "{text}");
+}
+
+/// Without a list of tools, only a call starts the program.
+#[tokio::test]
+async fn the_restart_backoff_begins_with_the_exit() {
+    let routes = "routes: { die: { request: CALL old/die }, pid: { request: CALL old/pid } }";
+    let served = served_with(", tools: off", routes).await;
+    for _ in 0..3 {
+        let text = served.call("die", json!({})).await.tool_text();
+        assert!(text.contains("closed the connection"), "{text}");
+        tokio::time::pause();
+        tokio::time::advance(std::time::Duration::from_secs(30)).await;
+        tokio::time::resume();
+    }
+    let pid = served.call("pid", json!({})).await.tool_text();
+    assert!(is_alive(&pid), "{pid}");
 }
 
 #[tokio::test]
