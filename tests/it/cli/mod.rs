@@ -386,7 +386,7 @@ fn update_of_an_alias_changes_its_anchor_or_writes_two_values() {
     for (body, expected) in
         [(r#"{"a": "c", "b": "c"}"#, "a: &x c, b: *x"), (r#"{"a": "c", "b": "d"}"#, "a: c, b: d")]
     {
-        let file = TemporaryFile::new("update-alias.yaml", &file_of(before, body));
+        let file = TemporaryFile::new("update-alias.yaml", file_of(before, body));
         succeeds(&["test", "--update", "--config", file.path()]);
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), file_of(expected, body));
     }
