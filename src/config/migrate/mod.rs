@@ -277,8 +277,8 @@ impl Migration<'_> {
 /// Replaces ranges of a text; the ranges do not overlap.
 pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
     edits.sort_by_key(|(range, _)| range.start);
-    // An alias has the place of its anchor.
-    edits.dedup_by_key(|(range, _)| range.start);
+    // An alias has the place of its anchor. Insertions at one place are kept.
+    edits.dedup_by(|(later, _), (earlier, _)| later == earlier && !later.is_empty());
     let mut text = text.to_owned();
     for (range, words) in edits.into_iter().rev() {
         text.replace_range(range, &words);
