@@ -267,9 +267,11 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
 
 /// Prints a summary of the proposal to standard error, so that standard output can be redirected to a file.
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
+    let is_left_out = proposal.findings.iter().any(|finding| finding.part == "samples");
     screen.status_line(&format!(
-        "from {}, which the proposed route parses; check whether it extracts the right values:",
-        count(samples, "sample")
+        "from {}, {}which the proposed route parses; check whether it extracts the right values:",
+        count(samples, "sample"),
+        if is_left_out { "most of " } else { "" }
     ));
     for Finding { part, value, confidence, reason } in &proposal.findings {
         screen.status_line(&format!("  {:<7} {part}: {value} ({reason})", confidence.word()));

@@ -30,7 +30,7 @@ use self::candidates::Candidate;
 use self::route_writer::{MAX_RESPONSE_LIMIT_BYTES, ProposalDraft};
 use self::samples::ClassifiedSamples;
 use crate::authoring::{playground::result_json, without_empty};
-use crate::config::{self, Loaded, Sources, yaml};
+use crate::config::{self, Loaded, Sources, quoted_list, yaml};
 use crate::model::{ToolResult, UpstreamResponse};
 use crate::route::Route;
 use crate::settings::{Word as _, fixed_regex};
@@ -135,8 +135,10 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let classified = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
     let candidates = rank_candidates(&classified);
     let is_poor = candidates.first().is_some_and(Candidate::is_last_resort);
-    let separated = if is_poor { separate_odd_ones(&classified) } else { None };
-    let (classified, candidates) = separated.unwrap_or((classified, candidates));
+    let (classified, candidates) = match is_poor {
+        true => separate_odd_ones(classified, candidates),
+        false => (classified, candidates),
+    };
     let errors = samples::error_rules(&classified);
     // Proposals are tried from the most specific to the simplest: with types before without, and the best
     // extractor before the second, down to the whole text.
@@ -155,34 +157,40 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     route_writer::fallback(naming)
 }
 
-/// Separates samples of one line that alone prevent an extractor from fitting the others; they are errors or
-/// other messages. Messages are mostly shorter than reports, so extractors are tried on the longest samples
-/// first.
-fn separate_odd_ones<'a>(
-    classified: &ClassifiedSamples<'a>,
-) -> Option<(ClassifiedSamples<'a>, Vec<Candidate>)> {
-    let texts = classified.texts.as_ref()?;
-    let mut indices: Vec<usize> = (0..texts.len()).collect();
-    indices.sort_by_key(|index| Reverse(texts[*index].len()));
-    let is_message = |index: usize| {
-        let mut lines = candidates::full_lines(&texts[index]);
-        lines.next().is_some_and(|line| !line.trim_start().starts_with("OK")) && lines.next().is_none()
-    };
+/// Separates samples that alone prevent an extractor from fitting the others, if those are the majority.
+/// Returns the extractors for the others, or else the last resort. Messages are mostly shorter than reports,
+/// so extractors are tried on the longest samples first.
+fn separate_odd_ones(
+    classified: ClassifiedSamples<'_>,
+    mut last_resort: Vec<Candidate>,
+) -> (ClassifiedSamples<'_>, Vec<Candidate>) {
+    let lengths: Vec<usize> = classified.texts.iter().flatten().map(String::len).collect();
+    let mut indices: Vec<usize> = (0..lengths.len()).collect();
+    indices.sort_by_key(|index| Reverse(lengths[*index]));
     let (mut kept, mut odd, mut candidates) = (Vec::new(), Vec::new(), Vec::new());
     for index in indices {
         let mut trial = [kept.as_slice(), &[index]].concat();
         trial.sort_unstable();
         let found = rank_candidates(&classified.with_successes(&trial, &[]));
-        if found.first().is_some_and(|best| !best.is_last_resort() && (best.is_strict || !best.is_weak)) {
-            (kept, candidates) = (trial, found);
-        } else if is_message(index) && 2 * (odd.len() + 1) <= texts.len() {
-            odd.push(index);
-        } else {
-            return None;
+        match found.first() {
+            Some(best) if !best.is_last_resort() && (best.is_strict || !best.is_weak) => {
+                (kept, candidates) = (trial, found);
+            }
+            _ => odd.push(index),
         }
     }
+    let Some(best) = candidates.first() else { return (classified, last_resort) };
     odd.sort_unstable();
-    Some((classified.with_successes(&kept, &odd), candidates))
+    let separated = classified.with_successes(&kept, &odd);
+    // Of two samples, one may be a message.
+    if odd.len() < kept.len() || odd.len() == kept.len() && separated.left_out.is_empty() {
+        return (separated, candidates);
+    }
+    if let Some(text) = last_resort.last_mut() {
+        let names = quoted_list(odd.iter().map(|index| classified.successes[*index].name.as_str()));
+        text.reason += &format!("; `{}` does not parse {names}", best.name);
+    }
+    (classified, last_resort)
 }
 
 /// Returns the candidates that parse every success, best first. The last one extracts the whole text or the
@@ -265,9 +273,10 @@ fn run_extractor(extract: &Value, charset: Option<&str>, samples: &[&Sample]) ->
     let value = |sample: &&Sample| {
         let result = translate_sample(route, &sample.response);
         let structured = result.structured.as_ref().filter(|_| !result.is_error());
-        structured
-            .map(|structured| structured.json.parse())
-            .ok_or_else(|| result_json(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+        structured.map(|structured| structured.json.parse()).ok_or_else(|| {
+            let why = result_json(&result)["content"][0]["text"].clone();
+            format!("`{}`: {}", sample.name, why.as_str().unwrap_or_default())
+        })
     };
     samples.iter().map(value).collect()
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::authoring::playground::result_json;
 use crate::authoring::{count, without_empty};
-use crate::config::yaml;
+use crate::config::{quoted_list, yaml};
 use crate::model::cut_characters;
 use crate::route::Route;
 use crate::translate::TranslationLimits;
@@ -85,7 +85,9 @@ impl ProposalDraft<'_> {
     }
 
     fn route(&self) -> Proposal {
-        let mut out = file_header(self.naming, &count(self.classified.all().count(), "sample"));
+        let left_out = &self.classified.left_out;
+        let samples = count(self.classified.all().count() + left_out.len(), "sample");
+        let mut out = file_header(self.naming, &samples);
         if let Some(finding) = self.response_limit() {
             let limit = format!("    response_limit: {}", finding.value);
             out.line("    ", finding);
@@ -100,6 +102,11 @@ impl ProposalDraft<'_> {
                 Some(name) => out.yaml += &format!("      - use: {name}\n"),
                 None => self.write_error(&mut out.yaml, rule),
             }
+        }
+        if !left_out.is_empty() {
+            let names = quoted_list(left_out.iter().map(|sample| sample.name.as_str()));
+            let reason = format!("{names}: left out, because of another form; add a rule for it");
+            out.line("      ", Finding::new("samples", "left out", Confidence::Guess, reason));
         }
         let finding = self.extract_finding();
         let is_sure = finding.confidence == Confidence::Sure;
@@ -196,7 +203,8 @@ impl ProposalDraft<'_> {
             _ if !is_guess && (candidate.is_strict || extracted_share >= 0.8) => Confidence::Likely,
             _ => Confidence::Guess,
         };
-        let each = if self.classified.all().count() > samples { "every success" } else { "every sample" };
+        let others = self.classified.all().count() - samples + self.classified.left_out.len();
+        let each = if others > 0 { "every success" } else { "every sample" };
         let mut reason = candidate.reason.replace("every sample", each);
         if samples == 0 {
             reason = "the samples have no success".to_owned();

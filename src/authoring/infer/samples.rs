@@ -1,6 +1,6 @@
 //! Classification of samples as successes and failures, and rules for failures with a success status.
 
-use super::{Confidence, Finding, Sample, html_and_xml, run_extractor, sample_text};
+use super::{Confidence, Finding, Sample, candidates::full_lines, html_and_xml, run_extractor, sample_text};
 use crate::authoring::count;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
@@ -22,6 +22,8 @@ pub(super) struct ClassifiedSamples<'a> {
     pub(super) failures: Vec<&'a Sample>,
     /// Samples that are failures with a success status, each with the evidence.
     pub(super) hidden_failures: Vec<(&'a Sample, ErrorEvidence)>,
+    /// Samples that the extractor does not parse, and that are not errors as far as is known.
+    pub(super) left_out: Vec<&'a Sample>,
 }
 
 impl<'a> ClassifiedSamples<'a> {
@@ -30,48 +32,67 @@ impl<'a> ClassifiedSamples<'a> {
         self.charset.as_ref().map(|finding| finding.value.as_str())
     }
 
-    /// Iterates over all samples: successes, failures by status, hidden failures.
+    /// Iterates over the samples that the route handles: successes, failures by status, hidden failures.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a Sample> {
         let hidden_failures = self.hidden_failures.iter().map(|(sample, _)| *sample);
         self.successes.iter().copied().chain(self.failures.iter().copied()).chain(hidden_failures)
     }
 
-    /// Returns the samples with `kept` as the only successes. The samples `odd`, which have another form,
-    /// become failures.
+    /// Returns the samples with `kept` as the only successes. Of the samples `odd`, which have another form,
+    /// messages of one line become failures, and the others are left out.
     pub(super) fn with_successes(&self, kept: &[usize], odd: &[usize]) -> Self {
         let text = |index: &usize| self.texts.as_ref()?.get(*index).cloned();
         let texts: Option<Vec<String>> = kept.iter().map(text).collect();
-        let names = quoted_list(odd.iter().map(|index| self.successes[*index].name.as_str()));
         let others = count(kept.len(), "sample");
-        let reason = format!("{names}: another form than {others}, so check whether it is an error");
-        let failure = |index: &usize| {
-            let pattern = message_pattern(&text(index)?, texts.as_ref()?);
-            let rule = json!({ "when": { "text": pattern }, "error": "{{ why }}" });
-            let evidence = ErrorEvidence { rule, reason: reason.clone(), highest: Confidence::Guess };
-            Some((self.successes[*index], evidence))
-        };
-        let failures = odd.iter().filter_map(failure);
-        Self {
-            successes: kept.iter().map(|index| self.successes[*index]).collect(),
-            hidden_failures: self.hidden_failures.iter().cloned().chain(failures).collect(),
-            texts,
-            ..self.clone()
+        let reason = format!("{{names}}: another form than {others}, so check whether it is an error");
+        let evidence = |index: &usize| odd_message(&text(index)?, texts.as_ref()?, &reason);
+        let (mut hidden_failures, mut left_out) = (self.hidden_failures.clone(), Vec::new());
+        for index in odd {
+            let sample = self.successes[*index];
+            match evidence(index) {
+                Some(evidence) => hidden_failures.push((sample, evidence)),
+                None => left_out.push(sample),
+            }
         }
+        let successes = kept.iter().map(|index| self.successes[*index]).collect();
+        Self { successes, hidden_failures, left_out, texts, ..self.clone() }
     }
 }
 
+/// Start of a text, before a message.
+const START: &str = r"^\s*";
+/// Start of a text, before a message in its second line.
+const GREETING: &str = r"^[^\n]*\n\s*";
+
+/// Finds evidence of an error in a text that is sent in place of a report: one line, or one line below a
+/// greeting, such as `OK MPD 0.23`, that reports begin with, too.
+fn odd_message(text: &str, reports: &[String], reason: &str) -> Option<ErrorEvidence> {
+    let is_greeted = reports.iter().any(|report| report.lines().next() == text.lines().next());
+    let (start, message) = match text.split_once('\n') {
+        Some((_, rest)) if is_greeted => (GREETING, rest),
+        _ => (START, text),
+    };
+    let mut lines = full_lines(message);
+    lines.next().filter(|line| !line.trim_start().starts_with("OK") && lines.next().is_none())?;
+    error_in_text(message, start).or_else(|| {
+        let rule =
+            json!({ "when": { "text": message_pattern(message, start, reports) }, "error": "{{ why }}" });
+        Some(ErrorEvidence { rule, reason: reason.to_owned(), highest: Confidence::Guess })
+    })
+}
+
 /// Pattern of a message that is sent in place of a report: a line whose words are separated by single spaces.
-/// If a report matches this pattern too, the pattern is a line that begins with the first word of the
-/// message.
-fn message_pattern(message: &str, reports: &[String]) -> String {
+/// If a report matches this pattern too, or the message is below a greeting, the pattern is a line that
+/// begins with the first word of the message.
+fn message_pattern(message: &str, start: &str, reports: &[String]) -> String {
     // A row of a table has other separators, and a document begins with another character.
     const LINE: &str = r"^\s*(?<why>[^\s<{\[,;|][^\s,;|]*(?: [^\s,;|]+)*)\s*$";
     let line = fixed_regex(LINE);
-    if line.is_match(message) && !reports.iter().any(|report| line.is_match(report)) {
+    if start == START && line.is_match(message) && !reports.iter().any(|report| line.is_match(report)) {
         return LINE.to_owned();
     }
     let first = regex::escape(message.split_whitespace().next().unwrap_or_default());
-    format!(r"^\s*(?<why>{first}(?:\s.*\S)?)\s*$")
+    format!(r"{start}(?<why>{first}(?:\s.*\S)?)\s*$")
 }
 
 /// Evidence of an error in a response with a success status. It is also the condition of an error rule.
@@ -79,7 +100,7 @@ fn message_pattern(message: &str, reports: &[String]) -> String {
 pub(super) struct ErrorEvidence {
     /// The rule: conditions on the response and the template of the error, or a preset in `use`.
     rule: Value,
-    /// Reason for the rule, with `{}` in place of the number of samples.
+    /// Reason for the rule, with `{}` in place of the number of samples, and `{names}` of their names.
     reason: String,
     /// Maximum confidence in the rule.
     highest: Confidence,
@@ -250,7 +271,7 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
             let beside = |other| document.as_ref()?.error_evidence_beside(other);
             page_evidence(sample, text)
                 .or_else(|| document.as_ref()?.error_evidence())
-                .or_else(|| error_in_text(text))
+                .or_else(|| error_in_text(text, START))
                 .or_else(|| documents.iter().flatten().find_map(beside))
         });
         match evidence {
@@ -263,7 +284,7 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     }
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     let texts = texts.filter(|texts| !texts.is_empty());
-    ClassifiedSamples { successes, texts, charset, failures, hidden_failures }
+    ClassifiedSamples { successes, texts, charset, failures, hidden_failures, left_out: Vec::new() }
 }
 
 fn is_page(sample: &Sample, text: &str) -> bool {
@@ -296,8 +317,8 @@ fn charset_finding(label: &str, sample: &Sample) -> Finding {
     Finding::new("charset", label, confidence, format!("{wrong}; {right}"))
 }
 
-/// Finds evidence of an error in a SOAP envelope, or in a text of a few lines.
-fn error_in_text(text: &str) -> Option<ErrorEvidence> {
+/// Finds evidence of an error in a SOAP envelope, or in a text of a few lines, which follows `start`.
+fn error_in_text(text: &str, start: &str) -> Option<ErrorEvidence> {
     if html_and_xml::first_in_body(text).as_deref() == Some("Fault") {
         let reason = "a SOAP fault with a success status, in {} of the samples";
         return Some(ErrorEvidence::sure(json!({ "use": "soap" }), reason));
@@ -308,7 +329,7 @@ fn error_in_text(text: &str) -> Option<ErrorEvidence> {
         LazyLock::new(|| fixed_regex(&format!(r"(?i)^\s*(?:{ERROR_WORDS})(?:[\s:!\[(-]|$)")));
     static COUNT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\w+\s*:\s*[-+]?[0-9]*\.?[0-9]+\s*$"));
     let is_error = ERROR.is_match(text) && !COUNT.is_match(text) && text.trim().lines().count() <= 3;
-    let pattern = format!(r"(?i)^\s*(?:{ERROR_WORDS})\b[\s:!-]*(?<why>[^\r\n]*)");
+    let pattern = format!(r"(?i){start}(?:{ERROR_WORDS})\b[\s:!-]*(?<why>[^\r\n]*)");
     let rule = json!({ "when": { "text": pattern }, "error": "{{ why }}" });
     is_error.then(|| ErrorEvidence::sure(rule, REPORTED))
 }
@@ -328,10 +349,12 @@ pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErr
         if rules.iter().any(|(known, _)| is_same(known)) {
             continue;
         }
-        let count = hidden().filter(|other| is_same(&other.rule)).count();
-        let is_sure = count >= 2 && !classified.successes.is_empty();
+        let like_this = classified.hidden_failures.iter().filter(|(_, other)| is_same(&other.rule));
+        let names: Vec<&str> = like_this.map(|(sample, _)| sample.name.as_str()).collect();
+        let is_sure = names.len() >= 2 && !classified.successes.is_empty();
         let confidence = if is_sure { Confidence::Sure } else { Confidence::Likely };
-        let reason = reason.replace("{}", &count.to_string());
+        let reason = reason.replace("{}", &names.len().to_string());
+        let reason = reason.replace("{names}", &quoted_list(names));
         let what = "an error in a response with a success status";
         rules.push((rule.clone(), Finding::new("when", what, confidence.min(*highest), reason)));
     }
@@ -375,15 +398,15 @@ mod tests {
             assert_eq!(evidence.rule["when"], json!({ "json": condition }));
         }
         for text in ["ERR 17 NO SUCH STATION\n", "Error: no city", "Error: 10.0.0.1", "ERROR\n"] {
-            assert_eq!(error_in_text(text).unwrap().rule["error"], "{{ why }}");
+            assert_eq!(error_in_text(text, START).unwrap().rule["error"], "{{ why }}");
         }
         let fault = "<s:Envelope xmlns:s='x'><s:Header/><s:Body><s:Fault/></s:Body></s:Envelope>";
-        assert_eq!(error_in_text(fault).unwrap().rule, json!({ "use": "soap" }));
+        assert_eq!(error_in_text(fault, START).unwrap().rule, json!({ "use": "soap" }));
         for report in
             ["Errors: 0\n", "Error: 0", "{\"error\": null}", "{\"ok\": true}", "Failover: no\n", "1,2\n", ""]
         {
             let evidence = document(report).and_then(|document| document.error_evidence());
-            assert!(evidence.or_else(|| error_in_text(report)).is_none(), "{report}");
+            assert!(evidence.or_else(|| error_in_text(report, START)).is_none(), "{report}");
         }
     }
 
