@@ -335,7 +335,7 @@ fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     );
     let reason = "the samples have no request; `--url` or `--request` sets it";
     let no_request = || guess("request", &format!("{method} {path}"), reason);
-    if matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
+    if !matches!(method.as_str(), "GET" | "HEAD" | "DELETE" | "OPTIONS" | "TRACE" | "RUN") {
         out.line("    ", guess("request body", "none", "recordings have no request body; add `body` if any"));
     }
     let line = format!("    request: {}", yaml::flow(&request.into()));

@@ -71,6 +71,15 @@ fn the_proposal_is_available_as_json() {
 }
 
 #[test]
+fn a_comment_reminds_of_the_body_that_a_recording_lacks() {
+    let file = TemporaryFile::new("body.txt", "a: 1\nb: 2\n");
+    for (method, is_reminded) in [("REPORT", true), ("PROPFIND", true), ("GET", false), ("DELETE", false)] {
+        let yaml = succeeds(&["infer", file.path(), "--request", &format!("{method} /a")]);
+        assert_eq!(yaml.contains("recordings have no request body"), is_reminded, "{yaml}");
+    }
+}
+
+#[test]
 fn a_recording_of_a_failed_request_is_rejected() {
     for (name, content, expected) in [
         ("e.http", "", ": expected a response, found an empty file"),
