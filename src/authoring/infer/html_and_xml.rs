@@ -91,8 +91,8 @@ pub(super) fn has_password_field(text: &str) -> bool {
     FIELD.is_match(text)
 }
 
-/// A table of an HTML page: the selectors that match it, and its source in lower case up to the first nested
-/// table.
+/// A table of an HTML page: the selectors that match it, and its source in lower case, including the tag that
+/// ends it or begins the first nested table.
 type Table = (Vec<String>, String);
 
 /// Returns the tables of an HTML page in document order.
@@ -109,8 +109,8 @@ fn tables(page: &str) -> Vec<Table> {
         let any = ["table".to_owned()].into_iter();
         (any.chain(NAME.captures_iter(tag).map(selector)).collect(), source.to_ascii_lowercase())
     };
-    let bounds: Vec<usize> = BOUND.find_iter(page).map(|bound| bound.start()).collect();
-    let parts = bounds.windows(2).map(|two| &page[two[0]..two[1]]);
+    let bounds: Vec<_> = BOUND.find_iter(page).collect();
+    let parts = bounds.windows(2).map(|two| &page[two[0].start()..two[1].end()]);
     parts.filter(|part| !part.starts_with("</")).map(table).collect()
 }
 
@@ -124,12 +124,24 @@ fn best_table(pages: &[Vec<Table>]) -> Option<(&str, Vec<&str>)> {
     let mut seen = HashSet::new();
     let selectors = pages.first()?.iter().flat_map(|(selectors, _)| selectors);
     let selectors = selectors.filter(|selector| seen.insert(selector.as_str())).take(MAX_SELECTORS);
-    let found: Vec<_> = selectors.filter_map(|name| Some((name.as_str(), matches(name)?))).collect();
+    let mut found: Vec<_> = selectors.filter_map(|name| Some((name.as_str(), matches(name)?))).collect();
+    found.retain(|(_, tables)| !tables.iter().any(|table| is_layout(table)));
     // Reversed, because `max_by_key` returns the last of equal elements, and the first is wanted.
     found.into_iter().rev().max_by_key(|(_, tables)| {
         let rows: usize = tables.iter().map(|table| table.matches("<tr").count()).sum();
         (tables.iter().all(|table| table.contains("<th")), rows)
     })
+}
+
+/// Whether a table only arranges a page: it has one column without a heading, and its cells contain sections
+/// of the page or other tables.
+fn is_layout(table: &str) -> bool {
+    static SECTION: LazyLock<Regex> =
+        LazyLock::new(|| fixed_regex(r"<(?:h[1-6]|p|div|form|ul|ol|dl|pre|table)\b"));
+    let mut rows = table.split("<tr").skip(1).peekable();
+    rows.peek().is_some()
+        && rows.clone().all(|row| !row.contains("<th") && row.matches("<td").count() < 2)
+        && rows.any(|row| SECTION.is_match(row))
 }
 
 /// Names for the columns of tables that have no headings and whose first row is data. Without `columns`, the
