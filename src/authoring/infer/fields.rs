@@ -1,13 +1,15 @@
 //! Inference of fields with names and types, and of an output schema for values that fields cannot describe.
 
-use std::{collections::HashSet, slice};
+use std::{collections::HashSet, mem::discriminant, slice, sync::LazyLock};
 
+use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::candidates::Candidate;
 use super::field_types::{MIN_WHOLE, guess, is_number, is_whole, text};
 use super::{Confidence, Finding};
 use crate::authoring::{count, without_empty};
+use crate::settings::fixed_regex;
 
 /// Inferred types of the values of a route.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +53,11 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
         let confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
         let schema = schema(&values, "", 0, numbers);
         let samples = count(values.len(), "sample");
-        let reason = format!("of {samples}; properties that all of them have are required");
+        let (map, confidence) = match schema.to_string().contains(MAP) {
+            true => ("; `additionalProperties` where the keys seem to be data", Confidence::Guess),
+            false => ("", confidence),
+        };
+        let reason = format!("of {samples}; properties that all of them have are required{map}");
         let finding = Finding::new("output", "a schema", confidence, reason);
         let output = Some((schema, finding)).filter(|(schema, _)| *schema != json!({ "type": "object" }));
         possible_types.push(InferredTypes { fields: Vec::new(), output });
@@ -185,9 +191,14 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
         return json!({});
     } else if every(Value::is_object) {
         let objects: Vec<_> = present.iter().filter_map(|value| value.as_object()).collect();
+        let is_described = depth == 0 || name != "labels";
+        if is_described && are_maps(&objects) {
+            let values: Vec<&Value> = objects.iter().flat_map(|object| object.values()).collect();
+            more.insert(MAP.into(), schema(&values, "", depth + 1, numbers));
+        }
         let mut properties = Map::new();
         let mut required = Vec::new();
-        for name in objects.iter().flat_map(|object| object.keys()) {
+        for name in objects.iter().flat_map(|object| object.keys()).filter(|_| more.is_empty()) {
             if properties.contains_key(name) {
                 continue;
             }
@@ -198,7 +209,7 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
         }
         // The members of `labels` vary between metrics, so they are not described.
-        if properties.len() <= MAX_FIELDS && (depth == 0 || name != "labels") {
+        if more.is_empty() && properties.len() <= MAX_FIELDS && is_described {
             more = without_empty(json!({ "properties": properties, "required": required }));
         }
         "object"
@@ -232,9 +243,59 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
     [("type".to_owned(), kind)].into_iter().chain(more).collect()
 }
 
+/// Keyword for the values of a map.
+const MAP: &str = "additionalProperties";
+
+/// Whether objects are maps: all values have one shape, and the keys are data, because they look like ids or
+/// differ between the objects.
+fn are_maps(objects: &[&Map<String, Value>]) -> bool {
+    /// Numbers, hexadecimal digits, dates, addresses and ids such as `D7SY-4A`.
+    static ID: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^(?:[0-9]+|[0-9A-Za-f:._-]{6,})$"));
+    let is_in_all =
+        |key: &str, objects: &[&Map<String, Value>]| objects.iter().all(|object| object.contains_key(key));
+    let values: Vec<&Value> = objects.iter().flat_map(|object| object.values()).collect();
+    let records: Vec<_> = values.iter().filter_map(|value| value.as_object()).collect();
+    let are_records = !records.is_empty() && records.len() == values.len();
+    let has_one_shape = match are_records {
+        true => records[0].keys().any(|key| is_in_all(key, &records)),
+        false => values.windows(2).all(|two| discriminant(two[0]) == discriminant(two[1])),
+    };
+    let keys: HashSet<&str> = objects.iter().flat_map(|object| object.keys()).map(String::as_str).collect();
+    let common = keys.iter().filter(|key| is_in_all(key, objects)).count();
+    // A property may be optional, so single values need more evidence than records of one shape.
+    let is_id = |key: &&str| {
+        key.contains(|c: char| c.is_ascii_digit()) && (are_records && keys.len() > 1 || ID.is_match(key))
+    };
+    let differ = if are_records { common * 2 < keys.len() } else { common == 0 && keys.len() > 2 };
+    !keys.is_empty() && has_one_shape && (differ || keys.iter().all(is_id))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_with_data_as_keys_are_maps() {
+        for (samples, is_map) in [
+            (
+                json!([{ "D7SY-A": { "up": true }, "QQ-B": { "up": false } }, { "ZZZ-C": { "up": true } }]),
+                true,
+            ),
+            (json!([{ "a": { "n": 1 }, "b": { "n": 2 } }, { "a": { "n": 3 }, "c": { "n": 4 } }]), true),
+            (json!([{ "eth0": { "rx": 1 }, "eth1": { "rx": 1, "tx": 2 } }]), true),
+            (json!([{ "10.0.0.1": 5, "10.0.0.2": 7 }]), true),
+            (json!([{ "ann": 1, "bob": 2 }, {}, { "eve": 2 }]), true),
+            (json!([{ "from": { "city": "Oslo" }, "to": { "city": "Bergen" } }]), false),
+            (json!([{ "address1": "a", "address2": "b" }]), false),
+            (json!([{ "10": "a", "20": 1 }]), false),
+            (json!([{ "name": "a" }, { "name": "b", "note": "c", "mail": "d" }]), false),
+            (json!([{ "result": "a" }, { "message": "b" }]), false),
+            (json!([{}]), false),
+        ] {
+            let objects: Vec<_> = samples.as_array().unwrap().iter().filter_map(Value::as_object).collect();
+            assert_eq!(are_maps(&objects), is_map, "{samples}");
+        }
+    }
 
     #[test]
     fn names_are_plain() {
