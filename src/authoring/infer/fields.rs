@@ -38,8 +38,7 @@ const MAX_NAME_LENGTH: usize = 100;
 
 /// Returns possible types of the values, most specific first. The last entry has no types.
 pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
-    let is_document = matches!(candidate.name, "json" | "ndjson" | "xml");
-    let records = records(&candidate.values).filter(|_| !is_document);
+    let records = records(&candidate.values).filter(|_| !is_document(candidate));
     let fields = records.and_then(|records| fields(&records));
     let mut possible_types: Vec<_> =
         fields.map(|fields| InferredTypes { fields, output: None }).into_iter().collect();
@@ -66,6 +65,25 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
     possible_types
 }
 
+/// Removes the members of records that cannot be fields because of their names.
+pub(super) fn remove_unnamed(candidate: &mut Candidate) {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().count() <= MAX_NAME_LENGTH && !name.contains(char::is_control)
+    };
+    if !is_document(candidate) && records(&candidate.values).is_some() {
+        let items = candidate.values.iter_mut().flat_map(|value| match value {
+            Value::Array(items) => items.as_mut_slice(),
+            other => slice::from_mut(other),
+        });
+        items.filter_map(Value::as_object_mut).for_each(|record| record.retain(|name, _| is_name(name)));
+    }
+}
+
+/// Whether the result of an extractor keeps all members under their names.
+fn is_document(candidate: &Candidate) -> bool {
+    matches!(candidate.name, "json" | "ndjson" | "xml")
+}
+
 /// Returns the records of all samples: objects whose members are texts or lists of texts. A value is one
 /// record or a list of records.
 fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
@@ -88,9 +106,6 @@ fn fields(records: &[&Map<String, Value>]) -> Option<Vec<InferredField>> {
     let mut names = HashSet::new();
     let mut fields = Vec::new();
     for from in order {
-        if from.is_empty() || from.chars().count() > MAX_NAME_LENGTH || from.contains(char::is_control) {
-            continue;
-        }
         let values: Vec<&Value> = records.iter().filter_map(|record| record.get(from)).collect();
         let mut name = slug(from);
         while !names.insert(name.clone()) {

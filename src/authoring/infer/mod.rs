@@ -218,6 +218,7 @@ fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
         if let ("columns", Some(texts)) = (candidate.name, &classified.texts) {
             tables::join_names(&mut candidate.values, texts);
         }
+        fields::remove_unnamed(&mut candidate);
         candidate.extracted_share = extracted_share(&candidate, &classified.texts);
         parsing.push(candidate);
     }
@@ -294,8 +295,8 @@ fn translate_sample(route: &Route, response: &UpstreamResponse) -> ToolResult {
 }
 
 /// Share of the words of a text that the extracted value contains; the minimum of all samples, from 0 to 1.
-/// Words are runs of letters and digits, so that punctuation, white space and HTML or XML markup are not
-/// counted.
+/// Words are runs of letters and digits, so that punctuation, white space, HTML or XML markup and colors of
+/// a terminal are not counted.
 fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
     if candidate.reads_all {
         return 1.0;
@@ -329,7 +330,11 @@ fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+    static COLOR: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\x1b\[[0-9;]*[A-Za-z]"));
+    COLOR
+        .split(text)
+        .flat_map(|part| part.split(|c: char| !c.is_alphanumeric()))
+        .filter(|word| !word.is_empty())
 }
 
 fn collect_words(text: &str, found: &mut HashSet<String>) {
