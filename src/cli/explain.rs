@@ -166,7 +166,11 @@ fn explain_response(
         }
     });
     if let Some(generated) = generated {
-        show_step(screen, "arguments", &format!("generated, because `--args` is missing: {generated}"));
+        let shown = format!("generated, because `--args` is missing: {generated}");
+        // A pattern, for example, is no source of a value that matches it.
+        let invalid = file.route.input.check(generated_arguments(&file.route)).err();
+        let why = invalid.map_or_else(String::new, |why| format!("\nno call can have them: {why}"));
+        show_step(screen, "arguments", &(shown + &why));
     }
     for step in &explained.steps {
         show_step(screen, &step.action, &step.found);
