@@ -278,7 +278,7 @@ impl Migration<'_> {
 pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
     edits.sort_by_key(|(range, _)| range.start);
     // An alias has the place of its anchor. Insertions at one place are kept.
-    edits.dedup_by(|(later, _), (earlier, _)| later == earlier && !later.is_empty());
+    edits.dedup_by(|(later, _), (earlier, _)| later == earlier && later.start < later.end);
     let mut text = text.to_owned();
     for (range, words) in edits.into_iter().rev() {
         text.replace_range(range, &words);
