@@ -174,6 +174,11 @@ fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>
 
 /// Whether `first` matches every response that `later` matches.
 fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
+    matches_all_with(&later.rule.statuses(), first, later)
+}
+
+/// Whether `first` matches every response with one of these statuses that `later` matches.
+fn matches_all_with(statuses: &[StatusPattern], first: &CompiledRule, later: &CompiledRule) -> bool {
     let extract_of = |rule: &CompiledRule| rule.node.get("extract").map(Node::to_json);
     let has_same_extract = || extract_of(first) == extract_of(later);
     let (first, later) = (&first.rule, &later.rule);
@@ -190,9 +195,33 @@ fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
                 && later.ends().iter().all(includes_end)
         }
         // The later rule may also match the responses of a server.
-        false => !first.matcher.is_about_programs() && later.statuses().iter().all(includes),
+        false => !first.matcher.is_about_programs() && statuses.iter().all(includes),
     };
     reads_the_same && covers && covers_responses
+}
+
+/// Warns of error rules for 2xx responses after a success rule that matches all of them: these errors would
+/// be returned as successes. An error rule without conditions is meant for the other statuses.
+pub(super) fn warn_of_late_errors(report: &Report<'_>, own: &[CompiledRule], defaults: &[CompiledRule]) {
+    const SUCCESSES: StatusPattern = StatusPattern::SUCCESSES;
+    let is_success = |rule: &CompiledRule| matches!(rule.rule.action, RuleAction::Success(_));
+    let overlaps = |status: &StatusPattern| status.includes(SUCCESSES) || SUCCESSES.includes(*status);
+    for (index, later) in own.iter().chain(defaults).enumerate() {
+        if is_success(later) || later.rule.matcher.is_empty() || !later.rule.statuses().iter().any(overlaps) {
+            continue;
+        }
+        let mut before = own.iter().chain(defaults).take(index);
+        let first = before.find(|first| matches_all_with(&[SUCCESSES], first, later));
+        // A rule that no response reaches has been reported, except one of the defaults.
+        let is_late = |first: &&CompiledRule| index >= own.len() || !matches_all_of(first, later);
+        if first.filter(is_late).is_some_and(is_success) {
+            let context = later.origin.as_ref().map(|origin| origin.context.clone());
+            let message = "a success (2xx) never becomes this error: a rule before it matches every 2xx";
+            let help = "move it before that rule; for other statuses only, write `when: { status: 4xx }`";
+            let at = Code::UnreachableRule.at_span(later.span);
+            report.in_context(context, || report.warning(at, message, help));
+        }
+    }
 }
 
 /// Warns of a route that cannot return a success: its first rule without conditions is an error, and no rule

@@ -1004,7 +1004,9 @@ codes! {
     ///
     /// Rules are tried in order, and the first one that matches is applied. A rule without `when` matches
     /// every response, so the rules after it are never reached. Nor is a rule reached whose conditions an
-    /// earlier rule has as well, such as `404` after `4xx`, or the same preset again.
+    /// earlier rule has as well, such as `404` after `4xx`, or the same preset again. An error rule after a
+    /// rule that matches every 2xx never makes a 2xx an error. This is so for rules of `defaults.response`,
+    /// which come after those of the route.
     ///
     /// ```yaml
     /// response:

@@ -262,7 +262,7 @@ impl StatusPattern {
     }
 
     /// Every successful status.
-    pub(super) const SUCCESSES: Self = Self { first: 200, last: 299 };
+    pub const SUCCESSES: Self = Self { first: 200, last: 299 };
     /// Every status but 5xx.
     pub(super) const ALL_BUT_SERVER_ERRORS: Self = Self { first: 100, last: 499 };
 

@@ -209,7 +209,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let declared = in_request.arguments.iter().map(|argument| argument.name.clone()).collect();
     let mut in_rules = UsedArguments { declared, ..UsedArguments::default() };
     let (rules, own_count) =
-        responses::rules(&section, &settings, context, &entry.key.text, &mut in_rules).unzip();
+        responses::rules(&section, &settings, context, &entry.key.text, calls_a_tool, &mut in_rules).unzip();
     let own_count = own_count.unwrap_or_default();
     let argument_error = section
         .entry("argument_error")

@@ -18,6 +18,7 @@ pub(super) fn rules(
     settings: &RouteSettings,
     context: &RouteContext<'_>,
     name: &str,
+    calls_a_tool: bool,
     used: &mut UsedArguments,
 ) -> Option<(Vec<CompiledRule>, usize)> {
     let report = section.report();
@@ -34,6 +35,10 @@ pub(super) fn rules(
     let defaults = defaults.and_then(|rules| response::read(report, rules, used));
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
+    // A success rule never matches an error of an MCP server, so the errors may come after it.
+    if !calls_a_tool {
+        response::warn_of_late_errors(report, &own, &defaults);
+    }
     let rules = response::with_defaults(own, defaults);
     response::warn_of_errors_only(report, &rules);
     Some((rules, own_count))
