@@ -186,6 +186,11 @@ impl ContentTemplate {
         self.0.iter().any(|block| matches!(block.payload, BlockPayload::Text(_) | BlockPayload::Verbatim))
     }
 
+    /// Whether a block is the body of the response.
+    pub(in crate::translate) fn has_bytes(&self) -> bool {
+        self.0.iter().any(|block| matches!(block.payload, BlockPayload::Bytes(_)))
+    }
+
     /// Whether a block is the structured content as indented JSON, which is longer than compact JSON.
     pub(in crate::translate) fn is_pretty(&self) -> bool {
         self.0.iter().any(|block| matches!(block.payload, BlockPayload::JsonPretty))

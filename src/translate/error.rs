@@ -343,11 +343,14 @@ fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
     format!("The service failed with status {status}. Different arguments are unlikely to help. {advice}")
 }
 
-/// Message and error code of a 4xx response: from the usual fields of JSON, from the heading and the first
-/// paragraph of HTML, or from the text.
+/// Message and error code of a 4xx response, or of a page in place of an image: from the usual fields of
+/// JSON, from the heading and the first paragraph of HTML, or from the text.
 ///
 /// Searches only the beginning for secrets: twice the limit of an error text, or 16 KiB of an HTML page.
-fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<String>, Option<Value>) {
+pub(super) fn message_of(
+    view: &ResponseView<'_>,
+    translator: &Translator,
+) -> (Option<String>, Option<Value>) {
     let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
     // Apply the route's redaction before the leak filter: an address may be part of a secret.
     let begun = |text: &str| translator.redaction.beginning(text, most_bytes);

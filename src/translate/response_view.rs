@@ -12,7 +12,7 @@ use super::charset::{DecodedText, decode, decode_lossy};
 use super::content_encoding::decompress;
 use super::extract::{
     Binary, Extract, ExtractPart, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp, McpResult,
-    ResultKind, Text as TextExtractor,
+    ResultKind, Text as TextExtractor, ValueCount,
 };
 use super::pattern::Captures;
 use super::read_error::ReadError;
@@ -221,6 +221,11 @@ impl<'a> LazyExtraction<'a> {
         }
     }
 
+    /// Whether the extractor returns the body as a content block.
+    pub(super) fn returns_bytes(&self) -> bool {
+        self.extract().is_some_and(|extract| extract.value_count() == ValueCount::Block)
+    }
+
     fn run(&self) -> Result<Extracted, ReadError> {
         if self.extract.is_none() {
             self.view.body()?;
@@ -287,10 +292,11 @@ fn describe_found(found: &Extracted) -> String {
 
 /// Selects the default extractor by media type.
 pub(super) fn extractor_for_media_type(view: &ResponseView<'_>) -> ExtractorKind {
-    const TEXTS: [&str; 7] =
-        ["xml", "yaml", "x-yaml", "javascript", "x-www-form-urlencoded", "x-ndjson", "toml"];
+    const TEXTS: &str = "xml yaml x-yaml javascript x-www-form-urlencoded x-ndjson toml mpegurl x-mpegurl";
     let media_type = view.response.media_type();
     let (kind, subtype) = media_type.as_deref().and_then(|found| found.split_once('/')).unwrap_or_default();
+    // `application/vnd.ogc.se_xml` and the like are older than `+xml`.
+    let is_xml = subtype.ends_with("+xml") || subtype.ends_with("_xml");
     let is_structure = |json: JsonText| json.as_str().starts_with(['{', '[']);
     let (is_json, is_text) = match &media_type {
         Some(media_type) if media_type == MCP_MEDIA_TYPE => return ExtractorKind::Mcp(Mcp),
@@ -298,7 +304,7 @@ pub(super) fn extractor_for_media_type(view: &ResponseView<'_>) -> ExtractorKind
         None => (view.checked_json().is_ok_and(is_structure), view.text().is_ok()),
         Some(_) => (
             subtype == "json" || subtype.ends_with("+json"),
-            kind == "text" || subtype.ends_with("+xml") || TEXTS.contains(&subtype),
+            kind == "text" || is_xml || TEXTS.split(' ').any(|text| text == subtype),
         ),
     };
     match (is_json, is_text) {

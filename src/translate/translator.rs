@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
-use super::error::{error_for_status, status_meta};
+use super::error::{error_for_status, message_of, status_meta};
 use super::extract::{Extract, is_from_mcp_server, is_mcp_error};
 use super::leak_filter::{ClientStrings, redacted};
 use super::matcher::status_text;
@@ -317,6 +317,7 @@ impl TranslationRun<'_> {
         captures: &Captures,
         extraction: LazyExtraction<'_>,
     ) -> ToolResult {
+        let returns_bytes = rule.content.has_bytes() || extraction.returns_bytes();
         match self.success(rule, view, captures, extraction) {
             Ok(result) => result,
             Err(TranslationFailure::Raised(raised)) => self.raised_error(view, &raised),
@@ -336,7 +337,10 @@ impl TranslationRun<'_> {
                 let why = self.note_why("the response could not be processed", &why);
                 self.trace.step("failed", || why.clone());
                 self.note_body(view);
-                self.unreadable(view, &why)
+                // In place of an image, servers send an error page with status 200.
+                let message = returns_bytes.then(|| message_of(view, self.translator).0).flatten();
+                let message = message.map(|text| format!("; its message: {}", text.trim_end_matches('.')));
+                self.unreadable(view, &(why + &message.unwrap_or_default()))
             }
         }
     }

@@ -15,6 +15,7 @@ use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount
 use crate::model::{Content, ContentBlock, JsonText, ResourceBody, ResourceContents};
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, ValueKind, Word as _, suggest, text_of};
 use crate::translate::MediaPattern;
+use crate::translate::charset::is_html;
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
 
@@ -226,7 +227,12 @@ impl Binary {
             let error = ReadError::with_quote(usize::MAX, &expected, &mime_type);
             return Err(error.with_suffix("; `media_type` overrides the type of the response"));
         }
-        let data = BASE64_STANDARD.encode(view.body()?);
+        let body = view.body()?;
+        if kind != BinaryKind::Resource && is_text_instead(view, &mime_type, body) {
+            let found = if body.is_empty() { "an empty response" } else { "text" };
+            return Err(read_error!("expected {} data, found {found}", kind.word()));
+        }
+        let data = BASE64_STANDARD.encode(body);
         Ok(match kind {
             BinaryKind::Image => ContentBlock::Image { data, mime_type },
             BinaryKind::Audio => ContentBlock::Audio { data, mime_type },
@@ -237,6 +243,13 @@ impl Binary {
             }
         })
     }
+}
+
+/// Whether a body is text, such as an error page, in place of an image or audio. The declared media type may
+/// be wrong, but a file of such a type has zero bytes or is invalid as text. SVG and other XML is text, too.
+fn is_text_instead(view: &ResponseView<'_>, mime_type: &str, body: &[u8]) -> bool {
+    let is_text = !body.contains(&0) && view.text().is_ok();
+    is_text && (!mime_type.ends_with("+xml") || is_html(view.response.media_type().as_deref(), body))
 }
 
 /// Extracts the named headers into an object, or one of them as a value. A header that occurs several times

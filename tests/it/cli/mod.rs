@@ -360,7 +360,7 @@ fn an_expected_part_that_the_result_lacks_is_a_difference() {
         "lacks.yaml",
         "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
          request: GET old/x\n    tests:\n      \
-         - { response: { content_type: image/png, body: x }, expect: { text: l, structuredContent: { a: 1 } } }\n",
+         - { response: { content_type: image/png, body: \"\\0\" }, expect: { text: l, structuredContent: { a: 1 } } }\n",
     );
     let failed = glossator(&["test", "--output", "json", "--config", file.path()]);
     let json: Value = serde_json::from_slice(&failed.stdout).unwrap();

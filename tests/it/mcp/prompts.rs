@@ -88,7 +88,7 @@ async fn served() -> (Served, Scripted) {
             "/report/broken" => response("500 Oops", "text/plain", "panic: password=hunter2"),
             "/prices" => response("200 OK", "text/plain", "nail,1\n"),
             "/picture/sunday" => response("404 Not Found", "text/plain", "closed on sundays, see /srv/hours"),
-            "/picture" | "/picture/today" => response("200 OK", "application/octet-stream", "PNG"),
+            "/picture" | "/picture/today" => response("200 OK", "application/octet-stream", "PNG\0"),
             _ => response("404 Not Found", "text/plain", "no"),
         })]
     })
@@ -174,8 +174,8 @@ async fn images_audio_documents_and_links_are_blocks_of_messages() {
         assert_eq!(
             blocks(revision).await,
             [
-                json!({ "type": "image", "data": "UE5H", "mimeType": "image/png" }),
-                json!({ "type": "audio", "data": "UE5H", "mimeType": "audio/wav" }),
+                json!({ "type": "image", "data": "UE5HAA==", "mimeType": "image/png" }),
+                json!({ "type": "audio", "data": "UE5HAA==", "mimeType": "audio/wav" }),
                 blocks(revision).await[2].clone(),
                 json!({ "type": "resource_link", "uri": "old://all", "name": "all" }),
                 json!({ "type": "resource",
@@ -185,7 +185,10 @@ async fn images_audio_documents_and_links_are_blocks_of_messages() {
             ]
         );
         let document = &blocks(revision).await[2];
-        assert_eq!((&document["type"], &document["resource"]["blob"]), (&json!("resource"), &json!("UE5H")));
+        assert_eq!(
+            (&document["type"], &document["resource"]["blob"]),
+            (&json!("resource"), &json!("UE5HAA=="))
+        );
     }
     // Kinds of block that a revision lacks become text: an unknown kind would invalidate the whole prompt.
     let kinds = |blocks: Vec<Value>| -> Vec<String> {
@@ -204,7 +207,7 @@ async fn documents_are_read_by_their_uris() {
         let result = served.result(revision, "prompts/get", day("today")).await;
         let document = |contents: Value| json!({ "type": "resource", "resource": contents });
         let mut picture = document(
-            json!({ "uri": "picture://today", "mimeType": "application/octet-stream", "blob": "UE5H" }),
+            json!({ "uri": "picture://today", "mimeType": "application/octet-stream", "blob": "UE5HAA==" }),
         );
         picture["annotations"] = json!({ "priority": 1.0 });
         assert_eq!(

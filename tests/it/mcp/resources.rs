@@ -58,7 +58,7 @@ fn archive(request: &ReceivedRequest) -> Vec<Step> {
             "content-type: text/plain\r\ncache-control: public, max-age=60\r\n",
             "a,1\nb,2\n",
         ),
-        "/seal" => response("200 OK", "content-type: image/png\r\n", "PNG"),
+        "/seal" => response("200 OK", "content-type: image/png\r\n", "PNG\0"),
         "/object" => response("200 OK", "content-type: application/json\r\n", r#"{"n": 1.0}"#),
         "/empty" => response("204 No Content", "", ""),
         "/down" => response("500 Oops", "content-type: text/plain\r\n", "password=hunter2"),
@@ -220,7 +220,7 @@ async fn contents_are_text_or_blob_as_the_rules_decide() {
     );
     assert_eq!(
         archive.read("archive:seal").await,
-        json!([{ "uri": "archive:seal", "mimeType": "image/png", "blob": "UE5H" }])
+        json!([{ "uri": "archive:seal", "mimeType": "image/png", "blob": "UE5HAA==" }])
     );
     assert_eq!(
         archive.read("archive:object").await,
