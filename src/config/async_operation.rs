@@ -128,10 +128,16 @@ pub(super) fn read(
         }
         let id =
             used.arguments.extract_if(.., |argument| argument.name == AsyncOperationRule::ARGUMENT).next();
+        let has_id = id.is_some();
         if let Some(id) = id.filter(|_| !named) {
             let message = "`{job}` needs `id`, the id of the operation";
             let help = "write `id: .id`, and the polling request as `status`";
             return report.reject(Code::UndeclaredArgument.at_span(id.span), message, help);
+        }
+        let own = used.arguments.iter().find(|argument| !in_request.has(&argument.name));
+        if let Some(ArgumentUse { name, span, .. }) = own.filter(|_| named && !has_id) {
+            let message = format!("`{{{name}}}` is an argument of the tool, not the id of the operation");
+            report.warning(Code::UndeclaredArgument.at_span(*span), message, "write `{job}` for the id");
         }
         in_request.merge(&used);
         match compiled.template {
