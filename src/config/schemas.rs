@@ -57,7 +57,10 @@ fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &
         let is_optional = property.is_some_and(|property| property.get("default").is_none()) && !is_required;
         if let Some(at) = argument.needed_at.filter(|_| is_optional) {
             let message = format!("the request fails without the optional argument `{name}`");
-            let help = format!("make it required in `input`, or write `{{{{ args.{name} | default('') }}}}`");
+            let help = format!(
+                "make it required in `input`, or give it a `default` there; a template can have \
+                 `{{{{ args.{name} | default('') }}}}`"
+            );
             report.warning(Code::OptionalArgument.at_span(at), message, help);
         }
         let kind = property.and_then(|property| property.get("type")?.as_str());

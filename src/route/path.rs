@@ -252,6 +252,12 @@ impl QueryTemplate {
         self.parameters.iter().flat_map(|parameter| arguments_in(&parameter.value))
     }
 
+    /// Names of the arguments that are only a part of a value: without them, the query can't be built.
+    pub fn needed_arguments(&self) -> impl Iterator<Item = &str> {
+        let parts = self.parameters.iter().filter(|parameter| parameter.value.len() > 1);
+        parts.flat_map(|parameter| arguments_in(&parameter.value))
+    }
+
     /// Builds the query from the arguments. A parameter whose value is exactly one argument is omitted if the
     /// argument is missing, and repeated for each item of an array.
     ///

@@ -990,7 +990,7 @@ codes! {
     /// A request fails without an argument that clients may omit.
     ///
     /// Only a value of `query`, `headers`, `form` or `json` that is exactly one argument is omitted with it.
-    /// Any other text of the request, such as an `xml` body, is then a tool error.
+    /// Any other text of the request, such as the path or an `xml` body, is then a tool error.
     ///
     /// ```yaml
     /// body: { xml: "<city>{{ args.city | default('') }}</city>" }

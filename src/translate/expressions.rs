@@ -416,6 +416,7 @@ impl UsedArguments {
                 Some(known) => {
                     known.optional &= argument.optional;
                     known.kind = known.kind.max(argument.kind);
+                    known.needed_at = known.needed_at.or(argument.needed_at);
                 }
                 None => self.arguments.push(argument.clone()),
             }

@@ -64,6 +64,8 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
     path.arguments().chain(query.arguments()).for_each(|name| add_argument(value, name, false));
     let mut used = Scope::from_cursor(value).used.borrow_mut();
     path.arguments().for_each(|name| used.add_kind(name, ArgumentKind::PathPart, value.node.span));
+    let needed = path.arguments().chain(query.needed_arguments());
+    needed.for_each(|name| used.set_needed(name, span_of(value, name)));
     Ok(Target(path, query))
 }
 
