@@ -8,7 +8,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{ApiKind, BoundRoute, Call};
 use crate::crypto;
-use crate::model::{ErrorType, ProgramEnd, ProgramExit, ToolOutcome, media_type};
+use crate::model::{ErrorType, ProgramEnd, ToolOutcome, UpstreamResponse, media_type};
 use crate::policy::{CallResponse, result_label, status_class};
 use crate::route::TraceContext;
 use crate::settings::{Word as _, units::milliseconds};
@@ -80,9 +80,7 @@ impl<'a> AccessLog<'a> {
         };
         match (age, upstream_result) {
             (None, _) => {
-                if let Some(exit) = response.exit.as_ref().or(response.cgi_exit.as_ref()) {
-                    self.log_program_end(exit);
-                }
+                self.log_program_end(response);
                 meters.upstream_responded(result_label(response), took);
                 if response.exit.is_none() {
                     self.recorded.upstream_status = Some(response.status);
@@ -106,18 +104,22 @@ impl<'a> AccessLog<'a> {
 
     /// Logs standard error of a program at `debug`, because clients don't receive it. It may repeat arguments
     /// of the call, so other levels log only its length.
-    fn log_program_end(&self, exit: &ProgramExit) {
+    fn log_program_end(&self, response: &UpstreamResponse) {
+        let Some(exit) = response.exit.as_ref().or(response.cgi_exit.as_ref()) else { return };
         let (route, upstream) = (&self.route.definition.name, &self.route.upstream);
         let request_id = &self.call.request_id;
-        let stderr = exit.stderr_text();
-        if !exit.end.is_success() {
-            let stderr_bytes = exit.stderr.len();
-            warn!(%route, %request_id, %upstream, exit_status = %exit.end, stderr_bytes, "command failed");
+        let (stderr, stderr_bytes, exit_status) = (exit.stderr_text(), exit.stderr.len(), &exit.end);
+        match exit.end {
+            end if end.is_success() => {}
+            // The CGI response itself reports the failure.
+            ProgramEnd::Code(_) if response.exit.is_none() && !response.status.is_success() => {
+                debug!(%route, %request_id, %upstream, %exit_status, stderr_bytes, "command failed");
+            }
+            _ => warn!(%route, %request_id, %upstream, %exit_status, stderr_bytes, "command failed"),
         }
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
             let stderr = self.route.translator.redaction.redact(&stderr);
             let stderr = Untrusted(stderr.trim_end());
-            let exit_status = &exit.end;
             debug!(%route, %request_id, %upstream, %exit_status, %stderr, "standard error of the command");
         }
     }

@@ -151,12 +151,14 @@ async fn the_worked_example_answers() {
 async fn standard_error_is_logged() {
     let failing = Script::new("failing", "echo 'no database, card 4000123412341234' >&2; exit 3");
     let answering = Script::new("answering", "echo 'Status: 204'; echo; echo 'out of paper' >&2; exit 4");
-    let (failing, answering) = (failing.0.display(), answering.0.display());
+    let missing = Script::new("missing", "echo 'Status: 404'; echo; exit 1");
+    let (failing, answering, missing) = (failing.0.display(), answering.0.display(), missing.0.display());
     let program = Program::start(
         &format!(
-            "upstreams: {{ a: {{ cgi: {failing} }}, b: {{ cgi: {answering} }} }}\n\
+            "upstreams: {{ a: {{ cgi: {failing} }}, b: {{ cgi: {answering} }}, c: {{ cgi: {missing} }} }}\n\
              server: {{ listen: '127.0.0.1:0' }}\ndefaults: {{ redact: ['\\d{{16}}'] }}\n\
-             routes: {{ a: {{ description: x, request: GET a/ }}, b: {{ description: x, request: GET b/ }} }}\n"
+             routes: {{ a: {{ description: x, request: GET a/ }}, b: {{ description: x, request: GET b/ }}, \
+             c: {{ description: x, request: GET c/ }} }}\n"
         ),
         &["--log-level", "debug"],
     )
@@ -164,6 +166,7 @@ async fn standard_error_is_logged() {
     let mut client = program.connect().await;
     assert_eq!(client.send("POST /tools/a", &["X-Request-Id: mine"], "").await.status, 502);
     assert_eq!(client.send("POST /tools/b", &["X-Request-Id: yours"], "").await.status, 200);
+    assert_eq!(client.send("POST /tools/c", &["X-Request-Id: its"], "").await.status, 404);
     let log = program.log().await;
     let of = |id: &str, level: &str, key: &str| {
         let mut lines = log.iter().filter(|line| line["request_id"] == id && line["level"] == level);
@@ -175,4 +178,7 @@ async fn standard_error_is_logged() {
     assert!(text.starts_with("on standard error: no database, card [redacted]; "), "{text}");
     let stderr = of("yours", "DEBUG", "stderr");
     assert_eq!((of("yours", "WARN", "exit_status").as_str(), stderr.as_str()), ("4", "out of paper"));
+    // A response that reports the failure itself is used, so nothing is to be done.
+    assert_eq!(of("its", "DEBUG", "exit_status"), "1");
+    assert!(log.iter().all(|line| line["request_id"] != "its" || line["level"] != "WARN"), "{log:?}");
 }
