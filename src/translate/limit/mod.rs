@@ -120,8 +120,13 @@ impl Limit {
             return Err(too_long(&match total > 0 && fits(&without_rows) {
                 true => format!("its first row alone is over the limit of {remaining} characters"),
                 false => format!(
-                    "it has {} characters, the limit is {remaining}, and fewer rows do not make it fit",
-                    length(&whole)
+                    "it has {} characters, the limit is {remaining}, and fewer rows do not make it fit{}",
+                    length(&whole),
+                    if self.of.is_none() {
+                        "; its operator can name a long text in `limit.path`"
+                    } else {
+                        ""
+                    }
                 ),
             }));
         }
