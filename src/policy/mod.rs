@@ -51,7 +51,7 @@ pub use stack::{
 #[section(default)]
 pub struct PolicySettings {
     /// Maximum number of concurrent requests to one upstream.
-    #[key(range = 1..=100_000, shown = "128, or 16 for programs")]
+    #[key(range = 1..=100_000, shown = "128, or 16 for commands and CGI programs")]
     pub max_in_flight: Option<usize>,
     /// Maximum number of concurrent requests per client, so that one client cannot use the whole
     /// `max_in_flight`; further requests are rejected.

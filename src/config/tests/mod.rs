@@ -232,7 +232,10 @@ fn defaults_are_those_that_the_table_names() {
             format!("`{}`", units::format_size(route.translator.limits.error_text_bytes as u64)),
         ),
         ("connect_timeout", format!("`{}`", millis(upstream.settings.http().unwrap().connect_timeout))),
-        ("max_in_flight", format!("{}, or 16 for programs", upstream.policy.max_in_flight())),
+        (
+            "max_in_flight",
+            format!("{}, or 16 for commands and CGI programs", upstream.policy.max_in_flight()),
+        ),
     ];
     for (key, value) in found {
         let means = DefaultSettings::keys().get(key).unwrap().full_description();
