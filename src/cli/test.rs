@@ -26,7 +26,7 @@ pub(super) struct TestArguments {
     /// single values differ, comments inside that `expect` are lost
     #[arg(long)]
     update: bool,
-    /// Also write a result that is an error although the test does not expect one
+    /// Also write results that are errors
     #[arg(long, requires = "update")]
     accept_errors: bool,
     /// Output format
@@ -109,8 +109,8 @@ struct ExampleResult<'a> {
     found: Option<Value>,
     position: &'a Position,
     differences: Vec<Difference<'a>>,
-    /// Error in the actual result, if the test does not expect an error.
-    unexpected_error: Option<&'static str>,
+    /// Error in the actual result, if the test fails: how it differs.
+    error: Option<&'static str>,
 }
 
 const SUCCESS_BECAME_ERROR: &str = "a success has become an error";
@@ -125,29 +125,31 @@ struct Difference<'a> {
 
 impl<'a> ExampleResult<'a> {
     fn run(name: String, index: usize, file: &'a RouteFile, example: &'a Example) -> Self {
-        let (mut found, mut unexpected_error) = (None, None);
+        let (mut found, mut error) = (None, None);
         let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {
                 let result =
                     explain_translation(file, checked, &example.answers, &example.response, None).result;
                 let expect = example.expect.as_ref();
                 found = Some(Value::Object(to_expect(&result, expect)));
-                let is_unexpected = result["isError"] == true && !expect.is_some_and(Expectation::is_error);
-                unexpected_error = is_unexpected.then_some(match expect {
+                let differences = differences(&result, example);
+                let is_error = result["isError"] == true && !differences.is_empty();
+                error = is_error.then_some(match expect {
                     None => "the result is an error",
+                    Some(expect) if expect.is_error() => "the error is another one",
                     Some(_) => SUCCESS_BECAME_ERROR,
                 });
-                differences(&result, example)
+                differences
             }
-            Err(error) => vec![Difference {
+            Err(why) => vec![Difference {
                 part: "args",
                 position: &example.position,
                 expected: "arguments that meet the input schema".into(),
-                found: error,
+                found: why,
             }],
         };
         let (route, position) = (file.name().as_str(), &example.position);
-        Self { name, route, index, found, position, differences, unexpected_error }
+        Self { name, route, index, found, position, differences, error }
     }
 
     fn show(&self, is_updated: bool, screen: &mut Screen) {
@@ -156,7 +158,7 @@ impl<'a> ExampleResult<'a> {
             (false, true) => TextStyle::Good.apply("updated"),
             (false, false) => TextStyle::Bad.apply("FAILED"),
         };
-        let remark = self.unexpected_error.map_or(String::new(), |error| format!(": {error}"));
+        let remark = self.error.map_or(String::new(), |error| format!(": {error}"));
         screen.line(format!("test {} ... {outcome}{remark}", self.name));
         for difference in &self.differences {
             screen.line(format!("  {}: {} differs", difference.position, difference.part));
@@ -170,7 +172,7 @@ impl<'a> ExampleResult<'a> {
         });
         json!({ "name": self.name, "file": self.position.file, "line": self.position.line,
             "passed": self.differences.is_empty(),
-            "success_became_error": self.unexpected_error == Some(SUCCESS_BECAME_ERROR),
+            "success_became_error": self.error == Some(SUCCESS_BECAME_ERROR),
             "differences": differences.collect::<Vec<_>>() })
     }
 }
@@ -201,7 +203,7 @@ impl Difference<'_> {
 /// Writes the actual result of a test into its file. An error is the reason why that is impossible.
 fn update(verdict: &ExampleResult<'_>, accept_errors: bool) -> Result<(), String> {
     // Otherwise the wrong result of a broken rule would become the expected result.
-    if let Some(error) = verdict.unexpected_error.filter(|_| !accept_errors) {
+    if let Some(error) = verdict.error.filter(|_| !accept_errors) {
         return Err(format!("{error}; `--accept-errors` writes it"));
     }
     let expect = verdict.found.as_ref().ok_or("its arguments are invalid")?;

@@ -445,6 +445,24 @@ fn update_writes_an_error_as_the_first_expectation_only_with_accept_errors() {
 }
 
 #[test]
+fn update_writes_another_error_in_place_of_an_error_only_with_accept_errors() {
+    let before = "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
+                  request: GET old/x\n    tests:\n      \
+                  - response: { status: 404, content_type: text/plain, body: none }\n        \
+                  expect: { isError: true, text: no such city }\n";
+    let file = TemporaryFile::new("other-errors.yaml", before);
+    let refused = glossator(&["test", "--update", "--config", file.path()]);
+    let out = [refused.stdout, refused.stderr].map(|out| String::from_utf8(out).unwrap()).concat();
+    assert_eq!(refused.status.code(), Some(1), "{out}");
+    let unchanged = "tool/1 is unchanged: the error is another one; `--accept-errors` writes it";
+    assert!(out.contains(unchanged), "{out}");
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), before);
+    succeeds(&["test", "--update", "--accept-errors", "--config", file.path()]);
+    let expected = before.replace("no such city", "none");
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), expected);
+}
+
+#[test]
 fn check_lists_tools_without_an_output_schema_and_the_reason() {
     let routes = "upstreams: { old: http://127.0.0.1:9 }\nroutes:\n  \
                   a: { description: d, request: GET old/a }\n  \
