@@ -5,7 +5,7 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::content::{self, RenderedBlock, TextKind};
-use super::extract::{Extracted, McpResult, ResultKind, is_from_mcp_server};
+use super::extract::{Extracted, McpResult, ResultKind, is_from_mcp_server, with_value_of_rule};
 use super::pattern::Captures;
 use super::response_view::{LazyExtraction, ResponseView};
 use super::translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary};
@@ -59,6 +59,15 @@ impl TranslationRun<'_> {
         let (extracted, tree) = extraction.into_extracted(self.trace)?;
         let has_no_value = rule.structured.is_none() && self.translator.output.is_none();
         let is_partial = matches!(&extracted, Extracted::Mcp(found) if found.is_partial);
+        // Without `fields` or `structured`, the rule declares no value of its own.
+        let of_server = match &extracted {
+            Extracted::Mcp(McpResult { json, value: Some(value), .. })
+                if rule.structured.is_some() || matches!(**value, Extracted::Value(_)) =>
+            {
+                json.clone()
+            }
+            _ => None,
+        };
         let (extracted, answered) = match extracted {
             Extracted::Mcp(McpResult { content, value, verdict: ResultKind::Success, .. }) => {
                 (value.map_or(Extracted::Nothing, |value| *value), content)
@@ -105,8 +114,12 @@ impl TranslationRun<'_> {
         }
         let mut shown = content::render(&rule.content, &context, self.trace)?;
         // A binary block and the blocks of an MCP server are returned unchanged, unless they contain values
-        // that have been shortened.
+        // that have been shortened, or that the rule has changed.
         if shown.is_empty() && cut.is_none() {
+            let answered = match (&of_server, &structured) {
+                (Some(json), Some(own)) => with_value_of_rule(answered, json, &own.json, view),
+                _ => answered,
+            };
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Rendered };
             shown.extend(answered.into_iter().map(|content| RenderedBlock { content, text }));
         }

@@ -15,7 +15,8 @@ use settings_derive::Section;
 use super::records::with_plain_line_ends;
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::model::{
-    Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, ResourceContents, UpstreamResponse,
+    BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, ResourceContents,
+    UpstreamResponse,
 };
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -23,7 +24,8 @@ use crate::translate::response_view::ResponseView;
 /// Parses an MCP tool result, bare or in a JSON-RPC response, as JSON or as a server-sent event.
 ///
 /// The value is `structuredContent` if there is one, else the JSON in the first text block, else that text as
-/// a string. Without both, there is no value. Content blocks are unchanged. The text of one of several blocks
+/// a string. Without both, there is no value. Content blocks are unchanged, but if a rule returns another
+/// value, it replaces the texts that are the server's value as JSON. The text of one of several blocks
 /// becomes structured content only where a rule or the output schema requires a value.
 #[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Mcp;
@@ -59,10 +61,53 @@ pub(crate) struct McpResult {
     pub(crate) content: Vec<Content>,
     /// The value; for a protocol error, the error object.
     pub(crate) value: Option<Box<Extracted>>,
+    /// The value as the server sent it, if it is JSON.
+    pub(crate) json: Option<JsonText>,
     /// Whether the value is the text of one of several blocks, and so not the whole result.
     pub(crate) is_partial: bool,
     /// Success or kind of error.
     pub(crate) verdict: ResultKind,
+}
+
+/// Replaces the texts that are the JSON of the server's value by one block with the value of the rule, if the
+/// rule returns another one: the texts would show clients what the rule has removed. Some servers return a
+/// list as `result`, and write one text for each item.
+pub(crate) fn with_value_of_rule(
+    mut content: Vec<Content>,
+    of_server: &JsonText,
+    of_rule: &JsonText,
+    view: &ResponseView<'_>,
+) -> Vec<Content> {
+    // The comparison of the texts is quick; most results are unchanged.
+    if of_server.as_str() == of_rule.as_str() {
+        return content;
+    }
+    let value = of_server.parse();
+    if value == of_rule.parse() {
+        return content;
+    }
+    let parsed = |text: &str| {
+        let json = JsonText::check_text(&text.into()).ok()?;
+        json.check_value_count(view.limits.values).is_ok().then(|| json.parse())
+    };
+    let result = value.get("result").unwrap_or(&value);
+    let items = result.as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts: Vec<_> = content.iter().filter_map(|content| content.block.text(None)).collect();
+    let is_item =
+        |(text, item): (&_, &Value)| item.as_str() == Some(text) || parsed(text).as_ref() == Some(item);
+    let are_items = texts.len() == items.len() && texts.iter().map(|text| &**text).zip(items).all(is_item);
+    let is_replaced = |content: &Content| {
+        content.block.text(None).is_some_and(|text| {
+            are_items || parsed(&text).is_some_and(|json| json == value || json == *result)
+        })
+    };
+    let replaced: Vec<_> = content.iter().map(is_replaced).collect();
+    if let Some(first) = replaced.iter().position(|is_replaced| *is_replaced) {
+        let mut replaced = replaced.into_iter();
+        content.retain(|_| replaced.next() == Some(false));
+        content.insert(first, ContentBlock::Text(BlockText::StructuredContent).into());
+    }
+    content
 }
 
 /// Success or kind of error of a tool call.
@@ -145,7 +190,8 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
     let is_error = is_error.is_some_and(|mark| mark.get() != "false");
     let verdict = if is_error { ResultKind::ToolError } else { ResultKind::Success };
     let is_partial = structured.is_none() && content.len() > 1;
-    Ok(McpResult { content, value: value.map(Box::new), is_partial, verdict })
+    let json = if let Some(Extracted::Raw(json)) = &value { Some(json.clone()) } else { None };
+    Ok(McpResult { content, value: value.map(Box::new), json, is_partial, verdict })
 }
 
 fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, ReadError> {
@@ -156,6 +202,7 @@ fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, Rea
     Ok(McpResult {
         content: Vec::new(),
         value: Some(Box::new(Extracted::Raw(part(message, error)?))),
+        json: None,
         is_partial: false,
         verdict: ResultKind::ProtocolError { code, message: words },
     })
@@ -253,7 +300,6 @@ fn response_in_events(text: &str) -> Result<JsonText, ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::BlockText;
 
     #[track_caller]
     fn answer(json: &str) -> Result<McpResult, ReadError> {

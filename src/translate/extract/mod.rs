@@ -33,7 +33,7 @@ pub use self::{
 pub(crate) use self::{
     columns::has_frame,
     documents::read_media_type,
-    mcp::{McpResult, ResultKind, is_from_mcp_server, is_mcp_error},
+    mcp::{McpResult, ResultKind, is_from_mcp_server, is_mcp_error, with_value_of_rule},
 };
 use super::fields::{Cardinality, FieldPath, FieldType, Fields, each_record, list_of, object_of};
 use super::read_error::ReadError;
