@@ -668,7 +668,8 @@ codes! {
     MissingArgument = 313,
     /// An argument is unused.
     ///
-    /// A client sends it without effect, and the model assumes that it has narrowed the request.
+    /// A client sends it without effect, and the model assumes that it has narrowed the request. If it is an
+    /// argument under `more` of a `limit`, every call returns the same rows.
     ///
     /// ```yaml
     /// input: { properties: { city: { type: string } } }

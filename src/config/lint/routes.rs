@@ -40,6 +40,19 @@ pub(crate) fn warn_of_unused_arguments<'a>(
     }
 }
 
+/// Warns of arguments in `limit.more` that do not select the rows: every part would be the first.
+pub(crate) fn warn_of_paging_without_effect<'a>(
+    report: &Report<'_>,
+    unused: impl Iterator<Item = &'a ArgumentUse>,
+) {
+    for ArgumentUse { name, span, context, .. } in unused {
+        let message = format!("argument `{name}` selects no rows: the request does not contain it");
+        let help = format!("add it to the request, or select the rows with `$args.{name}` in `structured`");
+        let at = Code::UnusedArgument.at_span(*span);
+        report.in_context(context.clone(), || report.warning(at, message, help));
+    }
+}
+
 /// Rejects header settings of a route that runs a command.
 pub(crate) fn report_headers(section: &OpenSection<'_>) {
     let names = ["forward_headers", "propagate_trace_context"];

@@ -19,7 +19,7 @@ use super::response;
 use super::route_calls::UncheckedRouteCall;
 use super::route_tests::{self, Example, UpstreamKind};
 use super::rules::RuleSets;
-use super::schemas::UsedArguments;
+use super::schemas::{ArgumentKind, UsedArguments};
 use super::section::{ReadElsewhere, open_section, read_in_scope};
 use super::{async_operation, completions, input_requests, request, resource, schemas};
 use crate::model::{ToolDefinition, ToolName};
@@ -232,6 +232,17 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         (false, None) => None,
         (false, written) => schemas::input(report, written, &UsedArguments::default(), &any),
     };
+    if !sends_all && let Some(input) = &input {
+        let properties = input.document().get("properties");
+        let is_declared = |name: &str| properties.is_some_and(|properties| properties.get(name).is_some());
+        let is_sent = |name: &str| in_request.arguments[..sent].iter().any(|argument| argument.name == name);
+        let unused = in_rules.arguments.iter().filter(|argument| {
+            let name = argument.name.as_str();
+            let is_used = is_sent(name) || in_rules.is_in_filter(name);
+            argument.kind == ArgumentKind::Count && is_declared(name) && !is_used
+        });
+        lint::routes::warn_of_paging_without_effect(report, unused);
+    }
     let wrap = settings.wrap_non_objects;
     let on_no_match = responses::on_no_match(settings.on_no_match, own_count, calls_a_tool);
     let upstream_kind = match request.as_ref().map(|request| &request.template) {
