@@ -342,7 +342,7 @@ fn check_resource(report: &Report<'_>, routes: RoutesOfFile<'_>, part: &ParsedPa
 /// Reports templates with undefined names, because every request would fail.
 fn check_templates(report: &Report<'_>, part: &ParsedPart, arguments: &[PromptArgument]) {
     // Other failures depend on the values of arguments, and are not mistakes of the template.
-    const UNDEFINED: &str = "undefined value";
+    const UNDEFINED: &str = "is undefined";
     for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
         let given = arguments.iter().filter(|argument| argument.required || !only_required);
         let given = given.map(|argument| (argument.name.clone(), "1".into()));
@@ -355,11 +355,7 @@ fn check_templates(report: &Report<'_>, part: &ParsedPart, arguments: &[PromptAr
             if let PartContent::Route(call) = &part.template.part { call.arguments.as_slice() } else { &[] };
         let of_call =
             of_call.iter().filter_map(|(_, template)| Some(template.fill(&given, None).err()?.to_string()));
-        let failed = of_templates.chain(of_call).find_map(|error| {
-            let (_, what) = error.split_once(UNDEFINED)?;
-            let what = what.trim_start_matches(": ");
-            Some(what.split(" in `").next().unwrap_or(what).to_owned())
-        });
+        let failed = of_templates.chain(of_call).find(|error| error.contains(UNDEFINED));
         if let Some(what) = failed {
             let name =
                 what.split("args.").nth(1).and_then(|rest| rest.split(['`', '.']).next()).unwrap_or_default();

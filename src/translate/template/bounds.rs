@@ -294,7 +294,7 @@ mod tests {
         check("{{ rows | sum(start='') }}", Err("`join` puts texts together"));
         check("{{ rows | sum }}", Err("can only sum numbers"));
         check("{{ 'key\u{e6}' | b64encode }} {{ 7 | b64encode }} {{ '' | b64encode }}", Ok("a2V5w6Y= Nw== "));
-        check("{{ none_such | b64encode }}", Err("undefined value"));
+        check("{{ none_such | b64encode }}", Err("`none_such` is undefined"));
         check("{{ '%s: %03d' | format('a', 7) }}", Ok("a: 007"));
         check("{{ [{'a': 'x'}, {'a': 'y'}] | join(', ', attribute='a') }}", Ok("x, y"));
     }

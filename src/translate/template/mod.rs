@@ -72,6 +72,8 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(SHORT_FUEL));
+    // Errors then name the undefined variable. Without it, only debug builds do so.
+    environment.set_debug(true);
     bounds::add_filters(&mut environment);
     syntax::add_counters(&mut environment);
     environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
@@ -219,14 +221,18 @@ impl TemplateError {
     }
 
     fn new(error: &Error) -> Self {
-        Self { message: Self::message(error), plain: error.kind().to_string(), line: error.line() }
+        let message = Self::message(error);
+        let plain = if Self::names_variable(error) { message.clone() } else { error.kind().to_string() };
+        Self { message, plain, line: error.line() }
     }
 
-    /// Error of a rendering, with the part of the template that failed. The part is omitted if it contains
-    /// inserted counters, because the author did not write them.
+    /// Error of a rendering, with the part of the template that failed. The part is omitted if the error
+    /// names the undefined variable, or if the part contains inserted counters, because the author did not
+    /// write them.
     fn from_engine(error: &Error, instrumented: &str) -> Self {
         let place = error.range().and_then(|range| instrumented.get(range));
         let place = place.filter(|words| !words.is_empty() && !has_insertions(words));
+        let place = place.filter(|_| !Self::names_variable(error));
         let place = place.map(|words| format!(" in `{words}`")).unwrap_or_default();
         let mut found = Self::new(error);
         found.message += &place;
@@ -234,9 +240,15 @@ impl TemplateError {
         found
     }
 
+    /// Whether the detail of an error is the name of the undefined variable: "`args.city` is undefined".
+    fn names_variable(error: &Error) -> bool {
+        error.kind() == ErrorKind::UndefinedError && error.detail().is_some()
+    }
+
     fn message(error: &Error) -> String {
         match error.detail() {
             _ if error.kind() == ErrorKind::OutOfFuel => format!("takes more than {FUEL} steps"),
+            Some(detail) if Self::names_variable(error) => detail.to_owned(),
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         }

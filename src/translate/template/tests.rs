@@ -93,8 +93,24 @@ fn a_text_that_a_template_makes_has_an_end() {
 }
 
 #[test]
+fn an_error_names_the_undefined_variable() {
+    for (source, name) in [
+        ("{{ nope }}", "nope"),
+        ("{{ a ~ b }}{{ a.c.d }}", "a.c"),
+        ("{{ rows[0].c | upper }}", "rows[0].c"),
+        ("{% for row in rows %}{{ row.c }}{% endfor %}", "row.c"),
+    ] {
+        let names = from_json(&serde_json::json!({"a": 2, "b": 3, "rows": [{}]}));
+        let error = Template::compile(source).unwrap().render(&names).unwrap_err();
+        assert_eq!(error.message, format!("`{name}` is undefined"));
+        let line = format!("failed: `{name}` is undefined, at line 1 of the template");
+        assert_eq!(error.in_part("failed").plain, line);
+    }
+}
+
+#[test]
 fn an_error_has_its_position_in_the_configured_template() {
-    check("{{ a ~ b }}{{ a.c.d }}", r#"{"a": 2, "b": 3}"#, Err("in `"));
+    check("{{ a | min }}", r#"{"a": 2}"#, Err("in `"));
     for part in ["looked_up", "copied", "times"] {
         let error = Template::compile("{{ a ~ b }}{{ (a * b).c.d ~ b }}").unwrap();
         let error = error.render(&from_json(&serde_json::json!({"a": 2, "b": 3}))).unwrap_err();
