@@ -1,5 +1,7 @@
 //! `response`: rules that translate upstream responses.
 
+use serde_json::{Value, json};
+
 use super::lint::output_schema;
 use super::rules::{ExpandedRule, RuleOrigin};
 use super::schemas::UsedArguments;
@@ -10,8 +12,8 @@ use crate::settings::{
 use crate::translate::expressions::Scope;
 use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{
-    Charset, ErrorRule, ExitPattern, Matcher, Rule, RuleAction, StatusPattern, SuccessRule, TEMPLATE_NAMES,
-    expressions,
+    Charset, ErrorRule, ExitPattern, ITEM, ListPath, Matcher, Rule, RuleAction, StatusPattern, SuccessRule,
+    TEMPLATE_NAMES, expressions,
 };
 
 /// Compiled rule, with spans for later checks.
@@ -152,19 +154,37 @@ fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
 fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>) -> Checked<()> {
     let Some(content) = value.node.get("content") else { return Ok(()) };
     let Some(schema) = output_schema::schema_of(rule, extract) else { return Ok(()) };
-    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    let structured = match schema.get("type").and_then(Value::as_str) {
+        Some("object") => Some(schema.clone()),
+        Some(_) => json!({ "type": "object", "properties": { "result": schema } }).as_object().cloned(),
+        None => None,
+    };
     let mut checked = Ok(());
-    for path in rule.content.templates().into_iter().flat_map(|template| &template.used.paths) {
-        let steps: Vec<&str> = path.split('.').collect();
-        let fields = match steps[..] {
-            ["structured", ref fields @ ..] if is_object => fields,
-            ["value", ref fields @ ..] => fields,
-            _ => continue,
-        };
-        if let Some((name, names)) = output_schema::first_unknown_field(&schema, fields) {
-            let message = format!("the template uses `{path}`, but the value of this rule has no `{name}`");
-            let help = suggest::help(&name, "its fields", names.iter().map(String::as_str));
-            let place = expressions::span_of_name(value.context.report, content.span, path);
+    for block in &rule.content.0 {
+        let list = block.each.as_ref().and_then(|each| each.source().parse::<ListPath>().ok());
+        for path in block.templates().flat_map(|template| &template.used.paths) {
+            let steps: Vec<&str> = path.split('.').collect();
+            let (schema, steps) = match (&steps[..], &structured, &list) {
+                (["structured", fields @ ..], Some(structured), _) => (structured, fields.to_vec()),
+                (["value", fields @ ..], ..) => (&schema, fields.to_vec()),
+                (["item", fields @ ..], Some(structured), Some(ListPath(list))) => {
+                    let list = list.iter().map(String::as_str);
+                    (structured, list.chain([ITEM]).chain(fields.iter().copied()).collect())
+                }
+                _ => continue,
+            };
+            let Some((name, names)) = output_schema::first_unknown_field(schema, &steps) else { continue };
+            let written = path.replace(&format!(".{ITEM}"), ITEM);
+            let message =
+                format!("the template uses `{written}`, but the value of this rule has no `{name}`");
+            let help = match names.is_empty() {
+                true => {
+                    Some("a list has items and no fields: write a loop, or a number such as `[0]`".to_owned())
+                }
+                false => suggest::help(&name, "its fields", names.iter().map(String::as_str)),
+            };
+            let word = if path.contains(ITEM) { &name } else { path };
+            let place = expressions::span_of_name(value.context.report, content.span, word);
             checked =
                 value.reject_at(place, Invalid { code: Code::UnknownName, message, help, shows_value: true });
         }

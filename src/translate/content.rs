@@ -203,7 +203,8 @@ impl BlockTemplate {
         Self { payload, annotations: None, when: None, each: None }
     }
 
-    fn templates(&self) -> impl Iterator<Item = &Template> {
+    /// Templates of the block, for checks when the configuration is loaded.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let last_modified = self.annotations.iter().filter_map(|own| own.last_modified.as_ref());
         self.payload.templates().into_iter().chain(last_modified)
     }

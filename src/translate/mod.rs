@@ -70,7 +70,7 @@ pub use read_error::LogNote;
 pub use redaction::{Redaction, SecretPattern};
 pub use response_view::{Inspection, inspect};
 pub use success::{SuccessRule, empty_success_text};
-pub(crate) use template::TemplateBudget;
+pub(crate) use template::{ITEM, TemplateBudget};
 pub use template::{OutputContext, Template, TemplateError, message_variables, request_variables};
 pub use translator::{
     CallInput, OnNoMatch, Rule, RuleAction, Trace, TraceStep, Translation, TranslationLimits, Translator,

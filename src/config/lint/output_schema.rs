@@ -8,7 +8,7 @@ use crate::config::response::CompiledRule;
 use crate::model::own_types;
 use crate::settings::{Code, CodedSpan, Entry, Node, Report, SourceSpan, suggest};
 use crate::translate::extract::{Extract, ValueCount};
-use crate::translate::{ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
+use crate::translate::{ITEM, ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
 
 /// JSON Schema, as the members of an object.
 type Schema = Map<String, Value>;
@@ -304,13 +304,16 @@ fn name_of(place: &str) -> String {
 }
 
 /// Follows a path through the schema of a rule's value. Returns the first unknown field of the path, and the
-/// known fields next to it.
+/// known fields next to it, which a list does not have.
 ///
 /// Returns `None` if all fields are known, or if the path reaches a value of unknown type.
 pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
     let (name, rest) = path.split_first()?;
-    if kinds_of(schema) != ["object"] || schema.contains_key("additionalProperties") {
-        return None;
+    match kinds_of(schema)[..] {
+        ["array"] if *name == ITEM => return first_unknown_field(member(schema, "items")?, rest),
+        ["array"] => return Some(((*name).to_owned(), Vec::new())),
+        ["object"] if *name != ITEM && !schema.contains_key("additionalProperties") => {}
+        _ => return None,
     }
     let properties = member(schema, "properties")?;
     match properties.get(*name) {

@@ -13,6 +13,7 @@ use std::{
 pub(crate) use bounds::TemplateBudget;
 use bounds::{FUEL, RenderContext, SHORT_FUEL, TEXT_LIMIT_BYTES, check_depth};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
+pub(crate) use syntax::ITEM;
 use syntax::{UsedNames, has_insertions, instrumented};
 pub(crate) use values::from_json;
 use values::{json_text, markdown_table, to_json, write_value};

@@ -25,15 +25,16 @@ use super::bounds::{ITEM_BYTES, RenderContext, STEP_BYTES, charge_output};
 pub(crate) struct UsedNames {
     /// Top-level variables, such as `args` and `structured`.
     pub(crate) names: Vec<String>,
-    /// Variables with their attributes: `args.city`, `structured`.
+    /// Variables with their attributes: `args.city`, `structured`. An item of a list is `[]`, as in
+    /// `structured.rows.[].name`.
     pub(crate) paths: BTreeSet<String>,
     /// Arguments that may be absent, because the template handles that.
     pub(crate) optional_arguments: BTreeSet<String>,
     /// Unknown filters and tests, and methods, which no value has: the kind (filter, test or method) and the
     /// name.
     pub(crate) unknown: Vec<(&'static str, String)>,
-    /// Variables that the template itself sets.
-    local: Vec<String>,
+    /// Variables that the template itself sets. If one is the item of a list, the path of the item.
+    local: Vec<(String, Option<String>)>,
 }
 
 impl UsedNames {
@@ -57,8 +58,17 @@ impl UsedNames {
         match statement {
             Stmt::ForLoop(each) => {
                 self.expression(&each.iter);
-                self.local.push("loop".to_owned());
-                self.assign(&each.target);
+                self.local.push(("loop".to_owned(), None));
+                // The items of arguments are of no interest: `args.list` is the argument.
+                let is_of_result = |path: &Vec<&str>| !["args", "input_responses"].contains(&path[0]);
+                let item = path_of(&each.iter).filter(is_of_result).and_then(|path| self.resolved(&path));
+                match &each.target {
+                    Expr::Var(variable) => {
+                        let item = item.map(|list| format!("{list}.{ITEM}"));
+                        self.local.push((variable.id.to_owned(), item));
+                    }
+                    target => self.assign(target),
+                }
                 if let Some(filter) = &each.filter_expr {
                     self.expression(filter);
                     self.condition(filter);
@@ -91,7 +101,7 @@ impl UsedNames {
 
     fn assign(&mut self, target: &Expr<'_>) {
         match target {
-            Expr::Var(variable) => self.local.push(variable.id.to_owned()),
+            Expr::Var(variable) => self.local.push((variable.id.to_owned(), None)),
             Expr::List(_) | Expr::Tuple(_) => {
                 children(target).into_iter().for_each(|target| self.assign(target));
             }
@@ -102,9 +112,7 @@ impl UsedNames {
 
     fn expression(&mut self, expression: &Expr<'_>) {
         if let Some(path) = path_of(expression) {
-            if !self.local.iter().any(|local| local == path[0]) {
-                self.paths.insert(path.join("."));
-            }
+            self.paths.extend(self.resolved(&path));
             return;
         }
         match expression {
@@ -125,6 +133,14 @@ impl UsedNames {
             _ => {}
         }
         children(expression).into_iter().for_each(|child| self.expression(child));
+    }
+
+    /// Returns a path without variables that the template sets; `None` for a path in another such variable.
+    fn resolved(&self, path: &[&str]) -> Option<String> {
+        match self.local.iter().rfind(|(name, _)| name == path[0]) {
+            None => Some(path.join(".")),
+            Some((_, item)) => Some([&[item.as_deref()?], &path[1..]].concat().join(".")),
+        }
     }
 
     fn may_be_absent(&mut self, value: &Expr<'_>) {
@@ -355,13 +371,22 @@ fn parsed(source: &str) -> Result<Stmt<'_>, Error> {
     parse(source, super::NAME, SyntaxConfig::default())
 }
 
-/// Path of a variable with its attributes; `None` for other expressions.
+/// Step of a path to any item of a list.
+pub(crate) const ITEM: &str = "[]";
+
+/// Path of a variable with its attributes and items; `None` for other expressions.
 fn path_of<'s>(expression: &Expr<'s>) -> Option<Vec<&'s str>> {
     match expression {
         Expr::Var(variable) => Some(vec![variable.id]),
         Expr::GetAttr(attribute) => {
             let mut path = path_of(&attribute.expr)?;
             path.push(attribute.name);
+            Some(path)
+        }
+        Expr::GetItem(item) => {
+            let Expr::Const(index) = &item.subscript_expr else { return None };
+            let mut path = path_of(&item.expr).filter(|_| index.value.is_integer())?;
+            path.push(ITEM);
             Some(path)
         }
         _ => None,
