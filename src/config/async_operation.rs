@@ -34,18 +34,18 @@ struct AsyncOperationSettings {
         help = "write `status: GET UPSTREAM/jobs/{job}`, or remove `id` to poll the `Location`"
     )]
     id: Option<Jq>,
-    /// Polling request, with the id as the argument `job`.
+    /// Polling request, with `{job}` for the id: `GET office/jobs/{job}`. Requires `id`.
     #[key(kind = request::KIND, requires = "id",
         help = "write `id: .id`, a jq filter for the operation's id in the first response")]
     status: ReadElsewhere,
-    /// When the operation is done: jq, or a map as in `when`.
+    /// Condition for an operation that is done: jq, or a map as in `when`.
     #[key(kind = CONDITION, with = read_condition, shown = "when the status is not 202")]
     done: Option<Matcher>,
-    /// When the operation has failed: jq, or a map as in `when`. Rules can report the reason; a success of
+    /// Condition for an operation that has failed: jq, or a map as in `when`. Rules can report the reason; a success of
     /// theirs is still a tool error.
     #[key(kind = CONDITION, with = read_condition)]
     failed: Option<Matcher>,
-    /// When the operation was cancelled: jq, or a map as in `when`.
+    /// Condition for an operation that was cancelled: jq, or a map as in `when`.
     #[key(kind = CONDITION, with = read_condition)]
     cancelled: Option<Matcher>,
     /// Request for the result. Default: the response in which the operation is done.

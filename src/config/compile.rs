@@ -69,7 +69,7 @@ pub(super) struct FileSettings {
     rules: Named<ReadElsewhere>,
     /// Upstream servers, by name: a URL, or a map.
     upstreams: Named<ReadElsewhere<UpstreamSection>>,
-    /// Upstream that requests outside all routes are proxied to, unmodified.
+    /// Upstream that gets every request that is not for a route, unmodified.
     passthrough: ReadElsewhere<PassthroughSection>,
     /// Routes, by name: each binds an MCP tool to an upstream request and its rules.
     routes: Named<ReadElsewhere<RouteSettings>>,
@@ -261,7 +261,7 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
 #[derive(Section)]
 #[section(id = "passthrough", text = "upstream")]
 pub(in crate::config) struct PassthroughSection {
-    /// Upstream that requests outside all routes are proxied to.
+    /// Upstream that gets every request that is not for a route.
     #[key(example = "upstream: NAME")]
     upstream: String,
     #[key(part)]

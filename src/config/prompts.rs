@@ -31,7 +31,7 @@ pub(super) struct PromptSettings {
     description: Option<String>,
     /// Arguments that the user fills in, by name.
     arguments: Named<ReadElsewhere<ArgumentSettings>>,
-    /// Confirmation that the user must accept before the messages are created: a template.
+    /// Question that the user must confirm before the messages are created: a template.
     confirm: ReadElsewhere<String>,
     /// Input requests to the user or the client's model before the messages are created: a map, or a list of
     /// rounds.

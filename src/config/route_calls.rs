@@ -1,5 +1,5 @@
-//! Calls of routes by other parts of the file: a prompt that inserts a result, or a completion that requests
-//! its values.
+//! Calls of routes by other parts of the configuration: a prompt that inserts a result, or a completion that
+//! requests its values.
 
 use serde_json::Value;
 

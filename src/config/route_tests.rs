@@ -349,8 +349,8 @@ pub fn update_expectation(text: &str, route: &str, index: usize, expect: &Value)
     let expected = expected.ok_or("its position in the file is unknown")?;
     let entry = example.entry("expect");
     let is_as_expected = |written: &String| tree_of(written).is_some_and(|after| after.to_json() == expected);
-    // If only scalars differ, only they are replaced, so that comments and layout are kept. Otherwise, block
-    // style is tried before flow style.
+    // If the old and the new `expect` differ only in scalars, just those are replaced, which keeps comments
+    // and layout. Otherwise, `expect` is rewritten in block style, or in flow style if that fails.
     let mut scalars = Vec::new();
     let only_scalars = entry.and_then(|entry| collect_scalars(text, &entry.value, expect, &mut scalars));
     let with_scalars = only_scalars.map(|()| with_edits(text, scalars));

@@ -176,7 +176,8 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
     Some(schema)
 }
 
-/// Converts a schema to JSON, after checking that clients support it.
+/// Converts a schema to JSON. Returns `None` after reporting what clients do not support, or what the dialect
+/// of the schema forbids.
 fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, Value>> {
     let Some(entries) = node.as_map() else {
         let help = "write a JSON Schema: `{ type: object, properties: { … } }`";

@@ -50,7 +50,7 @@ pub use stack::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(default)]
 pub struct PolicySettings {
-    /// Maximum number of concurrent requests to one upstream.
+    /// Maximum number of concurrent requests to an upstream. Further requests are queued.
     #[key(range = 1..=100_000, shown = "128, or 16 for commands and CGI programs")]
     pub max_in_flight: Option<usize>,
     /// Maximum number of concurrent requests per client, so that one client cannot use the whole

@@ -25,7 +25,7 @@ pub(crate) enum ShortForm {
     None,
     /// The key without a value: every setting of the section has a default.
     Null,
-    /// A string, which is the value of this key.
+    /// A string, taken as the value of the key named here.
     Text(&'static str),
 }
 

@@ -104,7 +104,7 @@ pub struct ResourceTemplate {
     /// Text: a template; the text of the response when absent.
     #[key(conflicts = "blob")]
     pub text: Option<Template>,
-    /// Binary content instead of `text`: a template of Base64 data.
+    /// Binary content instead of `text`: a template that renders Base64.
     pub blob: Option<Template>,
 }
 

@@ -70,7 +70,8 @@ impl<'a> ResponseView<'a> {
             .map_err(Clone::clone)
     }
 
-    /// Description of the decompression for the trace; `None` for a body without an encoding.
+    /// Describes the decompression for the trace: the sizes, or why it failed. `None` without a
+    /// `Content-Encoding`.
     pub(super) fn expansion(&self) -> Option<String> {
         let encoding = self.response.headers.get(CONTENT_ENCODING)?.to_str().ok()?;
         let compressed = self.response.body.len();

@@ -32,7 +32,7 @@ pub struct Translator {
     pub output: Option<OutputSchema>,
     /// Clients for which a value that is not an object is wrapped in `{"result": …}`, if there is no schema.
     pub wrap: WrapNonObjects,
-    /// Patterns of secrets, replaced in every tool error.
+    /// Patterns whose matches are redacted in tool errors, status messages, and upstream text in the log.
     pub redaction: Redaction,
     /// Limits of a translation.
     pub limits: TranslationLimits,

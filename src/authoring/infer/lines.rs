@@ -180,7 +180,7 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
         && key.chars().count() <= 60
         && key.split_whitespace().count() <= 6
         && key.contains(|c: char| c.is_alphabetic())
-        // Cells of a row are separated by several spaces, words of a key by one.
+        // Two spaces in a row separate the cells of a table, so the text is no key.
         && !key.contains("  ")
         && !is_part
         && !CLOCK.is_match(key)
@@ -268,7 +268,7 @@ fn may_be_label(word: &str) -> bool {
     word.contains(char::is_alphanumeric) && !MINOR_WORDS.contains(&word.to_lowercase().as_str())
 }
 
-/// Whether a name is valid for a capture group: letters, digits and `_`.
+/// Whether a name is valid for a capture group: ASCII letters, digits and `_`, beginning with a letter.
 fn is_capture_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -71,8 +71,8 @@ macro_rules! extractors {
                 #[key(kind = $kind::FORM, with = read_as::<$kind>)]
                 $key: Option<Extractor>,
             )*
-            /// Extractor whose text is parsed in place of the response, such as `html` for the text of a
-            /// page.
+            /// Extractor that runs first; this one then parses its text instead of the response. `html` gives
+            /// the text of a page.
             source: Option<Extractor>,
             /// Typed fields of the value.
             fields: ReadElsewhere<Fields>,

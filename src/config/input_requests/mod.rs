@@ -92,7 +92,8 @@ impl ParsedInputRequests {
         self.rounds.push(round);
     }
 
-    /// Compiles the forms for arguments, whose schemas are in the input schema.
+    /// Completes the input requests: builds each form that asks for omitted arguments from their schemas in
+    /// `input`. Returns `None` after reporting errors.
     pub(super) fn finish(
         self,
         report: &Report<'_>,

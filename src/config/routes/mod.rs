@@ -93,7 +93,7 @@ pub(super) struct RouteSettings {
     /// Request to the upstream: `METHOD UPSTREAM/path/{argument}`, `CALL UPSTREAM/TOOL`, or a map.
     #[key(kind = request::KIND)]
     request: ReadElsewhere,
-    /// Confirmation that the user must accept before the request is sent: a template.
+    /// Question that the user must confirm before the request is sent: a template.
     confirm: ReadElsewhere<String>,
     /// Input requests to the user or the client's model before the upstream request: a map, or a list of
     /// rounds.
@@ -117,8 +117,8 @@ pub(super) struct RouteSettings {
     /// Rules for the upstream response; the first rule that matches is applied.
     #[key(kind = RESPONSE)]
     response: ReadElsewhere,
-    /// Form of an error about arguments that violate `input`, as in `error` of a rule: `value.message`
-    /// describes the violation.
+    /// Error for arguments that violate `input`, written like `error` of a rule: `value.message` describes
+    /// the violation.
     argument_error: ReadElsewhere<ErrorRule>,
     /// Polling of asynchronous operations: `follow_location` polls the `Location` of a 202; a map configures
     /// it. Default: the first response is the result.

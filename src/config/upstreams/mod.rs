@@ -112,8 +112,8 @@ pub(super) struct UpstreamSection {
     /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file. `Host`
     /// names a virtual host of the server.
     headers: HeaderMap,
-    /// Query parameters sent with every request, after those of the route; `${NAME}` and `file:/path` keep
-    /// secrets out of the file.
+    /// Query parameters added to every request, after those of the route; they replace parameters of the same
+    /// name. `${NAME}` and `file:/path` keep secrets out of the file.
     #[key(kind = ValueKind::Map(&ValueKind::Scalar), with = http::read_query)]
     query: Option<Vec<QueryParameter>>,
     /// Credentials for this upstream: one of `basic`, `bearer` and `oauth`. Without an available credential,

@@ -45,7 +45,8 @@ pub struct ToolRules {
     /// Rules for the tools' results. A result that no rule matches is returned unmodified.
     #[key(kind = RESPONSE)]
     response: ReadElsewhere,
-    /// Form of an error about arguments that violate a tool's schema: `value.message` is the sentence.
+    /// Error for arguments that violate a tool's schema, written like `error` of a rule: `value.message`
+    /// describes the violation.
     argument_error: ReadElsewhere<ErrorRule>,
     /// Settings for single tools, by the server's names; they replace those of the server.
     overrides: Named<ToolOverride>,
@@ -74,7 +75,7 @@ struct ToolOverride {
     /// Rules that are tried before those of `tools.response`.
     #[key(kind = RESPONSE)]
     response: ReadElsewhere,
-    /// Confirmation that the user must accept before the tool is called: a template.
+    /// Question that the user must confirm before the tool is called: a template.
     confirm: ReadElsewhere<String>,
     /// Timeout of a call, with queueing and retries.
     #[key(kind = ValueKind::Duration(1, 3_600_000))]

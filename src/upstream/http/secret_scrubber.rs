@@ -150,7 +150,8 @@ fn beginning_of(form: &str) -> Option<String> {
         return None;
     }
     let begins = &form[..(form.len() / 2).min(SecretScrubber::MAX_BEGINNING)];
-    // The beginning must not end in the middle of an escape.
+    // The beginning must not end with the first character of an escape: a text that is cut elsewhere would
+    // not match it.
     let begins = begins.trim_end_matches(['\\', '%', '&']);
     Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(begins)))
 }

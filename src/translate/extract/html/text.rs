@@ -7,7 +7,7 @@ use super::page;
 use super::page::PageBudget;
 use crate::translate::read_error::ReadError;
 
-/// Elements without visible text, unless one of them is the selected element.
+/// Elements whose text is skipped, unless the element itself was selected.
 const HIDDEN: [&str; 9] =
     ["head", "script", "style", "noscript", "template", "iframe", "object", "select", "textarea"];
 
