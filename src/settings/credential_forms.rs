@@ -46,13 +46,13 @@ pub(crate) fn credentials_in(text: &str) -> Vec<Range<usize>> {
     merged(ranges)
 }
 
-/// Joins overlapping ranges and sorts them.
+/// Joins overlapping and adjacent ranges, and sorts them.
 pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| (range.start, range.end));
     let mut all: Vec<Range<usize>> = Vec::new();
     for range in ranges {
         match all.last_mut() {
-            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
             Some(_) | None => all.push(range),
         }
     }

@@ -14,6 +14,7 @@ use super::{CODE_META_KEY, Pattern, TranslationLimits, Translator};
 use crate::model::{
     BlockText, Content, ContentBlock, ForeignBlock, JsonText, TooManyValues, ToolResult, cut_bytes,
 };
+use crate::settings::credential_forms::{merged, replaced};
 use crate::settings::{Checked, Code, Cursor, Setting, fixed_regex, text_of};
 
 /// Text that replaces a secret.
@@ -65,20 +66,11 @@ impl Redaction {
             return (Cow::Borrowed(&text[..end]), end);
         }
         // Marks from an earlier redaction stay as they are, even if a pattern matches them.
-        found.extend(window.match_indices(MARK).map(|(at, mark)| at..at + mark.len()));
-        found.sort_by_key(|range| range.start);
-        let (mut hidden, mut done) = (String::new(), 0);
-        let mut found = found.into_iter().take_while(|range| range.start < end).peekable();
-        while let Some(mut range) = found.next() {
-            while let Some(next) = found.next_if(|next| next.start <= range.end) {
-                range.end = range.end.max(next.end);
-            }
-            hidden.push_str(&text[done..range.start]);
-            hidden.push_str(MARK);
-            done = range.end;
-        }
-        hidden.push_str(text.get(done..end).unwrap_or_default());
-        (Cow::Owned(hidden), done.max(end))
+        let marks = window.match_indices(MARK).map(|(at, mark)| at..at + mark.len());
+        found.extend(marks.take_while(|mark| mark.start < end));
+        let found = merged(found);
+        let end = found.last().map_or(end, |last| end.max(last.end));
+        (Cow::Owned(replaced(&text[..end], &found, MARK)), end)
     }
 
     /// Replaces all matches in a text, then truncates it to `limit_bytes`: half a secret would match no
